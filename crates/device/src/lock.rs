@@ -1,0 +1,114 @@
+//! Who may use a device: one process at a time.
+//!
+//! The lock is a `flock` of the kernel, so it ends with the process that holds it, however that
+//! ends: after a crash there is nothing stale to clean up. It belongs to the open file behind it,
+//! so a child made by fork would keep it too; a daemon takes it after its last fork, which also
+//! makes the process id true that a refused caller is told.
+
+use std::fs::{File, TryLockError};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags, major, minor, open};
+use rustix::io::Errno;
+
+use crate::{Error, Result};
+
+/// A device held for one process; dropping it lets go.
+#[derive(Debug)]
+pub struct Lock {
+    /// The open file that holds the `flock`; never used otherwise.
+    _holder: File,
+    /// On a block device: the claim that also keeps mounts and other volumes away.
+    claim: Mutex<Option<OwnedFd>>,
+}
+
+impl Lock {
+    /// Locks the open file `target`, which `path` names in messages.
+    pub(crate) fn take(target: &File, path: &Path, is_block_device: bool) -> Result<Lock> {
+        let refused =
+            |reason: String| Error::Unusable { device: path.display().to_string(), reason };
+        let again = format!("/proc/self/fd/{}", target.as_raw_fd());
+        let holder =
+            File::open(&again).map_err(|error| refused(format!("cannot be locked: {error}")))?;
+        match holder.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(refused(in_use(&holder))),
+            Err(TryLockError::Error(error)) => {
+                return Err(refused(format!("cannot be locked: {error}")));
+            }
+        }
+        let claim = if is_block_device { Some(claim(&again).map_err(refused)?) } else { None };
+        Ok(Lock { _holder: holder, claim: Mutex::new(claim) })
+    }
+
+    /// Gives up the claim on a block device and keeps the lock, just before the kernel takes the
+    /// claim itself for a mount of type `fuseblk`.
+    pub fn release_claim(&self) {
+        *self.claim.lock() = None;
+    }
+}
+
+/// Opens a block device exclusively: refused while it is mounted or part of another volume.
+fn claim(path: &str) -> std::result::Result<OwnedFd, String> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::BUSY => "is mounted or part of another volume (see lsblk): release it first".into(),
+        _ => format!("cannot be claimed: {}", std::io::Error::from(errno)),
+    })
+}
+
+fn in_use(target: &File) -> String {
+    match holder_of(target) {
+        Some(pid) => {
+            let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let command = match command.trim() {
+                "" => String::new(),
+                name => format!(" ({name})"),
+            };
+            format!("is in use by process {pid}{command}: unmount it or end that process first")
+        }
+        None => "is in use by another process: unmount it first".to_string(),
+    }
+}
+
+/// The process that holds a `flock` on the file, where the kernel's list of locks shows it.
+fn holder_of(target: &File) -> Option<u32> {
+    let metadata = target.metadata().ok()?;
+    let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    find_holder(&std::fs::read_to_string("/proc/locks").ok()?, &place)
+}
+
+/// Looks through lines like `1: FLOCK  ADVISORY  WRITE 708 fe:00:5349716 0 EOF`; those with an
+/// arrow after the number only wait, and a process id of 0 is one that we may not see.
+fn find_holder(locks: &str, place: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, _, pid, found, ..] if found == place => {
+                pid.parse().ok().filter(|&pid| pid > 0)
+            }
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_holder;
+
+    #[test]
+    fn the_holder_is_found_among_other_locks() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:5 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 fe:01:5 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 13 fe:00:5 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 fe:00:5 0 EOF\n\
+                     5: FLOCK  ADVISORY  WRITE 14 fe:00:5 0 EOF\n\
+                     nonsense\n";
+        assert_eq!(find_holder(locks, "fe:00:5"), Some(14));
+        assert_eq!(find_holder(locks, "fe:00:6"), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Versions and feature flags: what a program may do with a pool that another version wrote.
+//!
+//! A greater major number means that nothing but magic, version and checksum of the superblock is
+//! where it was. A greater minor number adds what older programs can pass over. Everything in
+//! between is a feature flag.
+
+use std::fmt;
+
+/// Version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FormatVersion {
+    /// Programs that know a smaller number only must not touch the pool.
+    pub major: u16,
+    /// Counts additions that older programs of the same major number can pass over.
+    pub minor: u16,
+}
+
+impl FormatVersion {
+    /// The version that this crate writes.
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 0 };
+}
+
+impl fmt::Display for FormatVersion {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Feature flags: bits of the superblock's three sets.
+pub mod feature {
+    /// Incompatible: the pool spreads over more than one device.
+    pub const DEVICES: u64 = 1 << 0;
+    /// Incompatible: devices of the kind mirror.
+    pub const MIRROR: u64 = 1 << 1;
+    /// Incompatible: devices of the kind parity.
+    pub const PARITY: u64 = 1 << 2;
+    /// Incompatible: encrypted blocks.
+    pub const ENCRYPTION: u64 = 1 << 3;
+    /// Incompatible: what is durable is in the intent log too, so that it must be replayed.
+    pub const INTENT_LOG: u64 = 1 << 4;
+
+    /// Names of the incompatible features, by bit.
+    pub const INCOMPATIBLE_NAMES: [&str; 5] =
+        ["devices", "mirror", "parity", "encryption", "intent-log"];
+    /// The incompatible features that this version can read.
+    pub const INCOMPATIBLE_KNOWN: u64 = 0;
+    /// The read-compatible features that this version can write.
+    pub const READ_COMPATIBLE_KNOWN: u64 = 0;
+
+    /// The names of incompatible features; those without a name by number.
+    pub fn incompatible_names(bits: u64) -> String {
+        names(bits, &INCOMPATIBLE_NAMES)
+    }
+
+    /// The names of read-compatible features; none has a name yet.
+    pub fn read_compatible_names(bits: u64) -> String {
+        names(bits, &[])
+    }
+
+    fn names(bits: u64, known: &[&str]) -> String {
+        let name = |bit: usize| match known.get(bit) {
+            Some(name) => (*name).to_owned(),
+            None => format!("bit {bit}"),
+        };
+        let set = (0..64).filter(|bit| bits & (1 << bit) != 0);
+        set.map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::feature;
+
+    #[test]
+    fn features_are_named_where_they_have_a_name() {
+        let bits = feature::MIRROR | feature::ENCRYPTION | 1 << 60;
+        assert_eq!(feature::incompatible_names(bits), "mirror, encryption, bit 60");
+        assert_eq!(feature::read_compatible_names(1), "bit 0");
+    }
+}

@@ -1,0 +1,233 @@
+//! One fixed example of each structure, with a different value in every field.
+
+use bytes::Bytes;
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::group::Group;
+use marram_format::key::{Key, kind};
+use marram_format::node::{BranchEntry, LeafEntry, encode_branch, encode_leaf};
+use marram_format::pointer::{Checksum, Extent, Place, Pointer, PointerFlags};
+use marram_format::pointer::{checksum_kind, codec_id};
+use marram_format::record::{Counters, Entry, Inode, InodeCount, InodeKind, OrphanReason};
+use marram_format::record::{Section, Time, XattrRecord, state};
+use marram_format::signature::Signature;
+use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
+use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
+use marram_format::version::FormatVersion;
+
+/// The encoded examples by name.
+pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("key", key().encode().to_vec()),
+        ("signature", signature().encode()),
+        ("superblock", superblock().encode()),
+        ("pointer-stored", pointer_stored().encode().to_vec()),
+        ("pointer-pieces", pointer_pieces().encode().to_vec()),
+        ("pointer-embedded", pointer_embedded().encode().to_vec()),
+        ("leaf", encode_leaf(7, &leaf()).to_vec()),
+        ("branch", encode_branch(7, 1, &branch()).to_vec()),
+        ("dataset", dataset().encode().to_vec()),
+        ("tail", tail().encode().to_vec()),
+        ("dead-chunk", dead_chunk().encode().to_vec()),
+        ("references", references().encode().to_vec()),
+    ]
+}
+
+/// The encoded examples of the values of a dataset's items by name.
+pub(crate) fn records() -> Vec<(&'static str, Vec<u8>)> {
+    let section = Section { len_bytes: 61_440, block_start: 4096 };
+    let counters = Counters { next_inode: 4098, name_seed: 7 };
+    let entry = Entry { ino: 4098, kind: InodeKind::Symlink, name: b"link" };
+    let xattr = XattrRecord { name: b"user.a", value: b"xy" };
+    vec![
+        ("record-inode", inode().encode().to_vec()),
+        ("record-entry", entry.encode()),
+        ("record-xattr", xattr.encode()),
+        ("record-section", section.encode().to_vec()),
+        ("record-counters", counters.encode().to_vec()),
+        ("record-count", InodeCount(-2).encode().to_vec()),
+        ("record-orphan", OrphanReason::Tail.encode().to_vec()),
+    ]
+}
+
+fn inode() -> Inode {
+    let time = |seconds, nanoseconds| Time { seconds, nanoseconds };
+    Inode {
+        kind: InodeKind::BlockDevice,
+        permissions: 0o4751,
+        links: 2,
+        uid: 1000,
+        gid: 100,
+        device: 0x0801,
+        flags: 16,
+        size: 5000,
+        data_bytes: 4096,
+        reserved_bytes: 904,
+        generation: 11,
+        parent: 12,
+        state: state::CAPABILITY,
+        project: 13,
+        accessed: time(1_700_000_000, 1),
+        modified: time(1_700_000_001, 2),
+        changed: time(1_700_000_002, 3),
+        created: time(-1, 999_999_999),
+    }
+}
+
+pub(crate) fn key() -> Key {
+    Key::new(258, kind::SECTION, 131_072)
+}
+
+fn id(first: u8) -> [u8; 16] {
+    std::array::from_fn(|index| first + u8::try_from(index).expect("below 16"))
+}
+
+fn extent(start: u64, grains: u32) -> Extent {
+    Extent { device: 0, start, grains }
+}
+
+fn checksum(kind: u8, first: u8) -> Checksum {
+    let len = Checksum::len_of(kind).expect("a known kind");
+    let mut bytes = [0; 32];
+    for (byte, value) in bytes[..len].iter_mut().zip(first..) {
+        *byte = value;
+    }
+    Checksum { kind, bytes }
+}
+
+/// A metadata block of two copies.
+pub(crate) fn pointer_stored() -> Pointer {
+    Pointer {
+        birth: Group(1000),
+        logical_len: 32768,
+        physical_len: 9000,
+        codec: codec_id::LZ4,
+        flags: PointerFlags::METADATA,
+        place: Place::Stored {
+            checksum: checksum(checksum_kind::XXH3_128, 0xa0),
+            copies: vec![vec![extent(0x1234, 3)], vec![extent(0x0004_5678, 3)]],
+        },
+    }
+}
+
+/// A shared data block of one copy in two pieces, on two devices.
+pub(crate) fn pointer_pieces() -> Pointer {
+    let second = Extent { device: 1, start: 0xabcd_ef01_2345, grains: 7 };
+    Pointer {
+        birth: Group(1001),
+        logical_len: 131_072,
+        physical_len: 65_536,
+        codec: codec_id::ZSTD,
+        flags: PointerFlags::SHARED,
+        place: Place::Stored {
+            checksum: checksum(checksum_kind::BLAKE3, 0xc0),
+            copies: vec![vec![extent(0x2000, 9), second]],
+        },
+    }
+}
+
+pub(crate) fn pointer_embedded() -> Pointer {
+    Pointer {
+        birth: Group(1002),
+        logical_len: 13,
+        physical_len: 13,
+        codec: codec_id::OFF,
+        flags: PointerFlags::default(),
+        place: Place::Embedded(Bytes::from_static(b"hello, marram")),
+    }
+}
+
+pub(crate) fn leaf() -> Vec<LeafEntry> {
+    vec![
+        LeafEntry {
+            key: Key::new(258, kind::TARGET, 0),
+            value: Bytes::from_static(b"a/b"),
+            pointer: None,
+        },
+        LeafEntry {
+            key: key(),
+            value: Bytes::from_static(b"\x01\x02"),
+            pointer: Some(pointer_embedded().encode()),
+        },
+    ]
+}
+
+pub(crate) fn branch() -> Vec<BranchEntry> {
+    vec![
+        BranchEntry { key: Key::MIN, pointer: pointer_stored().encode() },
+        BranchEntry { key: key(), pointer: pointer_pieces().encode() },
+    ]
+}
+
+pub(crate) fn signature() -> Signature {
+    Signature {
+        version: FormatVersion { major: 1, minor: 0 },
+        pool_id: id(0x10),
+        label: "work".to_owned(),
+        created_seconds: 1_795_257_000,
+    }
+}
+
+pub(crate) fn superblock() -> Superblock {
+    Superblock {
+        pool_id: id(0x10),
+        label: "work".to_owned(),
+        version: FormatVersion { major: 1, minor: 0 },
+        features_incompatible: 0,
+        features_read_compatible: 0,
+        features_compatible: 2,
+        group: Group(1003),
+        committed_seconds: 1_795_258_000,
+        created_seconds: 1_795_257_000,
+        devices: vec![DeviceEntry {
+            id: id(0x30),
+            size_bytes: 20 << 30,
+            kind: device_kind::SINGLE,
+        }],
+        device_index: 0,
+        pool_tree: Some(pointer_stored()),
+        tail: Some(pointer_embedded()),
+        intent_log: None,
+        next_dataset: 9,
+        allocated_grains: 54_321,
+        hash_seed: 0x0123_4567_89ab_cdef,
+    }
+}
+
+pub(crate) fn dataset() -> DatasetRecord {
+    let text = str::to_owned;
+    DatasetRecord {
+        id: 8,
+        name: text("root@before"),
+        state: DatasetState::Snapshot,
+        parent: 1,
+        origin: 2,
+        previous: 5,
+        next: 1,
+        previous_group: Group(700),
+        created_group: Group(990),
+        created_seconds: 1_795_257_500,
+        id128: id(0x50),
+        root: Some(pointer_stored()),
+        referenced_grains: 4096,
+        dead_grains: 17,
+        dead_list: 6,
+        clones: 2,
+        holds: 3,
+        properties: vec![
+            (text("compression"), text("zstd:3")),
+            (text("recordsize"), text("131072")),
+        ],
+    }
+}
+
+pub(crate) fn tail() -> Tail {
+    Tail { allocated: vec![extent(0x300, 2), extent(0x400, 3)], freed: vec![extent(0x500, 4)] }
+}
+
+pub(crate) fn dead_chunk() -> DeadChunk {
+    DeadChunk { pointers: vec![pointer_stored().encode(), pointer_pieces().encode()] }
+}
+
+pub(crate) fn references() -> ReferenceRecord {
+    ReferenceRecord { count: 3, used_bytes: 70_000 }
+}

@@ -1,0 +1,146 @@
+//! Fresh blocks become stored ones: compressed, checksummed, allocated, queued.
+
+use super::Commit;
+use super::queue::Payload;
+use crate::settings::Settings;
+use crate::space::Purpose;
+use bytes::Bytes;
+use marram_codec::{ChecksumKind, Compression, checksum, compress};
+use marram_format::pointer::{
+    Checksum, EMBEDDED_BYTES_MAX, Extent, Place, Pointer, PointerFlags, codec_id, grains_needed,
+};
+use marram_store::{Error, FreshBlock, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most blocks that are prepared before any of them is queued.
+const PREPARE_BLOCKS_MAX: usize = 256;
+/// Fewer blocks than this are not worth another thread.
+const THREAD_BLOCKS_MIN: usize = 4;
+
+/// A block ready to be written.
+struct Prepared {
+    codec: u8,
+    payload: Payload,
+    checksum: Checksum,
+}
+
+fn prepare(block: &Arc<FreshBlock>, settings: &Settings) -> Prepared {
+    let mut output = Vec::new();
+    let (codec, payload) = if compress(settings.compression, block.data(), &mut output) {
+        (settings.compression.id(), Payload::Owned(Arc::new(output)))
+    } else {
+        (codec_id::OFF, Payload::Fresh(block.clone()))
+    };
+    let checksum = checksum_of(settings.checksum, payload.bytes());
+    Prepared { codec, payload, checksum }
+}
+
+fn checksum_of(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
+    Checksum { kind: kind.id(), bytes: checksum(kind, bytes) }
+}
+
+/// Prepares blocks on several threads; the order is kept.
+fn prepare_all(blocks: &[Arc<FreshBlock>], settings: &Settings, threads: usize) -> Vec<Prepared> {
+    let threads = threads.min(blocks.len() / THREAD_BLOCKS_MIN).max(1);
+    if threads == 1 {
+        return blocks.iter().map(|block| prepare(block, settings)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut mine = Vec::new();
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(block) = blocks.get(index)
+        {
+            mine.push((index, prepare(block, settings)));
+        }
+        mine
+    };
+    let mut all: Vec<(usize, Prepared)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for worker in workers {
+            all.extend(worker.join().expect("preparing a block does not panic"));
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, prepared)| prepared).collect()
+}
+
+impl Commit<'_> {
+    /// Writes fresh blocks and returns their pointers, in the same order.
+    pub(super) fn write_fresh(
+        &mut self,
+        blocks: &[Arc<FreshBlock>],
+        settings: &Settings,
+    ) -> Result<Vec<Pointer>> {
+        let mut pointers = Vec::with_capacity(blocks.len());
+        for some in blocks.chunks(PREPARE_BLOCKS_MAX) {
+            let prepared = prepare_all(some, settings, self.pool.threads);
+            for (block, prepared) in some.iter().zip(prepared) {
+                pointers.push(self.write_prepared(block.data().len(), prepared)?);
+            }
+        }
+        Ok(pointers)
+    }
+
+    fn write_prepared(&mut self, logical_len: usize, prepared: Prepared) -> Result<Pointer> {
+        let bytes = prepared.payload.bytes();
+        let place = if bytes.len() <= EMBEDDED_BYTES_MAX {
+            Place::Embedded(Bytes::copy_from_slice(bytes))
+        } else {
+            let copy = self.place_copy(Purpose::Data, &prepared.payload)?;
+            Place::Stored { checksum: prepared.checksum, copies: vec![copy] }
+        };
+        let physical_len = len_u32(bytes.len());
+        Ok(Pointer {
+            birth: self.group,
+            logical_len: len_u32(logical_len),
+            physical_len,
+            codec: prepared.codec,
+            flags: PointerFlags::default(),
+            place,
+        })
+    }
+
+    /// Writes one of our own structures: two copies, whatever the dataset wants for its data.
+    pub(super) fn write_metadata(&mut self, content: &[u8], kind: ChecksumKind) -> Result<Pointer> {
+        let mut output = Vec::new();
+        let (codec, stored) = if compress(Compression::Lz4, content, &mut output) {
+            (Compression::Lz4.id(), output)
+        } else {
+            (codec_id::OFF, content.to_vec())
+        };
+        let payload = Payload::Owned(Arc::new(stored));
+        let first = self.place_copy(Purpose::Metadata, &payload)?;
+        let second = self.place_copy(Purpose::MetadataCopy, &payload)?;
+        let checksum = checksum_of(kind, payload.bytes());
+        Ok(Pointer {
+            birth: self.group,
+            logical_len: len_u32(content.len()),
+            physical_len: len_u32(payload.bytes().len()),
+            codec,
+            flags: PointerFlags::METADATA,
+            place: Place::Stored { checksum, copies: vec![first, second] },
+        })
+    }
+
+    fn place_copy(&mut self, purpose: Purpose, payload: &Payload) -> Result<Vec<Extent>> {
+        let grains = grains_needed(len_u32(payload.bytes().len()));
+        let grains = u32::try_from(grains).expect("a block has few grains");
+        let pieces = self.allocate(grains, purpose)?;
+        self.queue.push(&pieces, payload)?;
+        Ok(pieces)
+    }
+
+    pub(super) fn allocate(&mut self, grains: u32, purpose: Purpose) -> Result<Vec<Extent>> {
+        let mut space = self.pool.space.lock();
+        space.allocate(grains, purpose, &self.pool.committed())?.ok_or(Error::NoSpace)
+    }
+}
+
+/// Lengths of blocks are far below 4 GiB.
+fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).expect("a block is shorter than 4 GiB")
+}

@@ -1,0 +1,205 @@
+//! The group commit: what batches changed in memory becomes durable on media, all at one moment.
+//!
+//! 1. Freeze: no batch is under way, the open layer of every dataset is frozen, batches go on.
+//! 2. Write the fresh blocks, and the changed nodes of each dataset's tree.
+//! 3. Administrative work: a snapshot is the root as it is now.
+//! 4. Write the changed nodes of the pool's own tree: dataset records, dead lists, bitmaps.
+//! 5. Write the tail, then flush: everything that the new superblock leads to is durable.
+//! 6. Write one slot of each superblock ring, then flush: the commit has happened.
+//! 7. Publish: readers see the new roots, the frozen layers go, freed grains can be used.
+//!
+//! A crash before 6 is done leads back to the last commit, of which nothing has been overwritten.
+//! An error before 6 leaves everything in memory as it was; but if a device failed, the pool
+//! takes no more changes, as nobody knows what it has kept.
+
+mod blocks;
+mod pool_tree;
+mod queue;
+mod references;
+mod trees;
+
+use crate::dataset::Dataset;
+use crate::pool::Inner;
+use bytes::Bytes;
+use marram_format::dataset::DatasetRecord;
+use marram_format::group::Group;
+use marram_store::{Error, FreshBlock, Key, Result, Token};
+use queue::WriteQueue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) use trees::is_shared;
+
+/// Work that a commit does beside taking in batches.
+pub(crate) type Work<'w> = &'w mut dyn FnMut(&mut Commit<'_>) -> Result<()>;
+
+/// A change of what the running pool knows, made when the commit is durable.
+pub(crate) enum Publication {
+    /// A dataset or snapshot exists.
+    Add(Arc<Dataset>),
+    /// A dataset or snapshot is gone.
+    Remove(u64),
+}
+
+/// A commit that is being made.
+pub(crate) struct Commit<'p> {
+    pub(crate) pool: &'p Inner,
+    pub(crate) group: Group,
+    pub(crate) now_seconds: i64,
+    pub(crate) next_dataset: u64,
+    /// Records that change; `None` where one goes.
+    pub(crate) records: BTreeMap<u64, Option<DatasetRecord>>,
+    /// Items of the pool's own tree that change, besides records, dead lists and bitmaps.
+    pub(crate) items: BTreeMap<Key, Option<Bytes>>,
+    pub(crate) publications: Vec<Publication>,
+    /// Pointers that go onto dead lists.
+    dead: BTreeMap<u64, Vec<Bytes>>,
+    roots: BTreeMap<u64, Option<Bytes>>,
+    written: Vec<(Arc<FreshBlock>, Token)>,
+    queue: WriteQueue<'p>,
+}
+
+impl Inner {
+    /// Commits everything that was applied before, with nothing beside it.
+    pub(crate) fn commit(&self) -> Result<()> {
+        self.commit_with(None)
+    }
+
+    /// Commits everything that was applied before, and does `work` in the same commit.
+    pub(crate) fn commit_with(&self, work: Option<Work<'_>>) -> Result<()> {
+        let _one_at_a_time = self.committing.lock();
+        self.check_writable()?;
+        self.media.heal().inspect_err(|error| self.fail(error))?;
+        let (datasets, dirty) = self.freeze();
+        if datasets.is_empty() && work.is_none() {
+            return Ok(());
+        }
+        let made = self.make(&datasets, work);
+        match made {
+            Ok(()) => {
+                self.dirty_bytes.fetch_sub(dirty.0, Ordering::AcqRel);
+                self.dirty_edits.fetch_sub(dirty.1, Ordering::AcqRel);
+            }
+            Err(ref error) => {
+                self.space.lock().roll_back();
+                self.fail(error);
+            }
+        }
+        made
+    }
+
+    /// Step 1. Returns the datasets that have frozen layers, and how much is dirty in all.
+    fn freeze(&self) -> (Vec<Arc<Dataset>>, (u64, u64)) {
+        let _no_batch = self.gate.write();
+        let datasets = self.datasets.read();
+        let dirty = datasets.values().filter(|dataset| dataset.writable && dataset.freeze());
+        let counts =
+            (self.dirty_bytes.load(Ordering::Acquire), self.dirty_edits.load(Ordering::Acquire));
+        (dirty.cloned().collect(), counts)
+    }
+
+    fn make(&self, datasets: &[Arc<Dataset>], work: Option<Work<'_>>) -> Result<()> {
+        let superblock = self.superblock.lock().clone();
+        let mut commit = Commit {
+            pool: self,
+            group: Group(superblock.group.0 + 1),
+            now_seconds: (self.now_seconds)(),
+            next_dataset: superblock.next_dataset,
+            records: BTreeMap::new(),
+            items: BTreeMap::new(),
+            publications: Vec::new(),
+            dead: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            written: Vec::new(),
+            queue: WriteQueue::new(&self.media),
+        };
+        datasets.iter().try_for_each(|dataset| commit.commit_dataset(dataset))?;
+        if let Some(work) = work {
+            work(&mut commit)?;
+        }
+        let superblock = commit.write_pool_tree(superblock)?;
+        commit.publish(datasets, superblock);
+        Ok(())
+    }
+
+    /// A commit has failed. Running out of space leaves the pool in order; anything else means
+    /// that a device or the pool's own structures cannot be trusted any more.
+    fn fail(&self, error: &Error) {
+        if !matches!(error, Error::NoSpace | Error::NoDataset(_) | Error::DatasetExists(_))
+            && !matches!(error, Error::InUse { .. } | Error::Invalid(_))
+        {
+            self.health.lock().get_or_insert_with(|| error.to_string());
+        }
+    }
+}
+
+impl Commit<'_> {
+    /// The record of a dataset as this commit has it.
+    pub(crate) fn record(&self, id: u64) -> Result<DatasetRecord> {
+        let known = match self.records.get(&id) {
+            Some(changed) => changed.clone(),
+            None => self.pool.records.read().get(&id).cloned(),
+        };
+        known.ok_or_else(|| Error::NoDataset(format!("number {id}")))
+    }
+
+    /// All records as this commit has them.
+    pub(crate) fn all_records(&self) -> BTreeMap<u64, DatasetRecord> {
+        let mut all = self.pool.records.read().clone();
+        for (id, record) in &self.records {
+            match record {
+                Some(record) => all.insert(*id, record.clone()),
+                None => all.remove(id),
+            };
+        }
+        all
+    }
+
+    /// A number for a new dataset, snapshot or dead list.
+    pub(crate) fn new_id(&mut self) -> u64 {
+        self.next_dataset += 1;
+        self.next_dataset - 1
+    }
+
+    /// What this commit has put onto a dead list so far; it is taken off again.
+    pub(crate) fn take_new_dead(&mut self, list: u64) -> Vec<Bytes> {
+        self.dead.remove(&list).unwrap_or_default()
+    }
+
+    /// Puts a pointer onto a dead list.
+    pub(crate) fn add_dead(&mut self, list: u64, pointer: Bytes) {
+        self.dead.entry(list).or_default().push(pointer);
+    }
+
+    /// Step 7.
+    fn publish(self, datasets: &[Arc<Dataset>], superblock: marram_format::superblock::Superblock) {
+        let pool = self.pool;
+        for (block, token) in self.written {
+            block.set_stored(token);
+        }
+        pool.space.lock().finish();
+        {
+            let mut records = pool.records.write();
+            for (id, record) in self.records {
+                match record {
+                    Some(record) => records.insert(id, record),
+                    None => records.remove(&id),
+                };
+            }
+        }
+        let mut roots = self.roots;
+        for dataset in datasets {
+            dataset.publish(roots.remove(&dataset.id).flatten());
+        }
+        let mut known = pool.datasets.write();
+        for publication in self.publications {
+            match publication {
+                Publication::Add(dataset) => known.insert(dataset.id, dataset),
+                Publication::Remove(id) => known.remove(&id),
+            };
+        }
+        pool.media.set_epoch(superblock.group.0);
+        *pool.superblock.lock() = superblock;
+    }
+}

@@ -1,0 +1,178 @@
+//! The pool's own tree, the tail and the superblock: the last steps of a commit.
+
+use super::Commit;
+use super::trees::TreeSink;
+use crate::pointers::decode_pointer;
+use crate::space::Purpose;
+use crate::tree::{self, Change};
+use bytes::Bytes;
+use marram_codec::{ChecksumKind, checksum};
+use marram_format::pointer::{
+    Checksum, Extent, Place, Pointer, PointerFlags, codec_id, grains_needed,
+};
+use marram_format::space::{
+    DEAD_CHUNK_BYTES_MAX, DeadChunk, SUMMARY_ZONES, Tail, cursor_key, dataset_key, dead_key,
+    summary_key, zone_key,
+};
+use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
+use marram_store::{BLOCK_BYTES_MAX, Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The pool's own tree has this number; datasets start at 1.
+const POOL_TREE: u64 = 0;
+/// Chunks that one commit may add to one dead list.
+const CHUNKS_MAX: u64 = 1 << 24;
+/// How often the place of the tail is looked for; each time it may need one more piece.
+const TAIL_TRIES_MAX: usize = 16;
+
+impl Commit<'_> {
+    /// Steps 4 to 6. Returns the superblock that is now the newest.
+    pub(super) fn write_pool_tree(&mut self, mut superblock: Superblock) -> Result<Superblock> {
+        self.collect_records();
+        self.collect_dead();
+        self.collect_bitmaps();
+        superblock.pool_tree = self.update_pool_tree(superblock.pool_tree.as_ref())?;
+        superblock.tail = Some(self.write_tail(superblock.tail.as_ref())?);
+        self.queue.write_out()?;
+        self.pool.media.flush()?;
+        superblock.group = self.group;
+        superblock.committed_seconds = self.now_seconds;
+        superblock.next_dataset = self.next_dataset;
+        {
+            let space = self.pool.space.lock();
+            superblock.allocated_grains = space.total_grains() - space.free_grains_after();
+        }
+        self.refresh_devices(&mut superblock)?;
+        let slot = superblock.encode();
+        for ring in 0..RING_OFFSETS.len() {
+            self.pool.media.write(0, slot_offset(ring, self.group), &slot)?;
+        }
+        self.pool.media.flush()?;
+        Ok(superblock)
+    }
+
+    /// A pool that was grown says so from the next commit on.
+    fn refresh_devices(&self, superblock: &mut Superblock) -> Result<()> {
+        let size_bytes = *self.pool.size_bytes.lock();
+        match superblock.devices.first_mut() {
+            Some(device) => device.size_bytes = size_bytes,
+            None => return Err(Error::Invalid("the pool has no device".to_owned())),
+        }
+        Ok(())
+    }
+
+    fn collect_records(&mut self) {
+        for (id, record) in &self.records {
+            let value = record.as_ref().map(|record| record.encode());
+            if value.is_none() {
+                self.items.insert(cursor_key(*id), None);
+            }
+            self.items.insert(dataset_key(*id), value);
+        }
+    }
+
+    /// Cuts what has died into chunks; their sequence numbers grow from commit to commit.
+    fn collect_dead(&mut self) {
+        for (list, pointers) in std::mem::take(&mut self.dead) {
+            let mut sequence = self.group.0 * CHUNKS_MAX;
+            let mut chunk = DeadChunk::default();
+            for pointer in pointers {
+                let grown = chunk.encoded_len() + DeadChunk::entry_bytes(pointer.len());
+                if grown > DEAD_CHUNK_BYTES_MAX {
+                    let full = std::mem::take(&mut chunk);
+                    self.items.insert(dead_key(list, sequence), Some(full.encode()));
+                    sequence += 1;
+                }
+                chunk.pointers.push(pointer);
+            }
+            self.items.insert(dead_key(list, sequence), Some(chunk.encode()));
+        }
+    }
+
+    fn collect_bitmaps(&mut self) {
+        let mut space = self.pool.space.lock();
+        let images = space.serialize();
+        let mut summaries: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for image in images {
+            let run = image.zone / SUMMARY_ZONES;
+            let counts = summaries.entry(run).or_insert_with(|| space.free_counts(run));
+            let place = usize::try_from(image.zone % SUMMARY_ZONES).expect("a run is short");
+            counts[place] = image.free_grains;
+            self.items.insert(zone_key(0, image.zone), Some(Bytes::copy_from_slice(&image.bitmap)));
+        }
+        for (run, counts) in summaries {
+            let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+            self.items.insert(summary_key(0, run), Some(Bytes::from(bytes)));
+        }
+    }
+
+    fn update_pool_tree(&mut self, root: Option<&Pointer>) -> Result<Option<Pointer>> {
+        let items = std::mem::take(&mut self.items);
+        let changes: Vec<Change> = items
+            .into_iter()
+            .map(|(key, value)| Change { key, item: value.map(|value| (value, None)) })
+            .collect();
+        let root = root.map(Pointer::encode);
+        let mut sink = TreeSink::new(self, ChecksumKind::Xxh3);
+        let root = tree::update(&mut sink, POOL_TREE, root.as_ref(), &changes)?;
+        for pointer in std::mem::take(&mut sink.dropped_nodes) {
+            self.free(&decode_pointer(&pointer)?)?;
+        }
+        root.as_deref().map(decode_pointer).transpose()
+    }
+
+    /// Writes the tail, which names the grains that it lies in itself.
+    fn write_tail(&mut self, old: Option<&Pointer>) -> Result<Pointer> {
+        if let Some(old) = old {
+            self.free(old)?;
+        }
+        let mut pieces = 2;
+        for _ in 0..TAIL_TRIES_MAX {
+            let grains = self.tail_grains(pieces)?;
+            let first = self.allocate(grains, Purpose::Metadata)?;
+            let second = self.allocate(grains, Purpose::MetadataCopy)?;
+            if self.tail_grains(0)? == grains {
+                return self.queue_tail(vec![first, second]);
+            }
+            pieces = first.len() + second.len();
+            for extent in first.into_iter().chain(second) {
+                self.pool.space.lock().free(extent, &self.pool.committed())?;
+            }
+            pieces *= 2;
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Grains that the tail takes with this many more extents in it.
+    fn tail_grains(&self, more: usize) -> Result<u32> {
+        let mut tail = self.pool.space.lock().tail();
+        let extent = Extent { device: 0, start: 0, grains: 1 };
+        tail.allocated.extend(std::iter::repeat_n(extent, more));
+        let len = u32::try_from(tail.encode().len()).map_err(|_| Error::NoSpace)?;
+        u32::try_from(grains_needed(len)).map_err(|_| Error::NoSpace)
+    }
+
+    fn queue_tail(&mut self, copies: Vec<Vec<Extent>>) -> Result<Pointer> {
+        let tail: Tail = self.pool.space.lock().tail();
+        let bytes = tail.encode().to_vec();
+        if bytes.len() > BLOCK_BYTES_MAX {
+            return Err(Error::NoSpace);
+        }
+        let len = u32::try_from(bytes.len()).map_err(|_| Error::NoSpace)?;
+        let kind = ChecksumKind::Xxh3;
+        let checksum = Checksum { kind: kind.id(), bytes: checksum(kind, &bytes) };
+        let payload = super::queue::Payload::Owned(Arc::new(bytes));
+        for copy in &copies {
+            self.queue.push(copy, &payload)?;
+        }
+        Ok(Pointer {
+            birth: self.group,
+            logical_len: len,
+            physical_len: len,
+            codec: codec_id::OFF,
+            flags: PointerFlags::METADATA,
+            place: Place::Stored { checksum, copies },
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! The tree of a dataset takes in what its layers hold.
+
+use super::Commit;
+use super::references::{Uses, references_changes};
+use crate::dataset::Dataset;
+use crate::media::At;
+use crate::overlay::{Entry, Layer, flatten};
+use crate::pointers::decode_pointer;
+use crate::settings::Settings;
+use crate::tree::{self, Change, NodeSink, NodeSource};
+use bytes::Bytes;
+use marram_codec::ChecksumKind;
+use marram_format::dataset::DatasetRecord;
+use marram_format::node::Node;
+use marram_format::pointer::{Pointer, PointerFlags};
+use marram_store::{Block, FreshBlock, Item, Key, Result, Token};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Takes the nodes of one tree.
+pub(super) struct TreeSink<'c, 'p> {
+    pub(super) commit: &'c mut Commit<'p>,
+    pub(super) checksum: ChecksumKind,
+    pub(super) dropped_nodes: Vec<Bytes>,
+    pub(super) dropped_blocks: Vec<Bytes>,
+    pub(super) written_grains: u64,
+}
+
+impl<'c, 'p> TreeSink<'c, 'p> {
+    pub(super) fn new(commit: &'c mut Commit<'p>, checksum: ChecksumKind) -> TreeSink<'c, 'p> {
+        let (dropped_nodes, dropped_blocks) = (Vec::new(), Vec::new());
+        TreeSink { commit, checksum, dropped_nodes, dropped_blocks, written_grains: 0 }
+    }
+}
+
+impl NodeSource for TreeSink<'_, '_> {
+    fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
+        let media = &self.commit.pool.media;
+        At { media, epoch: media.epoch() }.node(pointer)
+    }
+}
+
+impl NodeSink for TreeSink<'_, '_> {
+    fn write_node(&mut self, node: Bytes) -> Result<Bytes> {
+        let pointer = self.commit.write_metadata(&node, self.checksum)?;
+        self.commit.pool.media.remember_node(&pointer, node);
+        self.written_grains += pointer.grains();
+        Ok(pointer.encode())
+    }
+
+    fn drop_node(&mut self, pointer: &Bytes) -> Result<()> {
+        self.dropped_nodes.push(pointer.clone());
+        Ok(())
+    }
+
+    fn drop_block(&mut self, pointer: Bytes) {
+        self.dropped_blocks.push(pointer);
+    }
+}
+
+/// What the items of a commit refer to, once all fresh blocks are written.
+struct Resolved {
+    changes: Vec<Change>,
+    uses: Uses,
+}
+
+impl Commit<'_> {
+    /// Brings the frozen layers of a dataset into its tree.
+    pub(super) fn commit_dataset(&mut self, dataset: &Dataset) -> Result<()> {
+        let (root, layers) = dataset.frozen();
+        let settings = dataset.settings();
+        let mut record = self.record(dataset.id)?;
+        let resolved = self.resolve(&layers, &settings, &mut record)?;
+        let root = self.update_tree(&mut record, root, &resolved, &settings)?;
+        record.root = root.as_deref().map(decode_pointer).transpose()?;
+        self.roots.insert(dataset.id, root);
+        self.records.insert(dataset.id, Some(record));
+        Ok(())
+    }
+
+    fn update_tree(
+        &mut self,
+        record: &mut DatasetRecord,
+        root: Option<Bytes>,
+        resolved: &Resolved,
+        settings: &Settings,
+    ) -> Result<Option<Bytes>> {
+        let mut sink = TreeSink::new(self, settings.checksum);
+        let root = tree::update(&mut sink, record.id, root.as_ref(), &resolved.changes)?;
+        let dropped = std::mem::take(&mut sink.dropped_blocks);
+        let (counts, dead) = references_changes(&sink, root.as_ref(), &resolved.uses, &dropped)?;
+        let root = tree::update(&mut sink, record.id, root.as_ref(), &counts)?;
+        let TreeSink { dropped_nodes, written_grains, .. } = sink;
+        record.referenced_grains += written_grains;
+        for pointer in dropped_nodes.iter().chain(&dead) {
+            self.release(record, &decode_pointer(pointer)?)?;
+        }
+        Ok(root)
+    }
+
+    /// Writes what is fresh and turns entries into changes of the tree.
+    fn resolve(
+        &mut self,
+        layers: &[Arc<Layer>],
+        settings: &Settings,
+        record: &mut DatasetRecord,
+    ) -> Result<Resolved> {
+        let entries = flatten(layers);
+        let mut fresh: Vec<Arc<FreshBlock>> = Vec::new();
+        let mut places: HashMap<*const FreshBlock, usize> = HashMap::new();
+        for (_, entry) in &entries {
+            if let Entry::Item(Item { block: Some(Block::Fresh(block)), .. }) = entry
+                && block.stored().is_none()
+            {
+                places.entry(Arc::as_ptr(block)).or_insert_with(|| {
+                    fresh.push(block.clone());
+                    fresh.len() - 1
+                });
+            }
+        }
+        let pointers = self.write_fresh(&fresh, settings)?;
+        record.referenced_grains += pointers.iter().map(Pointer::grains).sum::<u64>();
+        let pointer_of = |block: &Block| match block {
+            Block::Stored(token) => decode_pointer(&token.place),
+            Block::Fresh(block) => match (block.stored(), places.get(&Arc::as_ptr(block))) {
+                (Some(token), _) => decode_pointer(&token.place),
+                (None, Some(place)) => Ok(pointers[*place].clone()),
+                (None, None) => unreachable!("every fresh block was collected"),
+            },
+        };
+        let resolved = resolve_entries(entries, self.group, &pointer_of)?;
+        for (block, pointer) in fresh.into_iter().zip(&pointers) {
+            let pointer = resolved.uses.final_pointer(pointer);
+            let token = Token { place: pointer.encode(), len: pointer.logical_len };
+            self.written.push((block, token));
+        }
+        Ok(resolved)
+    }
+
+    /// The dataset no longer uses a block or node: it is free at once, or a snapshot still has it.
+    pub(crate) fn release(&mut self, record: &mut DatasetRecord, pointer: &Pointer) -> Result<()> {
+        let grains = pointer.grains();
+        record.referenced_grains = record.referenced_grains.saturating_sub(grains);
+        if pointer.birth > record.previous_group {
+            return self.free(pointer);
+        }
+        if grains > 0 {
+            record.dead_grains += grains;
+            self.add_dead(record.dead_list, pointer.encode());
+        }
+        Ok(())
+    }
+
+    /// Gives the grains of a block back.
+    pub(crate) fn free(&mut self, pointer: &Pointer) -> Result<()> {
+        self.pool.media.forget(pointer);
+        let mut space = self.pool.space.lock();
+        pointer.extents().try_for_each(|extent| space.free(extent, &self.pool.committed()))
+    }
+}
+
+fn resolve_entries(
+    entries: Vec<(Key, Entry)>,
+    group: marram_format::group::Group,
+    pointer_of: &dyn Fn(&Block) -> Result<Pointer>,
+) -> Result<Resolved> {
+    let mut uses = Uses::new(group);
+    let mut items = Vec::with_capacity(entries.len());
+    for (key, entry) in entries {
+        let item = match entry {
+            Entry::Removed => None,
+            Entry::Item(item) => {
+                let pointer = item.block.as_ref().map(pointer_of).transpose()?;
+                pointer.iter().for_each(|pointer| uses.add(pointer));
+                Some((item.value, pointer))
+            }
+        };
+        items.push((key, item));
+    }
+    let encode = |pointer: Pointer| uses.final_pointer(&pointer).encode();
+    let changes = items
+        .into_iter()
+        .map(|(key, item)| {
+            let item = item.map(|(value, pointer)| (value, pointer.map(encode)));
+            Change { key, item }
+        })
+        .collect();
+    Ok(Resolved { changes, uses })
+}
+
+/// Whether the dataset counts the references to a block.
+pub(crate) fn is_shared(pointer: &Pointer) -> bool {
+    pointer.flags.contains(PointerFlags::SHARED)
+}

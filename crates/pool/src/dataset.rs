@@ -1,0 +1,324 @@
+//! A dataset in memory: the root of its last commit, and the layers over it.
+//!
+//! Reading takes the root under a short lock and then walks the tree without one, so that a slow
+//! device holds up nobody else. A commit may replace the root meanwhile and a later one reuse the
+//! grains; then the walk meets a block that fails its checksum, sees that a commit has passed, and
+//! starts again from the new root. Damage is believed only if no commit has passed.
+
+use crate::media::{At, Media};
+use crate::overlay::{Entry, Overlay};
+use crate::pointers::token_of;
+use crate::settings::Settings;
+use crate::tree::{self, Found};
+use bytes::Bytes;
+use marram_store::{Block, Edit, Error, Item, Key, Result};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most overlay entries that a scan copies at a time.
+const SCAN_ENTRIES_MAX: usize = 256;
+
+/// A dataset or snapshot that is known to a running pool.
+pub(crate) struct Dataset {
+    pub(crate) id: u64,
+    pub(crate) writable: bool,
+    state: RwLock<State>,
+    /// How many views are open on it.
+    pub(crate) views: AtomicUsize,
+}
+
+struct State {
+    root: Option<Bytes>,
+    overlay: Overlay,
+    settings: Arc<Settings>,
+}
+
+impl Dataset {
+    pub(crate) fn new(id: u64, root: Option<Bytes>, settings: Settings, writable: bool) -> Dataset {
+        let settings = Arc::new(settings);
+        let state = RwLock::new(State { root, overlay: Overlay::default(), settings });
+        Dataset { id, writable, state, views: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.state.read().settings.clone()
+    }
+
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        self.state.write().settings = Arc::new(settings);
+    }
+
+    /// Whether anyone has it open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.views.load(Ordering::Acquire) > 0
+    }
+
+    /// Applies edits, or refuses all of them if a patch does not meet a fresh block. Returns by
+    /// how much bytes of fresh blocks and number of edits have grown.
+    pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
+        let mut state = self.state.write();
+        let overlay = &mut state.overlay;
+        if !overlay.can_patch(&edits) {
+            return Err(Error::NotFresh);
+        }
+        let before = (overlay.open.fresh_bytes, overlay.open.edits);
+        overlay.apply(edits);
+        Ok((overlay.open.fresh_bytes - before.0, overlay.open.edits - before.1))
+    }
+
+    /// Freezes what is open, for a commit; returns whether there is anything to commit.
+    pub(crate) fn freeze(&self) -> bool {
+        let mut state = self.state.write();
+        state.overlay.freeze();
+        !state.overlay.frozen.is_empty()
+    }
+
+    /// The root and the frozen layers that a commit puts into it.
+    pub(crate) fn frozen(&self) -> (Option<Bytes>, Vec<Arc<crate::overlay::Layer>>) {
+        let state = self.state.read();
+        (state.root.clone(), state.overlay.frozen.clone())
+    }
+
+    /// The root of the last commit.
+    pub(crate) fn root(&self) -> Option<Bytes> {
+        self.state.read().root.clone()
+    }
+
+    /// A commit that contains the frozen layers is durable.
+    pub(crate) fn publish(&self, root: Option<Bytes>) {
+        let mut state = self.state.write();
+        state.root = root;
+        state.overlay.frozen.clear();
+    }
+
+    /// Walks the committed tree; again from a newer root if a commit passed meanwhile.
+    fn walk<T>(
+        &self,
+        media: &Media,
+        mut walk: impl FnMut(&At<'_>, Option<&Bytes>) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let epoch = media.epoch();
+            let root = self.root();
+            match walk(&At { media, epoch }, root.as_ref()) {
+                Err(Error::Damaged(_)) if media.epoch() != epoch => {}
+                Err(Error::Damaged(damage)) => {
+                    media.keep_damage(&damage);
+                    return Err(Error::Damaged(damage));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, media: &Media, key: Key) -> Result<Option<Item>> {
+        loop {
+            let epoch = media.epoch();
+            let root = {
+                let state = self.state.read();
+                match state.overlay.get(key) {
+                    Some(Entry::Item(item)) => return Ok(Some(item.clone())),
+                    Some(Entry::Removed) => return Ok(None),
+                    None => state.root.clone(),
+                }
+            };
+            match tree::get(&At { media, epoch }, root.as_ref(), key) {
+                Err(Error::Damaged(_)) if media.epoch() != epoch => {}
+                Err(Error::Damaged(damage)) => {
+                    media.keep_damage(&damage);
+                    return Err(Error::Damaged(damage));
+                }
+                found => return found?.map(|found| item_of(&found)).transpose(),
+            }
+        }
+    }
+
+    pub(crate) fn scan(
+        &self,
+        media: &Media,
+        from: Key,
+        to: Key,
+        visit: &mut dyn FnMut(Key, &Item) -> bool,
+    ) -> Result<()> {
+        let mut from = from;
+        while from <= to {
+            match self.scan_some(media, from, to, visit)? {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// One stretch of a scan: as far as the overlay's entries were copied. Returns where to go
+    /// on, if anywhere.
+    fn scan_some(
+        &self,
+        media: &Media,
+        from: Key,
+        to: Key,
+        visit: &mut dyn FnMut(Key, &Item) -> bool,
+    ) -> Result<Option<Key>> {
+        let epoch = media.epoch();
+        let (entries, end, root) = {
+            let state = self.state.read();
+            let (entries, end) = stretch(&state.overlay, from, to);
+            (entries, end, state.root.clone())
+        };
+        let mut merge = Merge { entries, visit, next: from, stopped: false, failed: None };
+        let walked = tree::scan(&At { media, epoch }, root.as_ref(), from, end, &mut |found| {
+            merge.found(&found);
+            !merge.stopped
+        });
+        match walked {
+            Err(Error::Damaged(_)) if media.epoch() != epoch => return Ok(Some(merge.next)),
+            Err(Error::Damaged(damage)) => {
+                media.keep_damage(&damage);
+                return Err(Error::Damaged(damage));
+            }
+            Err(error) => return Err(error),
+            Ok(_) => merge.rest(),
+        }
+        if let Some(error) = merge.failed {
+            return Err(error);
+        }
+        Ok(if merge.stopped || end == to { None } else { end.successor() })
+    }
+
+    pub(crate) fn last(&self, media: &Media, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
+        let mut end = to;
+        loop {
+            let found = self.walk(media, |at, root| tree::last(at, root, from, end))?;
+            let state = self.state.read();
+            let newest = last_entry(&state.overlay, from, to);
+            let Some(found) = found else { return Ok(newest) };
+            if let Some((key, item)) = newest
+                && key >= found.key
+            {
+                return Ok(Some((key, item)));
+            }
+            match state.overlay.get(found.key) {
+                Some(Entry::Item(item)) => return Ok(Some((found.key, item.clone()))),
+                Some(Entry::Removed) => match predecessor(found.key).filter(|key| *key >= from) {
+                    Some(before) => end = before,
+                    None => return Ok(None),
+                },
+                None => return Ok(Some((found.key, item_of(&found)?))),
+            }
+        }
+    }
+
+    pub(crate) fn read_block(&self, media: &Media, block: &Block) -> Result<Bytes> {
+        match block {
+            Block::Fresh(fresh) => Ok(Bytes::copy_from_slice(fresh.data())),
+            Block::Stored(token) => {
+                let read = media.block(&token.place, media.epoch());
+                if let Err(Error::Damaged(damage)) = &read {
+                    media.keep_damage(damage);
+                }
+                read
+            }
+        }
+    }
+}
+
+/// The overlay's entries from `from`, and the key up to which they are complete.
+fn stretch(overlay: &Overlay, from: Key, to: Key) -> (BTreeMap<Key, Entry>, Key) {
+    let mut entries = overlay.merged(from..=to, SCAN_ENTRIES_MAX);
+    let mut end = to;
+    for layer in overlay.frozen.iter().map(Arc::as_ref).chain([&overlay.open]) {
+        if let Some((key, _)) = layer.range(from..=to).nth(SCAN_ENTRIES_MAX - 1) {
+            end = end.min(*key);
+        }
+    }
+    if let Some(beyond) = end.successor() {
+        entries.split_off(&beyond);
+    }
+    (entries, end)
+}
+
+/// The greatest key in a range whose newest entry is an item.
+fn last_entry(overlay: &Overlay, from: Key, to: Key) -> Option<(Key, Item)> {
+    let layers = overlay.frozen.iter().map(Arc::as_ref).chain([&overlay.open]);
+    let newest = layers.filter_map(|layer| {
+        let mut entries = layer.entries.range(from..=to).rev();
+        entries.find_map(|(key, _)| match overlay.get(*key) {
+            Some(Entry::Item(item)) => Some((*key, item.clone())),
+            _ => None,
+        })
+    });
+    newest.max_by_key(|(key, _)| *key)
+}
+
+fn predecessor(key: Key) -> Option<Key> {
+    let (offset, borrow) = key.offset.overflowing_sub(1);
+    let (kind, borrow) = key.kind.overflowing_sub(u8::from(borrow));
+    let object = key.object.checked_sub(u64::from(borrow))?;
+    Some(Key { object, kind, offset })
+}
+
+pub(crate) fn item_of(found: &Found) -> Result<Item> {
+    let block = match &found.pointer {
+        Some(pointer) => Some(Block::Stored(token_of(pointer)?)),
+        None => None,
+    };
+    Ok(Item { value: found.value.clone(), block })
+}
+
+/// Puts the overlay's entries between and over what a tree scan finds.
+struct Merge<'a> {
+    entries: BTreeMap<Key, Entry>,
+    visit: &'a mut dyn FnMut(Key, &Item) -> bool,
+    /// Where a scan that was interrupted goes on.
+    next: Key,
+    stopped: bool,
+    failed: Option<Error>,
+}
+
+impl Merge<'_> {
+    fn emit(&mut self, key: Key, item: &Item) {
+        self.stopped = !(self.visit)(key, item);
+        match key.successor() {
+            Some(next) => self.next = next,
+            None => self.stopped = true,
+        }
+    }
+
+    fn entries_before(&mut self, key: Option<Key>) {
+        while !self.stopped
+            && let Some(first) = self.entries.first_entry()
+            && key.is_none_or(|key| *first.key() < key)
+        {
+            let (key, entry) = first.remove_entry();
+            if let Entry::Item(item) = entry {
+                self.emit(key, &item);
+            }
+        }
+    }
+
+    fn found(&mut self, found: &Found) {
+        self.entries_before(Some(found.key));
+        if self.stopped {
+            return;
+        }
+        match self.entries.remove(&found.key) {
+            Some(Entry::Item(item)) => self.emit(found.key, &item),
+            Some(Entry::Removed) => {}
+            None => match item_of(found) {
+                Ok(item) => self.emit(found.key, &item),
+                Err(error) => {
+                    self.failed = Some(error);
+                    self.stopped = true;
+                }
+            },
+        }
+    }
+
+    fn rest(&mut self) {
+        if !self.stopped {
+            self.entries_before(None);
+        }
+    }
+}

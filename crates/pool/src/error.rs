@@ -1,0 +1,45 @@
+//! What can go wrong with a pool as a whole.
+
+use thiserror::Error;
+
+/// Why a pool cannot be created, opened or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Error {
+    /// The device holds no pool.
+    #[error("{device} holds no Marram pool: {reason}")]
+    NoPool {
+        /// The device's name.
+        device: String,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The pool needs a newer program.
+    #[error("{device}: {reason}")]
+    TooNew {
+        /// The device's name.
+        device: String,
+        /// Which version or feature it needs.
+        reason: String,
+    },
+    /// The device is smaller than a pool can be, or than the pool says it is.
+    #[error("{device} has {found_bytes} bytes; {needed_bytes} are needed: {reason}")]
+    TooSmall {
+        /// The device's name.
+        device: String,
+        /// Its size.
+        found_bytes: u64,
+        /// The size it should have.
+        needed_bytes: u64,
+        /// What that means, and what to do.
+        reason: String,
+    },
+    /// This version cannot do what was asked.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] marram_device::Error),
+    /// The pool's own structures could not be read or changed.
+    #[error(transparent)]
+    Store(#[from] marram_store::Error),
+}

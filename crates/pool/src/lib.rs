@@ -1,0 +1,32 @@
+//! The pool engine: an item store on devices, copy-on-write and checksummed.
+//!
+//! Batches change ordered maps in memory; a group commit writes what they changed to media, all
+//! at one moment (module `commit`). Nothing that the last commit uses is overwritten. Reading goes
+//! through the layers in memory and then the tree of the last commit (module `dataset`), each
+//! block verified by the checksum in the pointer that led to it (module `media`).
+//!
+//! The engine has no thread and no timer of its own: whoever runs it calls [`Pool::commit`] as
+//! often as it wants changes to be durable, and may wait for [`Pool::wait_for_work`] to learn
+//! that enough has gathered.
+
+mod administration;
+mod commit;
+mod create;
+mod dataset;
+mod error;
+mod media;
+mod overlay;
+mod pointers;
+mod pool;
+mod settings;
+mod space;
+mod status;
+mod tree;
+mod view;
+
+pub use create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
+pub use error::Error;
+pub use media::DamageReport;
+pub use pool::{OpenOptions, Pool};
+pub use settings::check_property;
+pub use status::{DeviceStatus, Health, PoolStatus};

@@ -1,0 +1,340 @@
+//! Reading blocks, verified, through a cache; healing bad copies.
+//!
+//! **Every block is checked against the checksum in the pointer that led to it, on every read from
+//! the device.** A block with several copies is read from the first good one.
+//!
+//! A bad copy is rewritten from a good one, but never on the spot: the reader may have come from a
+//! root that a commit has replaced meanwhile, and the grains may hold something newer. So the
+//! reader leaves a note with the number of the last commit that was durable when it began, and
+//! the next commit, which nothing runs beside, heals it if no commit lies between.
+
+use crate::pointers::decode_pointer;
+use crate::tree::NodeSource;
+use bytes::Bytes;
+use marram_codec::{ChecksumKind, checksum, decompress};
+use marram_device::Device;
+use marram_format::node::Node;
+use marram_format::pointer::{Checksum, Extent, GRAIN_BYTES, Place, Pointer};
+use marram_store::{BLOCK_BYTES_MAX, Damage, Error, Result};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most notes on bad copies that wait for the next commit.
+const HEALS_MAX: usize = 1024;
+/// Most places that are kept for the damage report.
+const DAMAGE_MAX: usize = 1000;
+
+#[derive(Clone)]
+enum Cached {
+    Node(Arc<Node>, usize),
+    Data(Bytes),
+}
+
+#[derive(Clone)]
+struct WeighBytes;
+
+/// Birth and address: no two blocks ever share both.
+type CacheKey = (u64, u64);
+
+impl quick_cache::Weighter<CacheKey, Cached> for WeighBytes {
+    fn weight(&self, _key: &CacheKey, cached: &Cached) -> u64 {
+        let bytes = match cached {
+            Cached::Node(_, bytes) => *bytes,
+            Cached::Data(data) => data.len(),
+        };
+        bytes as u64 + 128
+    }
+}
+
+struct Heal {
+    epoch: u64,
+    extents: Vec<Extent>,
+    good: Vec<u8>,
+}
+
+/// Errors that a device has answered with, or that its data has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) read_errors: AtomicU64,
+    pub(crate) write_errors: AtomicU64,
+    pub(crate) checksum_errors: AtomicU64,
+    pub(crate) healed_blocks: AtomicU64,
+}
+
+/// One place of damage that no copy could make good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamageReport {
+    /// Device and byte offset.
+    pub place: String,
+    /// What was found there.
+    pub reason: String,
+}
+
+/// The devices of a pool, read through a cache.
+pub(crate) struct Media {
+    devices: Vec<Arc<dyn Device>>,
+    cache: Cache<CacheKey, Cached, WeighBytes>,
+    /// The number of the last durable commit.
+    epoch: AtomicU64,
+    heals: Mutex<Vec<Heal>>,
+    damage: Mutex<Vec<DamageReport>>,
+    pub(crate) counters: Counters,
+}
+
+impl Media {
+    pub(crate) fn new(devices: Vec<Arc<dyn Device>>, cache_bytes: usize) -> Media {
+        let blocks = (cache_bytes / (64 << 10)).max(64);
+        Media {
+            devices,
+            cache: Cache::with_weighter(blocks, cache_bytes as u64, WeighBytes),
+            epoch: AtomicU64::new(0),
+            heals: Mutex::new(Vec::new()),
+            damage: Mutex::new(Vec::new()),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn devices(&self) -> &[Arc<dyn Device>] {
+        &self.devices
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    pub(crate) fn damage(&self) -> Vec<DamageReport> {
+        self.damage.lock().clone()
+    }
+
+    /// The content that an encoded pointer leads to. `epoch` is that of the root it was found
+    /// under.
+    pub(crate) fn block(&self, pointer: &Bytes, epoch: u64) -> Result<Bytes> {
+        let pointer = decode_pointer(pointer)?;
+        let Some(key) = cache_key(&pointer) else { return self.read(&pointer, epoch) };
+        if let Some(Cached::Data(data)) = self.cache.get(&key) {
+            return Ok(data);
+        }
+        let data = self.read(&pointer, epoch)?;
+        self.cache.insert(key, Cached::Data(data.clone()));
+        Ok(data)
+    }
+
+    /// The tree node that an encoded pointer leads to.
+    pub(crate) fn node(&self, encoded: &Bytes, epoch: u64) -> Result<Arc<Node>> {
+        let pointer = decode_pointer(encoded)?;
+        let key = cache_key(&pointer);
+        if let Some(key) = key
+            && let Some(Cached::Node(node, _)) = self.cache.get(&key)
+        {
+            return Ok(node);
+        }
+        let bytes = self.read(&pointer, epoch)?;
+        let len = bytes.len();
+        let node = Node::decode(bytes).map_err(|error| {
+            self.report("a tree node", &pointer, format!("checksum right, but {error}"))
+        })?;
+        let node = Arc::new(node);
+        if let Some(key) = key {
+            self.cache.insert(key, Cached::Node(node.clone(), len));
+        }
+        Ok(node)
+    }
+
+    /// Keeps a node that has just been written: it will be wanted soon.
+    pub(crate) fn remember_node(&self, pointer: &Pointer, bytes: Bytes) {
+        let len = bytes.len();
+        if let Some(key) = cache_key(pointer)
+            && let Ok(node) = Node::decode(bytes)
+        {
+            self.cache.insert(key, Cached::Node(Arc::new(node), len));
+        }
+    }
+
+    /// Forgets a block that is no longer in use.
+    pub(crate) fn forget(&self, pointer: &Pointer) {
+        if let Some(key) = cache_key(pointer) {
+            self.cache.remove(&key);
+        }
+    }
+
+    fn read(&self, pointer: &Pointer, epoch: u64) -> Result<Bytes> {
+        let logical_len = pointer.logical_len as usize;
+        if logical_len > BLOCK_BYTES_MAX {
+            return Err(self.report("a block", pointer, format!("{logical_len} bytes long")));
+        }
+        let stored = match &pointer.place {
+            Place::Embedded(data) => data.to_vec(),
+            Place::Stored { checksum, copies } => {
+                self.read_stored(pointer, checksum, copies, epoch)?
+            }
+        };
+        if pointer.codec == marram_format::pointer::codec_id::OFF && stored.len() == logical_len {
+            return Ok(Bytes::from(stored));
+        }
+        let content = decompress(pointer.codec, &stored, logical_len).map_err(|error| {
+            self.report("a block", pointer, format!("checksum right, but {error}"))
+        })?;
+        Ok(Bytes::from(content))
+    }
+
+    fn read_stored(
+        &self,
+        pointer: &Pointer,
+        expected: &Checksum,
+        copies: &[Vec<Extent>],
+        epoch: u64,
+    ) -> Result<Vec<u8>> {
+        let mut bad = Vec::new();
+        let mut reason = String::new();
+        for copy in copies {
+            match self.read_copy(copy, pointer.physical_len as usize, expected) {
+                Ok(stored) => {
+                    self.note_heals(bad, &stored, epoch);
+                    return Ok(stored);
+                }
+                Err(why) => {
+                    bad.push(copy.clone());
+                    reason = why;
+                }
+            }
+        }
+        let what = if copies.len() > 1 { "a tree node" } else { "a data block" };
+        Err(damage(what, pointer, &self.devices, reason))
+    }
+
+    fn read_copy(
+        &self,
+        copy: &[Extent],
+        len: usize,
+        expected: &Checksum,
+    ) -> std::result::Result<Vec<u8>, String> {
+        let grains: u64 = copy.iter().map(|extent| u64::from(extent.grains)).sum();
+        let mut stored = vec![0; usize::try_from(grains * GRAIN_BYTES).unwrap_or(usize::MAX)];
+        let mut at = 0;
+        for extent in copy {
+            let end = at + extent.grains as usize * GRAIN_BYTES as usize;
+            let device = self
+                .devices
+                .get(usize::from(extent.device))
+                .ok_or_else(|| format!("the pool has no device {}", extent.device))?;
+            device.read(extent.start * GRAIN_BYTES, &mut stored[at..end]).map_err(|error| {
+                self.counters.read_errors.fetch_add(1, Ordering::Relaxed);
+                error.to_string()
+            })?;
+            at = end;
+        }
+        stored.truncate(len);
+        let kind = ChecksumKind::from_id(expected.kind)
+            .ok_or_else(|| format!("unknown checksum kind {}", expected.kind))?;
+        if checksum(kind, &stored) == expected.bytes {
+            return Ok(stored);
+        }
+        self.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        Err("checksum mismatch".to_owned())
+    }
+
+    fn note_heals(&self, bad: Vec<Vec<Extent>>, good: &[u8], epoch: u64) {
+        let mut heals = self.heals.lock();
+        for extents in bad {
+            if heals.len() < HEALS_MAX {
+                heals.push(Heal { epoch, extents, good: good.to_vec() });
+            }
+        }
+    }
+
+    /// Rewrites bad copies that were found since the last commit. Only for the one who commits,
+    /// before the commit begins.
+    pub(crate) fn heal(&self) -> Result<()> {
+        let epoch = self.epoch();
+        let heals = std::mem::take(&mut *self.heals.lock());
+        let mut healed = 0;
+        for heal in heals.into_iter().filter(|heal| heal.epoch == epoch) {
+            let mut rest = &heal.good[..];
+            for extent in &heal.extents {
+                let len = extent.grains as usize * GRAIN_BYTES as usize;
+                let mut piece = rest[..rest.len().min(len)].to_vec();
+                rest = &rest[piece.len()..];
+                piece.resize(len, 0);
+                self.write(extent.device, extent.start * GRAIN_BYTES, &piece)?;
+            }
+            healed += 1;
+        }
+        if healed > 0 {
+            self.flush()?;
+            self.counters.healed_blocks.fetch_add(healed, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, device: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.devices[usize::from(device)].write(offset, bytes).map_err(|error| {
+            self.counters.write_errors.fetch_add(1, Ordering::Relaxed);
+            Error::Io(error.to_string())
+        })
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.devices.iter().try_for_each(|device| {
+            device.flush().map_err(|error| {
+                self.counters.write_errors.fetch_add(1, Ordering::Relaxed);
+                Error::Io(error.to_string())
+            })
+        })
+    }
+
+    fn report(&self, what: &'static str, pointer: &Pointer, reason: String) -> Error {
+        damage(what, pointer, &self.devices, reason)
+    }
+
+    /// Keeps damage for the report, once it is sure that the block was still in use.
+    pub(crate) fn keep_damage(&self, damage: &Damage) {
+        let report = DamageReport { place: damage.place.clone(), reason: damage.to_string() };
+        let mut kept = self.damage.lock();
+        if kept.len() < DAMAGE_MAX && !kept.contains(&report) {
+            kept.push(report);
+        }
+    }
+}
+
+fn cache_key(pointer: &Pointer) -> Option<CacheKey> {
+    pointer.address().map(|address| (pointer.birth.0, address))
+}
+
+fn damage(
+    what: &'static str,
+    pointer: &Pointer,
+    devices: &[Arc<dyn Device>],
+    reason: String,
+) -> Error {
+    let place = match pointer.extents().next() {
+        None => "a pointer".to_owned(),
+        Some(extent) => {
+            let name = devices.get(usize::from(extent.device)).map(|device| device.name());
+            let name = name.unwrap_or_else(|| format!("device {}", extent.device));
+            format!("{name} offset {}", extent.start * GRAIN_BYTES)
+        }
+    };
+    Error::Damaged(Damage { what, place, reason })
+}
+
+/// The media as they were when a root was taken.
+pub(crate) struct At<'a> {
+    pub(crate) media: &'a Media,
+    pub(crate) epoch: u64,
+}
+
+impl NodeSource for At<'_> {
+    fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
+        self.media.node(pointer, self.epoch)
+    }
+}

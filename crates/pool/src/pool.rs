@@ -1,0 +1,365 @@
+//! An open pool.
+
+use crate::Error;
+use crate::create::newest_superblock;
+use crate::dataset::Dataset;
+use crate::media::{At, Media};
+use crate::settings::Settings;
+use crate::space::{SpaceMap, ZoneSource};
+use crate::tree;
+use bytes::Bytes;
+use marram_device::Device;
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_format::space::{
+    SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, dataset_key, summary_key, zone_key,
+};
+use marram_format::superblock::Superblock;
+use marram_store::{Damage, Key, Result};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How a pool is to be opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Change nothing, not even to heal.
+    pub read_only: bool,
+    /// Bytes of memory for nodes and blocks that were read.
+    pub cache_bytes: usize,
+    /// Bytes of unwritten content that start a commit; twice as many make writers wait for it.
+    pub dirty_bytes_max: usize,
+    /// Threads that compress and checksum during a commit.
+    pub threads: usize,
+    /// The present time, in seconds since 1970.
+    pub now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            read_only: false,
+            cache_bytes: 64 << 20,
+            dirty_bytes_max: 64 << 20,
+            threads: 1,
+            now_seconds: Arc::new(|| 0),
+        }
+    }
+}
+
+/// An open pool. Dropping it loses what has not been committed, as a crash would.
+pub struct Pool {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the views of a pool share.
+///
+/// Locks are taken in this order: `committing`, `gate`, `datasets`, a dataset's own, `records`,
+/// `space`, `superblock`, `health`. None but `committing` is held while a device works, except
+/// `space` while a bitmap is read, which only a commit does.
+pub(crate) struct Inner {
+    pub(crate) media: Media,
+    pub(crate) threads: usize,
+    pub(crate) now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
+    pub(crate) read_only: bool,
+    dirty_bytes_max: u64,
+    /// Held by the one who commits.
+    pub(crate) committing: Mutex<()>,
+    /// Held for reading while a batch applies; for writing while a commit freezes.
+    pub(crate) gate: RwLock<()>,
+    pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
+    pub(crate) records: RwLock<BTreeMap<u64, DatasetRecord>>,
+    pub(crate) space: Mutex<SpaceMap>,
+    pub(crate) superblock: Mutex<Superblock>,
+    pub(crate) size_bytes: Mutex<u64>,
+    /// Why the pool takes no more changes, if so.
+    pub(crate) health: Mutex<Option<String>>,
+    pub(crate) dirty_bytes: AtomicU64,
+    pub(crate) dirty_edits: AtomicU64,
+    pub(crate) work: Mutex<bool>,
+    pub(crate) work_arrived: Condvar,
+}
+
+/// Bytes that an edit without content is taken to occupy in memory.
+const EDIT_MEMORY_BYTES: u64 = 256;
+
+impl Pool {
+    /// Opens a pool. After a crash too there is nothing to repair: the newest superblock leads to
+    /// everything.
+    ///
+    /// # Errors
+    /// No pool, a newer one, a device that is cut off or fails.
+    pub fn open(
+        devices: Vec<Arc<dyn Device>>,
+        options: OpenOptions,
+    ) -> std::result::Result<Arc<Pool>, Error> {
+        let [device] = &devices[..] else {
+            let reason = "this version opens pools on one device: name exactly one";
+            return Err(Error::Unsupported(reason.to_owned()));
+        };
+        let superblock = newest_superblock(device.as_ref())?;
+        check_size(device.as_ref(), &superblock)?;
+        if !options.read_only
+            && let Some(reason) = superblock.write_obstacle()
+        {
+            return Err(Error::TooNew { device: device.name(), reason });
+        }
+        let tail = superblock.tail.clone();
+        Pool::start(devices, options, superblock, tail)
+    }
+
+    /// Sets up what is known in memory from a superblock.
+    pub(crate) fn start(
+        devices: Vec<Arc<dyn Device>>,
+        options: OpenOptions,
+        superblock: Superblock,
+        tail: Option<Pointer>,
+    ) -> std::result::Result<Arc<Pool>, Error> {
+        let media = Media::new(devices, options.cache_bytes);
+        media.set_epoch(superblock.group.0);
+        let size_bytes = superblock.devices.first().map_or(0, |device| device.size_bytes);
+        let root = superblock.pool_tree.as_ref().map(Pointer::encode);
+        let records = read_records(&media, root.as_ref())?;
+        let space = read_space(&media, root.as_ref(), size_bytes / GRAIN_BYTES, tail.as_ref())?;
+        let mut datasets = BTreeMap::new();
+        for record in records.values() {
+            if record.state != DatasetState::Destroying {
+                datasets.insert(record.id, Arc::new(dataset_of(record, options.read_only)?));
+            }
+        }
+        let inner = Inner {
+            media,
+            threads: options.threads.max(1),
+            now_seconds: options.now_seconds,
+            read_only: options.read_only,
+            dirty_bytes_max: options.dirty_bytes_max as u64,
+            committing: Mutex::new(()),
+            gate: RwLock::new(()),
+            datasets: RwLock::new(datasets),
+            records: RwLock::new(records),
+            space: Mutex::new(space),
+            superblock: Mutex::new(superblock),
+            size_bytes: Mutex::new(size_bytes),
+            health: Mutex::new(None),
+            dirty_bytes: AtomicU64::new(0),
+            dirty_edits: AtomicU64::new(0),
+            work: Mutex::new(false),
+            work_arrived: Condvar::new(),
+        };
+        Ok(Arc::new(Pool { inner: Arc::new(inner) }))
+    }
+
+    /// Makes everything durable that was applied before.
+    ///
+    /// # Errors
+    /// A device that fails; from then on the pool takes no changes.
+    pub fn commit(&self) -> Result<()> {
+        self.inner.commit()
+    }
+
+    /// Gives back a piece of what was destroyed; returns whether there is more to do.
+    ///
+    /// # Errors
+    /// As for [`Pool::commit`].
+    pub fn reclaim_step(&self) -> Result<bool> {
+        if self.inner.read_only { Ok(false) } else { self.inner.prune_step() }
+    }
+
+    /// Waits until enough is dirty for a commit to be worth it, at most for `timeout`; returns
+    /// whether that is so.
+    pub fn wait_for_work(&self, timeout: Duration) -> bool {
+        let mut work = self.inner.work.lock();
+        if !*work {
+            self.inner.work_arrived.wait_for(&mut work, timeout);
+        }
+        std::mem::take(&mut *work)
+    }
+
+    /// Wakes whoever waits in [`Pool::wait_for_work`].
+    pub fn wake(&self) {
+        self.inner.announce_work();
+    }
+
+    /// Uses the space that the device has got since; returns its size in bytes.
+    ///
+    /// # Errors
+    /// A device that has shrunk or fails.
+    pub fn grow(&self) -> std::result::Result<u64, Error> {
+        let inner = &self.inner;
+        inner.check_writable()?;
+        let device = &inner.media.devices()[0];
+        let found_bytes = device.size()? / GRAIN_BYTES * GRAIN_BYTES;
+        {
+            let mut size_bytes = inner.size_bytes.lock();
+            if found_bytes < *size_bytes {
+                return Err(Error::TooSmall {
+                    device: device.name(),
+                    found_bytes,
+                    needed_bytes: *size_bytes,
+                    reason: "a pool cannot shrink; give the device its size back".to_owned(),
+                });
+            }
+            *size_bytes = found_bytes;
+        }
+        inner.commit_with(Some(&mut |commit| {
+            let committed = commit.pool.committed();
+            commit.pool.space.lock().grow(found_bytes / GRAIN_BYTES, &committed)
+        }))?;
+        Ok(found_bytes)
+    }
+
+    /// Commits what is left. The pool can be dropped then without a loss.
+    ///
+    /// # Errors
+    /// As for [`Pool::commit`].
+    pub fn close(&self) -> Result<()> {
+        if self.inner.read_only { Ok(()) } else { self.inner.commit() }
+    }
+}
+
+/// Bitmaps as the last commit has them.
+pub(crate) struct Committed<'a> {
+    media: &'a Media,
+    root: Option<Bytes>,
+}
+
+impl ZoneSource for Committed<'_> {
+    fn bitmap(&self, zone: u64) -> Result<Option<[u8; ZONE_BITMAP_BYTES]>> {
+        let at = At { media: self.media, epoch: self.media.epoch() };
+        match tree::get(&at, self.root.as_ref(), zone_key(0, zone))? {
+            None => Ok(None),
+            Some(found) => match <[u8; ZONE_BITMAP_BYTES]>::try_from(&found.value[..]) {
+                Ok(bitmap) => Ok(Some(bitmap)),
+                Err(_) => Err(malformed(format!("the bitmap of zone {zone}"))),
+            },
+        }
+    }
+}
+
+impl Inner {
+    /// Bitmaps as the last commit has them.
+    pub(crate) fn committed(&self) -> Committed<'_> {
+        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        Committed { media: &self.media, root }
+    }
+
+    /// Whether the pool takes changes at all.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(marram_store::Error::ReadOnly("the pool is open read-only".to_owned()));
+        }
+        match &*self.health.lock() {
+            None => Ok(()),
+            Some(reason) => Err(marram_store::Error::ReadOnly(format!(
+                "the pool takes no more changes since an error: {reason}"
+            ))),
+        }
+    }
+
+    /// Bytes of memory that wait to be committed.
+    pub(crate) fn dirty_memory_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Acquire)
+            + self.dirty_edits.load(Ordering::Acquire) * EDIT_MEMORY_BYTES
+    }
+
+    /// After a batch: lets the one who commits know when it is time, and makes writers that are
+    /// far ahead of it commit themselves.
+    pub(crate) fn throttle(&self) -> Result<()> {
+        let dirty = self.dirty_memory_bytes();
+        if dirty >= self.dirty_bytes_max {
+            self.announce_work();
+        }
+        if dirty >= 2 * self.dirty_bytes_max { self.commit() } else { Ok(()) }
+    }
+
+    pub(crate) fn announce_work(&self) {
+        *self.work.lock() = true;
+        self.work_arrived.notify_all();
+    }
+}
+
+fn check_size(device: &dyn Device, superblock: &Superblock) -> std::result::Result<(), Error> {
+    let found_bytes = device.size()?;
+    let needed_bytes = superblock.devices.first().map_or(0, |device| device.size_bytes);
+    if superblock.devices.len() != 1 {
+        let reason = format!("the pool has {} devices, not one", superblock.devices.len());
+        return Err(Error::Unsupported(reason));
+    }
+    if found_bytes >= needed_bytes {
+        return Ok(());
+    }
+    Err(Error::TooSmall {
+        device: device.name(),
+        found_bytes,
+        needed_bytes,
+        reason: "the end of the pool is cut off; bring back the whole file or device".to_owned(),
+    })
+}
+
+fn malformed(what: String) -> marram_store::Error {
+    marram_store::Error::Damaged(Damage {
+        what: "the pool's own tree",
+        place: what,
+        reason: "it has the wrong form".to_owned(),
+    })
+}
+
+pub(crate) fn dataset_of(record: &DatasetRecord, read_only: bool) -> Result<Dataset> {
+    let settings = Settings::new(&record.properties)?;
+    let writable = record.state == DatasetState::Live && !read_only;
+    let root = record.root.as_ref().map(Pointer::encode);
+    Ok(Dataset::new(record.id, root, settings, writable))
+}
+
+fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, DatasetRecord>> {
+    let mut records = BTreeMap::new();
+    let mut wrong: Option<String> = None;
+    let at = At { media, epoch: media.epoch() };
+    tree::scan(&at, root, dataset_key(0), dataset_key(u64::MAX), &mut |found| {
+        match DatasetRecord::decode(&found.value) {
+            Ok(record) => {
+                records.insert(found.key.offset, record);
+            }
+            Err(error) => wrong = Some(error.to_string()),
+        }
+        wrong.is_none()
+    })?;
+    match wrong {
+        None => Ok(records),
+        Some(reason) => Err(malformed(format!("a dataset's record: {reason}"))),
+    }
+}
+
+fn read_space(
+    media: &Media,
+    root: Option<&Bytes>,
+    total_grains: u64,
+    tail: Option<&Pointer>,
+) -> Result<SpaceMap> {
+    let mut free = Vec::new();
+    let at = At { media, epoch: media.epoch() };
+    let last = Key { offset: u64::MAX, ..summary_key(0, 0) };
+    tree::scan(&at, root, summary_key(0, 0), last, &mut |found| {
+        let first = found.key.offset * SUMMARY_ZONES;
+        for (zone, count) in (first..).zip(found.value.chunks_exact(4)) {
+            free.push((zone, u32::from_le_bytes([count[0], count[1], count[2], count[3]])));
+        }
+        true
+    })?;
+    let mut space = SpaceMap::with_summary(total_grains, &free);
+    if let Some(tail) = tail {
+        let bytes = media.block(&tail.encode(), media.epoch())?;
+        let tail = Tail::decode(&bytes).map_err(|error| malformed(format!("the tail: {error}")))?;
+        space.replay(&tail, &Committed { media, root: root.cloned() })?;
+    }
+    Ok(space)
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let superblock = self.inner.superblock.lock();
+        write!(out, "Pool {:?} at group {}", superblock.label, superblock.group)
+    }
+}

@@ -1,0 +1,431 @@
+//! Where free space is, and who gets it.
+//!
+//! A device is divided into zones of 64 MiB; each has a bitmap that is an item of the pool's own
+//! tree and is loaded when it is first needed. What the group being committed allocates and frees
+//! is remembered, so that a failed commit can be taken back.
+//!
+//! **A freed grain is not allocated again before the commit that freed it is durable.** Until then
+//! a crash leads back to the last commit, which still uses the grain.
+//!
+//! Writing the bitmaps allocates nodes of the pool's own tree, which changes bitmaps. What is
+//! allocated and freed after [`SpaceMap::serialize`] is therefore told by the **tail** of the
+//! commit instead, and enters the bitmaps of the next one.
+
+mod zone;
+
+use marram_format::pointer::{Extent, PIECES_MAX};
+use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
+use marram_format::superblock::DATA_START_BYTES;
+use marram_store::{Damage, Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use zone::Zone;
+
+/// What an allocation is for; each purpose fills its own zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Content of files.
+    Data,
+    /// The first copy of a tree node.
+    Metadata,
+    /// The second copy of a tree node, away from the first.
+    MetadataCopy,
+}
+
+/// Where bitmaps that are not in memory come from.
+pub(crate) trait ZoneSource {
+    /// The bitmap of a zone as the last commit has it; `None` if the zone was never used.
+    fn bitmap(&self, zone: u64) -> Result<Option<[u8; ZONE_BITMAP_BYTES]>>;
+}
+
+#[derive(Debug)]
+enum Slot {
+    Unloaded { free_grains: u32 },
+    Loaded(Box<Zone>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    zone: usize,
+    grain: u64,
+}
+
+/// A bitmap to write, with what the summary says of its zone.
+pub(crate) struct ZoneImage {
+    pub(crate) zone: u64,
+    pub(crate) bitmap: [u8; ZONE_BITMAP_BYTES],
+    pub(crate) free_grains: u32,
+}
+
+/// The free space of one device.
+#[derive(Debug)]
+pub(crate) struct SpaceMap {
+    total_grains: u64,
+    free_grains: u64,
+    slots: Vec<Slot>,
+    cursors: [Cursor; 3],
+    dirty: BTreeSet<usize>,
+    /// Zones whose bitmaps this commit has written: dirty again if it fails.
+    written: BTreeSet<usize>,
+    allocated: Vec<Extent>,
+    freed: Vec<Extent>,
+    /// How many of `allocated` and `freed` the written bitmaps contain.
+    serialized: Option<(usize, usize)>,
+}
+
+const HEAD_GRAINS: u64 = DATA_START_BYTES / marram_format::pointer::GRAIN_BYTES;
+
+impl SpaceMap {
+    /// A device of which everything behind the superblocks is free.
+    pub(crate) fn new(total_grains: u64) -> SpaceMap {
+        let mut map = SpaceMap {
+            total_grains: 0,
+            free_grains: 0,
+            slots: Vec::new(),
+            cursors: [Cursor { zone: 0, grain: HEAD_GRAINS }; 3],
+            dirty: BTreeSet::new(),
+            written: BTreeSet::new(),
+            allocated: Vec::new(),
+            freed: Vec::new(),
+            serialized: None,
+        };
+        map.extend(total_grains);
+        map.cursors[1].zone = map.slots.len() / 3;
+        map.cursors[2].zone = map.slots.len() * 2 / 3;
+        map
+    }
+
+    /// Takes over what a pool's summaries say: `free` has the zones whose counts were stored.
+    pub(crate) fn with_summary(total_grains: u64, free: &[(u64, u32)]) -> SpaceMap {
+        let mut map = SpaceMap::new(total_grains);
+        for (zone, free_grains) in free {
+            let Some(slot) = usize::try_from(*zone).ok().and_then(|zone| map.slots.get_mut(zone))
+            else {
+                continue;
+            };
+            map.free_grains -= u64::from(free_of(slot));
+            map.free_grains += u64::from(*free_grains);
+            *slot = Slot::Unloaded { free_grains: *free_grains };
+        }
+        map
+    }
+
+    /// Adds space at the end. The zone that was last is loaded by then, or was full size.
+    fn extend(&mut self, total_grains: u64) {
+        let zones = total_grains.div_ceil(ZONE_GRAINS);
+        let old = self.slots.len() as u64;
+        for index in old..zones {
+            let mut zone = Zone::empty(grains_in(index, total_grains));
+            if index == 0 {
+                zone.mark(0, u32::try_from(HEAD_GRAINS.min(ZONE_GRAINS)).unwrap_or(u32::MAX));
+            }
+            self.free_grains += u64::from(zone.free_grains());
+            let free_grains = zone.free_grains();
+            self.slots.push(if index == 0 {
+                Slot::Loaded(Box::new(zone))
+            } else {
+                Slot::Unloaded { free_grains }
+            });
+        }
+        self.total_grains = total_grains;
+    }
+
+    /// The device has grown to `total_grains`.
+    pub(crate) fn grow(&mut self, total_grains: u64, source: &dyn ZoneSource) -> Result<()> {
+        if let Some(last) = self.slots.len().checked_sub(1) {
+            self.load(last, source)?;
+            let zone_end = grains_in(last as u64, total_grains);
+            let old_end = grains_in(last as u64, self.total_grains);
+            self.dirty.insert(last);
+            if let Slot::Loaded(zone) = &mut self.slots[last]
+                && zone_end > old_end
+            {
+                zone.release(old_end, u32::try_from(zone_end - old_end).unwrap_or(u32::MAX));
+                self.free_grains += zone_end - old_end;
+            }
+        }
+        self.extend(total_grains);
+        Ok(())
+    }
+
+    /// Grains that exist, without those of the superblocks.
+    pub(crate) fn total_grains(&self) -> u64 {
+        self.total_grains.saturating_sub(HEAD_GRAINS)
+    }
+
+    /// Grains that can be allocated now.
+    pub(crate) fn free_grains(&self) -> u64 {
+        self.free_grains
+    }
+
+    /// Grains that are free once this commit is durable.
+    pub(crate) fn free_grains_after(&self) -> u64 {
+        self.free_grains + self.freed.iter().map(|extent| u64::from(extent.grains)).sum::<u64>()
+    }
+
+    /// Takes over the tail of the last commit: its bitmaps do not have it yet.
+    pub(crate) fn replay(&mut self, tail: &Tail, source: &dyn ZoneSource) -> Result<()> {
+        for (extents, freed) in [(&tail.allocated, false), (&tail.freed, true)] {
+            for extent in extents {
+                self.replay_extent(*extent, freed, source)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_extent(
+        &mut self,
+        extent: Extent,
+        freed: bool,
+        source: &dyn ZoneSource,
+    ) -> Result<()> {
+        self.check(extent, "the tail of the last commit")?;
+        let zone = zone_of(extent);
+        self.load(zone, source)?;
+        self.dirty.insert(zone);
+        let within = extent.start % ZONE_GRAINS;
+        self.with_zone(zone, |zone| {
+            zone.mark(within, extent.grains);
+            if freed {
+                zone.release(within, extent.grains);
+            }
+        });
+        Ok(())
+    }
+
+    /// Refuses an extent, read from media, that does not lie on the device.
+    fn check(&self, extent: Extent, what: &'static str) -> Result<()> {
+        if extent.device == 0 && extent.end() <= self.total_grains {
+            return Ok(());
+        }
+        let reason = format!("it names {extent:?}, past the end");
+        Err(Error::Damaged(Damage { what, place: "its pointer".to_owned(), reason }))
+    }
+
+    /// Runs a change of a loaded zone and keeps the sum of free grains.
+    fn with_zone<T>(&mut self, index: usize, change: impl FnOnce(&mut Zone) -> T) -> T {
+        let Slot::Loaded(zone) = &mut self.slots[index] else {
+            panic!("zone {index} is changed before it is loaded");
+        };
+        let before = u64::from(zone.free_grains());
+        let result = change(zone);
+        self.free_grains = self.free_grains - before + u64::from(zone.free_grains());
+        result
+    }
+
+    fn load(&mut self, index: usize, source: &dyn ZoneSource) -> Result<()> {
+        let Slot::Unloaded { free_grains } = self.slots[index] else { return Ok(()) };
+        let grains = grains_in(index as u64, self.total_grains);
+        let mut zone = match source.bitmap(index as u64)? {
+            Some(bitmap) => Zone::from_bitmap(&bitmap, grains),
+            None => Zone::empty(grains),
+        };
+        if index == 0 {
+            zone.mark(0, u32::try_from(HEAD_GRAINS.min(ZONE_GRAINS)).unwrap_or(u32::MAX));
+        }
+        self.free_grains =
+            self.free_grains - u64::from(free_grains) + u64::from(zone.free_grains());
+        self.slots[index] = Slot::Loaded(Box::new(zone));
+        Ok(())
+    }
+
+    /// Takes `grains` grains, in one piece if there is one; `None` if there are not enough in
+    /// [`PIECES_MAX`] pieces.
+    pub(crate) fn allocate(
+        &mut self,
+        grains: u32,
+        purpose: Purpose,
+        source: &dyn ZoneSource,
+    ) -> Result<Option<Vec<Extent>>> {
+        if self.free_grains < u64::from(grains) {
+            return Ok(None);
+        }
+        if let Some(extent) = self.allocate_run(grains, purpose, source)? {
+            return Ok(Some(vec![extent]));
+        }
+        self.allocate_pieces(grains, source)
+    }
+
+    fn allocate_run(
+        &mut self,
+        grains: u32,
+        purpose: Purpose,
+        source: &dyn ZoneSource,
+    ) -> Result<Option<Extent>> {
+        let Cursor { mut zone, mut grain } = self.cursors[purpose as usize];
+        loop {
+            self.load(zone, source)?;
+            if let Some(start) = self.with_zone(zone, |zone| zone.find(grain, grains)) {
+                let extent = self.take(zone, start, grains);
+                let grain = start + u64::from(grains);
+                self.cursors[purpose as usize] = Cursor { zone, grain: grain % ZONE_GRAINS };
+                return Ok(Some(extent));
+            }
+            let Some(next) = self.choose_zone(zone, grains, purpose) else { return Ok(None) };
+            (zone, grain) = (next, 0);
+        }
+    }
+
+    /// The zone to go on in: rather an empty one that no other purpose fills, rather a near one.
+    /// Each zone that was searched in vain no longer counts, so a search comes to an end.
+    fn choose_zone(&self, from: usize, grains: u32, purpose: Purpose) -> Option<usize> {
+        let count = self.slots.len();
+        let others: Vec<usize> = [Purpose::Data, Purpose::Metadata, Purpose::MetadataCopy]
+            .into_iter()
+            .filter(|other| *other != purpose)
+            .map(|other| self.cursors[other as usize].zone)
+            .collect();
+        (1..=count)
+            .map(|step| (from + step) % count)
+            .filter(|zone| may_hold(&self.slots[*zone], grains))
+            .max_by_key(|zone| {
+                let quarters = free_of(&self.slots[*zone]) / (ZONE_GRAINS as u32 / 4);
+                let near = count - (*zone + count - from - 1) % count;
+                (!others.contains(zone), quarters, near)
+            })
+    }
+
+    fn allocate_pieces(
+        &mut self,
+        grains: u32,
+        source: &dyn ZoneSource,
+    ) -> Result<Option<Vec<Extent>>> {
+        let mut zones: Vec<usize> = (0..self.slots.len()).collect();
+        zones.sort_by_key(|zone| std::cmp::Reverse(free_of(&self.slots[*zone])));
+        let mut pieces = Vec::new();
+        let mut missing = grains;
+        for zone in zones {
+            self.load(zone, source)?;
+            while missing > 0 && pieces.len() < PIECES_MAX {
+                let Slot::Loaded(loaded) = &self.slots[zone] else { break };
+                let Some((start, run)) = loaded.longest_run() else { break };
+                let piece = self.take(zone, start, run.min(missing));
+                missing -= piece.grains;
+                pieces.push(piece);
+            }
+        }
+        if missing == 0 {
+            return Ok(Some(pieces));
+        }
+        for piece in pieces {
+            self.with_zone(zone_of(piece), |zone| {
+                zone.release(piece.start % ZONE_GRAINS, piece.grains);
+            });
+            self.allocated.retain(|extent| *extent != piece);
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, zone: usize, start: u64, grains: u32) -> Extent {
+        self.with_zone(zone, |zone| zone.take(start, grains));
+        self.dirty.insert(zone);
+        let extent = Extent { device: 0, start: zone as u64 * ZONE_GRAINS + start, grains };
+        self.allocated.push(extent);
+        extent
+    }
+
+    /// Gives an extent back as of the commit that is being made.
+    pub(crate) fn free(&mut self, extent: Extent, source: &dyn ZoneSource) -> Result<()> {
+        self.check(extent, "a freed block")?;
+        let zone = zone_of(extent);
+        self.load(zone, source)?;
+        self.dirty.insert(zone);
+        self.freed.push(extent);
+        Ok(())
+    }
+
+    /// The bitmaps of all zones that have changed since they were last written, as they are once
+    /// this commit is durable. What follows goes to the tail.
+    pub(crate) fn serialize(&mut self) -> Vec<ZoneImage> {
+        assert!(self.serialized.is_none(), "bitmaps are written once a commit");
+        self.serialized = Some((self.allocated.len(), self.freed.len()));
+        self.written = std::mem::take(&mut self.dirty);
+        let mut freed: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
+        for extent in &self.freed {
+            freed.entry(zone_of(*extent)).or_default().push(*extent);
+        }
+        let none = Vec::new();
+        let image = |zone: &usize| self.image(*zone, freed.get(zone).unwrap_or(&none));
+        self.written.iter().map(image).collect()
+    }
+
+    /// Free grains of each zone of a run, as bitmaps on media have them if the zone is not among
+    /// those that this commit writes.
+    pub(crate) fn free_counts(&self, run: u64) -> Vec<u32> {
+        let first = usize::try_from(run * SUMMARY_ZONES).unwrap_or(usize::MAX);
+        let slots = self.slots.iter().skip(first).take(SUMMARY_ZONES as usize);
+        slots.map(free_of).collect()
+    }
+
+    fn image(&self, index: usize, freed: &[Extent]) -> ZoneImage {
+        let Slot::Loaded(zone) = &self.slots[index] else {
+            panic!("zone {index} is dirty without being loaded");
+        };
+        let mut after = zone.clone();
+        for extent in freed {
+            after.release(extent.start % ZONE_GRAINS, extent.grains);
+        }
+        let grains = grains_in(index as u64, self.total_grains);
+        let free_grains = after.free_grains();
+        ZoneImage { zone: index as u64, bitmap: after.bitmap(grains), free_grains }
+    }
+
+    /// What was allocated and freed since the bitmaps were written.
+    pub(crate) fn tail(&self) -> Tail {
+        let (allocated, freed) = self.serialized.expect("the tail follows the bitmaps");
+        Tail {
+            allocated: self.allocated[allocated..].to_vec(),
+            freed: self.freed[freed..].to_vec(),
+        }
+    }
+
+    /// The commit is durable: what it freed can be allocated.
+    pub(crate) fn finish(&mut self) {
+        for extent in std::mem::take(&mut self.freed) {
+            self.with_zone(zone_of(extent), |zone| {
+                zone.release(extent.start % ZONE_GRAINS, extent.grains);
+            });
+        }
+        self.allocated.clear();
+        self.written.clear();
+        self.serialized = None;
+    }
+
+    /// The commit has failed: everything is as before it.
+    pub(crate) fn roll_back(&mut self) {
+        for extent in std::mem::take(&mut self.allocated) {
+            self.with_zone(zone_of(extent), |zone| {
+                zone.release(extent.start % ZONE_GRAINS, extent.grains);
+            });
+        }
+        self.freed.clear();
+        self.serialized = None;
+        let written = std::mem::take(&mut self.written);
+        self.dirty.extend(written);
+    }
+}
+
+fn zone_of(extent: Extent) -> usize {
+    usize::try_from(extent.start / ZONE_GRAINS).unwrap_or(usize::MAX)
+}
+
+/// How many grains of a zone exist on a device of `total_grains`.
+fn grains_in(zone: u64, total_grains: u64) -> u64 {
+    total_grains.saturating_sub(zone * ZONE_GRAINS).min(ZONE_GRAINS)
+}
+
+fn free_of(slot: &Slot) -> u32 {
+    match slot {
+        Slot::Unloaded { free_grains } => *free_grains,
+        Slot::Loaded(zone) => zone.free_grains(),
+    }
+}
+
+fn may_hold(slot: &Slot, grains: u32) -> bool {
+    match slot {
+        Slot::Unloaded { free_grains } => *free_grains >= grains,
+        Slot::Loaded(zone) => zone.may_hold(grains),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Allocation against what must hold at every commit.
+
+use super::{HEAD_GRAINS, Purpose, SpaceMap, ZoneSource};
+use marram_format::space::{ZONE_BITMAP_BYTES, ZONE_GRAINS};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+struct Written(BTreeMap<u64, [u8; ZONE_BITMAP_BYTES]>);
+
+impl ZoneSource for Written {
+    fn bitmap(&self, zone: u64) -> marram_store::Result<Option<[u8; ZONE_BITMAP_BYTES]>> {
+        Ok(self.0.get(&zone).copied())
+    }
+}
+
+#[test]
+fn nothing_freed_is_reused_before_the_commit_is_durable() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 10);
+    let first = map.allocate(10, Purpose::Data, &source).unwrap().unwrap();
+    map.serialize();
+    map.finish();
+    map.free(first[0], &source).unwrap();
+    assert_eq!(map.allocate(1, Purpose::Data, &source).unwrap(), None);
+    assert_eq!(map.free_grains_after(), 10);
+    map.serialize();
+    map.finish();
+    assert_eq!(map.allocate(10, Purpose::Data, &source).unwrap().unwrap(), first);
+}
+
+#[test]
+fn a_map_read_back_with_its_tail_is_the_map_that_was_written() {
+    let mut source = Written::default();
+    let mut map = SpaceMap::new(3 * ZONE_GRAINS);
+    let gone = map.allocate(7, Purpose::Data, &source).unwrap().unwrap();
+    map.serialize();
+    map.finish();
+    map.allocate(100, Purpose::Metadata, &source).unwrap().unwrap();
+    let images = map.serialize();
+    let summary: Vec<(u64, u32)> =
+        images.iter().map(|image| (image.zone, image.free_grains)).collect();
+    source.0.extend(images.iter().map(|image| (image.zone, image.bitmap)));
+    map.allocate(5, Purpose::MetadataCopy, &source).unwrap().unwrap();
+    map.free(gone[0], &source).unwrap();
+    let tail = map.tail();
+    map.finish();
+
+    let mut back = SpaceMap::with_summary(3 * ZONE_GRAINS, &summary);
+    back.replay(&tail, &source).unwrap();
+    assert_eq!(back.free_grains(), map.free_grains());
+}
+
+#[test]
+fn a_failed_commit_leaves_the_map_as_it_was() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(2 * ZONE_GRAINS);
+    let kept = map.allocate(20, Purpose::Data, &source).unwrap().unwrap();
+    map.serialize();
+    map.finish();
+    let before = map.free_grains();
+    map.allocate(30, Purpose::Data, &source).unwrap();
+    map.free(kept[0], &source).unwrap();
+    map.serialize();
+    map.roll_back();
+    assert_eq!(map.free_grains(), before);
+    assert_eq!(map.free_grains_after(), before);
+    assert_eq!(map.serialize().len(), 1);
+}
+
+#[test]
+fn scattered_space_is_given_in_pieces() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 64);
+    let all: Vec<_> =
+        (0..32).map(|_| map.allocate(2, Purpose::Data, &source).unwrap().unwrap()[0]).collect();
+    map.serialize();
+    map.finish();
+    all.iter().step_by(2).for_each(|extent| map.free(*extent, &source).unwrap());
+    map.serialize();
+    map.finish();
+    let pieces = map.allocate(8, Purpose::Data, &source).unwrap().unwrap();
+    assert_eq!(pieces.len(), 4);
+    assert_eq!(map.allocate(32, Purpose::Data, &source).unwrap(), None);
+    assert_eq!(map.free_grains(), 24);
+}
+
+#[test]
+fn growth_adds_what_the_last_zone_lacked() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 10);
+    map.grow(ZONE_GRAINS + 5, &source).unwrap();
+    assert_eq!(map.free_grains(), ZONE_GRAINS + 5 - HEAD_GRAINS);
+}

@@ -1,0 +1,153 @@
+//! The view of a dataset that callers get, and the reservation of space for what they change.
+
+use crate::dataset::Dataset;
+use crate::pointers::decode_pointer;
+use crate::pool::Inner;
+use crate::status::reserved_grains;
+use bytes::Bytes;
+use marram_format::pointer::GRAIN_BYTES;
+use marram_store::{Batch, Block, Edit, Error, Item, Key, Properties, Result, Space, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes on media that an edit is taken to need, both copies of its leaf counted, while space is
+/// plenty: neighbours share leaves.
+const EDIT_BYTES: u64 = 1024;
+/// The same when space is short: each edit may rewrite a leaf of its own.
+const EDIT_BYTES_WHEN_SHORT: u64 = 16 << 10;
+
+/// An open dataset or snapshot.
+pub(crate) struct DatasetView {
+    pool: Arc<Inner>,
+    dataset: Arc<Dataset>,
+}
+
+impl DatasetView {
+    pub(crate) fn new(pool: Arc<Inner>, dataset: Arc<Dataset>) -> DatasetView {
+        dataset.views.fetch_add(1, Ordering::AcqRel);
+        DatasetView { pool, dataset }
+    }
+}
+
+impl Drop for DatasetView {
+    fn drop(&mut self) {
+        self.dataset.views.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl View for DatasetView {
+    fn get(&self, key: Key) -> Result<Option<Item>> {
+        self.dataset.get(&self.pool.media, key)
+    }
+
+    fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, &Item) -> bool) -> Result<()> {
+        self.dataset.scan(&self.pool.media, from, to, visit)
+    }
+
+    fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
+        self.dataset.last(&self.pool.media, from, to)
+    }
+
+    fn apply(&self, batch: Batch<'_>) -> Result<()> {
+        if !self.dataset.writable {
+            return Err(Error::ReadOnly("a snapshot or a read-only pool".to_owned()));
+        }
+        self.pool.check_writable()?;
+        self.pool.reserve(&batch)?;
+        {
+            let _no_freeze = self.pool.gate.read();
+            let (bytes, edits) = self.dataset.apply(batch.edits)?;
+            self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
+            self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
+        }
+        // The batch has been applied: that a commit fails is told by whoever asks for one.
+        let _told_by_sync = self.pool.throttle();
+        Ok(())
+    }
+
+    fn read_block(&self, block: &Block) -> Result<Bytes> {
+        self.dataset.read_block(&self.pool.media, block)
+    }
+
+    fn stored_bytes(&self, block: &Block) -> u64 {
+        match block {
+            Block::Fresh(fresh) => fresh.data().len() as u64,
+            Block::Stored(token) => {
+                decode_pointer(&token.place).map_or(0, |pointer| pointer.grains() * GRAIN_BYTES)
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.pool.read_only {
+            return Ok(());
+        }
+        self.pool.commit()
+    }
+
+    fn space(&self) -> Space {
+        self.pool.space()
+    }
+
+    fn writable(&self) -> bool {
+        self.dataset.writable && self.pool.check_writable().is_ok()
+    }
+
+    fn properties(&self) -> Properties {
+        self.dataset.settings().all.clone()
+    }
+}
+
+impl Inner {
+    /// Sees that there is space for a batch. What earlier batches freed can be used only after a
+    /// commit, so one is made before a batch is refused.
+    fn reserve(&self, batch: &Batch<'_>) -> Result<()> {
+        if self.has_space_for(batch) {
+            return Ok(());
+        }
+        if self.dirty_edits.load(Ordering::Acquire) > 0 {
+            self.commit()?;
+        }
+        if self.has_space_for(batch) { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    fn has_space_for(&self, batch: &Batch<'_>) -> bool {
+        let (free, reserved, total) = {
+            let space = self.space.lock();
+            let grains = (space.free_grains(), reserved_grains(&space), space.total_grains());
+            (grains.0 * GRAIN_BYTES, grains.1 * GRAIN_BYTES, grains.2 * GRAIN_BYTES)
+        };
+        let reserved = if batch.frees_space { reserved / 4 } else { reserved };
+        let edit_bytes = if free < total / 8 { EDIT_BYTES_WHEN_SHORT } else { EDIT_BYTES };
+        let (bytes, edits) = cost(batch);
+        let dirty_bytes = self.dirty_bytes.load(Ordering::Acquire) + bytes;
+        let dirty_edits = self.dirty_edits.load(Ordering::Acquire) + edits;
+        free >= reserved + dirty_bytes + dirty_edits * edit_bytes
+    }
+
+    /// How much space there is for batches.
+    pub(crate) fn space(&self) -> Space {
+        let (free, reserved, total) = {
+            let space = self.space.lock();
+            (space.free_grains(), reserved_grains(&space), space.total_grains())
+        };
+        let dirty = self.dirty_bytes.load(Ordering::Acquire)
+            + self.dirty_edits.load(Ordering::Acquire) * EDIT_BYTES;
+        Space {
+            total_bytes: (total - reserved) * GRAIN_BYTES,
+            free_bytes: (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(dirty),
+        }
+    }
+}
+
+/// Bytes of content and number of edits that a batch brings. Content is counted in grains.
+fn cost(batch: &Batch<'_>) -> (u64, u64) {
+    let bytes = batch.edits.iter().map(|edit| match edit {
+        Edit::Put { item: Item { block: Some(Block::Fresh(fresh)), .. }, .. } => {
+            (fresh.data().len() as u64).next_multiple_of(GRAIN_BYTES)
+        }
+        Edit::Patch { data, .. } => data.len() as u64,
+        Edit::Put { .. } | Edit::Remove { .. } => 0,
+    });
+    (bytes.sum(), batch.edits.len() as u64)
+}

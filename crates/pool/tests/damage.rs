@@ -1,0 +1,118 @@
+//! Bits that rot: healed where there is a second copy, refused where there is none.
+
+mod support;
+
+use marram_device::{Device, MemoryDevice};
+use marram_pool::{OpenOptions, Pool, create};
+use marram_store::{Error, Store};
+use std::sync::Arc;
+use support::{create_on, new_pool, noise, open, put, root, section};
+
+/// Flips a bit in every grain that is not zero and for which `hit` says so; returns how many.
+fn rot(bytes: &mut [u8], hit: impl Fn(usize) -> bool) -> usize {
+    let mut count = 0;
+    for (index, grain) in bytes.chunks_exact_mut(4096).enumerate().skip(256) {
+        if grain.iter().any(|byte| *byte != 0) && hit(index) {
+            grain[100] ^= 4;
+            count += 1;
+        }
+    }
+    count
+}
+
+fn filled() -> Arc<MemoryDevice> {
+    let (memory, pool) = new_pool(256, &[("compression", "off")]);
+    let live = root(&pool);
+    for object in 0..300 {
+        put(&*live, section(object, 0), noise(object, 20_000)).expect("a healthy pool works");
+    }
+    pool.close().expect("a healthy pool works");
+    memory
+}
+
+#[test]
+fn each_grain_that_rots_is_healed_or_reported_and_never_believed() {
+    let memory = filled();
+    let good = memory.snapshot();
+    let used = rot(&mut good.clone(), |_| true);
+    assert!(used > 1500);
+    let mut healed = 0;
+    let mut refused = 0;
+    for step in 0..12 {
+        let mut bytes = good.clone();
+        rot(&mut bytes, |index| index % 12 == step);
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes));
+        let Ok(pool) = Pool::open(vec![device], OpenOptions::default()) else { continue };
+        let live = root(&pool);
+        for object in 0..300 {
+            let read = live.get(section(object, 0)).and_then(|item| {
+                live.read_block(&item.expect("no item is lost").block.expect("it has a block"))
+            });
+            match read {
+                Ok(content) => assert_eq!(content, noise(object, 20_000)),
+                Err(Error::Damaged(damage)) => {
+                    refused += 1;
+                    assert!(damage.to_string().contains("offset"), "{damage}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(pool.status().damage.is_empty(), refused == 0);
+        pool.commit().unwrap();
+        healed += pool.status().healed_blocks;
+    }
+    assert!(healed > 0 && refused > 0, "healed {healed}, refused {refused}");
+}
+
+#[test]
+fn a_healed_pool_reads_without_an_error_afterwards() {
+    let (memory, pool) = new_pool(256, &[]);
+    let live = root(&pool);
+    for object in 0..2000 {
+        put(&*live, section(object, 0), vec![1; 100]).unwrap();
+    }
+    pool.close().unwrap();
+    let mut bytes = memory.snapshot();
+    let first_copies = 64 << 8..128 << 8;
+    assert!(rot(&mut bytes, |index| first_copies.contains(&index)) > 0);
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes));
+    for pass in 0..2 {
+        let pool = open(&device);
+        let live = root(&pool);
+        for object in 0..2000 {
+            assert!(live.get(section(object, 0)).unwrap().is_some());
+        }
+        pool.commit().unwrap();
+        let status = pool.status();
+        assert_eq!(status.devices[0].checksum_errors > 0, pass == 0, "{status:?}");
+        assert_eq!(status.healed_blocks > 0, pass == 0);
+    }
+}
+
+#[test]
+fn what_is_no_pool_is_told_apart() {
+    let open_error = |device: Arc<dyn Device>| {
+        Pool::open(vec![device], OpenOptions::default()).unwrap_err().to_string()
+    };
+    let empty: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    assert!(open_error(empty.clone()).contains("no Marram pool"));
+    assert_eq!(marram_pool::probe(empty.as_ref()).unwrap(), None);
+    create_on(&empty, &[]);
+    assert_eq!(marram_pool::probe(empty.as_ref()).unwrap().unwrap().label, "test");
+    let memory = filled();
+    let cut: Arc<dyn Device> =
+        Arc::new(MemoryDevice::from_bytes(memory.snapshot()[..128 << 20].to_vec()));
+    assert!(open_error(cut).contains("cut off"));
+    let mut bytes = memory.snapshot();
+    bytes[64 << 10..1 << 20].fill(0x5a);
+    assert!(open_error(Arc::new(MemoryDevice::from_bytes(bytes))).contains("no Marram pool"));
+    let tiny: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
+    let options = marram_pool::CreateOptions {
+        label: String::new(),
+        properties: marram_store::Properties::default(),
+        pool_id: [1; 16],
+        now_seconds: 0,
+    };
+    assert!(create(&[tiny], &options).unwrap_err().to_string().contains("no pool is smaller"));
+    let _store: &dyn Store = &*open(&(memory as Arc<dyn Device>));
+}

@@ -1,0 +1,82 @@
+//! What the pool's tests share: a pool in memory, and content that tells where it belongs.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use marram_device::{Device, MemoryDevice};
+use marram_pool::{CreateOptions, OpenOptions, Pool, create};
+use marram_store::{Batch, Block, DatasetName, Item, Key, Properties, Source, Store, View, kind};
+use std::sync::Arc;
+
+pub(crate) fn create_on(device: &Arc<dyn Device>, properties: &[(&str, &str)]) {
+    let properties = properties.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    let options = CreateOptions {
+        label: "test".to_owned(),
+        properties: Properties(properties.collect()),
+        pool_id: [7; 16],
+        now_seconds: 1,
+    };
+    create(std::slice::from_ref(device), &options).expect("the test's pool does what it is asked");
+}
+
+pub(crate) fn open(device: &Arc<dyn Device>) -> Arc<Pool> {
+    Pool::open(vec![device.clone()], OpenOptions::default())
+        .expect("the test's pool does what it is asked")
+}
+
+pub(crate) fn new_pool(
+    mebibytes: usize,
+    properties: &[(&str, &str)],
+) -> (Arc<MemoryDevice>, Arc<Pool>) {
+    let memory = Arc::new(MemoryDevice::new(mebibytes << 20));
+    let device: Arc<dyn Device> = memory.clone();
+    create_on(&device, properties);
+    (memory, open(&device))
+}
+
+pub(crate) fn root(pool: &Pool) -> Arc<dyn View> {
+    pool.open(&Source { dataset: DatasetName::root(), snapshot: None })
+        .expect("the test's pool does what it is asked")
+}
+
+pub(crate) fn view(pool: &Pool, source: &str) -> Arc<dyn View> {
+    pool.open(&source.parse().expect("the test's pool does what it is asked"))
+        .expect("the test's pool does what it is asked")
+}
+
+pub(crate) fn section(object: u64, offset: u64) -> Key {
+    Key::new(object, kind::SECTION, offset)
+}
+
+/// Bytes that do not compress and that depend on `seed`.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+pub(crate) fn put(view: &dyn View, key: Key, content: Vec<u8>) -> marram_store::Result<()> {
+    let mut batch = Batch::new();
+    batch.put(key, Item::with_block(content.len().to_string(), Block::fresh(content)));
+    view.apply(batch)
+}
+
+pub(crate) fn remove(view: &dyn View, key: Key) -> marram_store::Result<()> {
+    let mut batch = Batch::new();
+    batch.frees_space = true;
+    batch.remove(key);
+    view.apply(batch)
+}
+
+pub(crate) fn content(view: &dyn View, key: Key) -> Option<Vec<u8>> {
+    let item = view.get(key).expect("the test's pool does what it is asked")?;
+    Some(
+        view.read_block(&item.block.expect("the test's pool does what it is asked"))
+            .expect("the test's pool does what it is asked")
+            .to_vec(),
+    )
+}

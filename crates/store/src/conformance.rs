@@ -1,0 +1,93 @@
+//! Tests of the contract, for any store.
+//!
+//! Each function takes a way to make an empty store (with its root dataset) and panics where the
+//! store breaks the contract. [`all`] runs every one of them. What a crash leaves is not tested
+//! here: that needs the store's devices.
+
+mod datasets;
+mod items;
+
+pub use datasets::{
+    clones_diverge_from_their_origin, destruction_is_refused_while_in_use,
+    properties_are_set_and_reset, snapshots_keep_their_moment,
+};
+pub use items::{
+    batches_apply_wholly_or_not_at_all, blocks_are_shared_and_cut, blocks_come_back_whole,
+    items_are_set_found_and_removed, many_threads_see_whole_batches, patches_write_fresh_blocks,
+    scans_follow_the_order_of_keys,
+};
+
+use crate::{Batch, Block, DatasetName, Item, Key, Source, Store, View, kind};
+use std::sync::Arc;
+
+/// Makes an empty store.
+pub type MakeStore<'a> = &'a dyn Fn() -> Arc<dyn Store>;
+
+/// Runs every test of this module.
+pub fn all(make: MakeStore<'_>) {
+    items_are_set_found_and_removed(make);
+    scans_follow_the_order_of_keys(make);
+    batches_apply_wholly_or_not_at_all(make);
+    blocks_come_back_whole(make);
+    patches_write_fresh_blocks(make);
+    blocks_are_shared_and_cut(make);
+    many_threads_see_whole_batches(make);
+    snapshots_keep_their_moment(make);
+    clones_diverge_from_their_origin(make);
+    destruction_is_refused_while_in_use(make);
+    properties_are_set_and_reset(make);
+}
+
+/// The live dataset of that name.
+fn live(name: &str) -> Source {
+    name.parse().expect("a valid name")
+}
+
+/// The root dataset's view.
+fn root(store: &Arc<dyn Store>) -> Arc<dyn View> {
+    let source = Source { dataset: DatasetName::root(), snapshot: None };
+    store.open(&source).expect("the root dataset opens")
+}
+
+/// A key among those of sections.
+fn section(object: u64, offset: u64) -> Key {
+    Key::new(object, kind::SECTION, offset)
+}
+
+/// Puts one item.
+fn put(view: &dyn View, key: Key, item: Item) {
+    let mut batch = Batch::new();
+    batch.put(key, item);
+    view.apply(batch).expect("the batch applies");
+}
+
+/// The value under a key.
+fn value(view: &dyn View, key: Key) -> Option<Vec<u8>> {
+    view.get(key).expect("the item is read").map(|item| item.value.to_vec())
+}
+
+/// The content of the block under a key.
+fn content(view: &dyn View, key: Key) -> Vec<u8> {
+    let item = view.get(key).expect("the item is read").expect("there is an item");
+    let block = item.block.expect("the item has a block");
+    let content = view.read_block(&block).expect("the block is read");
+    assert_eq!(block.len(), content.len(), "a block tells its length");
+    content.to_vec()
+}
+
+/// Content that differs from byte to byte and from seed to seed.
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// An item with a fresh block.
+fn fresh(value: &'static [u8], content: Vec<u8>) -> Item {
+    Item::with_block(value, Block::fresh(content))
+}

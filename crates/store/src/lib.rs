@@ -1,0 +1,36 @@
+//! The contract of an item store: the seam between file-system semantics and the places where
+//! bytes live.
+//!
+//! A store holds **datasets**. A dataset is an ordered map from [`Key`] to [`Item`]; an item is a
+//! small value and, if it has content, a **block**: an immutable run of bytes kept apart from the
+//! map. A change is a [`Batch`]: it applies wholly or not at all, also across a crash. Blocks are
+//! shared by referring to one from several items; the store counts.
+//!
+//! A [`View`] is one dataset, live or as a snapshot kept it. The [`Store`] makes, lists and
+//! destroys datasets and snapshots. Beside the contract stand its tests, [`conformance`], and a
+//! fake, [`memory`].
+
+mod batch;
+mod block;
+pub mod conformance;
+mod error;
+pub mod memory;
+mod name;
+mod store;
+mod view;
+
+pub use batch::{Batch, Edit};
+pub use block::{Block, FreshBlock, Item, Token};
+pub use error::{Damage, Error};
+pub use marram_format::key::{Key, kind};
+pub use name::{DatasetName, Source};
+pub use store::{DatasetKind, DatasetReport, Destruction, Properties, PropertySource, Store};
+pub use view::{Space, View};
+
+/// Result of a store operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Largest value of an item, in bytes; what is larger goes into a block.
+pub const VALUE_BYTES_MAX: usize = 4096;
+/// Largest block, in bytes.
+pub const BLOCK_BYTES_MAX: usize = 1 << 20;

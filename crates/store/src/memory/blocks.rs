@@ -1,0 +1,60 @@
+//! The blocks that a store in memory has written.
+
+use crate::{Block, Damage, Error, FreshBlock, Result, Token};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+
+/// Contents by place. Blocks stay until the store goes: tests are short.
+#[derive(Debug, Default)]
+pub(super) struct BlockTable {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    contents: HashMap<Bytes, Bytes>,
+    damaged: HashSet<Bytes>,
+    next_place: u64,
+}
+
+impl BlockTable {
+    /// Writes a fresh block, if that has not been done, and says where it is.
+    pub(super) fn write(&self, fresh: &FreshBlock) -> Token {
+        if let Some(token) = fresh.stored() {
+            return token.clone();
+        }
+        let mut state = self.state.lock();
+        state.next_place += 1;
+        let place = Bytes::copy_from_slice(&state.next_place.to_le_bytes());
+        state.contents.insert(place.clone(), Bytes::copy_from_slice(fresh.data()));
+        let len = u32::try_from(fresh.data().len()).expect("a block is at most 1 MiB");
+        let token = Token { place, len };
+        fresh.set_stored(token.clone());
+        token
+    }
+
+    pub(super) fn read(&self, block: &Block) -> Result<Bytes> {
+        let token = match block {
+            Block::Fresh(fresh) => match fresh.stored() {
+                None => return Ok(Bytes::copy_from_slice(fresh.data())),
+                Some(token) => token,
+            },
+            Block::Stored(token) => token,
+        };
+        let state = self.state.lock();
+        let found = state.contents.get(&token.place);
+        match found.filter(|_| !state.damaged.contains(&token.place)) {
+            Some(content) => Ok(content.clone()),
+            None => Err(Error::Damaged(Damage {
+                what: "data block",
+                place: format!("place {:?}", token.place),
+                reason: "checksum mismatch".to_owned(),
+            })),
+        }
+    }
+
+    pub(super) fn damage(&self, token: &Token) {
+        self.state.lock().damaged.insert(token.place.clone());
+    }
+}

@@ -1,0 +1,312 @@
+//! One dataset of a store in memory.
+
+use super::{ITEM_BYTES, RESERVE_BYTES, Shared};
+use crate::{
+    Batch, Block, DatasetKind, Edit, Error, FreshBlock, Item, Key, Properties, Result, Source,
+    Space, Token, VALUE_BYTES_MAX, View,
+};
+use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+type Items = BTreeMap<Key, Item>;
+
+/// The items of a dataset; a snapshot holds the same map until one of the two changes.
+pub(super) type Contents = Arc<Items>;
+
+/// A dataset or snapshot.
+#[derive(Debug)]
+pub(super) struct MemoryView {
+    shared: Arc<Shared>,
+    contents: RwLock<Contents>,
+    local: RwLock<Properties>,
+    pub(super) kind: DatasetKind,
+    pub(super) origin: Option<Source>,
+}
+
+/// What makes two references the same block.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Identity {
+    Fresh(usize),
+    Stored(Bytes),
+}
+
+fn identity(block: &Block) -> Identity {
+    let stored = |token: &Token| Identity::Stored(token.place.clone());
+    match block {
+        Block::Fresh(fresh) => match fresh.stored() {
+            Some(token) => stored(token),
+            None => Identity::Fresh(Arc::as_ptr(fresh) as usize),
+        },
+        Block::Stored(token) => stored(token),
+    }
+}
+
+/// Bytes in use by several datasets: each map and each block counted once.
+pub(super) fn used_bytes<C: Deref<Target = Contents>>(all: impl Iterator<Item = C>) -> u64 {
+    let mut maps = HashSet::new();
+    let mut blocks = HashSet::new();
+    let mut bytes = 0;
+    for contents in all {
+        if !maps.insert(Arc::as_ptr(&contents) as usize) {
+            continue;
+        }
+        for item in contents.values() {
+            bytes += ITEM_BYTES + item.value.len() as u64;
+            if let Some(block) = item.block.as_ref()
+                && blocks.insert(identity(block))
+            {
+                bytes += block.len() as u64;
+            }
+        }
+    }
+    bytes
+}
+
+/// Fails unless it is a property with a value that it can have.
+pub(super) fn check_property(property: &str, value: &str) -> Result<()> {
+    let number = value.parse::<u64>().unwrap_or(0);
+    let good = number.is_power_of_two() && (4096..=1 << 20).contains(&number);
+    match property {
+        "recordsize" if good => Ok(()),
+        "recordsize" => Err(Error::Invalid(format!(
+            "recordsize {value:?}: use a power of two from 4096 to 1048576"
+        ))),
+        _ => Err(Error::Invalid(format!("no property named {property:?}"))),
+    }
+}
+
+impl MemoryView {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        contents: Contents,
+        kind: DatasetKind,
+        origin: Option<Source>,
+        properties: Properties,
+    ) -> MemoryView {
+        let (contents, local) = (RwLock::new(contents), RwLock::new(properties));
+        MemoryView { shared, contents, local, kind, origin }
+    }
+
+    pub(super) fn contents(&self) -> RwLockReadGuard<'_, Contents> {
+        self.contents.read()
+    }
+
+    pub(super) fn local_properties(&self) -> Properties {
+        self.local.read().clone()
+    }
+
+    pub(super) fn set_property(&self, property: &str, value: Option<&str>) {
+        let properties = &mut self.local.write().0;
+        match value {
+            Some(value) => properties.insert(property.to_owned(), value.to_owned()),
+            None => properties.remove(property),
+        };
+    }
+
+    /// Writes the fresh blocks that the seed chooses (0: all).
+    pub(super) fn commit_some(&self, seed: u64) {
+        let mut contents = self.contents.write();
+        if !contents.values().any(|item| matches!(item.block, Some(Block::Fresh(_)))) {
+            return;
+        }
+        let mut state = seed;
+        for item in Arc::make_mut(&mut contents).values_mut() {
+            let Some(Block::Fresh(fresh)) = &item.block else {
+                continue;
+            };
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
+            let choice = if seed == 0 { 0 } else { (state >> 60) % 4 };
+            if choice < 2 {
+                let token = self.shared.blocks.write(fresh);
+                if choice == 0 {
+                    item.block = Some(Block::Stored(token));
+                }
+            }
+        }
+    }
+
+    fn check_space(&self, batch: &Batch<'_>) -> Result<()> {
+        let added = |edit: &Edit<'_>| match edit {
+            Edit::Put { item, .. } => {
+                let block = match &item.block {
+                    Some(Block::Fresh(fresh)) if fresh.stored().is_none() => fresh.data().len(),
+                    _ => 0,
+                };
+                (item.value.len() + block) as u64 + ITEM_BYTES
+            }
+            Edit::Patch { value, data, .. } => (value.len() + data.len()) as u64,
+            Edit::Remove { .. } => 0,
+        };
+        let limit = self.shared.limit_bytes.load(Ordering::Relaxed);
+        if limit == super::UNLIMITED_BYTES {
+            return Ok(());
+        }
+        let reserve = if batch.frees_space { RESERVE_BYTES } else { 0 };
+        let wanted = self.shared.used_bytes() + batch.edits.iter().map(added).sum::<u64>();
+        if wanted > limit + reserve {
+            return Err(Error::NoSpace);
+        }
+        Ok(())
+    }
+}
+
+/// Panics where the caller breaks the contract; fails where a patch meets no fresh block.
+fn check_batch(items: &Items, batch: &Batch<'_>) -> Result<()> {
+    let mut keys = BTreeSet::new();
+    for edit in &batch.edits {
+        assert!(keys.insert(edit.key()), "the batch has {:?} twice", edit.key());
+        match edit {
+            Edit::Put { item, .. } => check_item(item),
+            Edit::Patch { key, value, at, data } => {
+                assert!(value.len() <= VALUE_BYTES_MAX, "a value is at most 4 KiB");
+                assert!(at + data.len() <= crate::BLOCK_BYTES_MAX, "the patch fits a block");
+                match items.get(key).and_then(|item| item.block.as_ref()) {
+                    Some(Block::Fresh(fresh)) if fresh.stored().is_none() => {}
+                    _ => return Err(Error::NotFresh),
+                }
+            }
+            Edit::Remove { .. } => {}
+        }
+    }
+    check_sharing(items, batch, &keys);
+    Ok(())
+}
+
+fn check_item(item: &Item) {
+    assert!(item.value.len() <= VALUE_BYTES_MAX, "a value is at most 4 KiB");
+    let len = item.block.as_ref().map_or(1, Block::len);
+    assert!((1..=crate::BLOCK_BYTES_MAX).contains(&len), "a block has 1 byte to 1 MiB");
+}
+
+/// Panics if a block that one untouched item refers to gets a second reference.
+fn check_sharing(items: &Items, batch: &Batch<'_>, touched: &BTreeSet<Key>) {
+    let mut added = HashSet::new();
+    for edit in &batch.edits {
+        let Edit::Put { item: Item { block: Some(block), .. }, .. } = edit else {
+            continue;
+        };
+        if let identity @ Identity::Stored(_) = identity(block) {
+            added.insert(identity);
+        }
+    }
+    if added.is_empty() {
+        return;
+    }
+    let mut holders: HashMap<Identity, (usize, usize)> = HashMap::new();
+    for (key, item) in items {
+        let Some(identity) = item.block.as_ref().map(identity) else {
+            continue;
+        };
+        if added.contains(&identity) {
+            let count = holders.entry(identity).or_default();
+            count.0 += 1;
+            count.1 += usize::from(touched.contains(key));
+        }
+    }
+    for (before, touched) in holders.values() {
+        let told = *before != 1 || *touched == 1;
+        assert!(told, "the batch shares a block without putting its item anew");
+    }
+}
+
+fn apply_edit(items: &mut Items, edit: Edit<'_>) {
+    match edit {
+        Edit::Put { key, item } => {
+            items.insert(key, item);
+        }
+        Edit::Remove { key } => {
+            items.remove(&key);
+        }
+        Edit::Patch { key, value, at, data } => {
+            let item = items.get_mut(&key).expect("the batch was checked");
+            item.value = value;
+            let Some(Block::Fresh(fresh)) = &mut item.block else {
+                unreachable!("the batch was checked");
+            };
+            match Arc::get_mut(fresh) {
+                Some(alone) => alone.patch(at, data),
+                None => {
+                    let mut copy: FreshBlock = fresh.duplicate();
+                    copy.patch(at, data);
+                    *fresh = Arc::new(copy);
+                }
+            }
+        }
+    }
+}
+
+impl View for MemoryView {
+    fn get(&self, key: Key) -> Result<Option<Item>> {
+        Ok(self.contents().get(&key).cloned())
+    }
+
+    fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, &Item) -> bool) -> Result<()> {
+        if from > to {
+            return Ok(());
+        }
+        for (key, item) in self.contents().range(from..=to) {
+            if !visit(*key, item) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
+        if from > to {
+            return Ok(None);
+        }
+        let contents = self.contents();
+        let last = contents.range(from..=to).next_back();
+        Ok(last.map(|(key, item)| (*key, item.clone())))
+    }
+
+    fn apply(&self, batch: Batch<'_>) -> Result<()> {
+        if !self.writable() {
+            return Err(Error::ReadOnly("a snapshot".to_owned()));
+        }
+        self.check_space(&batch)?;
+        let mut contents = self.contents.write();
+        check_batch(&contents, &batch)?;
+        let items = Arc::make_mut(&mut contents);
+        for edit in batch.edits {
+            apply_edit(items, edit);
+        }
+        Ok(())
+    }
+
+    fn read_block(&self, block: &Block) -> Result<Bytes> {
+        self.shared.blocks.read(block)
+    }
+
+    fn stored_bytes(&self, block: &Block) -> u64 {
+        block.len() as u64
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.writable() {
+            self.commit_some(0);
+        }
+        Ok(())
+    }
+
+    fn space(&self) -> Space {
+        let total_bytes = self.shared.limit_bytes.load(Ordering::Relaxed);
+        let free_bytes = total_bytes.saturating_sub(self.shared.used_bytes());
+        Space { total_bytes, free_bytes }
+    }
+
+    fn writable(&self) -> bool {
+        self.kind != DatasetKind::Snapshot
+    }
+
+    fn properties(&self) -> Properties {
+        let mut properties = self.local_properties();
+        properties.0.entry("recordsize".to_owned()).or_insert_with(|| "131072".to_owned());
+        properties
+    }
+}

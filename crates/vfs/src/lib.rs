@@ -1,0 +1,37 @@
+//! The contract between a file system and whoever serves it: inode-level operations with POSIX
+//! meaning, plain data types, and the one table of error numbers.
+//!
+//! Every engine promises what the trait [`FileSystem`] says, and every server (FUSE, tests, the
+//! simulator) relies on nothing else. The crate does no I/O and knows no engine.
+
+mod attributes;
+mod clock;
+mod error;
+mod filesystem;
+mod name;
+
+pub use attributes::{Attributes, Ino, Kind, SetAttributes, SetTime, Timestamp};
+pub use clock::{Clock, SteppedClock, SystemClock};
+pub use error::Error;
+pub use filesystem::{
+    Allocate, Caller, DirectoryEntry, FileSystem, NewNode, RenameMode, SeekTarget, SpaceReport,
+    SyncScope, WriteOptions, XattrMode,
+};
+pub use name::{Name, NameError};
+
+/// Result of a file-system operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Longest symbolic link target, in bytes.
+pub const SYMLINK_BYTES_MAX: usize = 4095;
+/// Longest extended attribute name, in bytes.
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Longest extended attribute value, in bytes.
+pub const XATTR_VALUE_BYTES_MAX: usize = 65_536;
+/// Most names that one inode may have.
+pub const LINKS_MAX: u32 = 65_000;
+/// Largest cookie of a directory entry: an offset that the kernel can hold (2^63-1), less the two
+/// that servers keep for `.` and `..`.
+pub const COOKIE_MAX: u64 = i64::MAX as u64 - 2;
+/// Largest file, in bytes.
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
