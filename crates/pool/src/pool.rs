@@ -5,7 +5,7 @@ use crate::create::newest_superblock;
 use crate::dataset::Dataset;
 use crate::media::{At, Media};
 use crate::settings::Settings;
-use crate::space::{SpaceMap, ZoneSource};
+use crate::space::{Gauge, SpaceMap, ZoneSource};
 use crate::tree;
 use bytes::Bytes;
 use marram_device::Device;
@@ -72,6 +72,7 @@ pub(crate) struct Inner {
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
     pub(crate) records: RwLock<BTreeMap<u64, DatasetRecord>>,
     pub(crate) space: Mutex<SpaceMap>,
+    pub(crate) gauge: Arc<Gauge>,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) size_bytes: Mutex<u64>,
     /// Why the pool takes no more changes, if so.
@@ -139,6 +140,7 @@ impl Pool {
             gate: RwLock::new(()),
             datasets: RwLock::new(datasets),
             records: RwLock::new(records),
+            gauge: space.gauge(),
             space: Mutex::new(space),
             superblock: Mutex::new(superblock),
             size_bytes: Mutex::new(size_bytes),

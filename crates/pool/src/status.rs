@@ -2,7 +2,6 @@
 
 use crate::media::DamageReport;
 use crate::pool::Pool;
-use crate::space::SpaceMap;
 use marram_format::pointer::GRAIN_BYTES;
 use std::sync::atomic::Ordering;
 
@@ -64,21 +63,12 @@ pub struct PoolStatus {
     pub dirty_bytes: u64,
 }
 
-/// Grains that are kept back: a 32nd, at least 8 MiB, at most a quarter.
-pub(crate) fn reserved_grains(space: &SpaceMap) -> u64 {
-    let total = space.total_grains();
-    (total / 32).max((8 << 20) / GRAIN_BYTES).min(total / 4)
-}
-
 impl Pool {
     /// The pool's state at this moment.
     pub fn status(&self) -> PoolStatus {
         let inner = &self.inner;
         let space = inner.space();
-        let (reserved, total) = {
-            let map = inner.space.lock();
-            (reserved_grains(&map), map.total_grains())
-        };
+        let (reserved, total) = (inner.gauge.reserved_grains(), inner.gauge.total_grains());
         let health = match inner.health.lock().clone() {
             None => Health::Online,
             Some(reason) => Health::ReadOnly(reason),

@@ -3,7 +3,6 @@
 use crate::dataset::Dataset;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
-use crate::status::reserved_grains;
 use bytes::Bytes;
 use marram_format::pointer::GRAIN_BYTES;
 use marram_store::{Batch, Block, Edit, Error, Item, Key, Properties, Result, Space, View};
@@ -112,11 +111,9 @@ impl Inner {
     }
 
     fn has_space_for(&self, batch: &Batch<'_>) -> bool {
-        let (free, reserved, total) = {
-            let space = self.space.lock();
-            let grains = (space.free_grains(), reserved_grains(&space), space.total_grains());
-            (grains.0 * GRAIN_BYTES, grains.1 * GRAIN_BYTES, grains.2 * GRAIN_BYTES)
-        };
+        let free = self.gauge.free_grains() * GRAIN_BYTES;
+        let reserved = self.gauge.reserved_grains() * GRAIN_BYTES;
+        let total = self.gauge.total_grains() * GRAIN_BYTES;
         let reserved = if batch.frees_space { reserved / 4 } else { reserved };
         let edit_bytes = if free < total / 8 { EDIT_BYTES_WHEN_SHORT } else { EDIT_BYTES };
         let (bytes, edits) = cost(batch);
@@ -127,10 +124,8 @@ impl Inner {
 
     /// How much space there is for batches.
     pub(crate) fn space(&self) -> Space {
-        let (free, reserved, total) = {
-            let space = self.space.lock();
-            (space.free_grains(), reserved_grains(&space), space.total_grains())
-        };
+        let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
+        let total = self.gauge.total_grains();
         let dirty = self.dirty_bytes.load(Ordering::Acquire)
             + self.dirty_edits.load(Ordering::Acquire) * EDIT_BYTES;
         Space {

@@ -13,11 +13,13 @@
 
 mod zone;
 
-use marram_format::pointer::{Extent, PIECES_MAX};
+use marram_format::pointer::{Extent, GRAIN_BYTES, PIECES_MAX};
 use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
 use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{Damage, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zone::Zone;
 
 /// What an allocation is for; each purpose fills its own zones.
@@ -56,11 +58,38 @@ pub(crate) struct ZoneImage {
     pub(crate) free_grains: u32,
 }
 
+/// How much space there is, readable without the lock of the map.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    total_grains: AtomicU64,
+    free_grains: AtomicU64,
+}
+
+impl Gauge {
+    /// Grains that exist, without those of the superblocks.
+    pub(crate) fn total_grains(&self) -> u64 {
+        self.total_grains.load(Ordering::Acquire)
+    }
+
+    /// Grains that can be allocated now.
+    pub(crate) fn free_grains(&self) -> u64 {
+        self.free_grains.load(Ordering::Acquire)
+    }
+
+    /// Grains that are kept back so that a full pool can be emptied: a 32nd, at least 8 MiB, at
+    /// most a quarter.
+    pub(crate) fn reserved_grains(&self) -> u64 {
+        let total = self.total_grains();
+        (total / 32).max((8 << 20) / GRAIN_BYTES).min(total / 4)
+    }
+}
+
 /// The free space of one device.
 #[derive(Debug)]
 pub(crate) struct SpaceMap {
     total_grains: u64,
     free_grains: u64,
+    gauge: Arc<Gauge>,
     slots: Vec<Slot>,
     cursors: [Cursor; 3],
     dirty: BTreeSet<usize>,
@@ -72,7 +101,7 @@ pub(crate) struct SpaceMap {
     serialized: Option<(usize, usize)>,
 }
 
-const HEAD_GRAINS: u64 = DATA_START_BYTES / marram_format::pointer::GRAIN_BYTES;
+const HEAD_GRAINS: u64 = DATA_START_BYTES / GRAIN_BYTES;
 
 impl SpaceMap {
     /// A device of which everything behind the superblocks is free.
@@ -80,6 +109,7 @@ impl SpaceMap {
         let mut map = SpaceMap {
             total_grains: 0,
             free_grains: 0,
+            gauge: Arc::default(),
             slots: Vec::new(),
             cursors: [Cursor { zone: 0, grain: HEAD_GRAINS }; 3],
             dirty: BTreeSet::new(),
@@ -106,6 +136,7 @@ impl SpaceMap {
             map.free_grains += u64::from(*free_grains);
             *slot = Slot::Unloaded { free_grains: *free_grains };
         }
+        map.show();
         map
     }
 
@@ -127,6 +158,7 @@ impl SpaceMap {
             });
         }
         self.total_grains = total_grains;
+        self.show();
     }
 
     /// The device has grown to `total_grains`.
@@ -152,9 +184,14 @@ impl SpaceMap {
         self.total_grains.saturating_sub(HEAD_GRAINS)
     }
 
-    /// Grains that can be allocated now.
-    pub(crate) fn free_grains(&self) -> u64 {
-        self.free_grains
+    /// The gauge of this map.
+    pub(crate) fn gauge(&self) -> Arc<Gauge> {
+        self.gauge.clone()
+    }
+
+    fn show(&self) {
+        self.gauge.total_grains.store(self.total_grains(), Ordering::Release);
+        self.gauge.free_grains.store(self.free_grains, Ordering::Release);
     }
 
     /// Grains that are free once this commit is durable.
@@ -209,6 +246,7 @@ impl SpaceMap {
         let before = u64::from(zone.free_grains());
         let result = change(zone);
         self.free_grains = self.free_grains - before + u64::from(zone.free_grains());
+        self.show();
         result
     }
 
@@ -225,6 +263,7 @@ impl SpaceMap {
         self.free_grains =
             self.free_grains - u64::from(free_grains) + u64::from(zone.free_grains());
         self.slots[index] = Slot::Loaded(Box::new(zone));
+        self.show();
         Ok(())
     }
 
