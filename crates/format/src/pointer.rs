@@ -308,6 +308,18 @@ impl Pointer {
         }
     }
 
+    /// Birth and address of an encoded pointer, without decoding the rest: what a cache asks for
+    /// on each step of a look-up. `None` for embedded data and for bytes that are no pointer.
+    pub fn peek_identity(encoded: &[u8]) -> Option<(Group, u64)> {
+        let word = |at: usize| Some(u64::from_le_bytes(encoded.get(at..at + 8)?.try_into().ok()?));
+        if *encoded.first()? != LAYOUT_STORED {
+            return None;
+        }
+        let checksum_len = Checksum::len_of(*encoded.get(POINTER_HEADER_BYTES)?)?;
+        let first_extent = POINTER_HEADER_BYTES + 2 + checksum_len + 1;
+        Some((Group(word(4)?), word(first_extent)?))
+    }
+
     /// All extents of all copies.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         let copies: &[Vec<Extent>] = match &self.place {

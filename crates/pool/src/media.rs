@@ -119,25 +119,28 @@ impl Media {
     /// The content that an encoded pointer leads to. `epoch` is that of the root it was found
     /// under.
     pub(crate) fn block(&self, pointer: &Bytes, epoch: u64) -> Result<Bytes> {
-        let pointer = decode_pointer(pointer)?;
-        let Some(key) = cache_key(&pointer) else { return self.read(&pointer, epoch) };
-        if let Some(Cached::Data(data)) = self.cache.get(&key) {
+        let key = peek_key(pointer);
+        if let Some(key) = key
+            && let Some(Cached::Data(data)) = self.cache.get(&key)
+        {
             return Ok(data);
         }
-        let data = self.read(&pointer, epoch)?;
-        self.cache.insert(key, Cached::Data(data.clone()));
+        let data = self.read(&decode_pointer(pointer)?, epoch)?;
+        if let Some(key) = key {
+            self.cache.insert(key, Cached::Data(data.clone()));
+        }
         Ok(data)
     }
 
     /// The tree node that an encoded pointer leads to.
     pub(crate) fn node(&self, encoded: &Bytes, epoch: u64) -> Result<Arc<Node>> {
-        let pointer = decode_pointer(encoded)?;
-        let key = cache_key(&pointer);
+        let key = peek_key(encoded);
         if let Some(key) = key
             && let Some(Cached::Node(node, _)) = self.cache.get(&key)
         {
             return Ok(node);
         }
+        let pointer = decode_pointer(encoded)?;
         let bytes = self.read(&pointer, epoch)?;
         let len = bytes.len();
         let node = Node::decode(bytes).map_err(|error| {
@@ -304,6 +307,10 @@ impl Media {
             kept.push(report);
         }
     }
+}
+
+fn peek_key(encoded: &[u8]) -> Option<CacheKey> {
+    Pointer::peek_identity(encoded).map(|(birth, address)| (birth.0, address))
 }
 
 fn cache_key(pointer: &Pointer) -> Option<CacheKey> {

@@ -22,6 +22,8 @@ proptest! {
         prop_assert_eq!(pointer.grains(), grains);
         let stored = matches!(pointer.place, Place::Stored { .. });
         prop_assert_eq!(pointer.address().is_some(), stored);
+        let identity = pointer.address().map(|address| (pointer.birth, address));
+        prop_assert_eq!(Pointer::peek_identity(&pointer.encode()), identity);
     }
 
     #[test]
