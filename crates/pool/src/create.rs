@@ -69,7 +69,9 @@ pub fn create(devices: &[Arc<dyn Device>], options: &CreateOptions) -> Result<()
     check_label(&options.label)?;
     erase_head(device.as_ref())?;
     let superblock = first_superblock(options, size_bytes);
-    let pool = Pool::start(devices.to_vec(), OpenOptions::default(), superblock, None)?;
+    let now_seconds = options.now_seconds;
+    let open = OpenOptions { now_seconds: Arc::new(move || now_seconds), ..OpenOptions::default() };
+    let pool = Pool::start(devices.to_vec(), open, superblock, None)?;
     pool.create(&DatasetName::root(), &properties)?;
     write_signature(device.as_ref(), options)
 }

@@ -116,6 +116,8 @@ impl Inner {
         };
         datasets.iter().try_for_each(|dataset| commit.commit_dataset(dataset))?;
         if let Some(work) = work {
+            // It may read nodes that were made above, and the cache need not have kept them.
+            commit.queue.write_out()?;
             work(&mut commit)?;
         }
         let superblock = commit.write_pool_tree(superblock)?;
