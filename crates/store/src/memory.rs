@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 /// What an item is taken to need beside its value, in bytes.
 const ITEM_BYTES: u64 = 32;
 /// The size of a store without a limit, in bytes.
-const UNLIMITED_BYTES: u64 = 1 << 40;
+const UNLIMITED_BYTES: u64 = u64::MAX;
 /// What batches that free space may use beyond the limit, in bytes.
 const RESERVE_BYTES: u64 = 1 << 20;
 

@@ -141,9 +141,9 @@ pub struct SpaceReport {
 ///
 /// **Pins.** A method that returns [`Attributes`] of an inode reached through a name (`lookup`,
 /// `parent`, `pin`, `create`, `create_anonymous`, `link`, and `read_directory` with attributes,
-/// for each entry that its visitor accepted) also pins that inode once; [`FileSystem::forget`] takes pins
-/// back. An inode without a name lives until its last pin is gone; then its space is freed. After
-/// a crash all pins are gone.
+/// for each entry that its visitor accepted) also pins that inode once; [`FileSystem::forget`]
+/// takes pins back. An inode without a name lives until its last pin is gone; then its space is
+/// freed. After a crash all pins are gone.
 ///
 /// **Times.** Content changes move `modified` and `changed`; every other change moves `changed`;
 /// changes of a directory's entries move the directory's `modified` and `changed`.

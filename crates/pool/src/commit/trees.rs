@@ -48,6 +48,10 @@ impl NodeSink for TreeSink<'_, '_> {
         Ok(pointer.encode())
     }
 
+    fn settle(&mut self) -> Result<()> {
+        self.commit.queue.write_out()
+    }
+
     fn drop_node(&mut self, pointer: &Bytes) -> Result<()> {
         self.dropped_nodes.push(pointer.clone());
         Ok(())
@@ -87,8 +91,7 @@ impl Commit<'_> {
     ) -> Result<Option<Bytes>> {
         let mut sink = TreeSink::new(self, settings.checksum);
         let root = tree::update(&mut sink, record.id, root.as_ref(), &resolved.changes)?;
-        // What follows reads these nodes, and the cache need not have kept them.
-        sink.commit.queue.write_out()?;
+        sink.settle()?;
         let dropped = std::mem::take(&mut sink.dropped_blocks);
         let (counts, dead) = references_changes(&sink, root.as_ref(), &resolved.uses, &dropped)?;
         let root = tree::update(&mut sink, record.id, root.as_ref(), &counts)?;

@@ -34,6 +34,9 @@ pub(crate) trait NodeSink: NodeSource {
     /// Writes a node and returns its encoded pointer.
     fn write_node(&mut self, node: Bytes) -> Result<Bytes>;
 
+    /// Makes the nodes that were written readable; the cache need not have kept them.
+    fn settle(&mut self) -> Result<()>;
+
     /// The tree no longer uses this node.
     fn drop_node(&mut self, pointer: &Bytes) -> Result<()>;
 

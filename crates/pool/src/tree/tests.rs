@@ -36,6 +36,10 @@ impl NodeSink for Memory {
         Ok(Bytes::from(pointer))
     }
 
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn drop_node(&mut self, pointer: &Bytes) -> Result<()> {
         assert!(self.nodes.remove(&number(pointer)).is_some(), "a node is dropped once");
         Ok(())

@@ -165,6 +165,7 @@ impl Update<'_> {
 
     /// A root with one child is not needed: the child is the root, and so on down.
     fn lower(&mut self, pointer: Bytes) -> Result<Option<Bytes>> {
+        self.sink.settle()?;
         let mut pointer = pointer;
         for _ in 0..LEVELS_MAX {
             let node = self.sink.node(&pointer)?;

@@ -1,0 +1,100 @@
+//! Reserving, zeroing and punching ranges of files.
+//!
+//! A range may cover any number of sections, so it is done in pieces, from the front, each a
+//! batch of its own; a new size comes with the last. Reserved space is counted as used by the
+//! file; that there is as much free is checked when it is reserved, but later writers of other
+//! files may take it.
+
+use crate::content::{PIECE_SECTIONS, range_end};
+use crate::edits::SectionEdits;
+use crate::filesystem::Posix;
+use crate::inode::check_regular;
+use crate::sections::{Section, piece_end};
+use marram_vfs::{Allocate, Error, Result};
+
+/// A section without a block.
+fn reserved(at: u64, end: u64) -> Section {
+    Section { at, len: end - at, block_start: 0, block: None }
+}
+
+/// Reserves what no section of the range covers.
+fn fill_gaps(edits: &mut SectionEdits, sections: &[Section], from: u64, to: u64) {
+    let mut at = from;
+    for section in sections {
+        if section.at > at {
+            edits.put(reserved(at, section.at.min(to)));
+        }
+        at = at.max(section.end());
+    }
+    if at < to {
+        edits.put(reserved(at, to));
+    }
+}
+
+impl Posix {
+    pub(crate) fn allocate_range(
+        &self,
+        ino: u64,
+        how: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let _held = self.locks.write(&[ino]);
+        check_regular(&self.load_inode(ino)?)?;
+        if len == 0 {
+            return Err(Error::InvalidArgument("length"));
+        }
+        let end = range_end(offset, len)?;
+        self.content_inode(ino)?;
+        if how != Allocate::PunchHole {
+            self.check_free(ino, offset, end)?;
+        }
+        let mut at = offset;
+        while at < end {
+            at = self.allocate_piece(ino, how, at, end)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to promise more space than there is.
+    fn check_free(&self, ino: u64, offset: u64, end: u64) -> Result<()> {
+        let free_bytes = self.view.space().free_bytes;
+        if end - offset <= free_bytes {
+            return Ok(());
+        }
+        let mut missing = end - offset;
+        let mut subtract = |section: Section| {
+            if section.end() > offset {
+                missing -= section.part(offset, end).len;
+            }
+            true
+        };
+        self.section_at(ino, offset)?.map(&mut subtract);
+        self.visit_sections(ino, offset + 1, end - 1, &mut subtract)?;
+        if missing > free_bytes { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    fn allocate_piece(&self, ino: u64, how: Allocate, from: u64, end: u64) -> Result<u64> {
+        let sections = self.sections(ino, from, end, PIECE_SECTIONS)?;
+        let to = piece_end(&sections, PIECE_SECTIONS, end);
+        let mut change = self.change()?;
+        let mut edits = SectionEdits::default();
+        match how {
+            Allocate::Reserve | Allocate::ReserveKeepSize => {
+                fill_gaps(&mut edits, &sections, from, to);
+            }
+            Allocate::PunchHole => edits.cut(&sections, from, to),
+            Allocate::Zero | Allocate::ZeroKeepSize => {
+                edits.cut(&sections, from, to);
+                edits.put(reserved(from, to));
+            }
+        }
+        change.batch.frees_space = how == Allocate::PunchHole;
+        edits.into_change(&mut change, ino)?;
+        let extends = matches!(how, Allocate::Reserve | Allocate::Zero);
+        change.touch_up_to(ino, if extends && to == end { end } else { 0 })?;
+        change.commit()?;
+        Ok(to)
+    }
+}

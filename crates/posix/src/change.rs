@@ -1,0 +1,137 @@
+//! One operation's batch in the making.
+//!
+//! A change reads inodes once, hands out the same record to every part of the operation, and puts
+//! the records that were changed into the batch when it commits. Whoever makes a change holds the
+//! locks of the inodes that it changes.
+
+use crate::counters::CountChange;
+use crate::failure::from_store;
+use crate::filesystem::Posix;
+use crate::inode::{inode_key, time};
+use marram_format::record::{Inode, Time};
+use marram_store::{Batch, Error as StoreError, Item};
+use marram_vfs::{Error, Result};
+
+/// What is to become of an inode's record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Unchanged,
+    Changed,
+    Removed,
+}
+
+struct Record {
+    ino: u64,
+    inode: Inode,
+    fate: Fate,
+}
+
+/// A batch and the inodes that it changes.
+pub(crate) struct Change<'p, 'd> {
+    posix: &'p Posix,
+    /// The one time of the operation.
+    pub(crate) now: Time,
+    /// Edits of other items than inodes.
+    pub(crate) batch: Batch<'d>,
+    records: Vec<Record>,
+    count: Option<CountChange>,
+}
+
+impl Posix {
+    /// Fails on a read-only file system.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.view.writable() { Ok(()) } else { Err(Error::ReadOnly) }
+    }
+
+    /// Begins a change.
+    pub(crate) fn change<'d>(&self) -> Result<Change<'_, 'd>> {
+        self.check_writable()?;
+        Ok(Change {
+            posix: self,
+            now: time(self.options.clock.now()),
+            batch: Batch::new(),
+            records: Vec::new(),
+            count: None,
+        })
+    }
+}
+
+impl Change<'_, '_> {
+    fn index(&mut self, ino: u64) -> Result<usize> {
+        if let Some(index) = self.records.iter().position(|record| record.ino == ino) {
+            return Ok(index);
+        }
+        let inode = self.posix.load_inode(ino)?;
+        self.records.push(Record { ino, inode, fate: Fate::Unchanged });
+        Ok(self.records.len() - 1)
+    }
+
+    /// An inode's record, with what the operation has changed so far.
+    pub(crate) fn inode(&mut self, ino: u64) -> Result<&Inode> {
+        let index = self.index(ino)?;
+        Ok(&self.records[index].inode)
+    }
+
+    /// An inode's record, to be changed.
+    pub(crate) fn inode_mut(&mut self, ino: u64) -> Result<&mut Inode> {
+        let index = self.index(ino)?;
+        let record = &mut self.records[index];
+        record.fate = Fate::Changed;
+        Ok(&mut record.inode)
+    }
+
+    /// Adds a new inode; `locked` is an inode whose lock the operation holds.
+    pub(crate) fn add_inode(&mut self, ino: u64, inode: Inode, locked: u64) {
+        self.records.push(Record { ino, inode, fate: Fate::Changed });
+        self.count(locked, 1);
+    }
+
+    /// Removes an inode's record; `locked` is an inode whose lock the operation holds.
+    pub(crate) fn remove_inode(&mut self, ino: u64, locked: u64) -> Result<()> {
+        let index = self.index(ino)?;
+        self.records[index].fate = Fate::Removed;
+        self.count(locked, -1);
+        Ok(())
+    }
+
+    /// The record of an inode without pins goes by an edit of the caller's.
+    pub(crate) fn uncount(&mut self, locked: u64) {
+        self.count(locked, -1);
+    }
+
+    fn count(&mut self, locked: u64, by: i64) {
+        self.count = Some(match self.count {
+            None => CountChange::new(locked, by),
+            Some(count) => count.and(by),
+        });
+    }
+
+    /// Applies the batch.
+    pub(crate) fn commit(self) -> Result<()> {
+        self.commit_patches().map_err(from_store)
+    }
+
+    /// As [`Change::commit`], for a batch with patches: tells when a block was not fresh.
+    pub(crate) fn commit_patches(mut self) -> std::result::Result<(), StoreError> {
+        for record in &self.records {
+            let key = inode_key(record.ino);
+            match record.fate {
+                Fate::Unchanged => (),
+                Fate::Changed => {
+                    self.batch.put(key, Item::plain(record.inode.encode().to_vec()));
+                }
+                Fate::Removed => {
+                    self.batch.remove(key);
+                }
+            }
+        }
+        if let Some(count) = self.count {
+            self.posix.counters.put(&mut self.batch, count);
+        }
+        self.posix.view.apply(self.batch)?;
+        if let Some(count) = self.count {
+            self.posix.counters.applied(count);
+        }
+        Ok(())
+    }
+}

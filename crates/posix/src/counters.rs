@@ -1,0 +1,138 @@
+//! Inode numbers and the count of inodes.
+//!
+//! **Numbers** are handed out in chunks: the counters item says which number has never been used,
+//! and moves on by a whole chunk before the first of the chunk is given away. After a crash the
+//! rest of a chunk is lost, and no number is ever used twice.
+//!
+//! **The count** is a sum of counters, one for each lock of `locks`. An operation that makes or
+//! frees an inode changes the counter of a lock that it holds anyway, in the same batch: the sum
+//! is exact after every crash, and no two operations wait for each other because of it.
+
+use crate::failure::{from_record, from_store};
+use crate::locks::{SHARDS, shard_of};
+use marram_format::record::{Counters, InodeCount};
+use marram_store::{Batch, Item, Key, View, kind};
+use marram_vfs::{Error, Ino, Result};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Numbers taken at once.
+const CHUNK_INODES: u64 = 4096;
+
+/// The counters of a file system.
+pub(crate) struct InodeCounters {
+    seed: u64,
+    numbers: Mutex<Numbers>,
+    counts: Vec<AtomicI64>,
+}
+
+struct Numbers {
+    next: u64,
+    /// What the counters item says.
+    limit: u64,
+}
+
+/// A change of the count that goes into a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct CountChange {
+    shard: usize,
+    by: i64,
+}
+
+impl CountChange {
+    /// A change by an operation that holds the lock of `ino` for writing.
+    pub(crate) fn new(ino: u64, by: i64) -> CountChange {
+        CountChange { shard: shard_of(ino), by }
+    }
+
+    /// Several changes in one batch add up on the lock of the first.
+    pub(crate) fn and(self, by: i64) -> CountChange {
+        CountChange { by: self.by + by, ..self }
+    }
+}
+
+fn counters_key() -> Key {
+    Key::new(0, kind::COUNTERS, 0)
+}
+
+fn count_key(shard: usize) -> Key {
+    Key::new(0, kind::COUNTERS, 1 + shard as u64)
+}
+
+impl InodeCounters {
+    /// The counters of a new file system, and the items to begin with.
+    pub(crate) fn create(seed: u64, batch: &mut Batch<'_>) -> InodeCounters {
+        let next = Ino::ROOT.0 + 1;
+        let counters = Counters { next_inode: next, name_seed: seed };
+        batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
+        batch.put(count_key(0), Item::plain(InodeCount(1).encode().to_vec()));
+        let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
+        counts[0].store(1, Ordering::Relaxed);
+        InodeCounters { seed, numbers: Mutex::new(Numbers { next, limit: next }), counts }
+    }
+
+    /// Reads the counters; `None` if there is no file system yet.
+    pub(crate) fn open(view: &dyn View) -> Result<Option<InodeCounters>> {
+        let Some(item) = view.get(counters_key()).map_err(from_store)? else {
+            return Ok(None);
+        };
+        let counters = Counters::decode(&item.value).map_err(|error| from_record(0, &error))?;
+        let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
+        let mut failure = None;
+        let mut visit = |key: Key, item: &Item| {
+            let slot = usize::try_from(key.offset - 1).ok().and_then(|shard| counts.get(shard));
+            match (slot, InodeCount::decode(&item.value)) {
+                (Some(count), Ok(value)) => count.store(value.0, Ordering::Relaxed),
+                (None, Ok(_)) => failure = Some(Error::Damaged(format!("counter {key:?}"))),
+                (_, Err(error)) => failure = Some(from_record(0, &error)),
+            }
+            true
+        };
+        view.scan(count_key(0), Key::new(0, kind::COUNTERS, u64::MAX), &mut visit)
+            .map_err(from_store)?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let next = counters.next_inode;
+        let numbers = Mutex::new(Numbers { next, limit: next });
+        Ok(Some(InodeCounters { seed: counters.name_seed, numbers, counts }))
+    }
+
+    /// The seed of the hashes of names.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// A number that has never been used.
+    pub(crate) fn next_ino(&self, view: &dyn View) -> Result<u64> {
+        let mut numbers = self.numbers.lock();
+        if numbers.next == numbers.limit {
+            let limit = numbers.limit.checked_add(CHUNK_INODES).ok_or(Error::NoSpace)?;
+            let counters = Counters { next_inode: limit, name_seed: self.seed };
+            let mut batch = Batch::new();
+            batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
+            view.apply(batch).map_err(from_store)?;
+            numbers.limit = limit;
+        }
+        numbers.next += 1;
+        Ok(numbers.next - 1)
+    }
+
+    /// Inodes in use.
+    pub(crate) fn inodes(&self) -> u64 {
+        let sum: i64 = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        u64::try_from(sum).unwrap_or(0)
+    }
+
+    /// Adds a change of the count to a batch.
+    pub(crate) fn put(&self, batch: &mut Batch<'_>, change: CountChange) {
+        let count = self.counts[change.shard].load(Ordering::Relaxed) + change.by;
+        let item = Item::plain(InodeCount(count).encode().to_vec());
+        batch.put(count_key(change.shard), item);
+    }
+
+    /// The batch with the change has been applied.
+    pub(crate) fn applied(&self, change: CountChange) {
+        self.counts[change.shard].fetch_add(change.by, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,124 @@
+//! New inodes, with and without a name.
+
+use crate::change::Change;
+use crate::filesystem::Posix;
+use crate::inode::{SETGID, attributes, check_directory, check_living_directory, new_inode};
+use crate::orphans::orphan_key;
+use marram_format::record::{Entry, Inode, InodeKind, OrphanReason};
+use marram_store::{Item, Key, kind};
+use marram_vfs::{
+    Attributes, Caller, Error, Kind, LINKS_MAX, Name, NewNode, Result, SYMLINK_BYTES_MAX,
+};
+
+pub(crate) fn target_key(ino: u64) -> Key {
+    Key::new(ino, kind::TARGET, 0)
+}
+
+/// Refuses another name for, or another subdirectory in, an inode that has all it can have.
+pub(crate) fn check_links(inode: &Inode) -> Result<()> {
+    if inode.links >= LINKS_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    Ok(())
+}
+
+/// The kind, permissions and device number of a new node; refuses what cannot be made.
+fn describe(node: NewNode<'_>) -> Result<(InodeKind, u32, u32)> {
+    match node {
+        NewNode::Directory { permissions } => Ok((InodeKind::Directory, permissions, 0)),
+        NewNode::Symlink { target: [] } => Err(Error::InvalidArgument("empty target")),
+        NewNode::Symlink { target } if target.len() > SYMLINK_BYTES_MAX => Err(Error::NameTooLong),
+        NewNode::Symlink { .. } => Ok((InodeKind::Symlink, 0o777, 0)),
+        NewNode::Node { kind, permissions, device } => match kind {
+            Kind::Regular => Ok((InodeKind::Regular, permissions, 0)),
+            Kind::Fifo => Ok((InodeKind::Fifo, permissions, 0)),
+            Kind::Socket => Ok((InodeKind::Socket, permissions, 0)),
+            Kind::CharDevice => Ok((InodeKind::CharDevice, permissions, device)),
+            Kind::BlockDevice => Ok((InodeKind::BlockDevice, permissions, device)),
+            Kind::Directory | Kind::Symlink => Err(Error::InvalidArgument("kind of node")),
+        },
+    }
+}
+
+impl Change<'_, '_> {
+    /// The record of a new inode, owned as what `caller` makes in `parent` is: a directory with
+    /// setgid passes its group on, and setgid itself to subdirectories.
+    pub(crate) fn new_owned(
+        &mut self,
+        caller: Caller,
+        parent: u64,
+        kind: InodeKind,
+        permissions: u32,
+    ) -> Result<Inode> {
+        let mut inode = new_inode(kind, permissions, parent, self.now);
+        inode.uid = caller.uid;
+        inode.gid = caller.gid;
+        let above = self.inode(parent)?;
+        if above.permissions & SETGID != 0 {
+            inode.gid = above.gid;
+            if kind == InodeKind::Directory {
+                inode.permissions |= SETGID;
+            }
+        }
+        Ok(inode)
+    }
+}
+
+impl Posix {
+    pub(crate) fn create_named(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: Name<'_>,
+        node: NewNode<'_>,
+    ) -> Result<Attributes> {
+        let _held = self.locks.write(&[parent]);
+        let mut change = self.change()?;
+        check_directory(change.inode(parent)?)?;
+        let probe = self.probe_entry(parent, name)?;
+        if probe.found.is_some() {
+            return Err(Error::Exists);
+        }
+        check_living_directory(change.inode(parent)?)?;
+        let (kind, permissions, device) = describe(node)?;
+        if kind == InodeKind::Directory {
+            check_links(change.inode(parent)?)?;
+        }
+        let ino = self.counters.next_ino(&*self.view)?;
+        let mut inode = change.new_owned(caller, parent, kind, permissions)?;
+        inode.device = device;
+        inode.links = if kind == InodeKind::Directory { 2 } else { 1 };
+        if let NewNode::Symlink { target } = node {
+            inode.size = target.len() as u64;
+            change.batch.put(target_key(ino), Item::plain(target.to_vec()));
+        }
+        let entry = Entry { ino, kind, name: name.as_bytes() };
+        change.add_entry(parent, probe.free()?, &entry)?;
+        let result = attributes(ino, &inode);
+        change.add_inode(ino, inode, parent);
+        change.commit()?;
+        self.pins.add(ino);
+        Ok(result)
+    }
+
+    pub(crate) fn create_nameless(
+        &self,
+        caller: Caller,
+        parent: u64,
+        permissions: u32,
+    ) -> Result<Attributes> {
+        self.check_writable()?;
+        let ino = self.counters.next_ino(&*self.view)?;
+        let _held = self.locks.write(&[ino, parent]);
+        let mut change = self.change()?;
+        check_living_directory(change.inode(parent)?)?;
+        let inode = change.new_owned(caller, parent, InodeKind::Regular, permissions)?;
+        let result = attributes(ino, &inode);
+        change.add_inode(ino, inode, ino);
+        change.batch.put(orphan_key(ino), Item::plain(OrphanReason::Nameless.encode().to_vec()));
+        change.commit()?;
+        self.pins.add(ino);
+        self.pins.set_nameless(ino, true);
+        Ok(result)
+    }
+}

@@ -1,0 +1,21 @@
+//! From the errors of stores and records to those of file systems.
+
+use marram_format::FormatError;
+use marram_store::Error as StoreError;
+use marram_vfs::Error;
+
+/// What a store's error means to the caller of a file system.
+pub(crate) fn from_store(error: StoreError) -> Error {
+    match error {
+        StoreError::NoSpace => Error::NoSpace,
+        StoreError::ReadOnly(_) => Error::ReadOnly,
+        StoreError::Damaged(damage) => Error::Damaged(damage.to_string()),
+        StoreError::Io(text) => Error::Io(text),
+        other => Error::Io(other.to_string()),
+    }
+}
+
+/// A record of `object` that makes no sense, though its checksum was right.
+pub(crate) fn from_record(object: u64, error: &FormatError) -> Error {
+    Error::Damaged(format!("inode {object}: {error}"))
+}

@@ -1,0 +1,254 @@
+//! The file system: what it holds, how it is opened, and which module does what.
+
+use crate::content::record_bytes;
+use crate::copy::Place;
+use crate::counters::InodeCounters;
+use crate::failure::from_store;
+use crate::inode::{inode_key, new_inode, time};
+use crate::locks::Locks;
+use crate::options::PosixOptions;
+use crate::orphans::Orphans;
+use crate::pins::Pins;
+use crate::rename::Move;
+use marram_format::record::InodeKind;
+use marram_store::{Batch, Item, View};
+use marram_vfs::{
+    Allocate, Attributes, Caller, DirectoryEntry, Error, FileSystem, Ino, Name, NewNode,
+    RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Permissions of a new root directory.
+const ROOT_PERMISSIONS: u32 = 0o755;
+/// Space that an inode is taken to need when inodes that can still be made are told, in bytes.
+const INODE_BYTES: u64 = 512;
+
+/// A POSIX file system on a view of an item store. See the crate.
+pub struct Posix {
+    pub(crate) view: Arc<dyn View>,
+    pub(crate) options: PosixOptions,
+    pub(crate) locks: Locks,
+    pub(crate) pins: Pins,
+    pub(crate) counters: InodeCounters,
+    pub(crate) orphans: Orphans,
+    record_bytes: AtomicU64,
+}
+
+impl fmt::Debug for Posix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Posix").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Posix {
+    /// Opens the file system that a view holds; makes one if the view is empty and writable.
+    ///
+    /// # Errors
+    /// A failed read or write; [`Error::ReadOnly`] if the view is empty and not writable.
+    pub fn new(view: Arc<dyn View>, options: PosixOptions) -> Result<Posix> {
+        let counters = match InodeCounters::open(&*view)? {
+            Some(counters) => counters,
+            None => make_root(&*view, &options)?,
+        };
+        let record_bytes = AtomicU64::new(record_bytes(&view.properties()));
+        Ok(Posix {
+            view,
+            options,
+            locks: Locks::new(),
+            pins: Pins::new(),
+            counters,
+            orphans: Orphans::new(),
+            record_bytes,
+        })
+    }
+
+    /// Takes note of properties that have been set since the file system was opened.
+    pub fn reload_properties(&self) {
+        let bytes = record_bytes(&self.view.properties());
+        self.record_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Largest new block of a file, in bytes: a power of two.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        self.record_bytes.load(Ordering::Relaxed)
+    }
+}
+
+fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
+    if !view.writable() {
+        return Err(Error::ReadOnly);
+    }
+    let now = time(options.clock.now());
+    let seed = xxhash_rust::xxh3::xxh3_64_with_seed(
+        &now.seconds.to_le_bytes(),
+        u64::from(now.nanoseconds),
+    );
+    let mut batch = Batch::new();
+    let counters = InodeCounters::create(seed, &mut batch);
+    let mut root = new_inode(InodeKind::Directory, ROOT_PERMISSIONS, Ino::ROOT.0, now);
+    root.links = 2;
+    root.uid = options.root_owner.uid;
+    root.gid = options.root_owner.gid;
+    batch.put(inode_key(Ino::ROOT.0), Item::plain(root.encode().to_vec()));
+    view.apply(batch).map_err(from_store)?;
+    Ok(counters)
+}
+
+impl FileSystem for Posix {
+    fn space(&self) -> Result<SpaceReport> {
+        let space = self.view.space();
+        Ok(SpaceReport {
+            total_bytes: space.total_bytes,
+            free_bytes: space.free_bytes,
+            inodes_used: self.counters.inodes(),
+            inodes_free: space.free_bytes / INODE_BYTES,
+        })
+    }
+
+    fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.look_up(parent.0, name)
+    }
+
+    fn parent(&self, ino: Ino) -> Result<Attributes> {
+        self.parent_of(ino.0)
+    }
+
+    fn pin(&self, ino: Ino) -> Result<Attributes> {
+        self.pin_existing(ino.0)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.attributes_of(ino.0)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        if self.pins.remove(ino.0, count) {
+            self.orphans.push(ino.0);
+        }
+    }
+
+    fn forget_all(&self) {
+        for ino in self.pins.clear() {
+            self.orphans.push(ino);
+        }
+    }
+
+    fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        self.check_writable()?;
+        self.with_reclaim(|| self.change_attributes(ino.0, set))
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.read_target(ino.0)
+    }
+
+    fn create(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+    ) -> Result<Attributes> {
+        self.with_reclaim(|| self.create_named(caller, parent.0, name, node))
+    }
+
+    fn create_anonymous(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+    ) -> Result<Attributes> {
+        self.with_reclaim(|| self.create_nameless(caller, parent.0, permissions))
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.with_reclaim(|| self.add_name(ino.0, parent.0, name))
+    }
+
+    fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.remove_name(parent.0, name)
+    }
+
+    fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.remove_empty(parent.0, name)
+    }
+
+    fn rename(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        new_parent: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let way = Move { parent: parent.0, name, new_parent: new_parent.0, new_name };
+        self.with_reclaim(|| self.move_name(caller, way, mode))
+    }
+
+    fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.read_content(ino.0, offset, len, out)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+        self.with_reclaim(|| self.write_content(ino.0, offset, data, options))
+    }
+
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.with_reclaim(|| self.allocate_range(ino.0, how, offset, len))
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.find(ino.0, offset, target)
+    }
+
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let from = Place { ino: from.0, offset: from_offset };
+        let to = Place { ino: to.0, offset: to_offset };
+        self.with_reclaim(|| self.copy_content(from, to, len))
+    }
+
+    fn read_directory(
+        &self,
+        ino: Ino,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.list(ino.0, after, with_attributes, visit)
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.get_xattr(ino.0, name)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.with_reclaim(|| self.put_xattr(ino.0, name, value, mode))
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.list_xattr_names(ino.0)
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.delete_xattr(ino.0, name)
+    }
+
+    fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
+        self.load_inode(ino.0)?;
+        self.view.sync().map_err(from_store)
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.view.sync().map_err(from_store)
+    }
+}

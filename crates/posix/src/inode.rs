@@ -1,0 +1,225 @@
+//! Inode records: read, turned into attributes, and changed by `set_attributes`.
+
+use crate::change::Change;
+use crate::content::range_end;
+use crate::failure::{from_record, from_store};
+use crate::filesystem::Posix;
+use crate::xattr::CAPABILITY;
+use marram_format::record::{Inode, InodeKind, Time, state};
+use marram_store::{Key, kind};
+use marram_vfs::{Attributes, Error, Ino, Kind, Result, SetAttributes, SetTime, Timestamp};
+
+/// Set-user-id bit.
+const SETUID: u16 = 0o4000;
+/// Set-group-id bit.
+pub(crate) const SETGID: u16 = 0o2000;
+/// Execute permission of the group.
+const GROUP_EXECUTE: u16 = 0o0010;
+/// Bytes in use are told in units of this many bytes.
+const ALLOCATION_BYTES: u64 = 4096;
+
+pub(crate) fn inode_key(ino: u64) -> Key {
+    Key::new(ino, kind::INODE, 0)
+}
+
+/// A moment as records keep it; nanoseconds that are none are taken as the last of the second.
+pub(crate) fn time(at: Timestamp) -> Time {
+    Time { seconds: at.seconds, nanoseconds: at.nanoseconds.min(999_999_999) }
+}
+
+fn timestamp(at: Time) -> Timestamp {
+    Timestamp { seconds: at.seconds, nanoseconds: at.nanoseconds }
+}
+
+/// The low twelve mode bits.
+pub(crate) fn permission_bits(permissions: u32) -> u16 {
+    u16::try_from(permissions & 0o7777).expect("twelve bits fit sixteen")
+}
+
+pub(crate) fn kind_of(kind: InodeKind) -> Kind {
+    match kind {
+        InodeKind::Regular => Kind::Regular,
+        InodeKind::Directory => Kind::Directory,
+        InodeKind::Symlink => Kind::Symlink,
+        InodeKind::Fifo => Kind::Fifo,
+        InodeKind::Socket => Kind::Socket,
+        InodeKind::CharDevice => Kind::CharDevice,
+        InodeKind::BlockDevice => Kind::BlockDevice,
+    }
+}
+
+/// The record of a new inode without names.
+pub(crate) fn new_inode(kind: InodeKind, permissions: u32, parent: u64, now: Time) -> Inode {
+    Inode {
+        kind,
+        permissions: permission_bits(permissions),
+        links: 0,
+        uid: 0,
+        gid: 0,
+        device: 0,
+        flags: 0,
+        size: 0,
+        data_bytes: 0,
+        reserved_bytes: 0,
+        generation: 1,
+        parent,
+        state: 0,
+        project: 0,
+        accessed: now,
+        modified: now,
+        changed: now,
+        created: now,
+    }
+}
+
+/// What `stat` tells of an inode. Space in use is what sections cover, rounded up to 4 KiB.
+pub(crate) fn attributes(ino: u64, inode: &Inode) -> Attributes {
+    let used_bytes = inode.data_bytes.saturating_add(inode.reserved_bytes);
+    Attributes {
+        ino: Ino(ino),
+        generation: inode.generation,
+        kind: kind_of(inode.kind),
+        permissions: u32::from(inode.permissions),
+        links: inode.links,
+        uid: inode.uid,
+        gid: inode.gid,
+        device: inode.device,
+        size: inode.size,
+        blocks_512: used_bytes.div_ceil(ALLOCATION_BYTES) * (ALLOCATION_BYTES / 512),
+        accessed: timestamp(inode.accessed),
+        modified: timestamp(inode.modified),
+        changed: timestamp(inode.changed),
+        created: timestamp(inode.created),
+    }
+}
+
+/// Refuses what is no regular file.
+pub(crate) fn check_regular(inode: &Inode) -> Result<()> {
+    match inode.kind {
+        InodeKind::Regular => Ok(()),
+        InodeKind::Directory => Err(Error::IsDirectory),
+        _ => Err(Error::InvalidArgument("not a regular file")),
+    }
+}
+
+/// Refuses what is no directory.
+pub(crate) fn check_directory(inode: &Inode) -> Result<()> {
+    match inode.kind {
+        InodeKind::Directory => Ok(()),
+        _ => Err(Error::NotDirectory),
+    }
+}
+
+/// Refuses what is no directory, and a directory that has been removed.
+pub(crate) fn check_living_directory(inode: &Inode) -> Result<()> {
+    check_directory(inode)?;
+    if inode.links == 0 {
+        return Err(Error::NotFound);
+    }
+    Ok(())
+}
+
+/// The content was changed.
+pub(crate) fn touch_content(inode: &mut Inode, now: Time) {
+    inode.modified = now;
+    inode.changed = now;
+}
+
+impl Posix {
+    /// The record of an inode that exists: it has a name, or is pinned.
+    pub(crate) fn load_inode(&self, ino: u64) -> Result<Inode> {
+        let inode = self.find_inode(ino)?.ok_or(Error::Stale)?;
+        if inode.links == 0 && !self.pins.pinned(ino) {
+            return Err(Error::Stale);
+        }
+        Ok(inode)
+    }
+
+    /// The record of an inode, if there is one.
+    pub(crate) fn find_inode(&self, ino: u64) -> Result<Option<Inode>> {
+        let item = self.view.get(inode_key(ino)).map_err(from_store)?;
+        let decode = |bytes: &[u8]| Inode::decode(bytes).map_err(|error| from_record(ino, &error));
+        item.map(|item| decode(&item.value)).transpose()
+    }
+
+    pub(crate) fn attributes_of(&self, ino: u64) -> Result<Attributes> {
+        Ok(attributes(ino, &self.load_inode(ino)?))
+    }
+
+    pub(crate) fn pin_existing(&self, ino: u64) -> Result<Attributes> {
+        let _held = self.locks.read(ino);
+        let found = self.attributes_of(ino)?;
+        self.pins.add(ino);
+        Ok(found)
+    }
+
+    pub(crate) fn change_attributes(&self, ino: u64, set: &SetAttributes) -> Result<Attributes> {
+        let _held = self.locks.write(&[ino]);
+        if set.size.is_some() {
+            self.prepare_size(ino, set)?;
+        }
+        let mut change = self.change()?;
+        if let Some(size) = set.size {
+            self.set_size(&mut change, ino, size)?;
+        }
+        change.inode_mut(ino)?;
+        if set.clear_privileges {
+            self.clear_privileges(&mut change, ino)?;
+        }
+        let now = change.now;
+        let inode = change.inode_mut(ino)?;
+        if let Some(permissions) = set.permissions {
+            inode.permissions = permission_bits(permissions);
+        }
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        set_times(inode, set, now);
+        let result = attributes(ino, inode);
+        let tail = inode.state & state::TAIL != 0;
+        change.commit()?;
+        if tail {
+            self.orphans.push(ino);
+        }
+        Ok(result)
+    }
+
+    /// What must be done before a size can be set: a tail that is still there would come back
+    /// into the file when it grows.
+    fn prepare_size(&self, ino: u64, set: &SetAttributes) -> Result<()> {
+        let inode = self.load_inode(ino)?;
+        check_regular(&inode)?;
+        let size = range_end(set.size.unwrap_or(0), 0)?;
+        if size >= inode.size && inode.state & state::TAIL != 0 {
+            self.finish_tail(ino)?;
+        }
+        Ok(())
+    }
+
+    /// Takes setuid, setgid (where it means a privilege) and file capabilities away. The bits of
+    /// a directory mean something else and stay.
+    pub(crate) fn clear_privileges(&self, change: &mut Change<'_, '_>, ino: u64) -> Result<()> {
+        let inode = change.inode_mut(ino)?;
+        if inode.kind == InodeKind::Directory {
+            return Ok(());
+        }
+        inode.permissions &= !SETUID;
+        if inode.permissions & GROUP_EXECUTE != 0 {
+            inode.permissions &= !SETGID;
+        }
+        if inode.state & state::CAPABILITY != 0 {
+            inode.state &= !state::CAPABILITY;
+            self.drop_xattr(change, ino, CAPABILITY)?;
+        }
+        Ok(())
+    }
+}
+
+fn set_times(inode: &mut Inode, set: &SetAttributes, now: Time) {
+    let resolve = |to: SetTime| match to {
+        SetTime::Now => now,
+        SetTime::At(at) => time(at),
+    };
+    inode.accessed = set.accessed.map_or(inode.accessed, resolve);
+    inode.modified = set.modified.map_or(inode.modified, resolve);
+    inode.changed = set.changed.map_or(now, time);
+}

@@ -1,0 +1,88 @@
+//! More names for an inode, and fewer.
+
+use crate::create::check_links;
+use crate::filesystem::Posix;
+use crate::inode::{attributes, check_directory, check_living_directory};
+use crate::orphans::orphan_key;
+use marram_format::record::{Entry, InodeKind, OrphanReason, state};
+use marram_store::Item;
+use marram_vfs::{Attributes, Error, Name, Result};
+
+impl Posix {
+    pub(crate) fn add_name(&self, ino: u64, parent: u64, name: Name<'_>) -> Result<Attributes> {
+        let _held = self.locks.write(&[ino, parent]);
+        let mut change = self.change()?;
+        let kind = change.inode(ino)?.kind;
+        check_directory(change.inode(parent)?)?;
+        let probe = self.probe_entry(parent, name)?;
+        if probe.found.is_some() {
+            return Err(Error::Exists);
+        }
+        check_living_directory(change.inode(parent)?)?;
+        if kind == InodeKind::Directory {
+            return Err(Error::NotPermitted);
+        }
+        check_links(change.inode(ino)?)?;
+        change.add_entry(parent, probe.free()?, &Entry { ino, kind, name: name.as_bytes() })?;
+        let now = change.now;
+        let inode = change.inode_mut(ino)?;
+        let first_name = inode.links == 0;
+        let tail = inode.state & state::TAIL != 0;
+        inode.links += 1;
+        inode.changed = now;
+        inode.parent = parent;
+        let result = attributes(ino, inode);
+        if first_name && tail {
+            let item = Item::plain(OrphanReason::Tail.encode().to_vec());
+            change.batch.put(orphan_key(ino), item);
+        } else if first_name {
+            change.batch.remove(orphan_key(ino));
+        }
+        change.commit()?;
+        self.pins.add(ino);
+        self.pins.set_nameless(ino, false);
+        Ok(result)
+    }
+
+    pub(crate) fn remove_name(&self, parent: u64, name: Name<'_>) -> Result<()> {
+        self.remove_entry_where(parent, name, |kind| match kind {
+            InodeKind::Directory => Err(Error::IsDirectory),
+            _ => Ok(()),
+        })
+    }
+
+    pub(crate) fn remove_empty(&self, parent: u64, name: Name<'_>) -> Result<()> {
+        self.remove_entry_where(parent, name, |kind| match kind {
+            InodeKind::Directory => Ok(()),
+            _ => Err(Error::NotDirectory),
+        })
+    }
+
+    fn remove_entry_where(
+        &self,
+        parent: u64,
+        name: Name<'_>,
+        check_kind: impl Fn(InodeKind) -> Result<()>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        loop {
+            let seen = self.entry(parent, name)?;
+            let _held = self.locks.write(&[parent, seen.ino]);
+            let entry = self.entry(parent, name)?;
+            if entry.ino != seen.ino {
+                continue;
+            }
+            check_kind(entry.kind)?;
+            if entry.kind == InodeKind::Directory && !self.is_empty_directory(entry.ino)? {
+                return Err(Error::NotEmpty);
+            }
+            let mut change = self.change()?;
+            change.batch.frees_space = true;
+            change.remove_entry(parent, entry)?;
+            let orphan = self.lose_name(&mut change, entry.ino, parent)?;
+            change.commit()?;
+            self.settle(orphan);
+            return Ok(());
+        }
+    }
+}

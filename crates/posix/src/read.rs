@@ -1,0 +1,145 @@
+//! Reading.
+//!
+//! A read returns all the bytes of its range that the file has, or fails: never fewer. The kernel
+//! takes a short answer for the end of the file and shows zeros after it, so bytes before a
+//! damaged block are not returned either. It then asks again page by page, which is how damage
+//! comes to fail the affected range alone.
+
+use crate::create::target_key;
+use crate::failure::from_store;
+use crate::filesystem::Posix;
+use crate::inode::{check_regular, time};
+use crate::options::AccessTimes;
+use crate::sections::Section;
+use bytes::Bytes;
+use marram_format::record::{Inode, InodeKind, Time, decode_target};
+use marram_store::Error as StoreError;
+use marram_vfs::{Error, Result};
+
+/// An access time that is older is moved on also by mounts that seldom do it, in seconds.
+const DAY_SECONDS: i64 = 86_400;
+
+/// A read that failed, and where in the file.
+struct Failure {
+    error: StoreError,
+    section: Section,
+}
+
+impl Posix {
+    pub(crate) fn read_content(
+        &self,
+        ino: u64,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let held = self.locks.read(ino);
+        let inode = self.load_inode(ino)?;
+        check_regular(&inode)?;
+        let end = inode.size.min(offset.saturating_add(len as u64));
+        let before = out.len();
+        let result = if offset < end { self.read_range(ino, offset, end, out)? } else { Ok(()) };
+        drop(held);
+        if let Err(failure) = result {
+            out.truncate(before);
+            return Err(self.report(ino, failure));
+        }
+        if len > 0 {
+            self.accessed(ino, &inode);
+        }
+        Ok(())
+    }
+
+    fn read_range(
+        &self,
+        ino: u64,
+        offset: u64,
+        end: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<std::result::Result<(), Failure>> {
+        let sections = self.sections(ino, offset, end, usize::MAX)?;
+        let target = |at: u64| usize::try_from(at - offset).expect("a read fits memory");
+        let start = out.len();
+        out.reserve(target(end));
+        for section in sections.into_iter().filter(|section| section.block.is_some()) {
+            let part = section.part(offset, end);
+            out.resize(start + target(part.at), 0);
+            match self.content_of(&part) {
+                Ok(content) => out.extend_from_slice(&content),
+                Err(error) => return Ok(Err(Failure { error, section })),
+            }
+        }
+        out.resize(start + target(end), 0);
+        Ok(Ok(()))
+    }
+
+    /// The content of a section that has a block.
+    pub(crate) fn content_of(&self, section: &Section) -> std::result::Result<Bytes, StoreError> {
+        let Some(block) = &section.block else {
+            return Ok(Bytes::new());
+        };
+        let content = self.view.read_block(block)?;
+        let start = section.block_start as usize;
+        let len = usize::try_from(section.len).expect("a block has at most 1 MiB");
+        assert!(start + len <= content.len(), "a store returns whole blocks");
+        Ok(content.slice(start..start + len))
+    }
+
+    /// Tells of damage, and says what the caller is told.
+    fn report(&self, ino: u64, failure: Failure) -> Error {
+        if let StoreError::Damaged(damage) = &failure.error {
+            let Section { at, len, .. } = failure.section;
+            self.report_damage(ino, at, len, damage.to_string());
+        }
+        from_store(failure.error)
+    }
+
+    pub(crate) fn read_target(&self, ino: u64) -> Result<Vec<u8>> {
+        let held = self.locks.read(ino);
+        let inode = self.load_inode(ino)?;
+        if inode.kind != InodeKind::Symlink {
+            return Err(Error::InvalidArgument("not a symbolic link"));
+        }
+        let item = self.view.get(target_key(ino)).map_err(from_store)?;
+        let missing = || Error::Damaged(format!("inode {ino}: a symlink without a target"));
+        let item = item.ok_or_else(missing)?;
+        let target = decode_target(&item.value)
+            .map_err(|error| crate::failure::from_record(ino, &error))?
+            .to_vec();
+        drop(held);
+        self.accessed(ino, &inode);
+        Ok(target)
+    }
+
+    /// The inode was read, when its record was as given: moves the access time if that is to be
+    /// done. A failure to do so is no failure of the read.
+    pub(crate) fn accessed(&self, ino: u64, inode: &Inode) {
+        if !self.wants_access_time(inode) || !self.view.writable() {
+            return;
+        }
+        let _held = self.locks.write(&[ino]);
+        let _not_the_readers_concern = self.move_access_time(ino);
+    }
+
+    fn wants_access_time(&self, inode: &Inode) -> bool {
+        match self.options.access_times {
+            AccessTimes::Never => false,
+            AccessTimes::Strict => true,
+            AccessTimes::Relative => is_outdated(inode, time(self.options.clock.now())),
+        }
+    }
+
+    fn move_access_time(&self, ino: u64) -> Result<()> {
+        let mut change = self.change()?;
+        let now = change.now;
+        change.inode_mut(ino)?.accessed = now;
+        change.commit()
+    }
+}
+
+fn is_outdated(inode: &Inode, now: Time) -> bool {
+    let accessed = inode.accessed;
+    accessed <= inode.modified
+        || accessed <= inode.changed
+        || now.seconds.saturating_sub(accessed.seconds) >= DAY_SECONDS
+}

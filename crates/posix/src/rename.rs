@@ -1,0 +1,247 @@
+//! Moving names.
+//!
+//! A rename looks up both names, takes the locks of both directories and of what the names lead
+//! to, and looks again. When a directory changes its parent (or could be the ancestor of the
+//! other side), the lock of moves is taken first: nothing else can then change who is whose
+//! ancestor, so walking up from a directory is safe without locks.
+//!
+//! The order of the checks is Linux's.
+
+use crate::change::Change;
+use crate::create::check_links;
+use crate::directory::{FoundEntry, Probe};
+use crate::filesystem::Posix;
+use crate::inode::check_living_directory;
+use marram_format::record::{Entry, InodeKind};
+use marram_vfs::{Caller, Error, Ino, Name, RenameMode, Result};
+
+/// Deepest nesting of directories that is followed upwards: a longer way up is damage.
+const ANCESTORS_MAX: usize = 1 << 20;
+
+/// From where to where a name moves.
+#[derive(Clone, Copy)]
+pub(crate) struct Move<'a> {
+    pub(crate) parent: u64,
+    pub(crate) name: Name<'a>,
+    pub(crate) new_parent: u64,
+    pub(crate) new_name: Name<'a>,
+}
+
+/// What both names of a move lead to.
+struct Sides {
+    source: FoundEntry,
+    target: Probe<FoundEntry>,
+}
+
+impl Sides {
+    fn target_ino(&self) -> Option<u64> {
+        self.target.found.map(|entry| entry.ino)
+    }
+
+    fn has_directory(&self) -> bool {
+        let target = self.target.found.map(|entry| entry.kind);
+        [Some(self.source.kind), target].contains(&Some(InodeKind::Directory))
+    }
+}
+
+impl Posix {
+    pub(crate) fn move_name(&self, caller: Caller, way: Move<'_>, mode: RenameMode) -> Result<()> {
+        self.check_writable()?;
+        loop {
+            let seen = self.sides(way)?;
+            let crosses = way.parent != way.new_parent && seen.has_directory();
+            let _moves = crosses.then(|| self.locks.moves());
+            let target = seen.target_ino().unwrap_or(way.new_parent);
+            let _held = self.locks.write(&[way.parent, way.new_parent, seen.source.ino, target]);
+            let sides = self.sides(way)?;
+            if sides.source.ino == seen.source.ino && sides.target_ino() == seen.target_ino() {
+                return self.move_locked(caller, way, mode, &sides);
+            }
+        }
+    }
+
+    fn sides(&self, way: Move<'_>) -> Result<Sides> {
+        let source = self.entry(way.parent, way.name)?;
+        let target = self.probe_entry(way.new_parent, way.new_name)?;
+        Ok(Sides { source, target })
+    }
+
+    fn move_locked(
+        &self,
+        caller: Caller,
+        way: Move<'_>,
+        mode: RenameMode,
+        sides: &Sides,
+    ) -> Result<()> {
+        let mut change = self.change()?;
+        check_living_directory(change.inode(way.new_parent)?)?;
+        let (source, target) = (sides.source, sides.target.found);
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            _ => (),
+        }
+        if target.is_some_and(|target| target.ino == source.ino) {
+            return Ok(());
+        }
+        self.check_loops(way, mode, source, target)?;
+        let mut orphan = None;
+        if let (RenameMode::Exchange, Some(target)) = (mode, target) {
+            exchange(&mut change, way, source, target)?;
+        } else {
+            orphan = self.replace(&mut change, way, sides)?;
+            if mode == RenameMode::Whiteout {
+                self.leave_whiteout(&mut change, caller, way, source)?;
+            } else {
+                change.remove_entry(way.parent, source)?;
+            }
+        }
+        change.commit()?;
+        self.settle(orphan);
+        Ok(())
+    }
+
+    /// Refuses to move a directory into itself, and to replace one that the source lies in.
+    fn check_loops(
+        &self,
+        way: Move<'_>,
+        mode: RenameMode,
+        source: FoundEntry,
+        target: Option<FoundEntry>,
+    ) -> Result<()> {
+        if way.parent == way.new_parent {
+            return Ok(());
+        }
+        let into_itself = || Error::InvalidArgument("a directory cannot go into itself");
+        let is_directory = |entry: &FoundEntry| entry.kind == InodeKind::Directory;
+        if is_directory(&source) && self.is_within(way.new_parent, source.ino)? {
+            return Err(into_itself());
+        }
+        match target.filter(is_directory) {
+            Some(target) if self.is_within(way.parent, target.ino)? => match mode {
+                RenameMode::Exchange => Err(into_itself()),
+                _ => Err(Error::NotEmpty),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the directory `ino` is `top` or lies below it. The lock of moves is held.
+    fn is_within(&self, ino: u64, top: u64) -> Result<bool> {
+        let mut at = ino;
+        for _ in 0..ANCESTORS_MAX {
+            if at == top {
+                return Ok(true);
+            }
+            if at == Ino::ROOT.0 {
+                return Ok(false);
+            }
+            at = self.load_inode(at)?.parent;
+        }
+        Err(Error::Damaged(format!("directory {ino} is not below the root")))
+    }
+
+    /// Puts the source under its new name and takes what was there away. The old name stays for
+    /// the caller to remove. Returns what has become an orphan.
+    fn replace(
+        &self,
+        change: &mut Change<'_, '_>,
+        way: Move<'_>,
+        sides: &Sides,
+    ) -> Result<Option<u64>> {
+        let source = sides.source;
+        let moves_directory = source.kind == InodeKind::Directory;
+        let entry = Entry { ino: source.ino, kind: source.kind, name: way.new_name.as_bytes() };
+        let mut orphan = None;
+        if let Some(target) = sides.target.found {
+            self.check_replaced(source, target)?;
+            change.batch.frees_space = true;
+            orphan = self.lose_name(change, target.ino, way.new_parent)?;
+            change.put_entry(way.new_parent, target.offset, &entry);
+            let now = change.now;
+            crate::inode::touch_content(change.inode_mut(way.new_parent)?, now);
+        } else {
+            if moves_directory && way.parent != way.new_parent {
+                check_links(change.inode(way.new_parent)?)?;
+            }
+            change.add_entry(way.new_parent, sides.target.free()?, &entry)?;
+        }
+        arrive(change, source.ino, way.new_parent)?;
+        Ok(orphan)
+    }
+
+    fn check_replaced(&self, source: FoundEntry, target: FoundEntry) -> Result<()> {
+        let directory = |entry: FoundEntry| entry.kind == InodeKind::Directory;
+        match (directory(source), directory(target)) {
+            (true, false) => Err(Error::NotDirectory),
+            (false, true) => Err(Error::IsDirectory),
+            (true, true) if !self.is_empty_directory(target.ino)? => Err(Error::NotEmpty),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves a character device 0:0 at the old name.
+    fn leave_whiteout(
+        &self,
+        change: &mut Change<'_, '_>,
+        caller: Caller,
+        way: Move<'_>,
+        source: FoundEntry,
+    ) -> Result<()> {
+        let ino = self.counters.next_ino(&*self.view)?;
+        let kind = InodeKind::CharDevice;
+        let mut inode = change.new_owned(caller, way.parent, kind, 0)?;
+        inode.links = 1;
+        change.add_inode(ino, inode, way.parent);
+        let entry = Entry { ino, kind, name: way.name.as_bytes() };
+        change_entry(change, way.parent, source, &entry)
+    }
+}
+
+/// The inode `ino` has come to the directory `parent`.
+fn arrive(change: &mut Change<'_, '_>, ino: u64, parent: u64) -> Result<()> {
+    let now = change.now;
+    let inode = change.inode_mut(ino)?;
+    inode.changed = now;
+    inode.parent = parent;
+    Ok(())
+}
+
+/// Lets an existing entry lead to another inode.
+fn change_entry(
+    change: &mut Change<'_, '_>,
+    directory: u64,
+    old: FoundEntry,
+    new: &Entry<'_>,
+) -> Result<()> {
+    change.put_entry(directory, old.offset, new);
+    let now = change.now;
+    let inode = change.inode_mut(directory)?;
+    let subdirectory = |kind: InodeKind| u32::from(kind == InodeKind::Directory);
+    inode.links = (inode.links + subdirectory(new.kind)).saturating_sub(subdirectory(old.kind));
+    crate::inode::touch_content(inode, now);
+    Ok(())
+}
+
+/// Lets the two names change places.
+fn exchange(
+    change: &mut Change<'_, '_>,
+    way: Move<'_>,
+    source: FoundEntry,
+    target: FoundEntry,
+) -> Result<()> {
+    let directory = |entry: FoundEntry| entry.kind == InodeKind::Directory;
+    if way.parent != way.new_parent {
+        match (directory(source), directory(target)) {
+            (true, false) => check_links(change.inode(way.new_parent)?)?,
+            (false, true) => check_links(change.inode(way.parent)?)?,
+            _ => (),
+        }
+    }
+    let to_new = Entry { ino: source.ino, kind: source.kind, name: way.new_name.as_bytes() };
+    let to_old = Entry { ino: target.ino, kind: target.kind, name: way.name.as_bytes() };
+    change_entry(change, way.new_parent, target, &to_new)?;
+    change_entry(change, way.parent, source, &to_old)?;
+    arrive(change, source.ino, way.new_parent)?;
+    arrive(change, target.ino, way.parent)
+}

@@ -1,0 +1,94 @@
+//! Cutting and extending files.
+//!
+//! A file may have more sections past the new size than one batch should remove. Then the first
+//! batch sets the size (from that moment nothing past it is part of the file), removes what it
+//! can, and marks the inode: it has a **tail**, and an orphan item, so that the tail is removed
+//! later, also after a crash. A file with a tail must not grow over it: whatever changes content
+//! removes the tail first.
+
+use crate::change::Change;
+use crate::content::{PIECE_SECTIONS, range_end};
+use crate::edits::SectionEdits;
+use crate::filesystem::Posix;
+use crate::inode::{check_regular, touch_content};
+use crate::orphans::orphan_key;
+use marram_format::record::{OrphanReason, state};
+use marram_store::Item;
+use marram_vfs::Result;
+
+impl Posix {
+    /// Sets the size. The file has no tail unless it is cut.
+    pub(crate) fn set_size(&self, change: &mut Change<'_, '_>, ino: u64, size: u64) -> Result<()> {
+        let inode = change.inode(ino)?;
+        check_regular(inode)?;
+        range_end(size, 0)?;
+        let (old_size, links) = (inode.size, inode.links);
+        let had_tail = inode.state & state::TAIL != 0;
+        let now = change.now;
+        let inode = change.inode_mut(ino)?;
+        inode.size = size;
+        touch_content(inode, now);
+        if size > old_size || (inode.data_bytes == 0 && inode.reserved_bytes == 0) {
+            return Ok(());
+        }
+        change.batch.frees_space = size < old_size;
+        let more = self.cut_from(change, ino, size, PIECE_SECTIONS)?;
+        if more && !had_tail && links > 0 {
+            let item = Item::plain(OrphanReason::Tail.encode().to_vec());
+            change.batch.put(orphan_key(ino), item);
+        }
+        self.mark_tail(change, ino, more, had_tail)
+    }
+
+    /// Removes at most about `max` sections past the size; true if there may be more.
+    fn cut_from(
+        &self,
+        change: &mut Change<'_, '_>,
+        ino: u64,
+        size: u64,
+        max: usize,
+    ) -> Result<bool> {
+        let sections = self.sections(ino, size, u64::MAX, max)?;
+        let mut edits = SectionEdits::default();
+        edits.cut(&sections, size, u64::MAX);
+        edits.into_change(change, ino)?;
+        Ok(sections.len() >= max)
+    }
+
+    fn mark_tail(
+        &self,
+        change: &mut Change<'_, '_>,
+        ino: u64,
+        has_tail: bool,
+        had_tail: bool,
+    ) -> Result<()> {
+        let inode = change.inode_mut(ino)?;
+        if has_tail {
+            inode.state |= state::TAIL;
+            return Ok(());
+        }
+        inode.state &= !state::TAIL;
+        if had_tail && inode.links > 0 {
+            change.batch.remove(orphan_key(ino));
+        }
+        Ok(())
+    }
+
+    /// Removes at most about `max` sections of a tail; true if there is more of it. The lock is
+    /// held for writing.
+    pub(crate) fn remove_tail(&self, ino: u64, max: usize) -> Result<bool> {
+        let mut change = self.change()?;
+        change.batch.frees_space = true;
+        let size = change.inode(ino)?.size;
+        let more = self.cut_from(&mut change, ino, size, max.max(1))?;
+        self.mark_tail(&mut change, ino, more, true)?;
+        change.commit()?;
+        Ok(more)
+    }
+
+    /// Removes a tail. The lock is held for writing.
+    pub(crate) fn finish_tail(&self, ino: u64) -> Result<()> {
+        while self.remove_tail(ino, PIECE_SECTIONS)? {}
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Writing.
+//!
+//! A write becomes new blocks, one for each record-aligned window that it touches, and what it
+//! overlaps is cut: the rest of an old block stays in use. Three rules keep that cheap:
+//!
+//! - A write that begins inside or at the end of a section whose block no commit has written yet
+//!   patches that block: small sequential writes cost nothing but their bytes.
+//! - What is left of a section beside the write is copied into the new block if it is small
+//!   ([`SMALL_BYTES`]) or still in memory, so files do not crumble.
+//! - A short section that ends where the write begins is copied too, if it is small or not much
+//!   longer than the write: a log that is synced after each line has records of a useful size, and
+//!   each byte is copied only a few times.
+//!
+//! A copy that fails because the old bytes are damaged is not made: the section is cut instead,
+//! and the write goes through.
+
+use crate::content::range_end;
+use crate::edits::SectionEdits;
+use crate::failure::from_store;
+use crate::filesystem::Posix;
+use crate::inode::check_regular;
+use crate::sections::{Run, Section, section_key};
+use marram_store::{Batch, Block, Error as StoreError};
+use marram_vfs::{Result, WriteOptions};
+
+/// Longest write that is one operation, in bytes. Longer ones are done in pieces of this size.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+/// What is left of a cut section is copied up to this length, in bytes.
+const SMALL_BYTES: u64 = 16 << 10;
+
+/// A range to be written.
+#[derive(Clone, Copy)]
+struct Span<'d> {
+    offset: u64,
+    data: &'d [u8],
+}
+
+impl<'d> Span<'d> {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+
+    /// The part of it up to `end`, and the rest.
+    fn split_at(self, end: u64) -> (Span<'d>, Span<'d>) {
+        let len = usize::try_from(end - self.offset).expect("a part of the data");
+        let (head, rest) = self.data.split_at(len);
+        (Span { data: head, ..self }, Span { offset: end, data: rest })
+    }
+}
+
+/// What is beside a range and goes into its new blocks.
+#[derive(Default)]
+struct Beside {
+    front: Option<(Section, bytes::Bytes)>,
+    tail: Option<(Section, bytes::Bytes)>,
+}
+
+impl Posix {
+    pub(crate) fn write_content(
+        &self,
+        ino: u64,
+        offset: u64,
+        data: &[u8],
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.check_writable()?;
+        check_regular(&self.load_inode(ino)?)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        range_end(offset, data.len() as u64)?;
+        let mut at = offset;
+        for piece in data.chunks(WRITE_BYTES_MAX) {
+            self.write_piece(ino, Span { offset: at, data: piece }, options)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_piece(&self, ino: u64, span: Span<'_>, options: WriteOptions) -> Result<()> {
+        let _held = self.locks.write(&[ino]);
+        match self.try_write(ino, span, options, true)? {
+            Ok(()) => Ok(()),
+            Err(StoreError::NotFresh) => {
+                self.try_write(ino, span, options, false)?.map_err(from_store)
+            }
+            Err(error) => Err(from_store(error)),
+        }
+    }
+
+    fn try_write(
+        &self,
+        ino: u64,
+        span: Span<'_>,
+        options: WriteOptions,
+        may_patch: bool,
+    ) -> Result<std::result::Result<(), StoreError>> {
+        let inode = self.content_inode(ino)?;
+        let mut change = self.change()?;
+        let mut edits = SectionEdits::default();
+        let appends = span.offset >= inode.size && inode.reserved_bytes == 0;
+        let mut run = if appends {
+            Run { before: self.section_at(ino, span.offset)?, sections: Vec::new() }
+        } else {
+            self.run(ino, span.offset, span.end(), usize::MAX)?
+        };
+        let mut rest = span;
+        let window_end = self.window_end(span.offset).min(span.end());
+        let mut covered_to = None;
+        if may_patch && let Some(old) = self.take_patchable(&mut run, span, window_end) {
+            let (head, after) = span.split_at(window_end);
+            patch(&mut change.batch, ino, &old, head);
+            edits.grow_data(window_end.saturating_sub(old.end()));
+            covered_to = Some(old.end());
+            rest = after;
+        }
+        self.write_blocks(&mut edits, &mut run, rest, covered_to);
+        drop(run);
+        edits.into_change(&mut change, ino)?;
+        if options.keep_times {
+            let inode = change.inode_mut(ino)?;
+            inode.size = inode.size.max(span.end());
+        } else {
+            change.touch_up_to(ino, span.end())?;
+        }
+        if options.clear_privileges {
+            self.clear_privileges(&mut change, ino)?;
+        }
+        Ok(change.commit_patches())
+    }
+
+    /// Where the window of a place begins.
+    fn window_start(&self, offset: u64) -> u64 {
+        offset & !(self.record_bytes() - 1)
+    }
+
+    /// Where the window of a place ends.
+    fn window_end(&self, offset: u64) -> u64 {
+        self.window_start(offset) + self.record_bytes()
+    }
+
+    /// Takes the section out of the run whose block the part of a write up to `end` (in the
+    /// first window) can go into. Its block is let go of: only so need the store not copy it.
+    fn take_patchable(&self, run: &mut Run, span: Span<'_>, end: u64) -> Option<Section> {
+        let offset = span.offset;
+        let first = run.sections.first().filter(|section| section.at <= offset);
+        let inside = first.is_some();
+        let section = first.or(run.before.as_ref().filter(|before| before.end() == offset))?;
+        let Some(Block::Fresh(fresh)) = &section.block else {
+            return None;
+        };
+        let block_end = u64::from(section.block_start) + section.end().max(end) - section.at;
+        let fits = block_end <= self.record_bytes().max(fresh.data().len() as u64);
+        let same_window = section.at >= self.window_start(offset);
+        let covers_rest = section.end() <= end || end == span.end();
+        if fresh.stored().is_some() || !fits || !same_window || !covers_rest {
+            return None;
+        }
+        let mut taken = if inside { run.sections.remove(0) } else { run.before.take()? };
+        taken.block = None;
+        Some(taken)
+    }
+
+    /// Writes a range, perhaps empty, into new blocks. If a section before it has been patched,
+    /// everything from the place up to which that section reached is cut.
+    fn write_blocks(
+        &self,
+        edits: &mut SectionEdits,
+        run: &mut Run,
+        span: Span<'_>,
+        patched_from: Option<u64>,
+    ) {
+        let mut beside = Beside::default();
+        if patched_from.is_none() {
+            beside.front = self.front_of(run, span);
+        }
+        if !span.data.is_empty() {
+            beside.tail = self.tail_of(run, span);
+        }
+        let from = beside.front.as_ref().map_or(span.offset, |(section, _)| section.at);
+        let to = beside.tail.as_ref().map_or(span.end(), |(section, _)| section.end());
+        if let Some(before) = run.before.take().filter(|before| before.end() > from) {
+            run.sections.insert(0, before);
+        }
+        edits.cut(&run.sections, patched_from.unwrap_or(from), to);
+        let mut at = from;
+        while at < to {
+            let end = self.window_end(at).min(to);
+            edits.put(new_section(at, end, span, &beside));
+            at = end;
+        }
+    }
+
+    /// What is to be copied from before a range: the rest of a section that it cuts, or a short
+    /// section that it continues.
+    fn front_of(&self, run: &Run, span: Span<'_>) -> Option<(Section, bytes::Bytes)> {
+        let from = self.window_start(span.offset);
+        let cut = run.sections.first().filter(|section| section.at < span.offset);
+        let (section, short) = match (cut, &run.before) {
+            (Some(cut), _) => (cut, SMALL_BYTES),
+            (None, Some(before)) if before.end() == span.offset => {
+                (before, SMALL_BYTES.max(2 * span.data.len() as u64))
+            }
+            _ => return None,
+        };
+        let front = section.part(section.at, span.offset);
+        let in_memory = cut.is_some() && is_fresh(section);
+        if section.at < from || !(front.len <= short || in_memory) {
+            return None;
+        }
+        self.copy_of(front)
+    }
+
+    /// What is to be copied from after a range: the rest of a section that it cuts.
+    fn tail_of(&self, run: &Run, span: Span<'_>) -> Option<(Section, bytes::Bytes)> {
+        let end = span.end();
+        let section = run.sections.last().filter(|section| section.end() > end)?;
+        let tail = section.part(end, section.end());
+        let small = tail.len <= SMALL_BYTES || is_fresh(section);
+        if tail.end() > self.window_end(end - 1) || !small {
+            return None;
+        }
+        self.copy_of(tail)
+    }
+
+    fn copy_of(&self, section: Section) -> Option<(Section, bytes::Bytes)> {
+        section.block.as_ref()?;
+        let content = self.content_of(&section).ok()?;
+        Some((section, content))
+    }
+}
+
+fn is_fresh(section: &Section) -> bool {
+    matches!(&section.block, Some(Block::Fresh(fresh)) if fresh.stored().is_none())
+}
+
+/// Writes data into the block of a section, which then reaches at least to the end of the data.
+fn patch<'d>(batch: &mut Batch<'d>, ino: u64, old: &Section, span: Span<'d>) {
+    let new = Section { len: old.end().max(span.end()) - old.at, ..old.clone() };
+    let at = u64::from(old.block_start) + span.offset - old.at;
+    let at = usize::try_from(at).expect("a place in a block");
+    batch.patch(section_key(ino, old.at), new.value().to_vec().into(), at, span.data);
+}
+
+/// A section from `at` to `end` with a new block: data, and what is beside it.
+fn new_section(at: u64, end: u64, span: Span<'_>, beside: &Beside) -> Section {
+    let len = usize::try_from(end - at).expect("a record fits memory");
+    let mut content = Vec::with_capacity(len);
+    let mut add = |from: u64, bytes: &[u8]| {
+        let to = from + bytes.len() as u64;
+        let (first, last) = (from.max(at), to.min(end));
+        if first < last {
+            let index = |place: u64| usize::try_from(place - from).expect("a place in memory");
+            content.extend_from_slice(&bytes[index(first)..index(last)]);
+        }
+    };
+    if let Some((section, bytes)) = &beside.front {
+        add(section.at, bytes);
+    }
+    add(span.offset, span.data);
+    if let Some((section, bytes)) = &beside.tail {
+        add(section.at, bytes);
+    }
+    Section { at, len: end - at, block_start: 0, block: Some(Block::fresh(content)) }
+}

@@ -1,0 +1,155 @@
+//! Extended attributes.
+//!
+//! They are found as directory entries are, by the hash of their names. A value that is too large
+//! for an item is the item's block.
+
+use crate::change::Change;
+use crate::failure::{from_record, from_store};
+use crate::filesystem::Posix;
+use marram_format::record::{XATTR_INLINE_BYTES_MAX, XattrRecord, state};
+use marram_store::{Block, Item, Key, kind};
+use marram_vfs::{Error, Result, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode};
+
+/// The file capabilities of a program, dropped with its other privileges.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+/// The namespaces that are kept. `system.` is not: its access control lists would be stored
+/// without being obeyed.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+/// Refuses names in namespaces that are not kept.
+fn check_namespace(name: &[u8]) -> Result<()> {
+    match NAMESPACES.iter().any(|prefix| name.starts_with(prefix)) {
+        true => Ok(()),
+        false => Err(Error::NotSupported),
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::InvalidArgument("attribute name"));
+    }
+    if name.len() > XATTR_NAME_BYTES_MAX {
+        return Err(Error::NameTooLong);
+    }
+    check_namespace(name)?;
+    if NAMESPACES.contains(&name) {
+        return Err(Error::InvalidArgument("attribute name"));
+    }
+    Ok(())
+}
+
+fn xattr_key(ino: u64, offset: u64) -> Key {
+    Key::new(ino, kind::XATTR, offset)
+}
+
+/// The item of an attribute.
+fn item_of(name: &[u8], value: &[u8]) -> Item {
+    if value.len() > XATTR_INLINE_BYTES_MAX {
+        let record = XattrRecord { name, value: b"" };
+        return Item::with_block(record.encode(), Block::fresh(value.to_vec()));
+    }
+    Item::plain(XattrRecord { name, value }.encode())
+}
+
+impl Posix {
+    fn probe_xattr(&self, ino: u64, name: &[u8]) -> Result<crate::directory::Probe<(u64, Item)>> {
+        self.probe(ino, kind::XATTR, name, &|key, item| {
+            let record = XattrRecord::decode(&item.value)?;
+            Ok((record.name == name).then(|| (key.offset, item.clone())))
+        })
+    }
+
+    pub(crate) fn get_xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        let _held = self.locks.read(ino);
+        let inode = self.load_inode(ino)?;
+        check_namespace(name)?;
+        if name == CAPABILITY && inode.state & state::CAPABILITY == 0 {
+            return Err(Error::NoAttribute);
+        }
+        let (_, item) = self.probe_xattr(ino, name)?.found.ok_or(Error::NoAttribute)?;
+        if let Some(block) = &item.block {
+            return Ok(self.view.read_block(block).map_err(from_store)?.to_vec());
+        }
+        let record = XattrRecord::decode(&item.value).map_err(|error| from_record(ino, &error))?;
+        Ok(record.value.to_vec())
+    }
+
+    pub(crate) fn put_xattr(
+        &self,
+        ino: u64,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        let _held = self.locks.write(&[ino]);
+        let mut change = self.change()?;
+        change.inode(ino)?;
+        check_name(name)?;
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLarge);
+        }
+        let probe = self.probe_xattr(ino, name)?;
+        let offset = match (mode, &probe.found) {
+            (XattrMode::Create, Some(_)) => return Err(Error::Exists),
+            (XattrMode::Replace, None) => return Err(Error::NoAttribute),
+            (_, Some((offset, _))) => *offset,
+            (_, None) => probe.free()?,
+        };
+        change.batch.put(xattr_key(ino, offset), item_of(name, value));
+        let now = change.now;
+        let inode = change.inode_mut(ino)?;
+        inode.changed = now;
+        if name == CAPABILITY {
+            inode.state |= state::CAPABILITY;
+        }
+        change.commit()
+    }
+
+    pub(crate) fn list_xattr_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        let _held = self.locks.read(ino);
+        self.load_inode(ino)?;
+        let mut names = Vec::new();
+        let mut failure = None;
+        let mut visit = |_: Key, item: &Item| {
+            match XattrRecord::decode(&item.value) {
+                Ok(record) => names.push(record.name.to_vec()),
+                Err(error) => failure = Some(from_record(ino, &error)),
+            }
+            failure.is_none()
+        };
+        self.view
+            .scan(xattr_key(ino, 0), xattr_key(ino, u64::MAX), &mut visit)
+            .map_err(from_store)?;
+        failure.map_or(Ok(names), Err)
+    }
+
+    pub(crate) fn delete_xattr(&self, ino: u64, name: &[u8]) -> Result<()> {
+        let _held = self.locks.write(&[ino]);
+        let mut change = self.change()?;
+        change.inode(ino)?;
+        check_namespace(name)?;
+        let (offset, _) = self.probe_xattr(ino, name)?.found.ok_or(Error::NoAttribute)?;
+        change.batch.remove(xattr_key(ino, offset));
+        change.batch.frees_space = true;
+        let now = change.now;
+        let inode = change.inode_mut(ino)?;
+        inode.changed = now;
+        if name == CAPABILITY {
+            inode.state &= !state::CAPABILITY;
+        }
+        change.commit()
+    }
+
+    /// Removes an attribute, if it is there, as a part of another operation.
+    pub(crate) fn drop_xattr(
+        &self,
+        change: &mut Change<'_, '_>,
+        ino: u64,
+        name: &[u8],
+    ) -> Result<()> {
+        if let Some((offset, _)) = self.probe_xattr(ino, name)?.found {
+            change.batch.remove(xattr_key(ino, offset));
+        }
+        Ok(())
+    }
+}

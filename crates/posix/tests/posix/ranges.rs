@@ -1,0 +1,130 @@
+//! Ranges of files: reserved, zeroed, punched, copied, sought.
+
+use crate::{Bench, pattern};
+use marram_vfs::{Allocate, Error, FileSystem, SeekTarget};
+
+fn map(bench: &Bench, ino: marram_vfs::Ino) -> Vec<(u64, u64)> {
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while let Ok(start) = bench.files.seek(ino, at, SeekTarget::Data) {
+        at = bench.files.seek(ino, start, SeekTarget::Hole).unwrap();
+        runs.push((start, at));
+        if at == bench.attributes(ino).size {
+            break;
+        }
+    }
+    runs
+}
+
+#[test]
+fn data_and_holes_are_exact() {
+    let bench = Bench::new();
+    let ino = bench.file("f");
+    bench.write(ino, 10_000, &pattern(1, 200_000));
+    assert_eq!(map(&bench, ino), [(10_000, 210_000)]);
+    bench.files.allocate(ino, Allocate::PunchHole, 50_001, 99_999).unwrap();
+    assert_eq!(map(&bench, ino), [(10_000, 50_001), (150_000, 210_000)]);
+    let used = (40_001_u64 + 60_000).div_ceil(4096) * 8;
+    assert_eq!(bench.attributes(ino).blocks_512, used);
+    assert_eq!(bench.read(ino, 50_000, 3), [pattern(1, 200_000)[40_000], 0, 0]);
+    assert_eq!(bench.files.seek(ino, 210_000, SeekTarget::Hole), Err(Error::NoSuchOffset));
+}
+
+#[test]
+fn reserved_space_counts_and_reads_as_zeros() {
+    let bench = Bench::new();
+    let ino = bench.file("f");
+    bench.files.allocate(ino, Allocate::ReserveKeepSize, 0, 1 << 20).unwrap();
+    assert_eq!((bench.attributes(ino).size, bench.attributes(ino).blocks_512), (0, 2048));
+    bench.write(ino, 4096, &pattern(1, 8192));
+    bench.files.allocate(ino, Allocate::Reserve, 0, 1 << 20).unwrap();
+    assert_eq!((bench.attributes(ino).size, bench.attributes(ino).blocks_512), (1 << 20, 2048));
+    assert_eq!(map(&bench, ino), [(4096, 12_288)]);
+    assert_eq!(bench.read(ino, 0, 4096), [0; 4096]);
+    bench.files.allocate(ino, Allocate::Zero, 5000, 2 << 20).unwrap();
+    assert_eq!(bench.attributes(ino).size, 5000 + (2 << 20));
+    assert_eq!(map(&bench, ino), [(4096, 5000)]);
+    bench.set_size(ino, 0);
+    assert_eq!(bench.attributes(ino).blocks_512, 0);
+}
+
+#[test]
+fn more_space_than_there_is_cannot_be_reserved() {
+    let bench = Bench::new();
+    bench.store.set_limit(10 << 20);
+    let ino = bench.file("f");
+    let reserve = |len| bench.files.allocate(ino, Allocate::Reserve, 0, len);
+    assert_eq!(reserve(20 << 20), Err(Error::NoSpace));
+    assert_eq!(bench.attributes(ino).size, 0);
+    reserve(5 << 20).unwrap();
+}
+
+#[test]
+fn many_holes_are_filled_and_punched_in_pieces() {
+    let bench = Bench::new();
+    let ino = bench.file("f");
+    for at in 0..2500_u64 {
+        bench.write(ino, at * 300_000, b"x");
+    }
+    let end = 2500 * 300_000;
+    bench.files.allocate(ino, Allocate::Reserve, 0, end).unwrap();
+    assert_eq!(bench.attributes(ino).blocks_512, end.div_ceil(4096) * 8);
+    assert_eq!(map(&bench, ino).len(), 2500);
+    bench.files.allocate(ino, Allocate::PunchHole, 1, end - 1).unwrap();
+    assert_eq!(map(&bench, ino), [(0, 1)]);
+    assert_eq!(bench.attributes(ino).blocks_512, 8);
+}
+
+#[test]
+fn copies_share_blocks_and_diverge() {
+    let bench = Bench::new();
+    let (from, to) = (bench.file("from"), bench.file("to"));
+    let data = pattern(1, 500_000);
+    bench.write(from, 0, &data);
+    for round in 0..2 {
+        let copied = bench.files.copy_range(from, 1234, to, 77, 600_000).unwrap();
+        assert_eq!(copied, 500_000 - 1234);
+        assert_eq!(bench.read(to, 77, 600_000), data[1234..]);
+        bench.store.commit();
+        bench.write(to, 100_000, &pattern(9, 10));
+        assert_eq!(bench.read(from, 0, 600_000), data, "round {round}");
+    }
+    let used = |ino| bench.attributes(ino).blocks_512;
+    assert_eq!(used(from), used(to) + 8, "1234 bytes less, 77 of them a hole");
+    let space = bench.files.space().unwrap();
+    let taken = space.total_bytes - space.free_bytes;
+    assert!(taken < 550_000, "blocks are shared: {taken}");
+    bench.files.unlink(marram_vfs::Ino::ROOT, crate::name("from")).unwrap();
+    bench.files.forget(from, 1);
+    bench.reclaim(100);
+    bench.store.commit();
+    assert_eq!(bench.read(to, 200_000, 1000), data[201_157..202_157]);
+}
+
+#[test]
+fn copies_within_a_file_must_not_overlap() {
+    let bench = Bench::new();
+    let ino = bench.file("f");
+    let data = pattern(1, 300_000);
+    bench.write(ino, 0, &data);
+    bench.store.commit();
+    let copy = |from, to, len| bench.files.copy_range(ino, from, ino, to, len);
+    assert!(matches!(copy(0, 99_999, 100_000), Err(Error::InvalidArgument(_))));
+    assert_eq!(copy(10_000, 120_000, 110_000), Ok(110_000));
+    let mut expected = data.clone();
+    expected.copy_within(10_000..120_000, 120_000);
+    assert_eq!(bench.read(ino, 0, 400_000), expected);
+    assert_eq!(copy(300_000, 0, 1), Ok(0));
+}
+
+#[test]
+fn copies_bring_holes() {
+    let bench = Bench::new();
+    let (from, to) = (bench.file("from"), bench.file("to"));
+    bench.write(from, 0, &pattern(1, 10_000));
+    bench.write(from, 1_000_000, &pattern(2, 10_000));
+    bench.write(to, 0, &pattern(3, 1_200_000));
+    assert_eq!(bench.files.copy_range(from, 0, to, 0, u64::MAX), Ok(1_010_000));
+    assert_eq!(map(&bench, to), [(0, 10_000), (1_000_000, 1_200_000)]);
+    assert_eq!(bench.read(to, 1_000_000, 10_000), pattern(2, 10_000));
+}

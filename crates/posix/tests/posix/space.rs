@@ -1,0 +1,58 @@
+//! A full store, and a kept state.
+
+use crate::{Bench, PLAIN, USER, name, pattern};
+use marram_posix::{Posix, PosixOptions};
+use marram_store::{DatasetName, Store};
+use marram_vfs::{Error, FileSystem, Ino, Kind, NewNode};
+
+#[test]
+fn a_full_store_refuses_and_can_be_emptied() {
+    let bench = Bench::new();
+    bench.store.set_limit(2 << 20);
+    let mut files = Vec::new();
+    let full = loop {
+        let text = format!("f{}", files.len());
+        let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+        match bench.files.create(USER, Ino::ROOT, name(&text), node) {
+            Ok(made) => files.push((text, made.ino)),
+            Err(error) => break error,
+        }
+        let ino = files.last().unwrap().1;
+        let before = bench.attributes(ino);
+        if let Err(error) = bench.files.write(ino, 0, &pattern(1, 100_000), PLAIN) {
+            assert_eq!(bench.attributes(ino), before, "a refused write changes nothing");
+            break error;
+        }
+    };
+    assert_eq!(full, Error::NoSpace);
+    for (text, ino) in files {
+        bench.files.unlink(Ino::ROOT, name(&text)).unwrap();
+        bench.files.forget(ino, 1);
+    }
+    bench.reclaim(100);
+    assert_eq!(bench.files.space().unwrap().inodes_used, 1);
+    let ino = bench.file("again");
+    bench.write(ino, 0, &pattern(1, 1_000_000));
+}
+
+#[test]
+fn a_snapshot_is_read_only_and_whole() {
+    let bench = Bench::new();
+    let ino = bench.file("f");
+    let open = bench.file("open");
+    bench.files.unlink(Ino::ROOT, name("open")).unwrap();
+    bench.write(ino, 0, b"before");
+    bench.store.snapshot(&DatasetName::root(), "s").unwrap();
+    bench.write(ino, 0, b"after!");
+    let view = bench.store.open(&"root@s".parse().unwrap()).unwrap();
+    let kept = Posix::new(view, PosixOptions::default()).unwrap();
+    let mut out = Vec::new();
+    kept.read(ino, 0, 10, &mut out).unwrap();
+    assert_eq!(out, b"before");
+    assert_eq!(kept.attributes(open), Err(Error::Stale), "nobody has it open there");
+    assert_eq!(kept.write(ino, 0, b"x", PLAIN), Err(Error::ReadOnly));
+    assert_eq!(kept.unlink(Ino::ROOT, name("f")), Err(Error::ReadOnly));
+    assert_eq!(kept.reclaim_step(10), Ok(false));
+    kept.sync_all().unwrap();
+    assert_eq!(bench.read(ino, 0, 10), b"after!");
+}
