@@ -60,6 +60,9 @@ impl Workspace {
     }
 
     /// DEFLATE; `None` if the stream is longer than `limit`.
+    ///
+    /// An encoder that has not come to the end of its stream is thrown away: after a reset, its
+    /// fast level would go on in the block that was open, and write streams that nobody can read.
     pub(crate) fn deflate(&mut self, input: &[u8], level: u8, limit: usize) -> Option<usize> {
         self.reserve_scratch(limit);
         let level = level.clamp(1, 9);
@@ -72,7 +75,10 @@ impl Workspace {
         let output = &mut self.scratch[..limit];
         match encoder.compress(input, output, FlushCompress::Finish) {
             Ok(Status::StreamEnd) => usize::try_from(encoder.total_out()).ok(),
-            _ => None,
+            _ => {
+                self.deflate = None;
+                None
+            }
         }
     }
 

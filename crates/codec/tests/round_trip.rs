@@ -81,6 +81,20 @@ fn digits_are_not_taken_for_random() {
     assert!(round_trip(Compression::Gzip { level: 6 }, &digits));
 }
 
+/// An encoder that gave up in the middle of one block has to begin the next one afresh.
+#[test]
+fn a_block_given_up_does_not_spoil_the_next() {
+    for how in ALL {
+        for half in [2000, 10_000, 30_000, 65_000] {
+            let mixed = [text(half), random(2 * half, 9)].concat();
+            let mut stream = Vec::new();
+            compress_with_grain(how, &mixed, half, &mut stream);
+            round_trip(how, &[3; 5120]);
+            round_trip(how, &text(5120));
+        }
+    }
+}
+
 /// A header of random bytes must not hide the text behind it from the probe.
 #[test]
 fn one_random_part_does_not_hide_the_rest() {

@@ -1,0 +1,113 @@
+//! Telling and changing attributes.
+
+use super::{Adapter, Outcome, caller};
+use crate::errno::Errno;
+use crate::protocol::{Encoder, Header, SetAttributesIn, flags::set_attributes as valid};
+use marram_vfs::{Ino, Name, SetAttributes, SetTime, Timestamp};
+
+impl Adapter {
+    pub(super) fn attributes(&self, ino: Ino, out: &mut Encoder<'_>) -> Outcome {
+        let attributes = self.file_system.attributes(ino)?;
+        self.encoding.timed_attributes(out, &attributes);
+        Ok(())
+    }
+
+    pub(super) fn extended_attributes(&self, ino: Ino, out: &mut Encoder<'_>) -> Outcome {
+        let attributes = self.file_system.attributes(ino)?;
+        self.encoding.extended_attributes(out, &attributes);
+        Ok(())
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        header: &Header,
+        set: &SetAttributesIn,
+        out: &mut Encoder<'_>,
+    ) -> Outcome {
+        let set = change(set).ok_or(Errno::INVALID)?;
+        let ino = Ino(header.node);
+        let attributes = self.file_system.set_attributes(caller(header), ino, &set)?;
+        self.encoding.timed_attributes(out, &attributes);
+        Ok(())
+    }
+
+    pub(super) fn space(&self, out: &mut Encoder<'_>) -> Outcome {
+        let name_bytes_max = u32::try_from(Name::BYTES_MAX).expect("names are short");
+        out.space(&self.file_system.space()?, name_bytes_max);
+        Ok(())
+    }
+}
+
+/// The change that a request asks for; `None` if a time in it is no time. The kernel says itself
+/// when setuid and setgid must go (chown of a file by anyone, truncate by the unprivileged).
+fn change(set: &SetAttributesIn) -> Option<SetAttributes> {
+    let has = |bit: u32| set.valid & bit != 0;
+    let time = |at: u32, now: u32, seconds: i64, nanoseconds: u32| match () {
+        () if has(now) => Some(Some(SetTime::Now)),
+        () if has(at) => moment(seconds, nanoseconds).map(|time| Some(SetTime::At(time))),
+        () => Some(None),
+    };
+    let changed = match has(valid::CHANGED) {
+        true => Some(moment(set.changed_seconds, set.changed_nanoseconds)?),
+        false => None,
+    };
+    Some(SetAttributes {
+        permissions: has(valid::MODE).then_some(set.mode & 0o7777),
+        uid: has(valid::UID).then_some(set.uid),
+        gid: has(valid::GID).then_some(set.gid),
+        size: has(valid::SIZE).then_some(set.size),
+        accessed: time(
+            valid::ACCESSED,
+            valid::ACCESSED_NOW,
+            set.accessed_seconds,
+            set.accessed_nanoseconds,
+        )?,
+        modified: time(
+            valid::MODIFIED,
+            valid::MODIFIED_NOW,
+            set.modified_seconds,
+            set.modified_nanoseconds,
+        )?,
+        changed,
+        clear_privileges: has(valid::KILL_SUIDGID),
+    })
+}
+
+fn moment(seconds: i64, nanoseconds: u32) -> Option<Timestamp> {
+    (nanoseconds < 1_000_000_000).then_some(Timestamp { seconds, nanoseconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::change;
+    use crate::protocol::{SetAttributesIn, flags::set_attributes as valid};
+    use marram_vfs::{SetAttributes, SetTime, Timestamp};
+
+    #[test]
+    fn only_valid_fields_change() {
+        let mut set = SetAttributesIn { mode: 0o104_755, uid: 3, size: 9, ..Default::default() };
+        assert_eq!(change(&set), Some(SetAttributes::default()));
+        set.valid = valid::MODE | valid::KILL_SUIDGID | valid::ACCESSED | valid::ACCESSED_NOW;
+        let expected = SetAttributes {
+            permissions: Some(0o4755),
+            accessed: Some(SetTime::Now),
+            clear_privileges: true,
+            ..Default::default()
+        };
+        assert_eq!(change(&set), Some(expected));
+    }
+
+    #[test]
+    fn times_are_taken_verbatim_or_refused() {
+        let mut set = SetAttributesIn {
+            valid: valid::MODIFIED,
+            modified_seconds: -5,
+            modified_nanoseconds: 999_999_999,
+            ..Default::default()
+        };
+        let time = Timestamp { seconds: -5, nanoseconds: 999_999_999 };
+        assert_eq!(change(&set).and_then(|set| set.modified), Some(SetTime::At(time)));
+        set.modified_nanoseconds += 1;
+        assert_eq!(change(&set), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! The content of files.
+
+use super::caller::{Capability, has_capability};
+use super::{Adapter, Outcome, caller};
+use crate::errno::Errno;
+use crate::protocol::flags::{allocate, seek, write};
+use crate::protocol::{CopyRange, Encoder, Header, Transfer, Write};
+use marram_vfs::{Allocate, Error, Ino, Kind, SeekTarget, SetAttributes, WriteOptions};
+
+impl Adapter {
+    pub(super) fn read(&self, ino: Ino, transfer: Transfer, out: &mut Encoder<'_>) -> Outcome {
+        let len = usize::try_from(transfer.size).unwrap_or(usize::MAX).min(self.transfer_bytes_max);
+        out.0.reserve(len);
+        self.file_system.read(ino, transfer.offset, len, out.0)?;
+        assert!(out.0.len() <= len, "a read gives no more than was asked for");
+        Ok(())
+    }
+
+    /// Data that the kernel held back comes long after its times were set; without write-back the
+    /// same mark means a shared mapping, and then the times are ours to move.
+    pub(super) fn write(&self, ino: Ino, write: &Write<'_>, out: &mut Encoder<'_>) -> Outcome {
+        let options = WriteOptions {
+            clear_privileges: write.flags & write::KILL_SUIDGID != 0,
+            keep_times: self.writeback && write.flags & write::CACHE != 0,
+        };
+        self.file_system.write(ino, write.offset, write.data, options)?;
+        let written = u32::try_from(write.data.len()).expect("the size came in 32 bits");
+        out.u32(written).zeros(4);
+        Ok(())
+    }
+
+    pub(super) fn allocate(&self, header: &Header, offset: u64, len: u64, mode: u32) -> Outcome {
+        let how = allocation(mode).ok_or(Errno::NOT_SUPPORTED)?;
+        self.clear_privileges(header, Ino(header.node))?;
+        Ok(self.file_system.allocate(Ino(header.node), how, offset, len)?)
+    }
+
+    pub(super) fn seek(
+        &self,
+        ino: Ino,
+        offset: u64,
+        whence: u32,
+        out: &mut Encoder<'_>,
+    ) -> Outcome {
+        let target = match whence {
+            seek::DATA => SeekTarget::Data,
+            seek::HOLE => SeekTarget::Hole,
+            _ => return Err(Errno::INVALID.into()),
+        };
+        out.u64(self.file_system.seek(ino, offset, target)?);
+        Ok(())
+    }
+
+    pub(super) fn copy_range(
+        &self,
+        header: &Header,
+        copy: &CopyRange,
+        out: &mut Encoder<'_>,
+    ) -> Outcome {
+        if copy.flags != 0 {
+            return Err(Errno::INVALID.into());
+        }
+        let (from, to) = (Ino(header.node), Ino(copy.to_node));
+        let len = if copy.wide { copy.len } else { copy.len.min(NARROW_COPY_BYTES_MAX) };
+        self.clear_privileges(header, to)?;
+        let copied =
+            self.file_system.copy_range(from, copy.from_offset, to, copy.to_offset, len)?;
+        match copy.wide {
+            true => out.u64(copied),
+            false => out.u32(u32::try_from(copied).map_err(|_| Errno::IO)?).zeros(4),
+        };
+        Ok(())
+    }
+
+    /// Takes setuid and setgid off `ino` if the caller may not keep them, for the operations that
+    /// the kernel does not mark. It comes before the change of content: when that fails, a program
+    /// has lost a privilege, which is safe; the other order could leave changed content with it.
+    fn clear_privileges(&self, header: &Header, ino: Ino) -> Result<(), Error> {
+        let attributes = self.file_system.attributes(ino)?;
+        let privileged =
+            attributes.permissions & 0o4000 != 0 || attributes.permissions & 0o2010 == 0o2010;
+        let clear = attributes.kind == Kind::Regular
+            && privileged
+            && !has_capability(header, Capability::KeepPrivileges);
+        if clear {
+            let set = SetAttributes { clear_privileges: true, ..Default::default() };
+            self.file_system.set_attributes(caller(header), ino, &set)?;
+        }
+        Ok(())
+    }
+}
+
+/// Most bytes of a copy whose reply has a count of 32 bits.
+const NARROW_COPY_BYTES_MAX: u64 = 0xffff_f000;
+
+fn allocation(mode: u32) -> Option<Allocate> {
+    const PUNCH: u32 = allocate::PUNCH_HOLE | allocate::KEEP_SIZE;
+    const ZERO_KEEP: u32 = allocate::ZERO_RANGE | allocate::KEEP_SIZE;
+    match mode {
+        0 => Some(Allocate::Reserve),
+        allocate::KEEP_SIZE => Some(Allocate::ReserveKeepSize),
+        PUNCH => Some(Allocate::PunchHole),
+        allocate::ZERO_RANGE => Some(Allocate::Zero),
+        ZERO_KEEP => Some(Allocate::ZeroKeepSize),
+        _ => None,
+    }
+}

@@ -1,0 +1,82 @@
+//! Extended attributes.
+//!
+//! Access control lists are refused: the kernel would store them through here without anyone
+//! enforcing them, and a list that is not enforced is worse than none.
+
+use super::caller::{Capability, has_capability};
+use super::{Adapter, Outcome};
+use crate::errno::Errno;
+use crate::protocol::flags::set_xattr;
+use crate::protocol::{Encoder, Header};
+use marram_vfs::{Ino, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode};
+
+/// Longest list of names that the kernel hands out, in bytes.
+const LIST_BYTES_MAX: usize = 65_536;
+
+impl Adapter {
+    /// Size 0 asks how long the value is.
+    pub(super) fn xattr(&self, ino: Ino, name: &[u8], size: u32, out: &mut Encoder<'_>) -> Outcome {
+        check(name)?;
+        reply(&self.file_system.xattr(ino, name)?, size, out)
+    }
+
+    pub(super) fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> Outcome {
+        check(name)?;
+        let mode = match flags {
+            0 => XattrMode::Any,
+            set_xattr::CREATE => XattrMode::Create,
+            set_xattr::REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::INVALID.into()),
+        };
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Errno::TOO_BIG.into());
+        }
+        Ok(self.file_system.set_xattr(ino, name, value, mode)?)
+    }
+
+    pub(super) fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Outcome {
+        check(name)?;
+        Ok(self.file_system.remove_xattr(ino, name)?)
+    }
+
+    /// Names under `trusted.` are shown to administrators only.
+    pub(super) fn list_xattrs(&self, header: &Header, size: u32, out: &mut Encoder<'_>) -> Outcome {
+        let mut names = self.file_system.list_xattrs(Ino(header.node))?;
+        let trusted = |name: &Vec<u8>| name.starts_with(b"trusted.");
+        if names.iter().any(trusted) && !has_capability(header, Capability::Administer) {
+            names.retain(|name| !trusted(name));
+        }
+        let mut list = Vec::new();
+        for name in names {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        if list.len() > LIST_BYTES_MAX {
+            return Err(Errno::TOO_BIG.into());
+        }
+        reply(&list, size, out)
+    }
+}
+
+fn check(name: &[u8]) -> Result<(), Errno> {
+    match name {
+        b"" => Err(Errno::INVALID),
+        _ if name.len() > XATTR_NAME_BYTES_MAX => Err(Errno::RANGE),
+        b"system.posix_acl_access" | b"system.posix_acl_default" => Err(Errno::NOT_SUPPORTED),
+        _ => Ok(()),
+    }
+}
+
+fn reply(value: &[u8], size: u32, out: &mut Encoder<'_>) -> Outcome {
+    let value_bytes = u32::try_from(value.len()).map_err(|_| Errno::TOO_BIG)?;
+    match size {
+        0 => {
+            out.u32(value_bytes).zeros(4);
+        }
+        _ if value_bytes > size => return Err(Errno::RANGE.into()),
+        _ => {
+            out.bytes(value);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! Serves a [`marram_vfs::FileSystem`] through FUSE: a small complete layer of our own, from the
+//! bytes on `/dev/fuse` to the mount table. It knows no engine.
+//!
+//! [`mount`] mounts and starts the threads that serve, [`Session`] is the mount while it is
+//! served. Below are the protocol (decode and encode, no I/O), the transport (how requests come
+//! and replies go), the adapter (requests to calls), and the ways to mount.
+
+mod adapter;
+mod errno;
+mod error;
+mod event;
+mod mount;
+mod options;
+pub mod protocol;
+mod session;
+mod transport;
+
+pub use error::MountError;
+pub use event::{Event, EventSink};
+pub use mount::{MountEntry, Unmount, clear_dead_mount, is_dead_mount, mounts};
+pub use options::{AccessTimes, MountOptions};
+pub use session::{Session, SessionHandle, mount};
+pub use transport::{ClassicTransport, Transport};

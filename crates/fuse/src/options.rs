@@ -1,0 +1,111 @@
+//! How to mount and serve.
+
+use crate::event::EventSink;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What `mount` shows of access times; the file system itself keeps them as it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Never moved (`noatime`).
+    Never,
+    /// Moved when older than a change or a day (`relatime`).
+    #[default]
+    Relative,
+    /// Moved by each read (`strictatime`).
+    Strict,
+}
+
+/// Everything that a mount needs to know. Permissions are always checked by the kernel
+/// (`default_permissions`).
+#[derive(Clone)]
+pub struct MountOptions {
+    /// The directory to mount on.
+    pub mountpoint: PathBuf,
+    /// What `mount` and `df` show as the source.
+    pub source: String,
+    /// Mount as `fuseblk` on this block device, which is then shown as the source: `sync`, `syncfs`
+    /// and `umount` reach the file system only so. Needs root; the kernel opens the device for
+    /// itself, so nobody else may hold it exclusively, and it can carry one mount only.
+    pub block_device: Option<PathBuf>,
+    /// No changes.
+    pub read_only: bool,
+    /// Users other than the one that mounts may enter.
+    pub allow_other: bool,
+    /// Setuid and setgid programs run as such.
+    pub allow_setuid: bool,
+    /// Device nodes work.
+    pub allow_devices: bool,
+    /// Programs may be run.
+    pub allow_programs: bool,
+    /// What to show of access times.
+    pub access_times: AccessTimes,
+    /// The kernel may hold written data back. Faster for small writes, but what a crash leaves is
+    /// then no longer one moment of the program's writes.
+    pub writeback: bool,
+    /// How many threads serve; at least 1.
+    pub threads: usize,
+    /// Largest read or write, in bytes: 4096 to 1 MiB.
+    pub transfer_bytes_max: u32,
+    /// How far the kernel reads ahead, in bytes. Root only; else the kernel's own limit holds.
+    pub read_ahead_bytes: u32,
+    /// The I/O size that programs are told to prefer (`st_blksize`), in bytes.
+    pub preferred_io_bytes: u32,
+    /// How long the kernel may remember names, and that there is no such name.
+    pub entry_timeout: Duration,
+    /// How long the kernel may remember attributes.
+    pub attributes_timeout: Duration,
+    /// More options for the kernel or `fusermount3`, as they are.
+    pub extra: Vec<String>,
+    /// Told of what the log should know.
+    pub on_event: EventSink,
+}
+
+impl MountOptions {
+    /// Largest transfer that can be asked for, in bytes.
+    pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+
+    /// The usual options. Names and attributes hold for an hour: the server is the only writer.
+    pub fn new(mountpoint: impl Into<PathBuf>, source: impl Into<String>) -> Self {
+        MountOptions {
+            mountpoint: mountpoint.into(),
+            source: source.into(),
+            block_device: None,
+            read_only: false,
+            allow_other: false,
+            allow_setuid: true,
+            allow_devices: true,
+            allow_programs: true,
+            access_times: AccessTimes::default(),
+            writeback: false,
+            threads: 4,
+            transfer_bytes_max: Self::TRANSFER_BYTES_MAX,
+            read_ahead_bytes: 1 << 20,
+            preferred_io_bytes: 128 << 10,
+            entry_timeout: Duration::from_secs(3600),
+            attributes_timeout: Duration::from_secs(3600),
+            extra: Vec::new(),
+            on_event: Arc::new(|_| ()),
+        }
+    }
+
+    /// The largest transfer as the protocol can carry it: whole pages within the limits.
+    pub(crate) fn transfer_pages(&self) -> u32 {
+        self.transfer_bytes_max.clamp(4096, Self::TRANSFER_BYTES_MAX) / 4096
+    }
+}
+
+impl fmt::Debug for MountOptions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("MountOptions")
+            .field("mountpoint", &self.mountpoint)
+            .field("source", &self.source)
+            .field("block_device", &self.block_device)
+            .field("read_only", &self.read_only)
+            .field("writeback", &self.writeback)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! Flag bits of the protocol, by the request or reply that carries them.
+
+/// Bits of the INIT request and reply; those from 32 up travel in a second word.
+pub(crate) mod init {
+    pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
+    pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
+    pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
+    pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
+    pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
+    pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const ABORT_ERROR: u64 = 1 << 21;
+    pub(crate) const MAX_PAGES: u64 = 1 << 22;
+    pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub(crate) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
+    pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const HAS_EXPIRE_ONLY: u64 = 1 << 35;
+    pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
+}
+
+/// Which fields of a SETATTR request count.
+pub(crate) mod set_attributes {
+    pub(crate) const MODE: u32 = 1 << 0;
+    pub(crate) const UID: u32 = 1 << 1;
+    pub(crate) const GID: u32 = 1 << 2;
+    pub(crate) const SIZE: u32 = 1 << 3;
+    pub(crate) const ACCESSED: u32 = 1 << 4;
+    pub(crate) const MODIFIED: u32 = 1 << 5;
+    pub(crate) const ACCESSED_NOW: u32 = 1 << 7;
+    pub(crate) const MODIFIED_NOW: u32 = 1 << 8;
+    pub(crate) const CHANGED: u32 = 1 << 10;
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// Bits of a WRITE request.
+pub(crate) mod write {
+    /// The data comes from the kernel's cache, perhaps long after the program wrote it.
+    pub(crate) const CACHE: u32 = 1 << 0;
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
+}
+
+/// Bits of OPEN and CREATE requests.
+pub(crate) mod open {
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 0;
+    /// `O_EXCL` of the caller's flags.
+    pub(crate) const CALLER_EXCLUSIVE: u32 = 0o200;
+    /// `O_TRUNC` of the caller's flags.
+    pub(crate) const CALLER_TRUNCATE: u32 = 0o1000;
+}
+
+/// Bits of the reply to CREATE.
+pub(crate) mod opened {
+    /// What the kernel has cached of the file stays good.
+    pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+}
+
+/// Bits of FSYNC and FSYNCDIR.
+pub(crate) mod sync {
+    pub(crate) const DATA_ONLY: u32 = 1 << 0;
+}
+
+/// Bits of a RENAME2 request.
+pub(crate) mod rename {
+    pub(crate) const NO_REPLACE: u32 = 1 << 0;
+    pub(crate) const EXCHANGE: u32 = 1 << 1;
+    pub(crate) const WHITEOUT: u32 = 1 << 2;
+}
+
+/// Bits of a FALLOCATE request.
+pub(crate) mod allocate {
+    pub(crate) const KEEP_SIZE: u32 = 0x01;
+    pub(crate) const PUNCH_HOLE: u32 = 0x02;
+    pub(crate) const ZERO_RANGE: u32 = 0x10;
+}
+
+/// Values of LSEEK's `whence`.
+pub(crate) mod seek {
+    pub(crate) const DATA: u32 = 3;
+    pub(crate) const HOLE: u32 = 4;
+}
+
+/// Bits of a SETXATTR request.
+pub(crate) mod set_xattr {
+    pub(crate) const CREATE: u32 = 1;
+    pub(crate) const REPLACE: u32 = 2;
+}
+
+/// Bits of `statx` masks.
+pub(crate) mod statx {
+    pub(crate) const BASIC: u32 = 0x7ff;
+    pub(crate) const BIRTH: u32 = 0x800;
+}
+
+/// Bits of the notification that drops a name.
+pub(crate) mod notify {
+    /// Only let it expire: whoever uses it now goes on.
+    pub(crate) const EXPIRE_ONLY: u32 = 1 << 0;
+}

@@ -1,0 +1,266 @@
+//! What a request says, once it is decoded.
+
+use super::Opcode;
+
+/// Bytes of one entry of a BATCH_FORGET request.
+pub(super) const FORGET_BYTES: usize = 16;
+
+/// What every request begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Number of the operation; see [`Opcode`].
+    pub opcode: u32,
+    /// Names this request in its reply.
+    pub unique: u64,
+    /// The inode that it is about.
+    pub node: u64,
+    /// The caller's user, or `u32::MAX` where the kernel does not say.
+    pub uid: u32,
+    /// The caller's group, or `u32::MAX` where the kernel does not say.
+    pub gid: u32,
+    /// The caller's thread, or 0 where there is none.
+    pub pid: u32,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Its header.
+    pub header: Header,
+    /// What it asks for.
+    pub operation: Operation<'a>,
+}
+
+/// The body of a request. Text is as the kernel sent it: not yet checked to be a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "Opcode documents each operation; fields carry their own names")]
+pub enum Operation<'a> {
+    Lookup {
+        name: &'a [u8],
+    },
+    Forget {
+        count: u64,
+    },
+    GetAttributes,
+    SetAttributes(SetAttributesIn),
+    ReadLink,
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MakeNode(Node<'a>),
+    MakeDirectory(Node<'a>),
+    Unlink {
+        name: &'a [u8],
+    },
+    RemoveDirectory {
+        name: &'a [u8],
+    },
+    Rename(Rename<'a>),
+    Link {
+        node: u64,
+        new_name: &'a [u8],
+    },
+    Open,
+    Read(Transfer),
+    Write(Write<'a>),
+    Space,
+    Release,
+    Sync {
+        data_only: bool,
+    },
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+    },
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    ListXattrs {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
+    Flush,
+    Init(Init),
+    OpenDirectory,
+    ReadDirectory(Transfer),
+    ReleaseDirectory,
+    SyncDirectory {
+        data_only: bool,
+    },
+    Access {
+        mask: u32,
+    },
+    Create(Create<'a>),
+    Interrupt {
+        unique: u64,
+    },
+    Destroy,
+    Ioctl(Ioctl<'a>),
+    NotifyReply,
+    BatchForget(Forgets<'a>),
+    Allocate {
+        offset: u64,
+        len: u64,
+        mode: u32,
+    },
+    ReadDirectoryPlus(Transfer),
+    Seek {
+        offset: u64,
+        whence: u32,
+    },
+    CopyRange(CopyRange),
+    SyncAll,
+    CreateAnonymous(Create<'a>),
+    ExtendedAttributes,
+    /// Known, and never served: locks, device mapping, readiness, shared mappings.
+    Unsupported(Opcode),
+    /// A number that the protocol does not have.
+    Unknown,
+}
+
+/// Body of SETATTR. A field counts only where its bit in `valid` is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of `stat`")]
+pub struct SetAttributesIn {
+    /// Which of the others count.
+    pub valid: u32,
+    pub size: u64,
+    pub accessed_seconds: i64,
+    pub modified_seconds: i64,
+    pub changed_seconds: i64,
+    pub accessed_nanoseconds: u32,
+    pub modified_nanoseconds: u32,
+    pub changed_nanoseconds: u32,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Body of MKNOD and MKDIR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node<'a> {
+    /// `st_mode`; MKDIR sends permission bits only.
+    pub mode: u32,
+    /// Device number; 0 for MKDIR.
+    pub device: u32,
+    /// The new name.
+    pub name: &'a [u8],
+}
+
+/// Body of RENAME and RENAME2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rename<'a> {
+    /// The directory that takes the name.
+    pub new_parent: u64,
+    /// Flags; 0 for RENAME.
+    pub flags: u32,
+    /// The old name.
+    pub name: &'a [u8],
+    /// The new name.
+    pub new_name: &'a [u8],
+}
+
+/// Body of READ, READDIR and READDIRPLUS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where, in bytes; for directories, after which cookie.
+    pub offset: u64,
+    /// Most bytes that the reply may have.
+    pub size: u32,
+}
+
+/// Body of WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// Where, in bytes.
+    pub offset: u64,
+    /// How.
+    pub flags: u32,
+    /// What.
+    pub data: &'a [u8],
+}
+
+/// Body of CREATE and TMPFILE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Create<'a> {
+    /// The caller's `open` flags.
+    pub caller_flags: u32,
+    /// `st_mode` with the umask taken off.
+    pub mode: u32,
+    /// The kernel's own flags.
+    pub open_flags: u32,
+    /// The new name; means nothing for TMPFILE.
+    pub name: &'a [u8],
+}
+
+/// Body of INIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Init {
+    /// The kernel's major version.
+    pub major: u32,
+    /// The kernel's minor version.
+    pub minor: u32,
+    /// The kernel's read-ahead, in bytes.
+    pub read_ahead_bytes: u32,
+    /// What the kernel offers.
+    pub flags: u64,
+}
+
+/// Body of IOCTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ioctl<'a> {
+    /// The kernel's own flags.
+    pub flags: u32,
+    /// The command.
+    pub command: u32,
+    /// The caller's argument.
+    pub argument: u64,
+    /// What the argument points to, as far as the command's number says.
+    pub input: &'a [u8],
+    /// Most bytes that the answer may have.
+    pub output_bytes_max: u32,
+}
+
+/// Body of COPY_FILE_RANGE in both forms; the source is the header's inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRange {
+    /// Where to read, in bytes.
+    pub from_offset: u64,
+    /// The inode to write to.
+    pub to_node: u64,
+    /// Where to write, in bytes.
+    pub to_offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// Flags.
+    pub flags: u64,
+    /// Whether the reply's count has 64 bits.
+    pub wide: bool,
+}
+
+/// Body of BATCH_FORGET.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forgets<'a>(&'a [u8]);
+
+impl<'a> Forgets<'a> {
+    pub(super) fn new(entries: &'a [u8]) -> Self {
+        Forgets(entries)
+    }
+
+    /// The inodes to forget, and how many lookups of each.
+    pub fn iter(self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        self.0.as_chunks::<FORGET_BYTES>().0.iter().map(|entry| {
+            let (node, count) = entry.split_at(8);
+            (little_endian(node), little_endian(count))
+        })
+    }
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}

@@ -1,0 +1,14 @@
+//! The model behind a real mount: what programs see through the kernel. Needs `/dev/fuse` and root;
+//! where they are missing every test says so and passes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod attributes;
+mod directories;
+mod durability;
+mod files;
+mod fixture;
+mod names;
+mod privileges;
+mod proxy;
+mod sessions;

@@ -1,0 +1,120 @@
+//! Setuid and setgid do not survive changes by those who have no right to them.
+
+use crate::fixture::{Mounted, USER, mounted, shell_ok};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+/// A file that anyone may write, with both bits.
+fn privileged(mounted: &Mounted) {
+    let path = mounted.path("f");
+    fs::write(&path, vec![b'x'; 10_000]).unwrap();
+    chown(&path, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+}
+
+fn mode(mounted: &Mounted) -> u32 {
+    fs::metadata(mounted.path("f")).unwrap().mode() & 0o7777
+}
+
+const CHANGES: [&str; 6] = [
+    "printf y >> f",
+    "dd if=/dev/zero of=f bs=100 count=1 conv=notrunc 2>&1",
+    "truncate -s 5 f",
+    ": > f",
+    "fallocate -l 20000 f",
+    "python3 -c 'import os; f = os.open(\"f\", os.O_RDWR); os.copy_file_range(f, f, 10, 0, 500)'",
+];
+
+#[test]
+fn an_unprivileged_change_clears_them() {
+    let Some(mounted) = mounted() else { return };
+    for change in CHANGES {
+        privileged(&mounted);
+        shell_ok(&mounted.root(), USER, change);
+        assert_eq!(mode(&mounted), 0o777, "{change}");
+    }
+    mounted.end();
+}
+
+#[test]
+fn with_write_back_too() {
+    if !crate::fixture::can_mount() {
+        return;
+    }
+    let mounted = Mounted::with(crate::fixture::model(), |options| options.writeback = true);
+    for change in CHANGES {
+        privileged(&mounted);
+        shell_ok(&mounted.root(), USER, change);
+        assert_eq!(mode(&mounted), 0o777, "{change}");
+    }
+    mounted.end();
+}
+
+#[test]
+fn a_change_by_root_keeps_them() {
+    let Some(mounted) = mounted() else { return };
+    for change in CHANGES {
+        privileged(&mounted);
+        shell_ok(&mounted.root(), 0, change);
+        assert_eq!(mode(&mounted), 0o6777, "{change}");
+    }
+    mounted.end();
+}
+
+#[test]
+fn a_new_owner_does_not_inherit_them() {
+    let Some(mounted) = mounted() else { return };
+    privileged(&mounted);
+    shell_ok(&mounted.root(), 0, &format!("chown {USER} f"));
+    assert_eq!(mode(&mounted), 0o777);
+    fs::create_dir(mounted.path("d")).unwrap();
+    fs::set_permissions(mounted.path("d"), fs::Permissions::from_mode(0o2755)).unwrap();
+    shell_ok(&mounted.root(), 0, &format!("chown {USER} d"));
+    assert_eq!(fs::metadata(mounted.path("d")).unwrap().mode() & 0o7777, 0o2755);
+    mounted.end();
+}
+
+#[test]
+fn an_idmapped_mount_shows_and_stores_its_own_users() {
+    let Some(mounted) = mounted() else { return };
+    fs::set_permissions(mounted.root(), fs::Permissions::from_mode(0o777)).unwrap();
+    let inside = USER - 1;
+    let script = format!(
+        r#"
+import ctypes, os, struct, subprocess, time
+libc = ctypes.CDLL(None, use_errno=True)
+sleeper = subprocess.Popen(["unshare", "-U", "sleep", "10"])
+try:
+    mine = os.readlink("/proc/self/ns/user")
+    while os.readlink("/proc/%d/ns/user" % sleeper.pid) == mine and sleeper.poll() is None:
+        time.sleep(0.01)
+    for table in ("uid_map", "gid_map"):
+        open("/proc/%d/%s" % (sleeper.pid, table), "w").write("0 0 1\n{inside} {USER} 1\n")
+    space = os.open("/proc/%d/ns/user" % sleeper.pid, os.O_RDONLY)
+except OSError as error:
+    print("skipped:", error)
+    raise SystemExit
+finally:
+    sleeper.kill()
+tree = libc.syscall(428, -100, b".", 1 | 0x80000)
+assert tree >= 0, os.strerror(ctypes.get_errno())
+changed = libc.syscall(442, tree, b"", 0x1000, struct.pack("QQQQ", 0x00100000, 0, 0, space), 32)
+assert changed == 0, os.strerror(ctypes.get_errno())
+os.fchdir(tree)
+os.setgid({USER})
+os.setuid({USER})
+os.close(os.open("made", os.O_CREAT | os.O_WRONLY))
+os.mkdir("directory")
+print(os.stat("made").st_uid, os.stat("directory").st_gid)
+"#
+    );
+    let told = shell_ok(&mounted.root(), 0, &format!("python3 - <<'END'\n{script}\nEND"));
+    if told.starts_with("skipped") {
+        eprintln!("{told}");
+        return mounted.end();
+    }
+    assert_eq!(told.trim(), format!("{USER} {USER}"));
+    assert_eq!(fs::metadata(mounted.path("made")).unwrap().uid(), inside);
+    assert_eq!(fs::metadata(mounted.path("directory")).unwrap().gid(), inside);
+    mounted.end();
+}

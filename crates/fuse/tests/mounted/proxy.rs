@@ -1,0 +1,187 @@
+//! A model that can be watched, slowed down and broken.
+
+use crate::fixture::model;
+use marram_model::Model;
+use marram_vfs::{
+    Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode, RenameMode,
+    Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+pub(crate) struct Proxy {
+    model: Arc<Model>,
+    /// How long each sync takes, in milliseconds.
+    pub(crate) sync_ms: AtomicU64,
+    /// How many syncs of one inode have ended.
+    pub(crate) syncs: AtomicU64,
+    /// How many syncs of everything have ended.
+    pub(crate) full_syncs: AtomicU64,
+    /// How many times all pins were let go.
+    pub(crate) ends: AtomicU64,
+    /// How many lookups, opens of files and listings came through.
+    pub(crate) lookups: AtomicU64,
+    /// How many lists were asked for.
+    pub(crate) listings: AtomicU64,
+    /// How many pages of content were read.
+    pub(crate) reads: AtomicU64,
+}
+
+impl Proxy {
+    pub(crate) fn new() -> Arc<Proxy> {
+        Arc::new(Proxy {
+            model: model(),
+            sync_ms: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            full_syncs: AtomicU64::new(0),
+            ends: AtomicU64::new(0),
+            lookups: AtomicU64::new(0),
+            listings: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+        })
+    }
+
+    fn take_time(&self) {
+        std::thread::sleep(Duration::from_millis(self.sync_ms.load(SeqCst)));
+    }
+}
+
+impl FileSystem for Proxy {
+    fn space(&self) -> Result<SpaceReport> {
+        self.model.space()
+    }
+
+    fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.lookups.fetch_add(1, SeqCst);
+        assert!(name.as_bytes() != b"panic", "a planted panic");
+        self.model.lookup(parent, name)
+    }
+
+    fn parent(&self, ino: Ino) -> Result<Attributes> {
+        self.model.parent(ino)
+    }
+
+    fn pin(&self, ino: Ino) -> Result<Attributes> {
+        self.model.pin(ino)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.model.attributes(ino)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        self.model.forget(ino, count);
+    }
+
+    fn forget_all(&self) {
+        self.ends.fetch_add(1, SeqCst);
+        self.model.forget_all();
+    }
+
+    fn set_attributes(&self, caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        self.model.set_attributes(caller, ino, set)
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.model.read_link(ino)
+    }
+
+    fn create(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+    ) -> Result<Attributes> {
+        self.model.create(caller, parent, name, node)
+    }
+
+    fn create_anonymous(&self, caller: Caller, parent: Ino, mode: u32) -> Result<Attributes> {
+        self.model.create_anonymous(caller, parent, mode)
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.model.link(ino, parent, name)
+    }
+
+    fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.model.unlink(parent, name)
+    }
+
+    fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.model.remove_directory(parent, name)
+    }
+
+    fn rename(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        new_parent: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.model.rename(caller, parent, name, new_parent, new_name, mode)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.reads.fetch_add(1, SeqCst);
+        self.model.read(ino, offset, len, out)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+        self.model.write(ino, offset, data, options)
+    }
+
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.model.allocate(ino, how, offset, len)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.model.seek(ino, offset, target)
+    }
+
+    fn copy_range(&self, from: Ino, at: u64, to: Ino, to_at: u64, len: u64) -> Result<u64> {
+        self.model.copy_range(from, at, to, to_at, len)
+    }
+
+    fn read_directory(
+        &self,
+        ino: Ino,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.listings.fetch_add(1, SeqCst);
+        self.model.read_directory(ino, after, with_attributes, visit)
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.model.xattr(ino, name)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.model.set_xattr(ino, name, value, mode)
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.model.list_xattrs(ino)
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.model.remove_xattr(ino, name)
+    }
+
+    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
+        self.take_time();
+        self.syncs.fetch_add(1, SeqCst);
+        self.model.sync(ino, scope)
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.take_time();
+        self.full_syncs.fetch_add(1, SeqCst);
+        self.model.sync_all()
+    }
+}

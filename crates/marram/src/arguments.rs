@@ -1,0 +1,410 @@
+//! The command line: every command, its arguments and its help, from which completions and manual
+//! pages are made too.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// What a target may be; said wherever one is taken.
+const TARGET_HELP: &str = "\
+TARGET is a pool (its file or block device) or any path inside a mounted Marram file system. \
+A pool stands for its root dataset and a path for the dataset that is mounted there, unless \
+--dataset NAME names another. A snapshot is named by @NAME at the end of a target: \
+work.pool@before, /mnt@before.";
+
+/// Exit statuses; said at the end of the main help.
+const AFTER_HELP: &str = "\
+Targets:
+  A pool is named by its file or block device, or by any path inside a mounted file system of
+  it; --dataset NAME picks a dataset, and @NAME at the end a snapshot: /mnt@before.
+
+Exit status:
+  0 done, 1 failed, 2 wrong usage, 10 not found, 11 locked or in use,
+  3 done in part; of status and check: there is damage";
+
+/// A copy-on-write file system in a file or block device, with checksums, compression,
+/// snapshots and clones.
+#[derive(Debug, Parser)]
+#[command(name = "marram", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(disable_help_subcommand = false, subcommand_required = true)]
+pub(crate) struct Arguments {
+    /// Print one JSON object, {"version", "command", "result" or "error"}
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a pool in a file or on a block device, or with --dataset a dataset in a pool
+    Create(CreateArguments),
+    /// Mount a pool, or one of its datasets or snapshots
+    Mount(MountArguments),
+    /// Unmount, and come back when everything is durable and the device is free
+    #[command(visible_alias = "umount")]
+    Unmount(UnmountArguments),
+    /// Tell how a pool is: health, devices, space, mounts, errors
+    Status(StatusArguments),
+    /// List datasets and snapshots
+    List(ListArguments),
+    /// Keep the present state of a dataset, in no time and no space
+    Snapshot(SnapshotArguments),
+    /// Make a writable dataset that begins as a snapshot
+    Clone(CloneArguments),
+    /// Destroy a snapshot, or a dataset with all its snapshots
+    Destroy(DestroyArguments),
+    /// Tell properties of a dataset
+    Get(GetArguments),
+    /// Set properties of a dataset
+    Set(SetArguments),
+    /// Verify a pool that is not mounted, by code that shares nothing with the engine
+    Check(CheckArguments),
+    /// Take into use what a device has grown by, or enlarge a pool's file; works while mounted
+    Grow(GrowArguments),
+    /// Come back when everything that was written is durable
+    Sync(TargetArguments),
+    /// Make a pool in your data folder, mount it, and show three things to try
+    Quickstart(QuickstartArguments),
+    /// Look whether this machine has what Marram needs
+    Doctor,
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    Manual {
+        /// The folder; it is made if needed
+        folder: PathBuf,
+    },
+    /// Install this program, its mount helpers, manual pages and completions
+    Install(InstallArguments),
+    /// Print the version
+    Version,
+    /// Serve a pool; started by mount
+    #[command(hide = true)]
+    Daemon,
+}
+
+/// Arguments of `create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    /// A file, which is made if --size is given, or a block device
+    pub(crate) path: PathBuf,
+    /// Size of a new file, as in 512M or 20G; an existing file or device has a size
+    #[arg(long, short = 's')]
+    pub(crate) size: Option<String>,
+    /// Take all the space of a new file now, instead of as it is needed
+    #[arg(long)]
+    pub(crate) preallocate: bool,
+    /// Overwrite what is there, be it a pool, a file system or a file with content
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+    /// A name for people
+    #[arg(long, short = 'L', default_value = "")]
+    pub(crate) label: String,
+    /// Set a property of the root dataset: compression, checksum, recordsize, atime
+    #[arg(short = 'O', long = "option", value_name = "NAME=VALUE")]
+    pub(crate) options: Vec<String>,
+    /// PATH is a pool, or a path inside a mounted one: make this empty dataset in it
+    #[arg(long, short = 'd', value_name = "NAME", conflicts_with_all = ["size", "force"])]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+pub(crate) struct MountArguments {
+    /// The pool, with @NAME at the end to mount a snapshot
+    #[arg(value_name = "TARGET", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Where to mount it: an existing directory
+    pub(crate) directory: PathBuf,
+    /// Mount options, comma-separated: ro, noatime, allow_other, writeback, cache=512M, ...
+    #[arg(short = 'o', value_name = "OPTIONS", long_help = MOUNT_OPTIONS_HELP)]
+    pub(crate) options: Vec<String>,
+    /// Mount this dataset instead of the root dataset
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Mount this snapshot, read-only
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+    /// Stay in the foreground, and log to standard error
+    #[arg(long, short = 'f')]
+    pub(crate) foreground: bool,
+    /// Where the daemon logs when it is in the background
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// What `-o` takes, at length.
+const MOUNT_OPTIONS_HELP: &str = "\
+Mount options, comma-separated:
+  ro, rw                 read-only, or writable (default)
+  noatime, relatime, strictatime
+                         when reading a file moves its access time (default: the dataset's
+                         property atime)
+  allow_other, noallow_other
+                         whether other users may use the mount (default: when root mounts)
+  default_permissions    always so; accepted because mount users write it
+  ordered, writeback     writes reach the daemon in program order (default), or when the kernel
+                         sees fit: faster for small writes, but after a crash a later write may
+                         be there without an earlier one
+  cache=SIZE             memory for the pool's cache, 16M to 1T
+  commit=SECONDS         most seconds between two group commits, 1 to 300 (default 5)
+  suid, nosuid, dev, nodev, exec, noexec
+                         as for every file system; without root nosuid and nodev always hold
+  dataset=NAME, subvol=NAME, snapshot=NAME
+                         what to mount, as --dataset and --snapshot
+  blkdev=auto|on|off     as root, mount through a block device (a small loop device for a pool
+                         in a file), so that sync(2) reaches the daemon
+  remount                change ro, suid, dev and exec of the mount that is there";
+
+/// Arguments of `unmount`.
+#[derive(Debug, Args)]
+pub(crate) struct UnmountArguments {
+    /// Mounted directories; for a pool's path, all that is mounted of it
+    #[arg(required = true, value_name = "DIRECTORY|POOL")]
+    pub(crate) targets: Vec<PathBuf>,
+    /// Take a busy one out of sight now, and let go of it when nobody uses it any more
+    #[arg(long, short = 'l', visible_alias = "lazy")]
+    pub(crate) detach: bool,
+}
+
+/// Arguments of commands on one target.
+#[derive(Debug, Args)]
+pub(crate) struct TargetArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// A pool, or a path inside a mounted one; all mounted pools if left out
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: Option<PathBuf>,
+    /// Sizes in bytes and times in seconds
+    #[arg(long, short = 'p')]
+    pub(crate) exact: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// A pool, or a path inside a mounted one; all mounted pools if left out
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FormatArguments {
+    /// No header, and tabs between columns: for scripts
+    #[arg(long = "no-header", short = 'H')]
+    pub(crate) no_header: bool,
+    /// Sizes in bytes and times in seconds
+    #[arg(long, short = 'p')]
+    pub(crate) exact: bool,
+}
+
+/// Arguments of `snapshot`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArguments {
+    /// What to keep, and under which name
+    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `clone`.
+#[derive(Debug, Args)]
+pub(crate) struct CloneArguments {
+    /// The snapshot to begin as
+    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Name of the new dataset
+    pub(crate) name: String,
+    /// The snapshot's dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `destroy`.
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArguments {
+    /// What kind of thing to destroy
+    #[command(subcommand)]
+    pub(crate) kind: DestroyKind,
+}
+
+/// What kind of thing to destroy.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DestroyKind {
+    /// Destroy a snapshot
+    Snapshot {
+        /// The snapshot
+        #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+        target: PathBuf,
+        /// The snapshot's dataset, if another than the target's own
+        #[arg(long, short = 'd', value_name = "NAME")]
+        dataset: Option<String>,
+        #[command(flatten)]
+        consent: ConsentArguments,
+    },
+    /// Destroy a dataset with all its snapshots
+    Dataset {
+        /// The pool, or a path inside a mounted one
+        #[arg(long_help = TARGET_HELP)]
+        target: PathBuf,
+        /// The dataset
+        #[arg(long, short = 'd', value_name = "NAME")]
+        dataset: String,
+        #[command(flatten)]
+        consent: ConsentArguments,
+    },
+}
+
+/// How sure the user is.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ConsentArguments {
+    /// Only list what would go and how many bytes would come back
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+}
+
+/// Arguments of `get`.
+#[derive(Debug, Args)]
+pub(crate) struct GetArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Which properties; all if left out
+    #[arg(value_name = "PROPERTY")]
+    pub(crate) properties: Vec<String>,
+    /// The dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
+/// Arguments of `set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// New values: compression, checksum, recordsize, atime; they hold for what is written later
+    #[arg(value_name = "NAME=VALUE", required_unless_present = "defaults")]
+    pub(crate) settings: Vec<String>,
+    /// Set a property back to its default
+    #[arg(long = "default", value_name = "PROPERTY")]
+    pub(crate) defaults: Vec<String>,
+    /// The dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// The pool: its file or block device
+    pub(crate) pool: PathBuf,
+    /// Also read and verify the content of all files, every copy, not only the trees
+    #[arg(long)]
+    pub(crate) data: bool,
+    /// Look at the file systems of datasets only; space is checked for snapshots all the same
+    #[arg(long)]
+    pub(crate) no_snapshots: bool,
+}
+
+/// Arguments of `grow`.
+#[derive(Debug, Args)]
+pub(crate) struct GrowArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Enlarge the pool's file to this size first, as in 40G
+    #[arg(long, short = 's')]
+    pub(crate) size: Option<String>,
+}
+
+/// Arguments of `quickstart`.
+#[derive(Debug, Args)]
+pub(crate) struct QuickstartArguments {
+    /// Where to mount the pool; ~/marram if left out
+    pub(crate) directory: Option<PathBuf>,
+    /// Size of the pool's file, which takes only the space that is used
+    #[arg(long, short = 's', default_value = "20G")]
+    pub(crate) size: String,
+}
+
+/// Arguments of `install`.
+#[derive(Debug, Args)]
+pub(crate) struct InstallArguments {
+    /// Folder that stands for / : for packages and images
+    #[arg(long, default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Folder for the program and its data, below the root; mount helpers go to /usr/sbin
+    #[arg(long, default_value = "/usr/local")]
+    pub(crate) prefix: PathBuf,
+}
+
+impl Command {
+    /// The command's name, as it is typed.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Command::Create(_) => "create",
+            Command::Mount(_) => "mount",
+            Command::Unmount(_) => "unmount",
+            Command::Status(_) => "status",
+            Command::List(_) => "list",
+            Command::Snapshot(_) => "snapshot",
+            Command::Clone(_) => "clone",
+            Command::Destroy(_) => "destroy",
+            Command::Get(_) => "get",
+            Command::Set(_) => "set",
+            Command::Check(_) => "check",
+            Command::Grow(_) => "grow",
+            Command::Sync(_) => "sync",
+            Command::Quickstart(_) => "quickstart",
+            Command::Doctor => "doctor",
+            Command::Completions { .. } => "completions",
+            Command::Manual { .. } => "manual",
+            Command::Install(_) => "install",
+            Command::Version => "version",
+            Command::Daemon => "daemon",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent_and_every_argument_has_help() {
+        let mut command = Arguments::command();
+        command.clone().debug_assert();
+        command.build();
+        let mut stack = vec![command];
+        while let Some(command) = stack.pop() {
+            for argument in command.get_arguments() {
+                let named = format!("{} {}", command.get_name(), argument.get_id());
+                assert!(argument.get_help().is_some(), "{named}");
+            }
+            stack.extend(command.get_subcommands().cloned());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `marram check`: the offline verifier, which shares no tree or commit code with the engine.
+//!
+//! It only reads, and wants nobody to write meanwhile. Exits with 0 when nothing is wrong (there
+//! may be warnings), with 3 when something is, and with 1 when the pool could not be checked.
+
+use crate::arguments::CheckArguments;
+use crate::engine::{self, hexadecimal};
+use crate::error::{Error, Kind, Result};
+use crate::output::{Output, size_text};
+use marram_check::{CheckOptions, Finding, Summary};
+use marram_device::FileDevice;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+#[derive(Serialize)]
+struct CheckReport {
+    pool: PathBuf,
+    pool_id: String,
+    label: String,
+    clean: bool,
+    group: u64,
+    datasets: u64,
+    snapshots: u64,
+    files: u64,
+    directories: u64,
+    nodes: u64,
+    blocks: u64,
+    used_bytes: u64,
+    verified_bytes: u64,
+    warnings: u64,
+    errors: u64,
+    fatal: u64,
+    codes: BTreeMap<&'static str, u64>,
+    findings: Vec<FindingRow>,
+}
+
+#[derive(Serialize)]
+struct FindingRow {
+    severity: String,
+    code: &'static str,
+    meaning: &'static str,
+    detail: String,
+    place: String,
+    dataset: Option<String>,
+    path: Option<String>,
+    inode: Option<u64>,
+    offset_bytes: Option<u64>,
+    advice: &'static str,
+    #[serde(skip)]
+    text: String,
+}
+
+pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
+    let options = CheckOptions { read_data: arguments.data, snapshots: !arguments.no_snapshots };
+    let mut findings = Vec::new();
+    let summary = verify(&arguments.pool, &options, &mut |finding| findings.push(row(&finding)))?;
+    let report = report(&arguments.pool, summary, findings);
+    output.print(&report, || text(&report));
+    let well = report.errors == 0 && report.fatal == 0;
+    Ok(if well { 0 } else { Kind::Partial.exit_status() })
+}
+
+/// Checks the pool at `path`, and hands out what is wrong with it.
+///
+/// # Errors
+/// When it is none, somebody has it, or it cannot be read at all.
+pub(crate) fn verify(
+    path: &Path,
+    options: &CheckOptions,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Summary> {
+    let device = FileDevice::open(path, true)?;
+    let _lock = device.lock_exclusive().map_err(|error| Error::in_use(error.to_string()))?;
+    marram_check::check(&device, options, report).map_err(|error| match error {
+        marram_check::Error::NoPool { .. } => engine::no_pool(path),
+        other => Error::failed(other.to_string()),
+    })
+}
+
+fn row(finding: &Finding) -> FindingRow {
+    let place = &finding.place;
+    FindingRow {
+        severity: finding.severity().to_string(),
+        code: finding.code(),
+        meaning: finding.kind.meaning(),
+        detail: finding.detail.clone(),
+        place: place.to_string(),
+        dataset: place.dataset.clone(),
+        path: place.path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned()),
+        inode: place.object,
+        offset_bytes: place.offset_bytes,
+        advice: finding.advice(),
+        text: finding.to_string(),
+    }
+}
+
+fn report(pool: &Path, summary: Summary, findings: Vec<FindingRow>) -> CheckReport {
+    CheckReport {
+        pool: pool.to_owned(),
+        pool_id: hexadecimal(&summary.pool_id),
+        clean: summary.is_clean(),
+        label: summary.label,
+        group: summary.group,
+        datasets: summary.datasets,
+        snapshots: summary.snapshots,
+        files: summary.files,
+        directories: summary.directories,
+        nodes: summary.nodes,
+        blocks: summary.blocks,
+        used_bytes: summary.used_bytes,
+        verified_bytes: summary.verified_bytes,
+        warnings: summary.warnings,
+        errors: summary.errors,
+        fatal: summary.fatal,
+        codes: summary.codes,
+        findings,
+    }
+}
+
+fn text(report: &CheckReport) -> String {
+    let mut text: String =
+        report.findings.iter().map(|finding| finding.text.clone() + "\n").collect();
+    let verdict = match (report.clean, report.errors + report.fatal) {
+        (true, _) => "clean",
+        (false, 0) => "clean, with warnings",
+        (false, _) => "not clean",
+    };
+    text.push_str(&format!(
+        "{}: {verdict}\n  commit {}, {} datasets, {} snapshots, {} files, {} directories\n  \
+         {} nodes and {} blocks take {}; {} of content verified\n  \
+         {} warnings, {} errors, {} fatal\n",
+        report.pool.display(),
+        report.group,
+        report.datasets,
+        report.snapshots,
+        report.files,
+        report.directories,
+        report.nodes,
+        report.blocks,
+        size_text(report.used_bytes, false),
+        size_text(report.verified_bytes, false),
+        report.warnings,
+        report.errors,
+        report.fatal
+    ));
+    text
+}

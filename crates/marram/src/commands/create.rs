@@ -1,0 +1,48 @@
+//! `marram create`: a pool in a file or on a block device, or a dataset in a pool.
+
+use crate::arguments::CreateArguments;
+use crate::control::protocol::Operation;
+use crate::engine::{self, CreateRequest};
+use crate::error::Result;
+use crate::output::{Output, size_text};
+use crate::properties::parse_settings;
+use crate::sizes::parse_size;
+use crate::target::Target;
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Serialize)]
+struct Created {
+    pool: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataset: Option<String>,
+}
+
+pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
+    let properties = parse_settings(&arguments.options)?;
+    if let Some(name) = &arguments.dataset {
+        let target = Target::find(&arguments.path)?;
+        let operation = Operation::CreateDataset { name: name.clone(), properties };
+        target.perform(&operation)?;
+        let created = Created { pool: target.pool, size_bytes: None, dataset: Some(name.clone()) };
+        output.print(&created, || format!("created the dataset {name}\n"));
+        return Ok(());
+    }
+    let request = CreateRequest {
+        size_bytes: arguments.size.as_deref().map(parse_size).transpose()?,
+        preallocate: arguments.preallocate,
+        force: arguments.force,
+        label: arguments.label.clone(),
+        properties,
+    };
+    let size_bytes = engine::create(&arguments.path, &request)?;
+    let created =
+        Created { pool: arguments.path.clone(), size_bytes: Some(size_bytes), dataset: None };
+    output.print(&created, || {
+        let size = size_text(size_bytes, false);
+        format!("created a pool of {size} in {}\n", arguments.path.display())
+    });
+    Ok(())
+}

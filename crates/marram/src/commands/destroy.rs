@@ -1,0 +1,87 @@
+//! `marram destroy`: lists what would go and what comes back, asks, and then does it.
+//!
+//! The kind has to be said, since a forgotten `@name` must never turn a snapshot's end into a
+//! dataset's. Without a terminal nothing is destroyed unless `--yes` says so.
+
+use crate::arguments::{ConsentArguments, DestroyKind};
+use crate::control::protocol::{Answer, DestructionReport, Operation};
+use crate::error::{Error, Result};
+use crate::output::{Output, say, size_text};
+use crate::target::{Target, with_snapshot};
+use marram_store::Source;
+use rustix::termios::isatty;
+use std::io::BufRead;
+
+pub(super) fn run(kind: &DestroyKind, output: &Output) -> Result<()> {
+    match kind {
+        DestroyKind::Snapshot { target, dataset, consent } => {
+            let (path, snapshot) = with_snapshot(target)?;
+            let target = Target::find(&path)?;
+            let dataset = target.dataset(dataset.as_deref())?;
+            let source = Source { dataset, snapshot: Some(snapshot) };
+            destroy(&target, &source, *consent, output)
+        }
+        DestroyKind::Dataset { target, dataset, consent } => {
+            let target = Target::find(target)?;
+            if dataset.contains('@') {
+                return Err(Error::usage(format!("{dataset} names a snapshot, not a dataset"))
+                    .hint("use `marram destroy snapshot`"));
+            }
+            let source = Source { dataset: target.dataset(Some(dataset))?, snapshot: None };
+            destroy(&target, &source, *consent, output)
+        }
+    }
+}
+
+fn destroy(
+    target: &Target,
+    source: &Source,
+    consent: ConsentArguments,
+    output: &Output,
+) -> Result<()> {
+    let would = perform(target, source, true)?;
+    if consent.dry_run {
+        output.print(&would, || list("would destroy", "would come back", &would));
+        return Ok(());
+    }
+    if !consent.yes {
+        ask(source, &would)?;
+    }
+    let done = perform(target, source, false)?;
+    output.print(&done, || list("destroyed", "come back", &done));
+    Ok(())
+}
+
+fn perform(target: &Target, source: &Source, dry_run: bool) -> Result<DestructionReport> {
+    match target.perform(&Operation::Destroy { source: source.to_string(), dry_run })? {
+        Answer::Destruction(report) => Ok(report),
+        other => Err(super::unexpected(&other)),
+    }
+}
+
+fn list(verb: &str, coming: &str, report: &DestructionReport) -> String {
+    let mut text = String::new();
+    for source in &report.sources {
+        text.push_str(&format!("{verb} {source}\n"));
+    }
+    text.push_str(&format!("{} {coming}\n", size_text(report.freed_bytes, false)));
+    text
+}
+
+/// Has the user type the name of what goes.
+fn ask(source: &Source, would: &DestructionReport) -> Result<()> {
+    if !isatty(rustix::stdio::stdin()) || !isatty(rustix::stdio::stderr()) {
+        return Err(Error::usage(format!(
+            "{source} is not destroyed without being asked for twice"
+        ))
+        .hint("add --yes to do it, or --dry-run to see what would go"));
+    }
+    say(list("this destroys", "come back", would).trim_end());
+    say(&format!("type {source} to go on:"));
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    if read.is_ok() && line.trim() == source.to_string() {
+        return Ok(());
+    }
+    Err(Error::failed("nothing was destroyed"))
+}

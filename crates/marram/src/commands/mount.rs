@@ -1,0 +1,227 @@
+//! `marram mount`: a pool, or one of its datasets or snapshots, on a directory.
+//!
+//! Comes back when the mount answers. The first mount of a pool starts its daemon; further ones
+//! are made by the daemon that is there. A mount whose daemon has died is cleared away first.
+
+use crate::arguments::MountArguments;
+use crate::control::protocol::{Answer, MountReport, MountRequest, Operation, Request};
+use crate::daemon::{self, Launch, Log};
+use crate::error::{Error, Kind, Result};
+use crate::options::{AccessTimes, MountOptions};
+use crate::output::Output;
+use crate::target::{Target, absolute, with_optional_snapshot};
+use rustix::mount::MountFlags;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to wait for a daemon that is just ending.
+const ENDING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for somebody who has the pool locked and is not to be spoken with: a daemon
+/// that is just starting or a command that is at work, most likely.
+const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
+/// What a daemon that is just ending answers.
+pub(crate) const ENDING: &str = "is just being unmounted";
+
+/// What is to be mounted, where and how.
+#[derive(Clone, Debug)]
+pub(crate) struct MountPlan {
+    /// The pool, or a path inside a mounted one.
+    pub(crate) target: PathBuf,
+    /// Where.
+    pub(crate) directory: PathBuf,
+    /// How.
+    pub(crate) options: MountOptions,
+    /// Serve it from this process.
+    pub(crate) foreground: bool,
+    /// Where the daemon logs.
+    pub(crate) log: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct MountedJson {
+    pool: PathBuf,
+    pid: i32,
+    #[serde(flatten)]
+    mount: MountReport,
+}
+
+pub(super) fn run(arguments: &MountArguments, output: &Output) -> Result<()> {
+    let plan = plan(arguments)?;
+    let (pool, pid, mount) = mount(&plan)?;
+    if !plan.foreground {
+        output.print(&MountedJson { pool, pid, mount }, String::new);
+    }
+    Ok(())
+}
+
+fn plan(arguments: &MountArguments) -> Result<MountPlan> {
+    let mut options = MountOptions::parse(&arguments.options)?;
+    let (target, snapshot) = with_optional_snapshot(&arguments.target)?;
+    if let Some(name) = arguments.snapshot.clone().or(snapshot) {
+        options.snapshot = Some(crate::options::snapshot_name(&name)?);
+    }
+    if arguments.dataset.is_some() {
+        options.dataset.clone_from(&arguments.dataset);
+    }
+    Ok(MountPlan {
+        target,
+        directory: arguments.directory.clone(),
+        options,
+        foreground: arguments.foreground,
+        log: arguments.log.as_deref().map(std::path::absolute).transpose().map_err(|error| {
+            Error::failed(format!("cannot tell where the log is to be: {error}"))
+        })?,
+    })
+}
+
+/// Mounts, and returns when the mount answers (in the foreground, when it has ended): the pool,
+/// the daemon's process id, and what is mounted.
+///
+/// # Errors
+/// What kept it from being mounted; then nothing is.
+pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
+    clear_dead_mount(&plan.directory)?;
+    let directory = absolute(&plan.directory).map_err(|error| error.during("the mount point"))?;
+    if !directory.is_dir() {
+        let place = directory.display();
+        return Err(Error::failed(format!("cannot mount on {place}: it is no directory")));
+    }
+    if plan.options.remount {
+        return remount(&directory, &plan.options);
+    }
+    let began = Instant::now();
+    loop {
+        let target = Target::find(&plan.target)?;
+        let mut request =
+            MountRequest { directory: directory.clone(), options: plan.options.clone() };
+        if request.options.dataset.is_none() {
+            request.options.dataset = Some(target.dataset(None)?.to_string());
+        }
+        let asked = match target.daemon {
+            Some(_) if plan.foreground => return Err(served_already(&target)),
+            Some(_) => ask_daemon(&target, &request),
+            None => start_daemon(&target, request, plan),
+        };
+        match asked {
+            // A daemon that is just ending lets go of the pool soon; one that is just starting
+            // will answer.
+            Err(error) if worth_waiting(&error, began) => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether the pool is held by a process that may give or take it within moments.
+fn worth_waiting(error: &Error, began: Instant) -> bool {
+    let ending = error.message.contains(ENDING);
+    let patience = match error.kind {
+        Kind::InUse if ending => ENDING_PATIENCE,
+        Kind::InUse if error.message.contains("in use by") => LOCKED_PATIENCE,
+        _ => Duration::ZERO,
+    };
+    began.elapsed() < patience
+}
+
+fn ask_daemon(target: &Target, request: &MountRequest) -> Result<(PathBuf, i32, MountReport)> {
+    let Some(client) = target.connect()? else {
+        return Err(Error::in_use(format!("the pool {ENDING}")));
+    };
+    let pid = client.greeting().pid;
+    match client.ask(&Request::Mount(request.clone()))? {
+        Answer::Mounted(report) => Ok((target.pool.clone(), pid, report)),
+        other => Err(super::unexpected(&other)),
+    }
+}
+
+fn start_daemon(
+    target: &Target,
+    request: MountRequest,
+    plan: &MountPlan,
+) -> Result<(PathBuf, i32, MountReport)> {
+    let launch = Launch { pool: target.pool.clone(), mount: request, log: plan.log.clone() };
+    let mut ready = None;
+    if plan.foreground {
+        daemon::run(&launch, Log::to_standard_error(), |told| ready = Some(told.clone()))?;
+    } else {
+        ready = Some(daemon::launch::start(&launch)?);
+    }
+    let ready = ready.ok_or_else(|| Error::failed("the daemon ended before it mounted"))?;
+    let report = ready.mounts.into_iter().next();
+    let report = report.ok_or_else(|| Error::failed("the mount ended at once"))?;
+    Ok((launch.pool, ready.pid, report))
+}
+
+fn served_already(target: &Target) -> Error {
+    let pid = target.daemon.as_ref().map_or(0, |(_, greeting)| greeting.pid);
+    Error::in_use(format!("{} is served by process {pid} already", target.pool.display()))
+        .hint("leave --foreground out: that process will make the mount")
+}
+
+/// Changes what the kernel alone decides: whether changes, setuid, devices and programs are let
+/// through. Everything else needs a new mount.
+fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, MountReport)> {
+    let target = Target::find(directory)?;
+    let nothing = || Error::not_found(format!("nothing is mounted at {}", directory.display()));
+    let (_, greeting) = target.daemon.as_ref().ok_or_else(nothing)?;
+    let here = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
+    let report = here.cloned().ok_or_else(nothing)?;
+    check_remount(&report, options)?;
+    rustix::mount::mount_remount(directory, remount_flags(&report, options), "")
+        .map_err(|error| Error::system("remount", directory, error))?;
+    let pid = greeting.pid;
+    if options.read_only {
+        target.perform(&Operation::Sync)?;
+    }
+    Ok((target.pool, pid, report))
+}
+
+fn check_remount(report: &MountReport, options: &MountOptions) -> Result<()> {
+    let refused = |why: &str| {
+        let place = report.directory.display();
+        Err(Error::failed(format!("{place} {why}")).hint("unmount it and mount it again"))
+    };
+    if report.read_only && !options.read_only {
+        return refused("was mounted read-only from the start and cannot become writable");
+    }
+    let words: Vec<&str> = report.options.split(',').collect();
+    let asked = options.access_times.map(|asked| match asked {
+        AccessTimes::Never => "noatime",
+        AccessTimes::Relative => "relatime",
+        AccessTimes::Strict => "strictatime",
+    });
+    if asked.is_some_and(|asked| !words.contains(&asked)) {
+        return refused("keeps the access times as it was mounted; a remount cannot change that");
+    }
+    Ok(())
+}
+
+fn remount_flags(report: &MountReport, options: &MountOptions) -> MountFlags {
+    let has = |word: &str| report.options.split(',').any(|one| one == word);
+    let mut flags = MountFlags::empty();
+    let wanted = [
+        (options.read_only, MountFlags::RDONLY),
+        (options.suid.map_or(has("nosuid"), |on| !on), MountFlags::NOSUID),
+        (options.dev.map_or(has("nodev"), |on| !on), MountFlags::NODEV),
+        (options.exec.map_or(has("noexec"), |on| !on), MountFlags::NOEXEC),
+        (has("noatime"), MountFlags::NOATIME),
+        (has("relatime"), MountFlags::RELATIME),
+        (has("strictatime"), MountFlags::STRICTATIME),
+    ];
+    for (on, flag) in wanted {
+        flags.set(flag, on);
+    }
+    flags
+}
+
+/// Takes away what a daemon that has died left on `directory`, so that it can be used again.
+fn clear_dead_mount(directory: &Path) -> Result<()> {
+    if !marram_fuse::is_dead_mount(directory) {
+        return Ok(());
+    }
+    marram_fuse::clear_dead_mount(directory)
+        .map(|_cleared| ())
+        .map_err(|error| Error::failed(format!("clearing a dead mount: {error}")))
+}

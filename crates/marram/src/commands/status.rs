@@ -1,0 +1,160 @@
+//! `marram status`: how a pool is. Exits with 0 when all is well, and with 3 when it is not.
+
+use crate::arguments::StatusArguments;
+use crate::control::protocol::{Answer, DamageRow, Operation, StatusReport};
+use crate::error::{Kind, Result};
+use crate::output::{Align, Output, Table, instant_text, size_text};
+use crate::target::Target;
+
+/// Most damaged places that are shown to people; `--json` and the log have all.
+const DAMAGE_SHOWN_MAX: usize = 20;
+
+pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
+    let targets = match &arguments.target {
+        Some(path) => vec![Target::find(path)?],
+        None => super::list::mounted_pools(),
+    };
+    let reports = targets.iter().map(status).collect::<Result<Vec<StatusReport>>>()?;
+    output.print(&reports, || {
+        let texts: Vec<String> =
+            reports.iter().map(|report| text(report, arguments.exact, output)).collect();
+        match texts.is_empty() {
+            true => "no pool is mounted\n".to_owned(),
+            false => texts.join("\n"),
+        }
+    });
+    let well = reports.iter().all(|report| report.health == "online");
+    Ok(if well { 0 } else { Kind::Partial.exit_status() })
+}
+
+fn status(target: &Target) -> Result<StatusReport> {
+    match target.perform(&Operation::Status)? {
+        Answer::Status(report) => Ok(*report),
+        other => Err(super::unexpected(&other)),
+    }
+}
+
+fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
+    let size = |bytes| size_text(bytes, exact);
+    let mut lines = vec![format!("pool:         {}", report.pool.display())];
+    if !report.label.is_empty() {
+        lines.push(format!("label:        {}", report.label));
+    }
+    lines.push(format!("id:           {}", report.pool_id));
+    lines.push(format!("health:       {}", health(report, output.colour)));
+    lines.push(format!(
+        "space:        {} of {} in use, {} free",
+        size(report.allocated_bytes),
+        size(report.total_bytes),
+        size(report.free_bytes)
+    ));
+    lines.push(format!(
+        "last commit:  {} (number {})",
+        instant_text(report.last_commit_seconds, exact),
+        report.group
+    ));
+    if report.healed_blocks > 0 {
+        lines.push(format!("healed:       {} blocks from another copy", report.healed_blocks));
+    }
+    lines.extend(daemon_lines(report, exact));
+    let mut text = lines.join("\n") + "\n";
+    text.push_str(&devices(report, exact, output.colour));
+    text.push_str(&mounts(report, output.colour));
+    text.push_str(&damage(&report.damage));
+    text
+}
+
+fn health(report: &StatusReport, colour: bool) -> String {
+    let named = match &report.reason {
+        Some(reason) => format!("{}: {reason}", report.health),
+        None => report.health.clone(),
+    };
+    match (colour, report.health.as_str()) {
+        (false, _) => named,
+        (true, "online") => format!("\x1b[32m{named}\x1b[0m"),
+        (true, _) => format!("\x1b[31m{named}\x1b[0m"),
+    }
+}
+
+fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
+    let Some(daemon) = &report.daemon else {
+        return vec!["daemon:       none, the pool is not mounted".to_owned()];
+    };
+    let log = daemon.log.as_ref().map_or("standard error".into(), |log| log.display().to_string());
+    vec![
+        format!(
+            "daemon:       process {}, marram {}, since {}",
+            daemon.pid,
+            daemon.version,
+            instant_text(daemon.started_seconds, exact)
+        ),
+        format!(
+            "memory:       cache {}, {} to be committed within {} s",
+            size_text(report.cache_bytes, exact),
+            size_text(report.dirty_bytes, exact),
+            daemon.commit_seconds
+        ),
+        format!("log:          {log}"),
+    ]
+}
+
+fn devices(report: &StatusReport, exact: bool, colour: bool) -> String {
+    let mut table = Table::new(&[
+        ("DEVICE", Align::Left),
+        ("SIZE", Align::Right),
+        ("READ ERRORS", Align::Right),
+        ("WRITE ERRORS", Align::Right),
+        ("CHECKSUM ERRORS", Align::Right),
+    ]);
+    for device in &report.devices {
+        table.row(vec![
+            device.name.clone(),
+            size_text(device.size_bytes, exact),
+            device.read_errors.to_string(),
+            device.write_errors.to_string(),
+            device.checksum_errors.to_string(),
+        ]);
+    }
+    format!("\n{}", table.columns(colour))
+}
+
+fn mounts(report: &StatusReport, colour: bool) -> String {
+    if report.mounts.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        ("MOUNTED AT", Align::Left),
+        ("DATASET", Align::Left),
+        ("OPTIONS", Align::Left),
+        ("BLOCK DEVICE", Align::Left),
+    ]);
+    for mount in &report.mounts {
+        let device = mount.block_device.as_ref();
+        table.row(vec![
+            mount.directory.display().to_string(),
+            mount.source.clone(),
+            mount.options.clone(),
+            device.map_or("-".to_owned(), |device| device.display().to_string()),
+        ]);
+    }
+    format!("\n{}", table.columns(colour))
+}
+
+fn damage(rows: &[DamageRow]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = "\ndamaged:\n".to_owned();
+    for row in rows.iter().take(DAMAGE_SHOWN_MAX) {
+        let range = match (row.offset, row.len) {
+            (Some(offset), Some(len)) => format!(", {len} bytes at offset {offset}"),
+            _ => String::new(),
+        };
+        text.push_str(&format!("  {}{range}: {}\n", row.place, row.reason));
+    }
+    if rows.len() > DAMAGE_SHOWN_MAX {
+        let more = rows.len() - DAMAGE_SHOWN_MAX;
+        text.push_str(&format!("  and {more} more; --json shows all\n"));
+    }
+    text
+}

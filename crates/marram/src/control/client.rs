@@ -1,0 +1,140 @@
+//! A command's end of the control socket.
+
+use crate::control::protocol::{
+    ANSWER_BYTES_MAX, Answer, Greeting, Operation, Request, Response, VERSION,
+};
+use crate::error::{Error, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a daemon may take to greet. It greets without touching the pool.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A daemon that has greeted.
+pub(crate) struct Client {
+    stream: BufReader<UnixStream>,
+    greeting: Greeting,
+}
+
+impl Client {
+    /// Greets the daemon behind `socket`; `None` if there is none: no socket, or one that a
+    /// crashed daemon left.
+    ///
+    /// # Errors
+    /// When something is there but does not greet as a daemon does.
+    pub(crate) fn connect(socket: &Path) -> Result<Option<Client>> {
+        let stream = match UnixStream::connect(socket) {
+            Ok(stream) => stream,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(Error::system("connect to", socket, error)),
+        };
+        let broken = |reason: String| {
+            Error::failed(format!("the daemon behind {}: {reason}", socket.display()))
+        };
+        stream
+            .set_read_timeout(Some(GREETING_TIMEOUT))
+            .map_err(|error| broken(error.to_string()))?;
+        let mut stream = BufReader::new(stream);
+        let line = read_line(&mut stream).map_err(|error| broken(error.message))?;
+        let Some(line) = line else {
+            return Ok(None);
+        };
+        let greeting = serde_json::from_str(&line)
+            .map_err(|error| broken(format!("does not greet as one of ours: {error}")))?;
+        Ok(Some(Client { stream, greeting }))
+    }
+
+    /// What the daemon said of itself.
+    pub(crate) fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Asks, and waits for the answer as long as it takes.
+    ///
+    /// # Errors
+    /// What the daemon answers; a daemon of another version; a daemon that went away.
+    pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
+        self.check_version()?;
+        let socket = self.stream.get_mut();
+        socket.set_read_timeout(None).map_err(lost)?;
+        let mut line = serde_json::to_vec(request)
+            .map_err(|error| Error::usage(format!("cannot say that to the daemon: {error}")))?;
+        line.push(b'\n');
+        socket.write_all(&line).map_err(lost)?;
+        let line = read_line(&mut self.stream)?;
+        let line = line.ok_or_else(|| lost(ErrorKind::UnexpectedEof.into()))?;
+        let response: Response = serde_json::from_str(&line)
+            .map_err(|error| Error::failed(format!("the daemon's answer is garbled: {error}")))?;
+        response
+    }
+
+    /// Asks for an operation on the pool.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn perform(self, operation: &Operation) -> Result<Answer> {
+        self.ask(&Request::Perform(operation.clone()))
+    }
+
+    fn check_version(&self) -> Result<()> {
+        if self.greeting.version == VERSION {
+            return Ok(());
+        }
+        Err(Error::failed(format!(
+            "the daemon of {} (process {}) is marram {}, this command is marram {VERSION}",
+            self.greeting.pool.display(),
+            self.greeting.pid,
+            self.greeting.version
+        ))
+        .hint("unmount the pool and mount it again, or use the command of the daemon's version"))
+    }
+}
+
+/// A process that can be waited for although it is no child.
+pub(crate) struct Process(Option<OwnedFd>);
+
+impl Process {
+    /// Takes hold of the process `pid`, so that its number cannot come to mean another.
+    pub(crate) fn hold(pid: i32) -> Process {
+        let pid = Pid::from_raw(pid);
+        Process(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
+    }
+
+    /// Returns when the process has ended.
+    pub(crate) fn wait(&self) {
+        let Some(process) = &self.0 else {
+            return;
+        };
+        let mut polled = [PollFd::new(process, PollFlags::IN)];
+        while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
+    }
+}
+
+/// Whether the error means that no daemon is there.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
+    )
+}
+
+fn lost(error: std::io::Error) -> Error {
+    Error::failed(format!("the daemon went away before it answered: {error}"))
+        .hint("its log says why; see `marram status` or mount the pool again")
+}
+
+/// Reads one line of bounded length; `None` at the end of the stream.
+fn read_line(stream: &mut BufReader<UnixStream>) -> Result<Option<String>> {
+    let mut line = String::new();
+    let read = stream.take(ANSWER_BYTES_MAX).read_line(&mut line).map_err(lost)?;
+    match read {
+        0 => Ok(None),
+        _ if line.ends_with('\n') => Ok(Some(line)),
+        _ => Err(lost(ErrorKind::UnexpectedEof.into())),
+    }
+}

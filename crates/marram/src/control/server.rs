@@ -1,0 +1,247 @@
+//! The daemon's end of the control socket.
+//!
+//! Each connection has a thread, and there are at most [`CONNECTIONS_MAX`]; a request is read with
+//! a time limit and a length limit, so that a client that misbehaves costs nothing lasting. Slow
+//! requests are answered from their own thread and never hold up the mounts.
+
+use crate::control::protocol::{Answer, Greeting, REQUEST_BYTES_MAX, Request, Response};
+use crate::error::{Error, Result};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Most connections at a time; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 32;
+/// How long a client may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a daemon that ends waits for the last answers to be sent.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a daemon does with requests.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// What is said to every client first.
+    fn greeting(&self) -> Greeting;
+
+    /// Does what is asked.
+    fn handle(&self, request: Request) -> Result<Answer>;
+}
+
+/// A socket that is being served; taking it away ends that.
+pub(crate) struct ControlSocket {
+    path: PathBuf,
+    connections: Arc<AtomicUsize>,
+}
+
+impl ControlSocket {
+    /// Serves `service` on a socket at `path`, in place of one that a crashed daemon left. The
+    /// caller holds the pool's lock, so no other daemon can be behind that one.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub(crate) fn serve(path: &Path, service: Arc<dyn Service>) -> Result<ControlSocket> {
+        let failed = |error| Error::system("make the control socket", path, error);
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        std::thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || accept(&listener, &service, &counted))
+            .map_err(failed)?;
+        Ok(ControlSocket { path: path.to_owned(), connections })
+    }
+
+    /// Takes the name away, so that no new client finds it; those that are there go on.
+    pub(crate) fn withdraw(self) -> Conversations {
+        Conversations(Arc::clone(&self.connections))
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Without the name no client finds it; a name that is left does no harm.
+        let _gone_or_harmless = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The conversations that are still being held.
+pub(crate) struct Conversations(Arc<AtomicUsize>);
+
+impl Conversations {
+    /// Returns when they have their answers, after [`DRAIN_TIMEOUT`] at the latest.
+    pub(crate) fn drain(self) {
+        let began = Instant::now();
+        while self.0.load(Ordering::Acquire) > 0 && began.elapsed() < DRAIN_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Counts a connection as long as it lives.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(connections: &Arc<AtomicUsize>) -> Option<Slot> {
+        let slot = Slot(Arc::clone(connections));
+        let before = connections.fetch_add(1, Ordering::Relaxed);
+        (before < CONNECTIONS_MAX).then_some(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Arc<AtomicUsize>) {
+    for stream in listener.incoming() {
+        let (Ok(stream), Some(slot)) = (stream, Slot::take(connections)) else {
+            // Out of descriptors or too many at once: those that are there end soon.
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        let service = Arc::clone(service);
+        let connection = move || {
+            let _held = slot;
+            converse(stream, service.as_ref());
+        };
+        // A connection that gets no thread is closed, and its client told by that.
+        let _closed_on_error =
+            std::thread::Builder::new().name("request".to_owned()).spawn(connection);
+    }
+}
+
+/// Holds one conversation. A client that goes away in the middle is nobody's loss.
+fn converse(stream: UnixStream, service: &dyn Service) {
+    if send(&stream, &service.greeting()).is_err() {
+        return;
+    }
+    let response: Response = match read_request(&stream) {
+        Ok(None) => return,
+        Ok(Some(request)) => service.handle(request),
+        Err(error) => Err(error),
+    };
+    let _client_may_be_gone = send(&stream, &response);
+}
+
+fn send(mut stream: &UnixStream, line: &impl serde::Serialize) -> std::io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    stream.write_all(&bytes)
+}
+
+fn read_request(stream: &UnixStream) -> Result<Option<Request>> {
+    let failed = |error: std::io::Error| Error::failed(format!("cannot read a request: {error}"));
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream).take(REQUEST_BYTES_MAX).read_line(&mut line).map_err(failed)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if !line.ends_with('\n') {
+        return Err(Error::usage(format!(
+            "a request is one line of at most {REQUEST_BYTES_MAX} bytes"
+        )));
+    }
+    serde_json::from_str(&line)
+        .map(Some)
+        .map_err(|error| Error::usage(format!("not a request: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ControlSocket, Service};
+    use crate::control::client::Client;
+    use crate::control::protocol::{Answer, Greeting, Operation, Request, VERSION};
+    use crate::error::{Error, Kind, Result};
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    struct Fake {
+        version: &'static str,
+    }
+
+    impl Service for Fake {
+        fn greeting(&self) -> Greeting {
+            Greeting {
+                version: self.version.to_owned(),
+                pid: 42,
+                pool_id: "ab".to_owned(),
+                pool: "/x".into(),
+                mounts: Vec::new(),
+            }
+        }
+
+        fn handle(&self, request: Request) -> Result<Answer> {
+            match request {
+                Request::Perform(Operation::Sync) => Ok(Answer::Done),
+                _ => Err(Error::in_use("busy")),
+            }
+        }
+    }
+
+    fn serve(version: &'static str) -> (tempfile::TempDir, ControlSocket) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sock");
+        let socket = ControlSocket::serve(&path, Arc::new(Fake { version })).unwrap();
+        (folder, socket)
+    }
+
+    #[test]
+    fn answers_and_errors_come_back_as_they_were_given() {
+        let (folder, _socket) = serve(VERSION);
+        let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        assert!(matches!(connect().perform(&Operation::Sync), Ok(Answer::Done)));
+        let error = connect().perform(&Operation::List).unwrap_err();
+        assert_eq!(error.kind, Kind::InUse);
+        assert_eq!(connect().greeting().pid, 42);
+    }
+
+    #[test]
+    fn a_daemon_of_another_version_is_named() {
+        let (folder, _socket) = serve("9.9.9");
+        let client = Client::connect(&folder.path().join("x.sock")).unwrap();
+        let error = client.unwrap().perform(&Operation::Sync).unwrap_err();
+        assert!(error.message.contains("9.9.9") && error.message.contains(VERSION));
+        assert!(error.hint.is_some());
+    }
+
+    #[test]
+    fn a_socket_that_a_crash_left_is_no_daemon_and_not_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sock");
+        assert!(Client::connect(&path).unwrap().is_none());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        assert!(Client::connect(&path).unwrap().is_none());
+        let _socket = ControlSocket::serve(&path, Arc::new(Fake { version: VERSION })).unwrap();
+        assert!(Client::connect(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn nonsense_and_endless_requests_are_refused() {
+        let (folder, _socket) = serve(VERSION);
+        for request in [b"{\"no\":1}\n".to_vec(), vec![b'x'; 1 << 17]] {
+            let mut stream = UnixStream::connect(folder.path().join("x.sock")).unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.next().unwrap().unwrap();
+            // The daemon may have stopped reading already.
+            let _refused_early = stream.write_all(&request);
+            if let Some(Ok(answer)) = lines.next() {
+                assert!(answer.contains("usage"), "{answer}");
+            }
+        }
+    }
+}

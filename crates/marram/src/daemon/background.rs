@@ -1,0 +1,112 @@
+//! What the daemon does without being asked: group commits, freeing what has no name any more,
+//! and heeding signals.
+//!
+//! The engine has no threads of its own for this, so that tests can drive it step by step; these
+//! loops are all that drives it here. They end with the process.
+
+use super::Daemon;
+use crate::error::{Error, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many items one step of freeing takes on: a fraction of a second's work.
+const RECLAIM_ITEMS: usize = 1000;
+/// How long to rest when there is nothing to free.
+const RECLAIM_REST: Duration = Duration::from_secs(1);
+/// How long mounts may take to end after a signal before the daemon ends without them.
+const SIGNAL_GRACE: Duration = Duration::from_secs(20);
+
+/// Signals that mean the end, caught from here on.
+pub(super) struct Signals(signal_hook::iterator::Signals);
+
+impl Signals {
+    /// Catches them.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn catch() -> Result<Signals> {
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+            .map(Signals)
+            .map_err(|error| Error::failed(format!("cannot catch signals: {error}")))
+    }
+}
+
+/// Starts all of it.
+///
+/// # Errors
+/// When a thread cannot be had.
+pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
+    let here = Arc::clone(daemon);
+    spawn("signals", move || heed(&here, signals))?;
+    if !daemon.read_only {
+        let here = Arc::clone(daemon);
+        spawn("commit", move || commit(&here))?;
+        let here = Arc::clone(daemon);
+        spawn("reclaim", move || reclaim(&here))?;
+    }
+    Ok(())
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map(|_runs_until_the_end| ())
+        .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))
+}
+
+/// The first signal unmounts everything and so ends the daemon; further ones change nothing.
+fn heed(daemon: &Daemon, mut signals: Signals) {
+    for signal in signals.0.forever() {
+        daemon.log.write(&format!("signal {signal}: unmounting everything"));
+        for failure in daemon.mounts.unmount_all() {
+            daemon.log.write(&failure.to_string());
+        }
+        if !daemon.mounts.wait_until_empty_for(SIGNAL_GRACE) {
+            daemon.log.write("some mounts are still in use: they end with the daemon");
+            daemon.mounts.give_up();
+        }
+    }
+}
+
+fn commit(daemon: &Daemon) {
+    let interval = Duration::from_secs(daemon.commit_seconds);
+    let pool = daemon.pool.pool();
+    let mut failed = false;
+    while !daemon.mounts.is_shut() {
+        pool.wait_for_work(interval);
+        let outcome = pool.commit();
+        if let (Err(error), false, false) = (&outcome, failed, daemon.mounts.is_shut()) {
+            daemon.log.write(&format!("group commit: {error}"));
+        }
+        failed = outcome.is_err();
+        if failed {
+            // The pool has said what is wrong and takes no more changes; do not spin on that.
+            std::thread::sleep(interval);
+        }
+    }
+}
+
+/// Frees a piece of what destroyed datasets held.
+fn reclaim_destroyed(daemon: &Daemon) -> bool {
+    daemon.pool.pool().reclaim_step().unwrap_or_else(|error| {
+        daemon.log.write(&format!("freeing destroyed datasets: {error}"));
+        false
+    })
+}
+
+fn reclaim(daemon: &Daemon) {
+    while !daemon.mounts.is_shut() {
+        let mut more = reclaim_destroyed(daemon);
+        for posix in daemon.mounts.file_systems() {
+            match posix.reclaim_step(RECLAIM_ITEMS) {
+                Ok(left) => more |= left,
+                Err(error) => daemon.log.write(&format!("freeing deleted files: {error}")),
+            }
+        }
+        if !more {
+            std::thread::sleep(RECLAIM_REST);
+        }
+    }
+}

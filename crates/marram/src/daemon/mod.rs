@@ -1,0 +1,239 @@
+//! The daemon: one process for each mounted pool, serving any number of its datasets and snapshots.
+//!
+//! It ends with its last mount: first the mounts go, then a last group commit makes everything
+//! durable, then the lock on the pool falls. Whoever waits for the process to end knows that the
+//! device is free. If it crashes, the kernel drops lock and connection, and what it leaves (a
+//! socket file, a mount that answers nothing) is cleared by the next command that meets it.
+
+mod background;
+mod damage;
+pub(crate) mod launch;
+mod log;
+mod loop_device;
+mod mounts;
+
+pub(crate) use launch::{Launch, Ready};
+pub(crate) use log::Log;
+
+use crate::control::protocol::{
+    Answer, DaemonReport, Greeting, MountReport, MountRequest, Operation, Request, StatusReport,
+    VERSION,
+};
+use crate::control::server::{ControlSocket, Service};
+use crate::engine::{CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
+use crate::error::{Error, Result};
+use crate::instants::now_seconds;
+use crate::{mountinfo, places};
+use damage::DamageList;
+use marram_store::Store;
+use mounts::MountTable;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Most seconds between two group commits, if nobody says.
+pub(crate) const COMMIT_SECONDS_DEFAULT: u64 = 5;
+
+/// What all threads of the daemon share.
+pub(crate) struct Daemon {
+    pool: OpenPool,
+    pool_id: String,
+    mounts: MountTable,
+    damage: Arc<DamageList>,
+    log: Arc<Log>,
+    cache_bytes: u64,
+    commit_seconds: u64,
+    read_only: bool,
+    started_seconds: i64,
+}
+
+/// Serves what `launch` says until the last mount is gone. Calls `ready` once the first mount
+/// answers.
+///
+/// # Errors
+/// When the pool cannot be opened or mounted (then `ready` was not called), or when something
+/// could not be made durable at the end.
+pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Result<()> {
+    // A daemon that writes back for others must not wait for memory that waits for it.
+    let _best_effort = rustix::process::configure_io_flusher_behavior(true);
+    let signals = background::Signals::catch()?;
+    let daemon = Arc::new(Daemon::open(launch, log)?);
+    let socket = daemon.serve_control()?;
+    background::start(&daemon, signals)?;
+    let mounted = daemon.mount(&launch.mount);
+    if mounted.is_ok() {
+        daemon.announce(ready);
+        daemon.mounts.wait_until_empty();
+    }
+    daemon.mounts.shut();
+    let closed = daemon.pool.close();
+    // First the name goes, then the lock: the next daemon makes a socket of the same name.
+    let conversations = socket.withdraw();
+    daemon.pool.unlock();
+    conversations.drain();
+    match &closed {
+        Ok(()) => daemon.log.write("closed the pool: everything is durable"),
+        Err(error) => daemon.log.write(&format!("closing failed: {error}")),
+    }
+    mounted.and(closed)
+}
+
+impl Daemon {
+    fn open(launch: &Launch, log: Log) -> Result<Daemon> {
+        let options = &launch.mount.options;
+        let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
+        let mode = OpenMode { read_only: options.read_only, cache_bytes };
+        let pool = OpenPool::open(&launch.pool, &mode)?;
+        let pool_id = hexadecimal(&pool.pool().status().pool_id);
+        Ok(Daemon {
+            pool,
+            pool_id,
+            mounts: MountTable::default(),
+            damage: Arc::default(),
+            log: Arc::new(log),
+            cache_bytes,
+            commit_seconds: options.commit_seconds.unwrap_or(COMMIT_SECONDS_DEFAULT),
+            read_only: options.read_only,
+            started_seconds: now_seconds(),
+        })
+    }
+
+    fn serve_control(self: &Arc<Self>) -> Result<ControlSocket> {
+        let folder = places::control_folder();
+        places::make_private_folder(&folder)?;
+        let path = folder.join(format!("{}.sock", self.pool_id));
+        ControlSocket::serve(&path, Arc::new(Shared(Arc::clone(self))))
+    }
+
+    fn announce(&self, ready: impl FnOnce(&Ready)) {
+        let reports = self.mounts.reports();
+        for mount in &reports {
+            self.log.write(&format!(
+                "marram {VERSION}: mounted {} of {} at {}",
+                mount.source,
+                self.pool.path().display(),
+                mount.directory.display()
+            ));
+        }
+        ready(&Ready { pid: own_pid(), mounts: reports });
+    }
+
+    /// Refuses what holds for the whole daemon and is asked for differently by a later mount.
+    fn check_same_terms(&self, request: &MountRequest) -> Result<()> {
+        let options = &request.options;
+        let differs = |what: &str, now: String| {
+            Err(Error::usage(format!(
+                "{what} holds for all mounts of a pool, and {} is mounted with {now} already",
+                self.pool.path().display()
+            ))
+            .hint("leave the option out, or unmount the pool first"))
+        };
+        if options.cache_bytes.is_some_and(|bytes| bytes != self.cache_bytes) {
+            return differs("cache", format!("cache={}", self.cache_bytes));
+        }
+        if options.commit_seconds.is_some_and(|seconds| seconds != self.commit_seconds) {
+            return differs("commit", format!("commit={}", self.commit_seconds));
+        }
+        if self.read_only && !options.read_only && options.snapshot.is_none() {
+            return differs("read-only", "ro".to_owned());
+        }
+        Ok(())
+    }
+
+    fn unmount(&self, directory: &Path, detach: bool) -> Result<Answer> {
+        self.mounts.unmount(directory, detach)?;
+        self.log.write(&format!("unmounted {}", directory.display()));
+        let synced = if self.read_only { Ok(()) } else { self.pool.pool().sync() };
+        let not_durable = synced.err().map(Error::from);
+        Ok(Answer::Unmounted { mounts_left: self.mounts.reports().len(), not_durable })
+    }
+
+    fn perform(&self, operation: &Operation) -> Result<Answer> {
+        let changes = !matches!(
+            operation,
+            Operation::Status | Operation::List | Operation::Get { .. } | Operation::Sync
+        );
+        let answer = self.pool.perform(operation);
+        if changes {
+            let outcome = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
+            self.log.write(&format!("{}: {outcome}", name_of(operation)));
+        }
+        match answer? {
+            Answer::Status(status) => Ok(Answer::Status(Box::new(self.complete(*status)))),
+            other => Ok(other),
+        }
+    }
+
+    /// Adds what the daemon knows to what the pool knows.
+    fn complete(&self, mut status: StatusReport) -> StatusReport {
+        let files = self.damage.rows();
+        if !files.is_empty() && status.health == "online" {
+            status.health = "damaged".to_owned();
+            status.reason = Some("stored bytes are damaged; see below".to_owned());
+        }
+        status.damage.splice(0..0, files);
+        status.mounts = self.mounts.reports();
+        status.mounts.iter_mut().for_each(note_remount);
+        status.daemon = Some(DaemonReport {
+            pid: own_pid(),
+            version: VERSION.to_owned(),
+            started_seconds: self.started_seconds,
+            commit_seconds: self.commit_seconds,
+            log: self.log.path().map(Path::to_owned),
+        });
+        status
+    }
+}
+
+/// The daemon as the control socket knows it.
+struct Shared(Arc<Daemon>);
+
+impl Service for Shared {
+    fn greeting(&self) -> Greeting {
+        Greeting {
+            version: VERSION.to_owned(),
+            pid: own_pid(),
+            pool_id: self.0.pool_id.clone(),
+            pool: self.0.pool.path().to_owned(),
+            mounts: self.0.mounts.reports(),
+        }
+    }
+
+    fn handle(&self, request: Request) -> Result<Answer> {
+        let daemon = &self.0;
+        match request {
+            Request::Perform(operation) => daemon.perform(&operation),
+            Request::Mount(request) => {
+                daemon.check_same_terms(&request)?;
+                let report = daemon.mount(&request)?;
+                daemon.log.write(&format!(
+                    "mounted {} at {}",
+                    report.source,
+                    report.directory.display()
+                ));
+                Ok(Answer::Mounted(report))
+            }
+            Request::Unmount { directory, detach } => daemon.unmount(&directory, detach),
+        }
+    }
+}
+
+/// A remount is between its caller and the kernel: only the kernel's table tells of it.
+fn note_remount(mount: &mut MountReport) {
+    let Ok(Some(entry)) = mountinfo::mount_on(&mount.directory) else {
+        return;
+    };
+    let now_read_only = entry.options.split(',').any(|word| word == "ro");
+    if entry.is_marram() && now_read_only && !mount.read_only {
+        mount.read_only = true;
+        mount.options = format!("ro{}", mount.options.trim_start_matches("rw"));
+    }
+}
+
+/// An operation in the words that it came in over the socket.
+fn name_of(operation: &Operation) -> String {
+    serde_json::to_string(operation).unwrap_or_else(|error| error.to_string())
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}

@@ -1,0 +1,418 @@
+//! The mounts of a daemon: made, listed, taken away.
+//!
+//! A dataset is served by one mount at a time, since two would keep two views of one thing in the
+//! kernel's caches; a snapshot cannot change, so any number of mounts may show it. A mount stays
+//! in the table until its last request has been answered, and its file system has let go of the
+//! pool by then.
+
+use super::Daemon;
+use super::loop_device::LoopDevice;
+use crate::commands::mount::ENDING;
+use crate::control::protocol::{DamageRow, MountReport, MountRequest};
+use crate::error::{Error, Result};
+use crate::options::{AccessTimes, BlockDevice, MountOptions};
+use crate::{engine, places};
+use marram_fuse::{SessionHandle, Unmount};
+use marram_posix::{Posix, PosixOptions};
+use marram_store::{Source, Store};
+use marram_vfs::SystemClock;
+use parking_lot::{Condvar, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Fewest threads that serve a mount: one that waits for a device must not hold up all.
+const SERVING_THREADS_MIN: usize = 4;
+
+/// All mounts of the daemon.
+#[derive(Default)]
+pub(super) struct MountTable {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    mounts: Vec<Arc<Mounted>>,
+    /// What is being mounted at this moment.
+    making: Vec<Source>,
+    /// The daemon does not wait for the mounts that are left.
+    given_up: bool,
+    /// The daemon ends: no more mounts.
+    shut: bool,
+}
+
+struct Mounted {
+    report: MountReport,
+    source: Source,
+    posix: Arc<Posix>,
+    session: SessionHandle,
+    _loop_device: Option<LoopDevice>,
+}
+
+impl MountTable {
+    /// What is mounted, in the order in which it was.
+    pub(super) fn reports(&self) -> Vec<MountReport> {
+        self.state.lock().mounts.iter().map(|mount| mount.report.clone()).collect()
+    }
+
+    /// The file systems behind the mounts.
+    pub(super) fn file_systems(&self) -> Vec<Arc<Posix>> {
+        self.state.lock().mounts.iter().map(|mount| Arc::clone(&mount.posix)).collect()
+    }
+
+    /// Returns when nothing is mounted any more, or the daemon has given up on what is.
+    pub(super) fn wait_until_empty(&self) {
+        let mut state = self.state.lock();
+        while !state.is_over() {
+            self.changed.wait(&mut state);
+        }
+        state.shut = true;
+    }
+
+    /// The same within a time limit; tells whether it has come to that.
+    pub(super) fn wait_until_empty_for(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let mut state = self.state.lock();
+        while !state.is_over() {
+            if self.changed.wait_until(&mut state, end).timed_out() {
+                return state.is_over();
+            }
+        }
+        true
+    }
+
+    /// Lets the daemon end although something is mounted.
+    pub(super) fn give_up(&self) {
+        self.state.lock().given_up = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes no more mounts.
+    pub(super) fn shut(&self) {
+        self.state.lock().shut = true;
+    }
+
+    /// Whether the daemon is ending.
+    pub(super) fn is_shut(&self) -> bool {
+        self.state.lock().shut
+    }
+
+    /// Takes the mount on `directory` away, and returns when it is gone; with `detach`, when it is
+    /// out of sight.
+    pub(super) fn unmount(&self, directory: &Path, detach: bool) -> Result<()> {
+        let on = |mount: &&Arc<Mounted>| mount.report.directory == directory;
+        let found = self.state.lock().mounts.iter().rev().find(on).map(Arc::clone);
+        let mount = found.ok_or_else(|| {
+            Error::not_found(format!("nothing is mounted at {}", directory.display()))
+        })?;
+        let how = if detach { Unmount::Lazily } else { Unmount::WhenUnused };
+        mount.session.unmount(how).map_err(fuse_error)?;
+        if !detach {
+            self.wait_until_gone(mount);
+        }
+        Ok(())
+    }
+
+    fn wait_until_gone(&self, mount: Arc<Mounted>) {
+        // A weak hold: the file system must be able to go while this waits.
+        let waited_for = Arc::downgrade(&mount);
+        drop(mount);
+        let mut state = self.state.lock();
+        let is_there =
+            |state: &State| state.mounts.iter().any(|one| Arc::as_ptr(one) == waited_for.as_ptr());
+        while is_there(&state) && !state.given_up {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Takes all mounts away, busy ones out of sight at least; returns what could not be.
+    pub(super) fn unmount_all(&self) -> Vec<Error> {
+        let mounts: Vec<SessionHandle> =
+            self.state.lock().mounts.iter().map(|mount| mount.session.clone()).collect();
+        let unmount = |session: SessionHandle| {
+            let outcome =
+                session.unmount(Unmount::WhenUnused).or_else(|_| session.unmount(Unmount::Lazily));
+            outcome.err().map(fuse_error)
+        };
+        mounts.into_iter().rev().filter_map(unmount).collect()
+    }
+
+    /// Notes that `source` is about to be mounted, unless that must not be.
+    fn begin(&self, source: &Source, pool: &Path) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.shut || state.given_up {
+            return Err(
+                Error::in_use(format!("{} {ENDING}", pool.display())).hint("try again in a moment")
+            );
+        }
+        let known = state.mounts.iter().find(|mount| mount.source == *source);
+        let place = known.map(|mount| mount.report.directory.clone());
+        let taken = place.is_some() || state.making.contains(source);
+        if source.snapshot.is_none() && taken {
+            let at = place.map_or(String::new(), |at| format!(" at {}", at.display()));
+            return Err(Error::in_use(format!(
+                "{source} of {} is mounted{at} already, by process {}",
+                pool.display(),
+                super::own_pid()
+            ))
+            .hint("unmount it first, or mount a snapshot or clone of it beside it"));
+        }
+        state.making.push(source.clone());
+        Ok(())
+    }
+
+    fn finish(&self, source: &Source, mounted: Option<Arc<Mounted>>) {
+        let mut state = self.state.lock();
+        if let Some(at) = state.making.iter().position(|making| making == source) {
+            state.making.swap_remove(at);
+        }
+        state.mounts.extend(mounted);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn remove(&self, mounted: &Arc<Mounted>) {
+        let mut state = self.state.lock();
+        state.mounts.retain(|mount| !Arc::ptr_eq(mount, mounted));
+    }
+
+    fn notify(&self) {
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.given_up || (self.mounts.is_empty() && self.making.is_empty())
+    }
+}
+
+impl Daemon {
+    /// Mounts what `request` says.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted; then nothing has changed.
+    pub(super) fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<MountReport> {
+        let source = request.options.source()?;
+        check_directory(&request.directory)?;
+        self.mounts.begin(&source, self.pool.path())?;
+        let made = self.make_mount(request, &source);
+        let mounted = made.as_ref().ok().map(|(mounted, _)| Arc::clone(mounted));
+        self.mounts.finish(&source, mounted);
+        let (mounted, session) = made?;
+        let report = mounted.report.clone();
+        let daemon = Arc::clone(self);
+        std::thread::Builder::new()
+            .name("mount".to_owned())
+            .spawn(move || daemon.attend(mounted, session))
+            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+        Ok(report)
+    }
+
+    /// Waits for the end of a mount and takes it off the table.
+    fn attend(&self, mounted: Arc<Mounted>, session: marram_fuse::Session) {
+        let directory = mounted.report.directory.display();
+        match session.wait() {
+            Ok(()) => self.log.write(&format!("the mount at {directory} has ended")),
+            Err(error) => self.log.write(&format!("the mount at {directory}: {error}")),
+        }
+        self.mounts.remove(&mounted);
+        drop(mounted);
+        // Only now may the pool be closed: the file system is gone.
+        self.mounts.notify();
+    }
+
+    fn make_mount(
+        &self,
+        request: &MountRequest,
+        source: &Source,
+    ) -> Result<(Arc<Mounted>, marram_fuse::Session)> {
+        let options = &request.options;
+        let read_only = options.read_only || source.snapshot.is_some();
+        let access_times = self.access_times(options, source, read_only)?;
+        let posix = Arc::new(self.file_system(source, access_times)?);
+        let loop_device = self.loop_device(options, read_only)?;
+        let block_device = self.block_device(options, loop_device.as_ref());
+        let fuse = self.fuse_options(request, read_only, access_times, block_device.clone());
+        let report = MountReport {
+            directory: request.directory.clone(),
+            source: source.to_string(),
+            read_only,
+            options: describe(&fuse),
+            block_device,
+        };
+        let file_system: Arc<dyn marram_vfs::FileSystem> = posix.clone();
+        let session = marram_fuse::mount(file_system, fuse).map_err(fuse_error)?;
+        let mounted = Mounted {
+            report,
+            source: source.clone(),
+            posix,
+            session: session.handle(),
+            _loop_device: loop_device,
+        };
+        Ok((Arc::new(mounted), session))
+    }
+
+    fn access_times(
+        &self,
+        options: &MountOptions,
+        source: &Source,
+        read_only: bool,
+    ) -> Result<AccessTimes> {
+        if read_only {
+            return Ok(AccessTimes::Never);
+        }
+        if let Some(asked) = options.access_times {
+            return Ok(asked);
+        }
+        let properties = self.pool.pool().properties(&source.dataset)?;
+        Ok(match properties.get("atime").map(|(value, _)| value.as_str()) {
+            Some("off") => AccessTimes::Never,
+            Some("strict") => AccessTimes::Strict,
+            _ => AccessTimes::Relative,
+        })
+    }
+
+    fn file_system(&self, source: &Source, access_times: AccessTimes) -> Result<Posix> {
+        let view = self.pool.pool().open(source)?;
+        let (log, damage, dataset) =
+            (Arc::clone(&self.log), Arc::clone(&self.damage), source.to_string());
+        let options = PosixOptions {
+            clock: Arc::new(SystemClock),
+            root_owner: places::own_identity(),
+            access_times: match access_times {
+                AccessTimes::Never => marram_posix::AccessTimes::Never,
+                AccessTimes::Relative => marram_posix::AccessTimes::Relative,
+                AccessTimes::Strict => marram_posix::AccessTimes::Strict,
+            },
+            on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
+                let row = damage_row(&dataset, &range);
+                let line = format!(
+                    "damaged: {} at offset {} for {} bytes: {}",
+                    row.place, range.offset, range.len, row.reason
+                );
+                if damage.add(row) {
+                    log.write(&line);
+                }
+            }),
+        };
+        Ok(Posix::new(view, options)?)
+    }
+
+    /// The loop device that is to stand for the pool, where one is needed.
+    fn loop_device(&self, options: &MountOptions, read_only: bool) -> Result<Option<LoopDevice>> {
+        let wanted = options.block_device;
+        if wanted == BlockDevice::On && !places::is_root() {
+            return Err(Error::usage("only root can mount through a block device (blkdev=on)"));
+        }
+        let free_device = self.pool.is_block_device() && self.mounts.reports().is_empty();
+        if wanted == BlockDevice::Off || !places::is_root() || free_device {
+            return Ok(None);
+        }
+        match LoopDevice::attach(self.pool.path(), read_only) {
+            Ok(device) => Ok(Some(device)),
+            Err(error) if wanted == BlockDevice::On => Err(error),
+            Err(error) => {
+                self.log.write(&format!("{error}: mounting without a block device"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// What shows as the source of the mount, if it is a block device.
+    fn block_device(&self, options: &MountOptions, found: Option<&LoopDevice>) -> Option<PathBuf> {
+        let off = options.block_device == BlockDevice::Off || !places::is_root();
+        if let Some(device) = found {
+            return Some(device.path().to_owned());
+        }
+        let usable = !off && self.pool.is_block_device() && self.mounts.reports().is_empty();
+        usable.then(|| {
+            self.pool.release_claim();
+            self.pool.path().to_owned()
+        })
+    }
+
+    fn fuse_options(
+        &self,
+        request: &MountRequest,
+        read_only: bool,
+        access_times: AccessTimes,
+        block_device: Option<PathBuf>,
+    ) -> marram_fuse::MountOptions {
+        let (options, root) = (&request.options, places::is_root());
+        let source = self.pool.path().to_string_lossy().into_owned();
+        let mut fuse = marram_fuse::MountOptions::new(&request.directory, source);
+        fuse.block_device = block_device;
+        fuse.read_only = read_only;
+        fuse.allow_other = options.allow_other.unwrap_or(root);
+        fuse.allow_setuid = options.suid.unwrap_or(root);
+        fuse.allow_devices = options.dev.unwrap_or(root);
+        fuse.allow_programs = options.exec.unwrap_or(true);
+        fuse.access_times = match access_times {
+            AccessTimes::Never => marram_fuse::AccessTimes::Never,
+            AccessTimes::Relative => marram_fuse::AccessTimes::Relative,
+            AccessTimes::Strict => marram_fuse::AccessTimes::Strict,
+        };
+        fuse.writeback = options.writeback && !read_only;
+        fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
+        let log = Arc::clone(&self.log);
+        fuse.on_event = Arc::new(move |event| log.write(&event.to_string()));
+        fuse
+    }
+}
+
+/// Refuses what nothing can be mounted on, before a pool or device is touched for it.
+fn check_directory(directory: &Path) -> Result<()> {
+    let found = std::fs::metadata(directory)
+        .map_err(|error| Error::system("mount on", directory, error))?;
+    if found.is_dir() {
+        return Ok(());
+    }
+    Err(Error::failed(format!("cannot mount on {}: it is no directory", directory.display())))
+}
+
+fn damage_row(dataset: &str, range: &marram_posix::DamagedRange) -> DamageRow {
+    let file = match &range.path {
+        Some(path) => String::from_utf8_lossy(path).into_owned(),
+        None => format!("inode {}", range.ino.0),
+    };
+    DamageRow {
+        place: format!("{dataset}:{file}"),
+        offset: Some(range.offset),
+        len: Some(range.len),
+        reason: range.reason.clone(),
+    }
+}
+
+/// The options of a mount in words, as `/proc/mounts` would have them.
+fn describe(fuse: &marram_fuse::MountOptions) -> String {
+    let words = [
+        (true, if fuse.read_only { "ro" } else { "rw" }),
+        (!fuse.allow_setuid, "nosuid"),
+        (!fuse.allow_devices, "nodev"),
+        (!fuse.allow_programs, "noexec"),
+        (fuse.access_times == marram_fuse::AccessTimes::Never, "noatime"),
+        (fuse.access_times == marram_fuse::AccessTimes::Relative, "relatime"),
+        (fuse.access_times == marram_fuse::AccessTimes::Strict, "strictatime"),
+        (fuse.allow_other, "allow_other"),
+        (true, "default_permissions"),
+        (true, if fuse.writeback { "writeback" } else { "ordered" }),
+    ];
+    let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();
+    said.join(",")
+}
+
+fn fuse_error(error: marram_fuse::MountError) -> Error {
+    use marram_fuse::MountError as Fuse;
+    let text = error.to_string();
+    match error {
+        Fuse::Busy { .. } => Error::in_use(text)
+            .hint("end those programs, or use --detach to take it out of sight until they do"),
+        Fuse::DeviceMounted { .. } => Error::in_use(text),
+        Fuse::Device { .. } | Fuse::Fusermount { .. } => {
+            Error::failed(text).hint("`marram doctor` tells what is missing")
+        }
+        _ => Error::failed(text),
+    }
+}

@@ -1,0 +1,195 @@
+//! The pool engine as commands and the daemon use it: probe, create, open, operate, close.
+//!
+//! Whoever opens a pool here has its lock, so that no two processes ever write to one. The lock
+//! ends with the process whatever happens, so a crash leaves nothing that is in the way.
+
+mod create;
+mod operations;
+
+pub(crate) use create::{CreateRequest, create};
+
+use crate::control::protocol::{Answer, Operation};
+use crate::error::{Error, Result};
+use crate::instants::now_seconds;
+use crate::places;
+use crate::signatures::{self, Found};
+use marram_device::{Device, FileDevice, Lock};
+use marram_pool::{OpenOptions, Pool};
+use marram_posix::{Posix, PosixOptions};
+use marram_store::{DatasetName, Source, Store};
+use parking_lot::Mutex;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Memory for the cache if nobody says, in bytes.
+pub(crate) const CACHE_BYTES_DEFAULT: u64 = 256 << 20;
+/// Bytes of changes that may wait for a group commit.
+const DIRTY_BYTES_MAX: usize = 128 << 20;
+/// Memory for the cache of a command that opens a pool for one operation, in bytes.
+const COMMAND_CACHE_BYTES: u64 = 32 << 20;
+
+/// What is known of a pool without opening it.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolProbe {
+    /// The pool, in hexadecimal.
+    pub(crate) pool_id: String,
+    /// Its label.
+    pub(crate) label: String,
+}
+
+/// How to open a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenMode {
+    /// Never write to it.
+    pub(crate) read_only: bool,
+    /// Memory for the cache, in bytes.
+    pub(crate) cache_bytes: u64,
+}
+
+impl OpenMode {
+    /// As a command opens a pool for `operation`.
+    pub(crate) fn for_operation(operation: &Operation) -> OpenMode {
+        let read_only = match operation {
+            Operation::List | Operation::Get { .. } | Operation::Status => true,
+            Operation::Destroy { dry_run, .. } => *dry_run,
+            _ => false,
+        };
+        OpenMode { read_only, cache_bytes: COMMAND_CACHE_BYTES }
+    }
+}
+
+/// A pool that this process has for itself.
+pub(crate) struct OpenPool {
+    pool: Arc<Pool>,
+    device: Arc<FileDevice>,
+    lock: Mutex<Option<Lock>>,
+    path: PathBuf,
+}
+
+impl OpenPool {
+    /// Opens the pool at `path` and locks it.
+    ///
+    /// # Errors
+    /// When it is none, somebody has it (named), or it cannot be read.
+    pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<OpenPool> {
+        let device = Arc::new(FileDevice::open(path, mode.read_only)?);
+        let lock = device.lock_exclusive().map_err(|error| Error::in_use(error.to_string()))?;
+        let options = OpenOptions {
+            read_only: mode.read_only,
+            cache_bytes: usize::try_from(mode.cache_bytes).unwrap_or(usize::MAX),
+            dirty_bytes_max: DIRTY_BYTES_MAX,
+            threads: threads(),
+            now_seconds: Arc::new(now_seconds),
+        };
+        let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
+        let pool = Pool::open(devices, options).map_err(|error| pool_error(path, error))?;
+        Ok(OpenPool { pool, device, lock: Mutex::new(Some(lock)), path: path.to_owned() })
+    }
+
+    /// The engine.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a block device.
+    pub(crate) fn is_block_device(&self) -> bool {
+        self.device.is_block_device()
+    }
+
+    /// Lets the kernel take the block device for a mount; the lock stays.
+    pub(crate) fn release_claim(&self) {
+        if let Some(lock) = self.lock.lock().as_ref() {
+            lock.release_claim();
+        }
+    }
+
+    /// Does what is asked.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(crate) fn perform(&self, operation: &Operation) -> Result<Answer> {
+        operations::perform(self, operation)
+    }
+
+    /// Lets others have the pool, which must be closed.
+    pub(crate) fn unlock(&self) {
+        *self.lock.lock() = None;
+    }
+
+    /// Makes everything durable. The lock stays until this is dropped or unlocked.
+    ///
+    /// # Errors
+    /// When something could not be made durable.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.pool
+            .close()
+            .map_err(|error| Error::from(error).during(format!("closing {}", self.path.display())))
+    }
+}
+
+/// Looks whether there is a pool at `path`, without opening it.
+///
+/// # Errors
+/// When it cannot be read, or holds a pool that this version cannot read.
+pub(crate) fn probe(path: &Path) -> Result<Option<PoolProbe>> {
+    let device = FileDevice::open(path, true)?;
+    let found = marram_pool::probe(&device).map_err(|error| pool_error(path, error))?;
+    Ok(found.map(|probe| PoolProbe { pool_id: hexadecimal(&probe.pool_id), label: probe.label }))
+}
+
+/// Makes the root directory of a dataset that is empty, owned by whoever makes it: so that the
+/// first mount can be read-only.
+///
+/// # Errors
+/// When the dataset cannot be written.
+pub(crate) fn make_root_directory(pool: &Pool, dataset: &DatasetName) -> Result<()> {
+    let view = pool.open(&Source { dataset: dataset.clone(), snapshot: None })?;
+    let options = PosixOptions { root_owner: places::own_identity(), ..PosixOptions::default() };
+    Posix::new(view, options)?;
+    Ok(())
+}
+
+/// The error that says that there is no pool at `path`, and what is there instead.
+pub(crate) fn no_pool(path: &Path) -> Error {
+    let what = match found_at(path) {
+        Ok((Found::Known(name), _)) => format!("it holds {name}"),
+        Ok((_, 0)) => "it is empty".to_owned(),
+        Ok((Found::Nothing, _)) => "it begins with zeros only".to_owned(),
+        Ok((Found::Unknown, _)) => "it begins with something else".to_owned(),
+        Err(error) => format!("{error}"),
+    };
+    Error::failed(format!("{} is no Marram pool: {what}", path.display()))
+        .hint("`marram create` makes a pool")
+}
+
+/// What is at `path`, and its size in bytes.
+fn found_at(path: &Path) -> Result<(Found, u64)> {
+    let size = FileDevice::open(path, true)?.size()?;
+    let file = File::open(path).map_err(|error| Error::system("open", path, error))?;
+    let found = signatures::find(&file, size);
+    Ok((found.map_err(|error| Error::system("read", path, error))?, size))
+}
+
+fn pool_error(path: &Path, error: marram_pool::Error) -> Error {
+    match error {
+        marram_pool::Error::NoPool { .. } => no_pool(path),
+        marram_pool::Error::Store(error) => Error::from(error).during(path.display()),
+        other => Error::failed(other.to_string()),
+    }
+}
+
+/// How many threads to use for work that can be done side by side.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get).clamp(1, 16)
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,47 @@
+//! The `marram` command, its daemon and its mount helpers: one program that wires the engines
+//! together.
+//!
+//! Under its own name it is the command line ([`arguments`], [`commands`]); under a name like
+//! `mount.marram` it behaves as `mount(8)` and `fsck(8)` expect of such a program ([`multicall`]).
+//! The [`daemon`] serves mounted pools, and commands speak with it over a [`control`] socket; what
+//! nobody has mounted is opened directly by the [`engine`].
+
+mod arguments;
+mod commands;
+mod control;
+mod daemon;
+mod engine;
+mod error;
+mod instants;
+mod mountinfo;
+mod multicall;
+mod options;
+mod output;
+mod places;
+mod properties;
+mod signatures;
+mod sizes;
+mod target;
+
+use arguments::Arguments;
+use clap::Parser;
+use output::Output;
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let name = words.first().and_then(|word| Path::new(word).file_name());
+    if let Some(answer) = name.and_then(|name| name.to_str()).and_then(multicall::by_name) {
+        return ExitCode::from(answer(&words[1..]));
+    }
+    let arguments = Arguments::parse();
+    let output = Output::new(arguments.command.name(), arguments.json);
+    match commands::run(arguments.command, &output) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            output.print_error(&error);
+            ExitCode::from(error.kind.exit_status())
+        }
+    }
+}

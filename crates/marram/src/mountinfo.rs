@@ -1,0 +1,137 @@
+//! The kernel's list of mounts, as `/proc/self/mountinfo` tells it.
+
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountEntry {
+    /// Where it is mounted.
+    pub(crate) directory: PathBuf,
+    /// Type of the file system: `fuse.marram`.
+    pub(crate) file_system: String,
+    /// What is mounted: for us the pool, or the block device that stands for it.
+    pub(crate) source: PathBuf,
+    /// Options of this mount, comma-separated.
+    pub(crate) options: String,
+    /// Options of the file system, comma-separated.
+    pub(crate) super_options: String,
+}
+
+impl MountEntry {
+    /// Whether a Marram daemon serves it.
+    pub(crate) fn is_marram(&self) -> bool {
+        matches!(self.file_system.as_str(), "fuse.marram" | "fuseblk.marram")
+    }
+
+    /// The user whose daemon serves it.
+    pub(crate) fn owner_uid(&self) -> Option<u32> {
+        let value = |option: &str| option.strip_prefix("user_id=")?.parse().ok();
+        self.super_options.split(',').find_map(value)
+    }
+}
+
+/// Reads the list; the later of two mounts on one directory comes later and hides the other.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn mounts() -> Result<Vec<MountEntry>> {
+    let path = Path::new("/proc/self/mountinfo");
+    let text = std::fs::read(path).map_err(|error| Error::system("read", path, error))?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+}
+
+/// The mount on exactly `directory`.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn mount_on(directory: &Path) -> Result<Option<MountEntry>> {
+    let on = |entry: &MountEntry| entry.directory == directory;
+    Ok(mounts()?.into_iter().rev().find(on))
+}
+
+/// The mount that `path`, made absolute, lies in: the deepest one, and of those the latest.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn mount_of(path: &Path) -> Result<Option<MountEntry>> {
+    let mut best: Option<MountEntry> = None;
+    for entry in mounts()? {
+        let depth = |entry: &MountEntry| entry.directory.components().count();
+        let deeper = |best: &MountEntry| depth(&entry) >= depth(best);
+        if path.starts_with(&entry.directory) && best.as_ref().is_none_or(deeper) {
+            best = Some(entry);
+        }
+    }
+    Ok(best)
+}
+
+fn parse(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let directory = unescape(fields.nth(4)?);
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
+    fields.find(|field| *field == b"-")?;
+    let file_system = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    let super_options = String::from_utf8_lossy(fields.next()?).into_owned();
+    Some(MountEntry { directory, file_system, source, options, super_options })
+}
+
+/// Undoes the kernel's `\040` for bytes that would end a field.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        match (first, octal(tail)) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    let text = std::str::from_utf8(digits.get(..3)?).ok()?;
+    u8::from_str_radix(text, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{mount_of, parse};
+    use std::path::Path;
+
+    #[test]
+    fn a_line_with_optional_fields_and_escapes_is_read() {
+        let line = [
+            &br"36 35 98:0 / /mnt/a\040b rw,noatime shared:1 - fuse.marram /w/x\134y"[..],
+            b"rw,user_id=1000,group_id=0",
+        ]
+        .join(&b' ');
+        let entry = parse(&line).unwrap();
+        assert_eq!(entry.directory, Path::new("/mnt/a b"));
+        assert_eq!(entry.source, Path::new(r"/w/x\y"));
+        assert_eq!(entry.owner_uid(), Some(1000));
+        assert!(entry.is_marram());
+    }
+
+    #[test]
+    fn half_a_line_is_no_mount() {
+        for line in [&b""[..], b"36 35", b"36 35 98:0 / /mnt rw shared:1"] {
+            assert_eq!(parse(line), None);
+        }
+    }
+
+    #[test]
+    fn a_path_lies_in_the_deepest_mount() {
+        let entry = mount_of(Path::new("/proc/self/status")).unwrap().unwrap();
+        assert_eq!(entry.directory, Path::new("/proc"));
+    }
+}

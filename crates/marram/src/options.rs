@@ -1,0 +1,290 @@
+//! Mount options: what `-o` and a line of `/etc/fstab` may say.
+//!
+//! An option that nobody knows is refused, since a misspelt `ro` that mounts writable would be
+//! found out too late. The few that `mount(8)` and systemd pass along for themselves are
+//! swallowed.
+
+use crate::error::{Error, Result};
+use crate::sizes::parse_size;
+use serde::{Deserialize, Serialize};
+
+/// Least and most bytes of cache that can be asked for.
+const CACHE_BYTES: std::ops::RangeInclusive<u64> = (16 << 20)..=(1 << 40);
+/// Least and most seconds between two group commits.
+const COMMIT_SECONDS: std::ops::RangeInclusive<u64> = 1..=300;
+
+/// When reading a file moves its access time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AccessTimes {
+    /// Never.
+    Never,
+    /// When the file has changed since, or a day has passed.
+    #[default]
+    Relative,
+    /// Always.
+    Strict,
+}
+
+/// Whether a mount of root's goes through a block device, so that `sync` reaches the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum BlockDevice {
+    /// If one can be had.
+    #[default]
+    Auto,
+    /// Never: type `fuse.marram`, and the pool's path as the source.
+    Off,
+    /// Or the mount is refused.
+    On,
+}
+
+/// All that can be said about one mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MountOptions {
+    /// Nothing can be changed through it.
+    pub(crate) read_only: bool,
+    /// When reading moves access times; `None` leaves it to the dataset's property `atime`.
+    pub(crate) access_times: Option<AccessTimes>,
+    /// Other users than the one who mounts may use it; `None`: as root they may.
+    pub(crate) allow_other: Option<bool>,
+    /// The kernel may gather writes of its own accord.
+    pub(crate) writeback: bool,
+    /// Memory for the pool's cache, in bytes.
+    pub(crate) cache_bytes: Option<u64>,
+    /// Most seconds between two group commits.
+    pub(crate) commit_seconds: Option<u64>,
+    /// Setuid and setgid bits count.
+    pub(crate) suid: Option<bool>,
+    /// Device nodes work.
+    pub(crate) dev: Option<bool>,
+    /// Programs can be run.
+    pub(crate) exec: Option<bool>,
+    /// Which dataset, if not the root dataset.
+    pub(crate) dataset: Option<String>,
+    /// Which snapshot of the dataset.
+    pub(crate) snapshot: Option<String>,
+    /// Whether the mount goes through a block device.
+    pub(crate) block_device: BlockDevice,
+    /// Not a new mount: change the options of the one that is there.
+    pub(crate) remount: bool,
+}
+
+/// Options that are meant for `mount(8)`, systemd or other systems' helpers, or that say what is
+/// the case anyway. The kernel's own (`user_id`) come back from `mount(8)` when it remounts.
+const SWALLOWED: &[&str] = &[
+    "_netdev",
+    "async",
+    "auto",
+    "blksize",
+    "comment",
+    "default_permissions",
+    "defaults",
+    "diratime",
+    "group",
+    "group_id",
+    "lazytime",
+    "loud",
+    "max_read",
+    "noauto",
+    "nodiratime",
+    "nofail",
+    "nogroup",
+    "nolazytime",
+    "nonempty",
+    "noowner",
+    "nouser",
+    "nousers",
+    "owner",
+    "silent",
+    "rootmode",
+    "user",
+    "user_id",
+    "users",
+];
+
+/// What is told when an option is not known.
+const KNOWN: &str = "ro, rw, noatime, relatime, strictatime, allow_other, noallow_other, \
+    default_permissions, ordered, writeback, cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, \
+    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, remount";
+
+impl MountOptions {
+    /// Reads lists of comma-separated options; where two contradict each other the later counts.
+    ///
+    /// # Errors
+    /// Names the first option that is not known or whose value makes no sense.
+    pub(crate) fn parse(lists: &[String]) -> Result<MountOptions> {
+        let mut options = MountOptions::default();
+        let words = lists.iter().flat_map(|list| list.split(','));
+        for word in words.filter(|word| !word.is_empty()) {
+            match word.split_once('=') {
+                Some((name, value)) => options.set_value(name, value)?,
+                None => options.set_flag(word)?,
+            }
+        }
+        Ok(options)
+    }
+
+    fn set_flag(&mut self, word: &str) -> Result<()> {
+        match word {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "noatime" => self.access_times = Some(AccessTimes::Never),
+            "atime" | "relatime" => self.access_times = Some(AccessTimes::Relative),
+            "strictatime" => self.access_times = Some(AccessTimes::Strict),
+            "allow_other" => self.allow_other = Some(true),
+            "noallow_other" => self.allow_other = Some(false),
+            "ordered" => self.writeback = false,
+            "writeback" => self.writeback = true,
+            "suid" => self.suid = Some(true),
+            "nosuid" => self.suid = Some(false),
+            "dev" => self.dev = Some(true),
+            "nodev" => self.dev = Some(false),
+            "exec" => self.exec = Some(true),
+            "noexec" => self.exec = Some(false),
+            "remount" => self.remount = true,
+            _ if is_swallowed(word) => {}
+            _ => return Err(unknown(word)),
+        }
+        Ok(())
+    }
+
+    fn set_value(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "cache" => self.cache_bytes = Some(cache_size(value)?),
+            "commit" => self.commit_seconds = Some(commit_interval(value)?),
+            "dataset" | "subvol" => {
+                let name = value.parse::<marram_store::DatasetName>()?;
+                self.dataset = Some(name.as_str().to_owned());
+            }
+            "snapshot" => self.snapshot = Some(snapshot_name(value)?),
+            "blkdev" => self.block_device = block_device(value)?,
+            _ if is_swallowed(name) => {}
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+
+    /// Which dataset or snapshot is meant.
+    ///
+    /// # Errors
+    /// When a name is none.
+    pub(crate) fn source(&self) -> Result<marram_store::Source> {
+        let dataset = match &self.dataset {
+            Some(name) => name.parse()?,
+            None => marram_store::DatasetName::root(),
+        };
+        Ok(marram_store::Source { dataset, snapshot: self.snapshot.clone() })
+    }
+}
+
+fn is_swallowed(name: &str) -> bool {
+    name.starts_with("x-") || name.starts_with("X-") || SWALLOWED.contains(&name)
+}
+
+fn unknown(name: &str) -> Error {
+    Error::usage(format!("unknown mount option {name:?}")).hint(format!("known are: {KNOWN}"))
+}
+
+fn cache_size(value: &str) -> Result<u64> {
+    let bytes = parse_size(value).map_err(|error| error.during("mount option cache"))?;
+    if CACHE_BYTES.contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(Error::usage(format!("mount option cache: {value} is out of range: 16M to 1T")))
+}
+
+fn commit_interval(value: &str) -> Result<u64> {
+    let seconds = value.parse().ok();
+    let allowed = seconds.filter(|seconds| COMMIT_SECONDS.contains(seconds));
+    allowed.ok_or_else(|| {
+        Error::usage(format!("mount option commit: {value:?} is out of range: 1 to 300 seconds"))
+    })
+}
+
+/// Checks the name of a snapshot.
+///
+/// # Errors
+/// Says what a name looks like.
+pub(crate) fn snapshot_name(value: &str) -> Result<String> {
+    let source: marram_store::Source = format!("root@{value}").parse()?;
+    Ok(source.snapshot.unwrap_or_default())
+}
+
+fn block_device(value: &str) -> Result<BlockDevice> {
+    match value {
+        "auto" => Ok(BlockDevice::Auto),
+        "on" => Ok(BlockDevice::On),
+        "off" => Ok(BlockDevice::Off),
+        _ => {
+            Err(Error::usage(format!("mount option blkdev: {value:?} is not one of auto, on, off")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AccessTimes, BlockDevice, MountOptions};
+    use crate::error::Kind;
+
+    fn parse(list: &str) -> crate::error::Result<MountOptions> {
+        MountOptions::parse(&[list.to_owned()])
+    }
+
+    #[test]
+    fn the_options_that_mount_users_expect_are_read() {
+        let options = parse("ro,noatime,allow_other,default_permissions,cache=512M").unwrap();
+        assert!(options.read_only && !options.writeback);
+        assert_eq!(options.access_times, Some(AccessTimes::Never));
+        assert_eq!(options.allow_other, Some(true));
+        assert_eq!(options.cache_bytes, Some(512 << 20));
+        let options = parse("writeback,commit=30,suid,nodev,noexec,subvol=a/b,snapshot=x").unwrap();
+        assert!(options.writeback);
+        assert_eq!(options.commit_seconds, Some(30));
+        assert_eq!(
+            (options.suid, options.dev, options.exec),
+            (Some(true), Some(false), Some(false))
+        );
+        assert_eq!(options.source().unwrap().to_string(), "a/b@x");
+    }
+
+    #[test]
+    fn the_later_of_two_that_contradict_counts() {
+        let lists = ["ro,strictatime".to_owned(), "rw,relatime,blkdev=off".to_owned()];
+        let options = MountOptions::parse(&lists).unwrap();
+        assert!(!options.read_only);
+        assert_eq!(options.access_times, Some(AccessTimes::Relative));
+        assert_eq!(options.block_device, BlockDevice::Off);
+    }
+
+    #[test]
+    fn what_mount_and_systemd_pass_is_swallowed() {
+        let kernels = "rw,relatime,user_id=0,group_id=0,default_permissions,blksize=4096";
+        assert!(parse(kernels).is_ok());
+        let list = "defaults,nofail,_netdev,user,noauto,x-systemd.automount,\
+                    x-gvfs-name=a b,comment=hello,X-mount.mkdir=0755,nonempty,,";
+        assert_eq!(parse(list).unwrap(), MountOptions::default());
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let bad = [
+            ("readonly", "readonly"),
+            ("ro,frobnicate=1", "frobnicate"),
+            ("cache=lots", "cache"),
+            ("cache=1", "16M"),
+            ("commit=0", "300"),
+            ("commit=x", "300"),
+            ("dataset=..", ".."),
+            ("snapshot=a/b", "a/b"),
+            ("blkdev=maybe", "auto, on, off"),
+            ("sync", "sync"),
+            ("\u{e4}", "unknown"),
+        ];
+        for (list, named) in bad {
+            let error = parse(list).unwrap_err();
+            assert_eq!(error.kind, Kind::Usage, "{list}");
+            assert!(error.message.contains(named), "{list}: {error}");
+        }
+    }
+}

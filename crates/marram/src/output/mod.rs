@@ -1,0 +1,106 @@
+//! What commands print: tables for people, tab-separated lines for scripts, JSON for programs.
+//!
+//! Data goes to standard output, messages to standard error. Colours are used only on a terminal,
+//! and never when `NO_COLOR` is set. Every `--json` answer is one object: `version` is the version
+//! of this envelope, `command` what was run, and then `result` or `error`.
+
+mod table;
+
+pub(crate) use table::{Align, Table};
+
+use crate::error::Error;
+use crate::instants::format_instant;
+use crate::sizes::format_size;
+use rustix::termios::isatty;
+use serde::Serialize;
+use std::io::Write;
+
+/// Version of the JSON envelope and of what stands in it.
+pub(crate) const JSON_VERSION: u32 = 1;
+
+/// How a command prints.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    /// Which command.
+    pub(crate) command: &'static str,
+    /// One JSON object instead of text.
+    pub(crate) json: bool,
+    /// Colours may be used on standard output.
+    pub(crate) colour: bool,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    version: u32,
+    command: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Error>,
+}
+
+impl Output {
+    /// How `command` prints here.
+    pub(crate) fn new(command: &'static str, json: bool) -> Output {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Output { command, json, colour: wanted && !json && isatty(rustix::stdio::stdout()) }
+    }
+
+    /// Prints a result: as JSON, or as the text that `text` makes.
+    pub(crate) fn print<T: Serialize>(&self, result: &T, text: impl FnOnce() -> String) {
+        if self.json {
+            self.print_envelope(Some(result), None);
+            return;
+        }
+        let text = text();
+        if !text.is_empty() {
+            write_out(&text);
+        }
+    }
+
+    /// Prints an error: on standard error, and as JSON too where that was asked for.
+    pub(crate) fn print_error(&self, error: &Error) {
+        if self.json {
+            self.print_envelope::<()>(None, Some(error));
+        }
+        print_error(self.command, error);
+    }
+
+    fn print_envelope<T: Serialize>(&self, result: Option<&T>, error: Option<&Error>) {
+        let envelope = Envelope { version: JSON_VERSION, command: self.command, result, error };
+        let text = serde_json::to_string_pretty(&envelope)
+            .expect("reports have text keys and paths that came in as text");
+        write_out(&format!("{text}\n"));
+    }
+}
+
+/// Prints an error on standard error: what failed, and what to do next.
+pub(crate) fn print_error(command: &str, error: &Error) {
+    let mut text = format!("marram {command}: {}\n", error.message);
+    if let Some(hint) = &error.hint {
+        text.push_str(&format!("  {hint}\n"));
+    }
+    // Nobody is left to be told when standard error is closed.
+    let _told_or_nobody_there = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints a message on standard error, for people only.
+pub(crate) fn say(text: &str) {
+    let _told_or_nobody_there = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Writes to standard output; a reader that has closed it early has seen enough.
+pub(crate) fn write_out(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _reader_may_be_gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A size: for people, or with `exact` in bytes.
+pub(crate) fn size_text(bytes: u64, exact: bool) -> String {
+    if exact { bytes.to_string() } else { format_size(bytes) }
+}
+
+/// A moment: as a date, or with `exact` in seconds since 1970.
+pub(crate) fn instant_text(seconds: i64, exact: bool) -> String {
+    if exact { seconds.to_string() } else { format_instant(seconds) }
+}

@@ -1,0 +1,180 @@
+//! Where things lie on the machine: control sockets, logs, the quickstart pool.
+//!
+//! A control socket gives its holder the daemon's powers over the pool, so the folder that it
+//! lies in must belong to the user and be closed to everyone else; a folder that somebody else
+//! made first is refused.
+
+use crate::error::{Error, Result};
+use marram_vfs::Caller;
+use rustix::process::{getegid, geteuid};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The user who runs this process.
+pub(crate) fn own_uid() -> u32 {
+    geteuid().as_raw()
+}
+
+/// The user and group who run this process, as owners of what it makes.
+pub(crate) fn own_identity() -> Caller {
+    Caller { uid: own_uid(), gid: getegid().as_raw() }
+}
+
+/// Whether root runs this process.
+pub(crate) fn is_root() -> bool {
+    geteuid().is_root()
+}
+
+/// The folder where this user's daemons put their control sockets.
+pub(crate) fn control_folder() -> PathBuf {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let own = |folder: &PathBuf| {
+        std::fs::metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == own_uid())
+    };
+    if let Some(runtime) = named.filter(|folder| !is_root() && own(folder)) {
+        return runtime.join("marram");
+    }
+    let folders = control_folders_of(own_uid());
+    let usable = |folder: &&PathBuf| folder.parent().map(Path::to_owned).is_some_and(|up| own(&up));
+    let chosen = folders.iter().find(usable).or(folders.last());
+    chosen.cloned().unwrap_or_else(std::env::temp_dir)
+}
+
+/// The folders in which daemons of the user `uid` may have their control sockets.
+pub(crate) fn control_folders_of(uid: u32) -> Vec<PathBuf> {
+    if uid == 0 {
+        return vec![PathBuf::from("/run/marram")];
+    }
+    let mut folders = vec![
+        PathBuf::from(format!("/run/user/{uid}/marram")),
+        PathBuf::from(format!("/tmp/marram-{uid}")),
+    ];
+    let named = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| uid == own_uid());
+    if let Some(runtime) = named.map(PathBuf::from) {
+        folders.insert(0, runtime.join("marram"));
+        folders.dedup();
+    }
+    folders
+}
+
+/// The folders in which to look for daemons: this user's, and for root everybody's. Folders that
+/// others could have filled are left out.
+pub(crate) fn control_folders() -> Vec<PathBuf> {
+    let mut folders = control_folders_of(own_uid());
+    if is_root() {
+        let below = |folder: &str, end: fn(PathBuf) -> PathBuf| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten();
+            let paths = entries.filter_map(|entry| Some(end(entry.ok()?.path())));
+            paths.collect::<Vec<PathBuf>>()
+        };
+        folders.extend(below("/run/user", |user| user.join("marram")));
+        let named = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("marram-"))
+        };
+        folders.extend(below("/tmp", |path| path).into_iter().filter(named));
+    }
+    folders.retain(|folder| check_private_folder(folder).is_ok());
+    folders
+}
+
+/// Makes `folder` if needed, and makes sure that it is ours alone.
+///
+/// # Errors
+/// When it cannot be made, or belongs to somebody else, or is open to others.
+pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
+    let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::system("make the folder", folder, error));
+        }
+        _ => {}
+    }
+    check_private_folder(folder)
+}
+
+/// Makes sure that `folder` is a real folder that is ours alone.
+///
+/// # Errors
+/// When it is not, or does not exist.
+pub(crate) fn check_private_folder(folder: &Path) -> Result<()> {
+    let found = std::fs::symlink_metadata(folder)
+        .map_err(|error| Error::system("look at the folder", folder, error))?;
+    let trusted = found.uid() == own_uid() || is_root();
+    if found.is_dir() && trusted && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::failed(format!(
+        "{} is not a folder of your own that is closed to others",
+        folder.display()
+    ))
+    .hint("somebody else may have made it: remove it, and try again"))
+}
+
+/// The folder for logs of daemons in the background.
+///
+/// # Errors
+/// When there is neither a home nor a folder named for it.
+pub(crate) fn log_folder() -> Result<PathBuf> {
+    if is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+        return Ok(PathBuf::from("/var/log/marram"));
+    }
+    user_folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// The folder for pools that the user did not name.
+///
+/// # Errors
+/// When there is neither a home nor a folder named for it.
+pub(crate) fn data_folder() -> Result<PathBuf> {
+    user_folder("XDG_DATA_HOME", ".local/share")
+}
+
+fn user_folder(variable: &str, below_home: &str) -> Result<PathBuf> {
+    let absolute = |value: &PathBuf| value.is_absolute();
+    if let Some(named) = std::env::var_os(variable).map(PathBuf::from).filter(absolute) {
+        return Ok(named.join("marram"));
+    }
+    Ok(home()?.join(below_home).join("marram"))
+}
+
+/// Where a program is: in `PATH`, or in the system's own folders, which `mount(8)` leaves out of
+/// the `PATH` of its helpers.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let folders = std::env::split_paths(&path).chain(system);
+    folders.map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+}
+
+/// The user's home.
+///
+/// # Errors
+/// When `HOME` does not say.
+pub(crate) fn home() -> Result<PathBuf> {
+    let absolute = |value: &PathBuf| value.is_absolute();
+    std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(absolute)
+        .ok_or_else(|| Error::failed("HOME does not name a folder").hint("set HOME"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_private_folder, make_private_folder};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = folder.path().join("marram");
+        make_private_folder(&control).unwrap();
+        make_private_folder(&control).unwrap();
+        std::fs::set_permissions(&control, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(make_private_folder(&control).is_err());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/etc", &link).unwrap();
+        assert!(check_private_folder(&link).is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! What a command is about: a pool, and which of its datasets.
+//!
+//! A target is a pool (its file or block device) or any path inside a mounted Marram file system.
+//! Either way the answer is the same pool; what differs is the dataset that is meant, and whether
+//! a daemon has the pool, which must then do what is asked, or the command can open it itself.
+
+use crate::control::client::Client;
+use crate::control::protocol::{Answer, Greeting, Operation};
+use crate::engine::{self, OpenMode, OpenPool};
+use crate::error::{Error, Result};
+use crate::options::snapshot_name;
+use crate::{mountinfo, places};
+use marram_store::{DatasetName, Source};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Most sockets that are looked at when a daemon is searched.
+const SOCKETS_MAX: usize = 256;
+
+/// A target that has been found.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Path of the pool.
+    pub(crate) pool: PathBuf,
+    /// The dataset or snapshot that is mounted where the target's path lies.
+    pub(crate) mounted: Option<Source>,
+    /// The socket of the daemon that has the pool, if one has, and what it said.
+    pub(crate) daemon: Option<(PathBuf, Greeting)>,
+}
+
+impl Target {
+    /// Finds what `path` names.
+    ///
+    /// # Errors
+    /// When it does not exist, or is neither a pool nor inside a mounted one.
+    pub(crate) fn find(path: &Path) -> Result<Target> {
+        let absolute = absolute(path)?;
+        let kind = std::fs::metadata(&absolute)
+            .map_err(|error| Error::system("look at", &absolute, error))?
+            .file_type();
+        let inside = mountinfo::mount_of(&absolute)?.filter(mountinfo::MountEntry::is_marram);
+        match inside {
+            // A pool that lies inside a mounted one is meant itself.
+            Some(_) if kind.is_file() && matches!(engine::probe(&absolute), Ok(Some(_))) => {
+                Target::of_pool(&absolute)
+            }
+            Some(_) if !kind.is_block_device() => Target::of_mount(&absolute),
+            _ if kind.is_dir() => Err(Error::not_found(format!(
+                "{} is not inside a mounted Marram file system",
+                absolute.display()
+            ))
+            .hint("name a pool, or mount one there with `marram mount POOL DIRECTORY`")),
+            _ => Target::of_pool(&absolute),
+        }
+    }
+
+    /// Finds the daemon behind the mount that `path` lies in.
+    fn of_mount(path: &Path) -> Result<Target> {
+        let entry = mountinfo::mount_of(path)?.filter(mountinfo::MountEntry::is_marram);
+        let entry = entry
+            .ok_or_else(|| Error::not_found(format!("nothing is mounted at {}", path.display())))?;
+        let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
+        for (socket, greeting) in daemons_of(owner) {
+            let here = greeting.mounts.iter();
+            let mounted = here.rev().find(|mount| mount.directory == entry.directory);
+            if let Some(mounted) = mounted.map(|mount| mount.source.parse()).transpose()? {
+                return Ok(Target {
+                    pool: greeting.pool.clone(),
+                    mounted: Some(mounted),
+                    daemon: Some((socket, greeting)),
+                });
+            }
+        }
+        if marram_fuse::is_dead_mount(&entry.directory) {
+            return Err(dead_mount(&entry.directory));
+        }
+        let place = entry.directory.display();
+        Err(Error::not_found(format!("no daemon answers for the file system at {place}"))
+            .hint("it belongs to another user, or was mounted by another version"))
+    }
+
+    fn of_pool(path: &Path) -> Result<Target> {
+        let Some(probe) = engine::probe(path)? else {
+            return Err(engine::no_pool(path));
+        };
+        Ok(Target { pool: path.to_owned(), mounted: None, daemon: daemon_of_pool(&probe.pool_id) })
+    }
+
+    /// The dataset that is meant: the one named, the one that is mounted, or the root dataset.
+    ///
+    /// # Errors
+    /// When `named` is no name.
+    pub(crate) fn dataset(&self, named: Option<&str>) -> Result<DatasetName> {
+        match (named, &self.mounted) {
+            (Some(name), _) => Ok(name.parse()?),
+            (None, Some(mounted)) => Ok(mounted.dataset.clone()),
+            (None, None) => Ok(DatasetName::root()),
+        }
+    }
+
+    /// Has `operation` done by the daemon that has the pool, or on the pool itself.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(crate) fn perform(&self, operation: &Operation) -> Result<Answer> {
+        if let Some(client) = self.connect()? {
+            return client.perform(operation);
+        }
+        let mode = OpenMode::for_operation(operation);
+        let pool = OpenPool::open(&self.pool, &mode)?;
+        let answer = pool.perform(operation);
+        pool.close()?;
+        answer
+    }
+
+    /// A new conversation with the daemon, if one has the pool.
+    ///
+    /// # Errors
+    /// When it is there but does not answer.
+    pub(crate) fn connect(&self) -> Result<Option<Client>> {
+        match &self.daemon {
+            Some((socket, _)) => Client::connect(socket),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Parts `TARGET@NAME` into both. The name is what stands behind the last `@`.
+///
+/// # Errors
+/// When there is no name, or it is none.
+pub(crate) fn with_snapshot(text: &Path) -> Result<(PathBuf, String)> {
+    let utf8 = utf8(text)?;
+    let Some((target, name)) = utf8.rsplit_once('@').filter(|(target, _)| !target.is_empty())
+    else {
+        return Err(Error::usage(format!("{utf8} names no snapshot"))
+            .hint("write TARGET@NAME, as in work.pool@before or /mnt@before"));
+    };
+    Ok((PathBuf::from(target), snapshot_name(name)?))
+}
+
+/// As [`with_snapshot`], where the name may be left out; a path that exists has none.
+///
+/// # Errors
+/// When the name is none.
+pub(crate) fn with_optional_snapshot(text: &Path) -> Result<(PathBuf, Option<String>)> {
+    let (path, has_name) = (utf8(text)?, !text.exists());
+    match path.split_once('@').filter(|_| has_name) {
+        // Also when the name is none, which is then what is wrong.
+        Some((target, _)) if Path::new(target).exists() => {
+            let name = snapshot_name(&path[target.len() + 1..])?;
+            Ok((PathBuf::from(target), Some(name)))
+        }
+        Some(_) => with_snapshot(text).map(|(target, name)| (target, Some(name))),
+        None => Ok((text.to_owned(), None)),
+    }
+}
+
+/// The path with links and dots resolved.
+///
+/// # Errors
+/// When it does not exist, lies behind a dead mount, or is not UTF-8.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    utf8(path)?;
+    let found = path.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotConnected => dead_mount(path),
+        _ => Error::system("find", path, error),
+    })?;
+    utf8(&found)?;
+    Ok(found)
+}
+
+fn dead_mount(path: &Path) -> Error {
+    let place = path.display();
+    Error::failed(format!("{place}: the daemon of this mount has died"))
+        .hint(format!("clear it with `marram unmount {place}`"))
+}
+
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| {
+        Error::usage(format!("{} is not UTF-8", path.display()))
+            .hint("pools and mount points need paths in UTF-8; names inside a mount do not")
+    })
+}
+
+/// The daemon that has the pool, if one of ours or, for root, of anybody has it.
+pub(crate) fn daemon_of_pool(pool_id: &str) -> Option<(PathBuf, Greeting)> {
+    let folders = places::control_folders();
+    folders.iter().find_map(|folder| {
+        let socket = folder.join(format!("{pool_id}.sock"));
+        let client = greeted(&socket)?;
+        Some((socket, client))
+    })
+}
+
+/// All daemons of this user, or for root of everybody.
+pub(crate) fn daemons() -> Vec<(PathBuf, Greeting)> {
+    let folders = places::control_folders();
+    folders.iter().flat_map(|folder| daemons_in(folder)).collect()
+}
+
+fn daemons_of(uid: u32) -> Vec<(PathBuf, Greeting)> {
+    let folders = places::control_folders_of(uid);
+    folders.iter().flat_map(|folder| daemons_in(folder)).collect()
+}
+
+fn daemons_in(folder: &Path) -> Vec<(PathBuf, Greeting)> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_socket = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
+    let mut sockets: Vec<PathBuf> = paths.filter(is_socket).take(SOCKETS_MAX).collect();
+    sockets.sort();
+    let greet = |socket: PathBuf| {
+        let greeting = greeted(&socket)?;
+        Some((socket, greeting))
+    };
+    sockets.into_iter().filter_map(greet).collect()
+}
+
+/// What the daemon behind `socket` says first; a broken one is as good as none.
+fn greeted(socket: &Path) -> Option<Greeting> {
+    let client = Client::connect(socket).ok().flatten()?;
+    Some(client.greeting().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Target, with_optional_snapshot, with_snapshot};
+    use crate::error::Kind;
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn the_snapshot_stands_behind_the_last_at_sign() {
+        let split = |text: &str| with_snapshot(Path::new(text)).unwrap();
+        assert_eq!(split("work.pool@a"), ("work.pool".into(), "a".into()));
+        assert_eq!(split("/a@b/mnt@1.2"), ("/a@b/mnt".into(), "1.2".into()));
+        for text in ["work.pool", "@a", "x@", "x@a/b", "x@a b"] {
+            let error = with_snapshot(Path::new(text)).unwrap_err();
+            assert_eq!(error.kind, Kind::Usage, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_exists_is_taken_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a@b");
+        let named: PathBuf = folder.path().join("a");
+        assert_eq!(with_optional_snapshot(&path).unwrap(), (named, Some("b".into())));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(with_optional_snapshot(&path).unwrap(), (path, None));
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused_with_advice() {
+        let error = Target::find(Path::new("/proc")).unwrap_err();
+        assert_eq!(error.kind, Kind::NotFound);
+        assert!(error.hint.unwrap().contains("marram mount"));
+        let error = Target::find(Path::new("/nowhere/at/all")).unwrap_err();
+        assert_eq!(error.kind, Kind::NotFound);
+    }
+}

@@ -1,0 +1,400 @@
+//! Pools on real mounts: commands, daemon, control socket and mount helpers together.
+
+mod workbench;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use workbench::{Outcome, Workbench, can_mount};
+
+fn mounted() -> Option<Workbench> {
+    if !can_mount() {
+        return None;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    Some(bench)
+}
+
+/// Whether anybody has the pool: the lock that every daemon takes.
+fn is_free(pool: &Path) -> bool {
+    fs::File::open(pool).expect("the pool is there").try_lock().is_ok()
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn signal(pid: i32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+    rustix::process::kill_process(pid, signal).expect("the daemon is there");
+}
+
+#[test]
+fn what_is_written_is_there_after_a_remount_and_the_device_is_free_between() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/file"), "content").unwrap();
+    assert!(!is_free(&bench.path("work.pool")));
+    let outcome = bench.run("unmount mnt").good();
+    assert_eq!((outcome.out.as_str(), outcome.err.as_str()), ("", ""));
+    assert!(bench.mounts().is_empty() && is_free(&bench.path("work.pool")));
+    bench.run("mount work.pool mnt").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/file")).unwrap(), "content");
+    bench.run("umount work.pool").good();
+}
+
+#[test]
+fn a_second_mount_is_refused_with_the_holder() {
+    let Some(bench) = mounted() else { return };
+    bench.make_folder("two");
+    let pid = bench.daemon_pid("mnt").to_string();
+    bench.run("mount work.pool two").refused(11, &["mounted", &pid]);
+    bench.run("mount mnt two").refused(11, &["mounted", &pid]);
+    bench.run("create work.pool --force").refused(11, &[&pid]);
+    bench.run("mount work.pool two -o commit=30 --snapshot x").refused(2, &["commit=5"]);
+    assert_eq!(bench.mounts().len(), 1);
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_snapshot_and_a_clone_are_mounted_beside_the_live_tree() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/file"), "before").unwrap();
+    bench.run("snapshot mnt@a").good();
+    fs::write(bench.path("mnt/file"), "after").unwrap();
+    bench.run("clone mnt@a copy").good();
+    bench.make_folder("snap");
+    bench.make_folder("copy");
+    bench.run("mount work.pool@a snap").good();
+    bench.run("mount mnt copy --dataset copy").good();
+    fs::write(bench.path("copy/file"), "other").unwrap();
+    let read = |name: &str| fs::read_to_string(bench.path(name)).unwrap();
+    assert_eq!((read("mnt/file"), read("snap/file")), ("after".into(), "before".into()));
+    assert_eq!(read("copy/file"), "other");
+    assert!(fs::write(bench.path("snap/new"), "").is_err());
+
+    bench.run("snapshot snap@b").refused(2, &["never changes", "--dataset root"]);
+    bench.run("destroy dataset mnt --dataset copy --yes").refused(11, &["copy"]);
+    bench.run("destroy snapshot mnt@a --yes").refused(11, &["root@a"]);
+    bench.run("snapshot copy@c").good();
+    let list = bench.run("list mnt -H").good().out;
+    assert!(list.contains("copy@c\tsnapshot"), "{list}");
+
+    let status = bench.run("status mnt --json").result();
+    assert_eq!(status[0]["mounts"].as_array().unwrap().len(), 3);
+    bench.run("unmount copy").good();
+    assert_eq!(bench.mounts().len(), 2);
+    bench.run("unmount work.pool").good();
+    assert!(bench.mounts().is_empty() && is_free(&bench.path("work.pool")));
+}
+
+#[test]
+fn commands_reach_the_daemon_from_below_the_mount() {
+    let Some(bench) = mounted() else { return };
+    bench.make_folder("mnt/deep/er");
+    bench.run("set mnt/deep/er compression=zstd:3").good();
+    let got = bench.run("get work.pool compression -H").good().out;
+    assert_eq!(got, "root\tcompression\tzstd:3\tlocal\n");
+    bench.run("sync mnt/deep").good();
+    let grown = bench.run("grow mnt --size 256M --json").result();
+    assert_eq!(grown["size_bytes"], 256 << 20);
+    fs::write(bench.path("mnt/deep/big"), vec![7; 1 << 20]).unwrap();
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_busy_mount_stays_unless_it_is_detached() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/file"), "content").unwrap();
+    let mut open = fs::File::open(bench.path("mnt/file")).unwrap();
+    bench.run("unmount mnt").refused(11, &["in use", "--detach"]);
+    assert_eq!(bench.mounts().len(), 1);
+    bench.run("unmount --detach mnt").good();
+    assert!(bench.mounts().is_empty());
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "content");
+    drop(open);
+    wait_until("the daemon lets go", || is_free(&bench.path("work.pool")));
+}
+
+#[test]
+fn a_terminated_daemon_has_made_everything_durable() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/file"), "content").unwrap();
+    signal(bench.daemon_pid("mnt"), rustix::process::Signal::TERM);
+    wait_until("the daemon lets go", || is_free(&bench.path("work.pool")));
+    assert!(bench.mounts().is_empty());
+    bench.run("mount work.pool mnt -o ro").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/file")).unwrap(), "content");
+    assert!(fs::write(bench.path("mnt/new"), "").is_err());
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_crash_is_not_in_the_way_of_the_next_mount() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/kept"), "kept").unwrap();
+    bench.run("sync mnt").good();
+    let pid = bench.daemon_pid("mnt");
+    signal(pid, rustix::process::Signal::KILL);
+    wait_until("the kernel takes the lock back", || is_free(&bench.path("work.pool")));
+    assert!(fs::write(bench.path("mnt/new"), "").is_err());
+    bench.run("status mnt").refused(1, &["died", "marram unmount"]);
+    bench.run("list work.pool").good();
+    bench.run("mount work.pool mnt").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
+    assert_eq!(bench.mounts().len(), 1);
+    signal(bench.daemon_pid("mnt"), rustix::process::Signal::KILL);
+    wait_until("the kernel takes the lock back", || is_free(&bench.path("work.pool")));
+    bench.run("unmount mnt").good();
+    assert!(bench.mounts().is_empty());
+}
+
+#[test]
+fn the_helpers_of_mount_behave_as_their_callers_expect() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    let silent = |outcome: Outcome| {
+        let outcome = outcome.good();
+        assert_eq!((outcome.out.as_str(), outcome.err.as_str()), ("", ""));
+    };
+    silent(bench.run_as("mount.fuse.marram", "work.pool mnt -f -o rw"));
+    assert!(bench.mounts().is_empty(), "-f only pretends");
+    silent(bench.run_as("mount.fuse.marram", "work.pool mnt -sv -o rw,nofail,_netdev,noexec"));
+    assert!(bench.mounts()[0].contains("noexec"), "{:?}", bench.mounts());
+    bench.run_as("mount.marram", "work.pool mnt").refused(32, &["already"]);
+    bench.run_as("mount.marram", "work.pool mnt -o frobnicate").refused(1, &["frobnicate"]);
+    silent(bench.run_as("mount.marram", "work.pool mnt -o remount,ro"));
+    assert!(fs::write(bench.path("mnt/x"), "").is_err());
+    silent(bench.run_as("mount.marram", "work.pool mnt -o remount,rw,exec"));
+    fs::write(bench.path("mnt/x"), "").unwrap();
+    silent(bench.run_as("umount.fuse.marram", "mnt -n"));
+    assert!(is_free(&bench.path("work.pool")));
+    bench.run_as("umount.fuse.marram", "mnt").refused(32, &["mnt"]);
+    silent(bench.run_as("mount.marram", "work.pool mnt -o blkdev=off,ro"));
+    let line = bench.mounts().remove(0);
+    assert!(line.contains(" fuse.marram ro,") && line.contains("work.pool"), "{line}");
+    silent(bench.run_as("umount.marram", "mnt"));
+}
+
+#[test]
+fn a_foreground_daemon_logs_to_standard_error_and_ends_with_its_mount() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    let mut command = bench.command();
+    command.args(["mount", "work.pool", "mnt", "--foreground", "-o", "cache=32M"]);
+    let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("the mount answers", || bench.mounts().len() == 1);
+    wait_until("the daemon answers", || bench.run("status mnt").status == 0);
+    bench.run("unmount mnt").good();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(log.contains("mounted root") && log.contains("durable"), "{log}");
+}
+
+#[test]
+fn a_client_that_says_nothing_or_nonsense_harms_nobody() {
+    let Some(bench) = mounted() else { return };
+    let id = bench.run("status mnt --json").result()[0]["pool_id"].as_str().unwrap().to_owned();
+    let socket = format!("/run/marram/{id}.sock");
+    let mode = fs::metadata(&socket).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
+    let silent: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    bench.run("status mnt").good();
+    drop(silent);
+    bench.run("unmount mnt").good();
+    assert!(!Path::new(&socket).exists());
+}
+
+#[test]
+fn quickstart_can_be_run_again() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::new();
+    let text = bench.run("quickstart mnt --size 256M").good().out;
+    assert!(text.contains("Three things to try") && text.contains("marram snapshot"), "{text}");
+    assert!(bench.path(".local/share/marram/quickstart.pool").exists());
+    let again = bench.run("quickstart mnt --json").result();
+    assert_eq!((&again["created"], &again["mounted"]), (&false.into(), &false.into()));
+    bench.run("unmount mnt").good();
+    let again = bench.run("quickstart mnt --json").result();
+    assert_eq!((&again["created"], &again["mounted"]), (&false.into(), &true.into()));
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_file_system_outlives_many_mounts_at_once_and_in_a_row() {
+    let Some(bench) = mounted() else { return };
+    bench.run("snapshot mnt@a").good();
+    bench.run("unmount mnt").good();
+    for round in 0..5 {
+        bench.run("mount work.pool mnt").good();
+        let name = format!("mnt/{round}");
+        fs::write(bench.path(&name), name.as_bytes()).unwrap();
+        let outcomes = std::thread::scope(|scope| {
+            let mounts: Vec<_> = (0..4)
+                .map(|at| {
+                    let directory = format!("snap{at}");
+                    bench.make_folder(&directory);
+                    let bench = &bench;
+                    scope.spawn(move || bench.run(&format!("mount work.pool@a {directory}")))
+                })
+                .collect();
+            mounts.into_iter().map(|mount| mount.join().unwrap()).collect::<Vec<_>>()
+        });
+        outcomes.into_iter().for_each(|outcome| drop(outcome.good()));
+        assert_eq!(bench.mounts().len(), 5);
+        bench.run("unmount work.pool").good();
+    }
+    bench.run("mount work.pool mnt -o ro").good();
+    assert_eq!(fs::read_dir(bench.path("mnt")).unwrap().count(), 5);
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_pool_inside_a_mounted_pool_is_meant_itself() {
+    let Some(bench) = mounted() else { return };
+    bench.run("create mnt/inner.pool --size 64M --label inner").good();
+    let status = bench.run("status mnt/inner.pool --json").result();
+    assert_eq!(status[0]["label"], "inner");
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn damaged_data_is_an_error_for_its_range_alone_and_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::new();
+    bench.run("create work.pool --size 128M -O compression=off -O recordsize=64K").good();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    bench.make_folder("mnt/deep");
+    let content: Vec<u8> = (0..1_u32 << 18).flat_map(|word| (word * 77).to_le_bytes()).collect();
+    fs::write(bench.path("mnt/deep/file"), &content).unwrap();
+    bench.run("unmount mnt").good();
+
+    let damaged = 5 * (64 << 10) + 100;
+    let mut pool = fs::read(bench.path("work.pool")).unwrap();
+    let sought = &content[damaged..damaged + 64];
+    let at = pool.windows(64).position(|bytes| bytes == sought).expect("stored as it is");
+    pool[at] ^= 1;
+    fs::write(bench.path("work.pool"), &pool).unwrap();
+
+    let report = bench.run("check work.pool --data --json");
+    assert_eq!(report.status, 3, "{report:?}");
+    assert!(report.out.contains("deep/file"), "{report:?}");
+    bench.run("mount work.pool mnt").good();
+    assert!(fs::read(bench.path("mnt/deep/file")).is_err());
+    let file = fs::File::open(bench.path("mnt/deep/file")).unwrap();
+    let mut whole = vec![0; 64 << 10];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut whole, 0).unwrap();
+    assert_eq!(whole, content[..64 << 10]);
+    drop(file);
+    let status = bench.run("status mnt --json");
+    assert_eq!(status.status, 3, "{status:?}");
+    let damage = status.envelope()["result"][0]["damage"][0].clone();
+    assert_eq!(damage["place"], "root:/deep/file");
+    assert_eq!(damage["offset"], 5 * (64 << 10));
+    assert_eq!(damage["len"], 64 << 10);
+    bench.run("unmount mnt").good();
+    let state = fs::read_dir(bench.path("state/marram")).unwrap();
+    let log = fs::read_to_string(state.last().unwrap().unwrap().path()).unwrap();
+    assert!(log.contains("damaged: root:/deep/file at offset 327680"), "{log}");
+}
+
+#[test]
+fn a_device_that_runs_full_loses_nothing_that_was_durable_and_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::new();
+    let small = bench.make_folder("small");
+    bench.make_folder("mnt");
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", &small, "tmpfs", flags, c"size=40M").unwrap();
+    bench.run("create small/work.pool --size 1G").good();
+    bench.run("mount small/work.pool mnt").good();
+    fs::write(bench.path("mnt/kept"), "kept").unwrap();
+    bench.run("sync mnt").good();
+    let mut word = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (word >> 56) as u8
+    })
+    .take(64 << 20)
+    .collect();
+    let written = fs::write(bench.path("mnt/big"), noise);
+    let synced = bench.run("sync mnt");
+    assert!(written.is_err() || synced.status == 1, "{synced:?}");
+    let status = bench.run("status mnt").refused(3, &[]);
+    assert!(status.out.contains("read-only") && status.out.contains("No space"), "{status:?}");
+    assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
+    bench.run("unmount mnt").refused(1, &["not all of it is durable", "No space"]);
+    assert!(is_free(&bench.path("small/work.pool")));
+    bench.run("check small/work.pool").good();
+    bench.run("mount small/work.pool mnt").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
+    bench.run("unmount mnt").good();
+    rustix::mount::unmount(&small, rustix::mount::UnmountFlags::empty()).unwrap();
+}
+
+#[test]
+fn random_bytes_in_a_pool_never_end_in_a_panic() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::new();
+    bench.run("create base.pool --size 32M").good();
+    bench.make_folder("mnt");
+    bench.run("mount base.pool mnt").good();
+    for at in 0..200 {
+        fs::write(bench.path(&format!("mnt/file {at}")), vec![at as u8; 300 * at]).unwrap();
+    }
+    bench.run("snapshot mnt@a").good();
+    bench.run("unmount mnt").good();
+    let base = fs::read(bench.path("base.pool")).unwrap();
+    let used: Vec<usize> =
+        (0..base.len()).step_by(4096).filter(|at| base[*at..*at + 4096] != [0; 4096]).collect();
+    for seed in 0..8_usize {
+        let mut pool = base.clone();
+        for at in used.iter().skip(seed).step_by(8) {
+            let place = *at + (*at * 31 + seed * 517) % 4000;
+            pool[place..place + 64].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        }
+        fs::write(bench.path("bad.pool"), &pool).unwrap();
+        for line in ["status bad.pool", "list bad.pool", "check bad.pool --data"] {
+            let outcome = bench.run(line);
+            assert!(outcome.status <= 3 && !outcome.err.contains("panicked"), "{outcome:?}");
+        }
+        if bench.run("mount bad.pool mnt").status == 0 {
+            for entry in fs::read_dir(bench.path("mnt")).into_iter().flatten().flatten() {
+                let _good_or_an_error = fs::read(entry.path());
+            }
+            bench.run("status mnt");
+            bench.run("unmount mnt");
+        }
+        assert!(bench.mounts().is_empty(), "seed {seed}");
+    }
+    for entry in fs::read_dir(bench.path("state/marram")).unwrap().flatten() {
+        let log = fs::read_to_string(entry.path()).unwrap();
+        assert!(!log.contains("panicked"), "{log}");
+    }
+}

@@ -1,0 +1,68 @@
+//! An ordinary user creates and mounts a pool of his own.
+//!
+//! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
+//! open to all as on an ordinary system.
+
+mod workbench;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use workbench::{Workbench, can_mount, outcome};
+
+/// What the user does; each line has to succeed.
+const SCRIPT: &str = r#"
+set -eux
+cd "$HOME"
+./marram doctor || true
+./marram create my.pool --size 64M
+mkdir mnt
+./marram mount my.pool mnt
+grep " $HOME/mnt fuse.marram " /proc/mounts | grep nosuid,nodev
+echo content > mnt/file
+test "$(stat -c %u:%g mnt)" = 65534:65534
+./marram snapshot mnt@a
+./marram list mnt
+! ./marram mount my.pool mnt2 2> refused
+./marram status | grep online
+./marram unmount mnt
+! grep "$HOME" /proc/mounts
+./marram quickstart qs
+touch qs/x
+./marram unmount qs
+./marram mount my.pool@a mnt
+test "$(cat mnt/file)" = content
+./marram unmount mnt
+"#;
+
+#[test]
+fn a_user_has_pools_of_his_own() {
+    let has_programs = ["unshare", "setpriv", "fusermount3"].iter().all(|name| {
+        ["/usr/bin", "/bin"].iter().any(|at| std::path::Path::new(at).join(name).exists())
+    });
+    if !can_mount() || !has_programs {
+        eprintln!("skipped: unshare, setpriv and fusermount3 are needed");
+        return;
+    }
+    let bench = Workbench::new();
+    let home = bench.make_folder("home");
+    std::fs::copy(env!("CARGO_BIN_EXE_marram"), home.join("marram")).unwrap();
+    std::fs::write(home.join("script"), SCRIPT).unwrap();
+    for path in [bench.path("."), home.clone()] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+    let enter = format!(
+        "set -e; mknod {0}/fuse c 10 229; chmod 666 {0}/fuse; mount --bind {0}/fuse /dev/fuse; \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh {0}/script",
+        home.display()
+    );
+    let outcome = outcome(
+        Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", &enter])
+            .env("HOME", &home)
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_DATA_HOME"),
+    );
+    assert_eq!(outcome.status, 0, "{}\n{}", outcome.out, outcome.err);
+}
