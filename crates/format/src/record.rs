@@ -1,8 +1,8 @@
 //! Values of a dataset's items: what an inode, a name, an attribute or a section is in bytes.
 //!
 //! `docs/format-records.md` is the specification. Numbers are little-endian. Every decoder takes
-//! untrusted bytes: a wrong length, kind or range is a [`crate::FormatError`], never a panic; and every
-//! value that a decoder accepts encodes to the same bytes again, so no byte is without meaning.
+//! untrusted bytes: a wrong length, kind or range is a [`crate::FormatError`], never a panic; and
+//! every value that a decoder accepts encodes to the same bytes again: no byte is without meaning.
 
 mod entry;
 mod inode;

@@ -39,12 +39,28 @@ impl Uses {
         }
     }
 
+    /// Flags the blocks that the dataset counts already. Whoever put an item may have read the
+    /// pointer before a commit began to count its block.
+    pub(super) fn flag_counted(
+        &mut self,
+        source: &dyn NodeSource,
+        root: Option<&Bytes>,
+    ) -> Result<()> {
+        for (address, used) in &mut self.counts {
+            let known = used.pointer.birth == self.group || is_shared(&used.pointer);
+            if !known && tree::get(source, root, references_key(*address))?.is_some() {
+                used.pointer.flags = used.pointer.flags.with(PointerFlags::SHARED);
+            }
+        }
+        Ok(())
+    }
+
     /// The pointer as items shall hold it: flagged if it is shared.
     pub(super) fn final_pointer(&self, pointer: &Pointer) -> Pointer {
         let shared = pointer
             .address()
             .and_then(|address| self.counts.get(&address))
-            .is_some_and(|uses| uses.count > 1);
+            .is_some_and(|used| used.count > 1 || is_shared(&used.pointer));
         let mut pointer = pointer.clone();
         if shared {
             pointer.flags = pointer.flags.with(PointerFlags::SHARED);
@@ -82,7 +98,7 @@ pub(super) fn references_changes(
     let mut changes = Vec::new();
     let mut dead = Vec::new();
     for (address, balance) in balances {
-        let key = Key::new(0, kind::REFERENCES, address);
+        let key = references_key(address);
         let before = count_before(source, root, key, &balance, uses.group)?;
         let now = (before + balance.gained).checked_sub(balance.lost).ok_or_else(|| {
             damaged(format!("block {address:#x} loses more references than it has"))
@@ -127,6 +143,10 @@ fn count_before(
         )));
     }
     Ok(1)
+}
+
+fn references_key(address: u64) -> Key {
+    Key::new(0, kind::REFERENCES, address)
 }
 
 fn counted_item(pointer: &Pointer, count: u64) -> (Bytes, Option<Bytes>) {

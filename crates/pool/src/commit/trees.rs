@@ -11,6 +11,7 @@ use crate::tree::{self, Change, NodeSink, NodeSource};
 use bytes::Bytes;
 use marram_codec::ChecksumKind;
 use marram_format::dataset::DatasetRecord;
+use marram_format::group::Group;
 use marram_format::node::Node;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_store::{Block, FreshBlock, Item, Key, Result, Token};
@@ -74,7 +75,7 @@ impl Commit<'_> {
         let (root, layers) = dataset.frozen();
         let settings = dataset.settings();
         let mut record = self.record(dataset.id)?;
-        let resolved = self.resolve(&layers, &settings, &mut record)?;
+        let resolved = self.resolve(root.as_ref(), &layers, &settings, &mut record)?;
         let root = self.update_tree(&mut record, root, &resolved, &settings)?;
         record.root = root.as_deref().map(decode_pointer).transpose()?;
         self.roots.insert(dataset.id, root);
@@ -106,6 +107,7 @@ impl Commit<'_> {
     /// Writes what is fresh and turns entries into changes of the tree.
     fn resolve(
         &mut self,
+        root: Option<&Bytes>,
         layers: &[Arc<Layer>],
         settings: &Settings,
         record: &mut DatasetRecord,
@@ -133,7 +135,10 @@ impl Commit<'_> {
                 (None, None) => unreachable!("every fresh block was collected"),
             },
         };
-        let resolved = resolve_entries(entries, self.group, &pointer_of)?;
+        let (items, mut uses) = count_uses(entries, self.group, &pointer_of)?;
+        let media = &self.pool.media;
+        uses.flag_counted(&At { media, epoch: media.epoch() }, root)?;
+        let resolved = Resolved { changes: final_changes(items, &uses), uses };
         for (block, pointer) in fresh.into_iter().zip(&pointers) {
             let pointer = resolved.uses.final_pointer(pointer);
             let token = Token { place: pointer.encode(), len: pointer.logical_len };
@@ -164,11 +169,15 @@ impl Commit<'_> {
     }
 }
 
-fn resolve_entries(
+/// An item whose pointer is not final yet; `None` where one goes.
+type Counted = (Key, Option<(Bytes, Option<Pointer>)>);
+
+/// Finds the pointers of items, and counts how often each block is referred to.
+fn count_uses(
     entries: Vec<(Key, Entry)>,
-    group: marram_format::group::Group,
+    group: Group,
     pointer_of: &dyn Fn(&Block) -> Result<Pointer>,
-) -> Result<Resolved> {
+) -> Result<(Vec<Counted>, Uses)> {
     let mut uses = Uses::new(group);
     let mut items = Vec::with_capacity(entries.len());
     for (key, entry) in entries {
@@ -182,15 +191,18 @@ fn resolve_entries(
         };
         items.push((key, item));
     }
+    Ok((items, uses))
+}
+
+fn final_changes(items: Vec<Counted>, uses: &Uses) -> Vec<Change> {
     let encode = |pointer: Pointer| uses.final_pointer(&pointer).encode();
-    let changes = items
+    items
         .into_iter()
         .map(|(key, item)| {
             let item = item.map(|(value, pointer)| (value, pointer.map(encode)));
             Change { key, item }
         })
-        .collect();
-    Ok(Resolved { changes, uses })
+        .collect()
 }
 
 /// Whether the dataset counts the references to a block.

@@ -1,0 +1,119 @@
+//! The offline verifier of a pool.
+//!
+//! It shares the format with the engine, and nothing else: no tree, no allocation, no commit. So
+//! what the engine does wrong cannot hide here by being done wrong twice. It writes nothing.
+//!
+//! [`check`] looks at everything that can be reached: superblocks, the pool's own tree, the tree of
+//! every dataset and snapshot, each file system in them, and compares what is reached with what is
+//! recorded. What is wrong comes out as a [`Finding`]; `docs/check.md` lists the kinds.
+//!
+//! **Any image gets an answer.** Every walk is bounded by levels and keys, every length by the
+//! format, and memory by one bit for a grain that is in use, some tens of bytes for an inode of one
+//! dataset at a time, and the datasets' records.
+
+mod block_set;
+mod blocks;
+mod checker;
+mod dataset;
+mod error;
+mod finding;
+mod grains;
+mod graph;
+mod pool;
+mod reporter;
+mod space;
+mod summary;
+mod superblocks;
+mod tree;
+
+use crate::blocks::Blocks;
+use crate::checker::Checker;
+use crate::finding::Place;
+use crate::reporter::Reporter;
+use crate::space::Space;
+use marram_device::Device;
+use marram_format::pointer::GRAIN_BYTES;
+
+pub use error::Error;
+pub use finding::{Finding, FindingKind, Place as FindingPlace, Severity};
+pub use reporter::FINDINGS_PER_KIND_MAX;
+pub use summary::Summary;
+
+/// How thorough a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Verify every copy of every block of content, too. Metadata is always verified.
+    pub read_data: bool,
+    /// Look at the file system in every snapshot, not only in datasets. Space is checked for all.
+    pub snapshots: bool,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        CheckOptions { read_data: false, snapshots: true }
+    }
+}
+
+/// Checks the pool on a device, which nobody else may write to meanwhile. Each finding is handed to
+/// `report` as soon as it is known; further ones of a kind are only counted after
+/// [`FINDINGS_PER_KIND_MAX`].
+///
+/// # Errors
+/// There is no pool, or one that this program does not know. Damage is no error but a finding.
+pub fn check(
+    device: &dyn Device,
+    options: &CheckOptions,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Summary, Error> {
+    let mut report = Reporter::new(report);
+    let Some(superblock) = superblocks::newest(device, &mut report)? else {
+        return Ok(finished(Summary::default(), &report));
+    };
+    let size_bytes = superblock.devices.first().map_or(0, |device| device.size_bytes);
+    let total_grains = size_bytes.min(device.size()?) / GRAIN_BYTES;
+    let mut checker = Checker {
+        options: *options,
+        blocks: Blocks::new(device),
+        report,
+        space: Space::new(total_grains),
+        summary: Summary {
+            pool_id: superblock.pool_id,
+            label: superblock.label.clone(),
+            group: superblock.group.0,
+            ..Summary::default()
+        },
+        complete: true,
+        lookup_nodes_left: tree::ALL_LOOKUP_NODES_MAX,
+    };
+    let pool = pool::read(&mut checker, &superblock);
+    graph::check(&mut checker, &pool, superblock.next_dataset);
+    dataset::check_all(&mut checker, &pool);
+    check_leaks(&mut checker);
+    let Checker { space, mut summary, report, .. } = checker;
+    summary.used_bytes = space.reached_grains() * GRAIN_BYTES;
+    Ok(finished(summary, &report))
+}
+
+/// Everything has been met that can be met.
+fn check_leaks(checker: &mut Checker<'_>) {
+    let leaks = checker.space.leaks();
+    if checker.complete {
+        for run in leaks {
+            let place = Place::device(run.start * GRAIN_BYTES);
+            let detail = format!("{} grains, {} bytes", run.grains, run.grains * GRAIN_BYTES);
+            checker.report.report(FindingKind::SpaceLeak, place, detail);
+        }
+    } else {
+        let grains: u64 = leaks.iter().map(|run| run.grains).sum();
+        let detail = format!("whether {grains} grains are in use rightly");
+        checker.report.report(FindingKind::Unchecked, Place::pool(), detail);
+    }
+}
+
+fn finished(mut summary: Summary, report: &Reporter<'_>) -> Summary {
+    summary.codes = report.codes();
+    summary.warnings = report.count(Severity::Warning);
+    summary.errors = report.count(Severity::Error);
+    summary.fatal = report.count(Severity::Fatal);
+    summary
+}

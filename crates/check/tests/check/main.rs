@@ -1,0 +1,14 @@
+//! The verifier against pools that the engine made, and against pools that were tampered with.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod base;
+mod clean;
+mod document;
+mod engine;
+mod fixture;
+mod hostile;
+mod planted_blocks;
+mod planted_files;
+mod planted_pool;
+mod tamper;

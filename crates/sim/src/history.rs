@@ -1,0 +1,305 @@
+//! Histories: operations with remounts, commits, snapshots and clones between them, all of it
+//! decided by one seed.
+//!
+//! A history is data: the list of its steps follows from seed and length alone, and any part of
+//! the list is a history too. That is what makes shrinking and replaying possible.
+
+use crate::clock::HistoryClock;
+use crate::compare::{Agreement, InodeMap, compare_trees};
+use crate::generate::Generator;
+use crate::home::Home;
+use crate::operation::Operation;
+use crate::pair::{Outcome, Pair, compare_snapshot};
+use crate::random::Random;
+use marram_model::Model;
+use std::sync::Arc;
+
+/// Most snapshots at a time.
+const SNAPSHOTS_MAX: usize = 5;
+/// How many operations a clone lives for.
+const CLONE_OPERATIONS: usize = 40;
+
+/// One step of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An operation on both file systems.
+    Operation(Operation),
+    /// Unmount and mount again.
+    Remount,
+    /// Stop without a warning, and go on with what is durable.
+    Crash,
+    /// Make everything durable.
+    Commit,
+    /// Keep the present state.
+    Snapshot,
+    /// Compare a kept state with what the model kept.
+    CheckSnapshot {
+        /// Which one, counted around.
+        which: usize,
+    },
+    /// Destroy a kept state.
+    DestroySnapshot {
+        /// Which one, counted around.
+        which: usize,
+    },
+    /// Make a clone of a kept state, work on it, compare and destroy it.
+    Clone {
+        /// Which one, counted around.
+        which: usize,
+        /// Decides the work.
+        seed: u64,
+    },
+    /// Compare the whole trees.
+    Compare,
+}
+
+/// The steps of a history, from its seed and length.
+pub fn steps(seed: u64, count: usize) -> Vec<Step> {
+    let mut random = Random::new(seed ^ 0x5bd1_e995);
+    let mut generator = Generator::new(seed);
+    let often = random.pick(&[15, 50, 200]);
+    let draw = |_| {
+        if random.once_in(often) {
+            special_step(&mut random)
+        } else {
+            Step::Operation(generator.draw())
+        }
+    };
+    (0..count).map(draw).collect()
+}
+
+fn special_step(random: &mut Random) -> Step {
+    let which = random.below(SNAPSHOTS_MAX as u64) as usize;
+    match random.below(16) {
+        0 => Step::Remount,
+        1 => Step::Crash,
+        2..7 => Step::Commit,
+        7..10 => Step::Snapshot,
+        10..12 => Step::CheckSnapshot { which },
+        12 => Step::DestroySnapshot { which },
+        13 => Step::Clone { which, seed: random.number() },
+        _ => Step::Compare,
+    }
+}
+
+/// What a run has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Operations that both file systems did.
+    pub done: u64,
+    /// Operations that both refused.
+    pub refused: u64,
+    /// Operations that the real file system had no space for.
+    pub without_space: u64,
+    /// Remounts.
+    pub remounts: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Clones.
+    pub clones: u64,
+}
+
+impl Report {
+    /// Adds what another run has done.
+    pub fn add(&mut self, other: &Report) {
+        self.done += other.done;
+        self.refused += other.refused;
+        self.without_space += other.without_space;
+        self.remounts += other.remounts;
+        self.crashes += other.crashes;
+        self.commits += other.commits;
+        self.snapshots += other.snapshots;
+        self.clones += other.clones;
+    }
+
+    /// All operations.
+    pub fn operations(&self) -> u64 {
+        self.done + self.refused + self.without_space
+    }
+}
+
+/// A history that is being run.
+pub(crate) struct Run {
+    home: Box<dyn Home>,
+    pair: Pair,
+    clock: Arc<HistoryClock>,
+    kept: Vec<(String, Model)>,
+    /// What a crash may leave: what was promised last, and whatever may have been committed since.
+    durable: Vec<Model>,
+    report: Report,
+}
+
+impl Run {
+    /// Begins with an empty home that takes its time from `clock`, which stands at 0.
+    pub(crate) fn new(home: Box<dyn Home>, clock: Arc<HistoryClock>) -> Run {
+        let model = Model::new(Arc::clone(&clock) as Arc<dyn marram_vfs::Clock>);
+        let durable = vec![model.snapshot()];
+        let pair = Pair::new(home.file_system(), model);
+        Run { home, pair, clock, kept: Vec::new(), durable, report: Report::default() }
+    }
+
+    /// Runs the step that has place `index` in its history.
+    pub(crate) fn step(&mut self, index: usize, step: &Step) -> Agreement {
+        self.clock.set(1 + index as u64);
+        match step {
+            Step::Operation(operation) => self.operate(operation),
+            Step::Remount => self.remount(),
+            Step::Crash => self.crash(),
+            Step::Commit => {
+                self.report.commits += 1;
+                self.home.commit()?;
+                self.all_is_durable();
+                Ok(())
+            }
+            Step::Snapshot => self.snapshot(index),
+            Step::CheckSnapshot { which } => self.check_snapshot(*which),
+            Step::DestroySnapshot { which } => self.destroy_snapshot(*which),
+            Step::Clone { which, seed } => self.clone_snapshot(index, *which, *seed),
+            Step::Compare => self.pair.compare(),
+        }
+    }
+
+    /// Compares everything that there is at the end.
+    pub(crate) fn finish(mut self) -> Result<Report, String> {
+        fn at<T>(moment: &str, result: Result<T, String>) -> Result<T, String> {
+            result.map_err(|reason| format!("{moment}: {reason}"))
+        }
+        at("at the end", self.pair.compare())?;
+        for which in 0..self.kept.len() {
+            at("at the end", self.check_snapshot(which))?;
+        }
+        at("in the last remount", self.remount())?;
+        at("after the last remount", self.pair.compare())?;
+        at("in the last check", self.home.check())?;
+        Ok(self.report)
+    }
+
+    fn operate(&mut self, operation: &Operation) -> Agreement {
+        if self.home.commits_by_itself() {
+            self.durable.push(self.pair.model().snapshot());
+        }
+        let outcome = self.pair.apply(operation)?;
+        self.report.count(outcome);
+        let syncs = matches!(operation, Operation::Sync { .. } | Operation::SyncAll);
+        match outcome {
+            Outcome::Done if syncs => self.all_is_durable(),
+            // A pool that is short of space commits to get back what was freed.
+            Outcome::NoSpace => self.durable.push(self.pair.model().snapshot()),
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// Every home makes all durable when one thing has to be.
+    fn all_is_durable(&mut self) {
+        self.durable = vec![self.pair.model().snapshot()];
+    }
+
+    fn remount(&mut self) -> Agreement {
+        self.report.remounts += 1;
+        self.pair.release();
+        self.home.remount()?;
+        self.pair.resume(self.home.file_system());
+        self.pair.forget_all();
+        self.all_is_durable();
+        Ok(())
+    }
+
+    fn crash(&mut self) -> Agreement {
+        if self.home.commits_by_itself() {
+            self.durable.push(self.pair.model().snapshot());
+        }
+        self.pair.release();
+        if !self.home.crash()? {
+            self.pair.resume(self.home.file_system());
+            return Ok(());
+        }
+        self.report.crashes += 1;
+        let real = self.home.file_system();
+        let mut reason = String::new();
+        for durable in self.durable.iter().rev() {
+            match compare_trees(&mut InodeMap::default(), &*real, durable) {
+                Ok(()) => {
+                    self.pair = Pair::new(real, durable.fork());
+                    self.all_is_durable();
+                    return Ok(());
+                }
+                Err(difference) => reason = difference,
+            }
+        }
+        Err(format!("a crash left nothing that may be there, nor what was promised: {reason}"))
+    }
+
+    fn snapshot(&mut self, index: usize) -> Agreement {
+        if self.kept.len() == SNAPSHOTS_MAX {
+            self.destroy_snapshot(index)?;
+        }
+        let name = format!("s{index}");
+        self.home.snapshot(&name)?;
+        self.kept.push((name, self.pair.model().snapshot()));
+        self.all_is_durable();
+        self.report.snapshots += 1;
+        Ok(())
+    }
+
+    /// A kept state by a number that need not be below their count.
+    fn which(&self, which: usize) -> Option<usize> {
+        (!self.kept.is_empty()).then(|| which % self.kept.len())
+    }
+
+    fn check_snapshot(&mut self, which: usize) -> Agreement {
+        let Some(which) = self.which(which) else {
+            return Ok(());
+        };
+        let (name, model) = &self.kept[which];
+        let real = self.home.open_snapshot(name)?;
+        compare_snapshot(&*real, model).map_err(|difference| format!("{name}: {difference}"))
+    }
+
+    fn destroy_snapshot(&mut self, which: usize) -> Agreement {
+        let Some(which) = self.which(which) else {
+            return Ok(());
+        };
+        let (name, _) = self.kept.remove(which);
+        self.home.destroy_snapshot(&name)?;
+        self.all_is_durable();
+        Ok(())
+    }
+
+    fn clone_snapshot(&mut self, index: usize, which: usize, seed: u64) -> Agreement {
+        let Some(which) = self.which(which) else {
+            return Ok(());
+        };
+        let (name, model) = &self.kept[which];
+        let clone = format!("c{index}");
+        let mut pair = Pair::new(self.home.clone_snapshot(name, &clone)?, model.fork());
+        self.report.clones += 1;
+        let mut generator = Generator::new(seed);
+        for _ in 0..CLONE_OPERATIONS {
+            let operation = generator.draw();
+            let outcome = pair.apply(&operation).map_err(|difference| {
+                format!("clone {clone} of {name}: {operation:?}: {difference}")
+            })?;
+            self.report.count(outcome);
+        }
+        pair.compare().map_err(|difference| format!("clone {clone} of {name}: {difference}"))?;
+        drop(pair);
+        self.home.destroy_clone(&clone)?;
+        self.all_is_durable();
+        Ok(())
+    }
+}
+
+impl Report {
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => self.done += 1,
+            Outcome::Refused => self.refused += 1,
+            Outcome::NoSpace => self.without_space += 1,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Whole-system runs that one seed decides, and the devices they run on.
+//!
+//! A [history](history) is a list of operations with remounts, snapshots and clones in between.
+//! It runs on a file system in its [`Home`] and on the model side by side; every result and every
+//! inode touched is compared after every step, the whole trees now and then. A history that fails
+//! is made small, and its seed replays it.
+//!
+//! Nothing here asks the machine for time or randomness.
+
+mod clock;
+mod compare;
+pub mod device;
+mod execute;
+mod generate;
+pub mod history;
+mod home;
+mod operation;
+mod pair;
+mod random;
+mod run;
+
+pub use clock::HistoryClock;
+pub use compare::{Agreement, InodeMap, compare_trees};
+pub use execute::{Entry, Resolve, Value, execute, read_directory};
+pub use generate::Generator;
+pub use history::Report;
+pub use home::{Home, HomeResult, ModelHome};
+pub use operation::{New, Operation, Place, Slot};
+pub use pair::{Outcome, Pair};
+pub use random::{Random, pattern};
+pub use run::{Failure, Kept, MakeHome, Options, run_history};

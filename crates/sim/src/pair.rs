@@ -1,0 +1,180 @@
+//! A file system beside its model: every operation runs on both, and both must agree.
+
+use crate::compare::{Agreement, InodeMap, compare_inodes, compare_results, compare_trees};
+use crate::execute::{Value, execute};
+use crate::operation::{DIRECTORY_SLOTS, FILE_SLOTS, Operation, SLOTS, SPECIAL_SLOTS, Slot};
+use marram_model::Model;
+use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, SetAttributes};
+use std::sync::Arc;
+
+/// One inode in both file systems, and how many pins of it the slot holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    real: Ino,
+    model: Ino,
+    pins: u64,
+}
+
+const NOTHING: Held = Held { real: Ino::ROOT, model: Ino::ROOT, pins: 0 };
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Both did it.
+    Done,
+    /// Both refused it alike.
+    Refused,
+    /// The real one had no space for it, and the model did not try.
+    NoSpace,
+}
+
+/// The real file system and the model that says how it should behave.
+pub struct Pair {
+    real: Arc<dyn FileSystem>,
+    model: Model,
+    slots: Vec<Held>,
+    inodes: InodeMap,
+}
+
+impl Pair {
+    /// Both must hold the same.
+    pub fn new(real: Arc<dyn FileSystem>, model: Model) -> Pair {
+        Pair { real, model, slots: vec![NOTHING; usize::from(SLOTS)], inodes: InodeMap::default() }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Lets go of the real file system, so that it can be unmounted; the model stands in for it.
+    pub fn release(&mut self) {
+        self.real = Arc::new(self.model.snapshot());
+    }
+
+    /// Goes on with `real`, which holds what the one before it held.
+    pub fn resume(&mut self, real: Arc<dyn FileSystem>) {
+        self.real = real;
+    }
+
+    /// Notes that all pins are gone.
+    pub fn forget_all(&mut self) {
+        self.model.forget_all();
+        for held in &mut self.slots {
+            held.pins = 0;
+        }
+    }
+
+    /// Runs `operation` on both, and compares what it gave and the inodes that it named.
+    ///
+    /// # Errors
+    /// Says what is different.
+    pub fn apply(&mut self, operation: &Operation) -> Result<Outcome, String> {
+        if let Operation::Forget { subject } = operation {
+            self.forget(*subject);
+            self.compare_named(operation)?;
+            return Ok(Outcome::Done);
+        }
+        let slots = self.slots.clone();
+        let at = |slot: Slot| slots[usize::from(slot.0 % SLOTS)];
+        let real = execute(&*self.real, operation, &|slot| at(slot).real);
+        if matches!(real, Err(Error::NoSpace)) {
+            if matches!(operation, Operation::Unlink { .. } | Operation::RemoveDirectory { .. }) {
+                return Err("a removal was refused for want of space".to_owned());
+            }
+            self.compare_named(operation)?;
+            return Ok(Outcome::NoSpace);
+        }
+        let model = execute(&self.model, operation, &|slot| at(slot).model);
+        compare_results(&mut self.inodes, &real, &model)?;
+        let outcome = match (real, model) {
+            (Ok(real), Ok(model)) => {
+                self.keep_pins(operation, &real, &model);
+                Outcome::Done
+            }
+            _ => Outcome::Refused,
+        };
+        self.compare_named(operation)?;
+        Ok(outcome)
+    }
+
+    /// Compares everything: the tree, and what only slots still hold.
+    ///
+    /// # Errors
+    /// Says what is different.
+    pub fn compare(&mut self) -> Agreement {
+        compare_trees(&mut self.inodes, &*self.real, &self.model)?;
+        for slot in 0..SLOTS {
+            let held = self.slots[usize::from(slot)];
+            let places = ((&*self.real, held.real), (&self.model as &dyn FileSystem, held.model));
+            compare_inodes(&mut self.inodes, places.0, places.1)
+                .map_err(|difference| format!("inode in slot {slot}: {difference}"))?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        let held = &mut self.slots[usize::from(slot.0 % SLOTS)];
+        if held.pins > 0 {
+            self.real.forget(held.real, held.pins);
+            self.model.forget(held.model, held.pins);
+            held.pins = 0;
+        }
+    }
+
+    /// Remembers what an operation pinned.
+    fn keep_pins(&mut self, operation: &Operation, real: &Value, model: &Value) {
+        let (Value::Attributes(real), Value::Attributes(model)) = (real, model) else {
+            return;
+        };
+        match *operation {
+            Operation::Lookup { into, .. }
+            | Operation::Parent { into, .. }
+            | Operation::Create { into, .. }
+            | Operation::CreateAnonymous { into, .. } => {
+                let slot = slot_for(real.kind, into);
+                self.forget(slot);
+                self.slots[usize::from(slot.0)] =
+                    Held { real: real.ino, model: model.ino, pins: 1 };
+            }
+            Operation::Pin { subject } | Operation::Link { subject, .. } => {
+                self.slots[usize::from(subject.0 % SLOTS)].pins += 1;
+            }
+            _ => (),
+        }
+    }
+
+    /// Compares the attributes of the inodes that an operation named.
+    fn compare_named(&mut self, operation: &Operation) -> Agreement {
+        for slot in operation.slots() {
+            let held = self.slots[usize::from(slot.0 % SLOTS)];
+            let real = self.real.attributes(held.real).map(Value::Attributes);
+            let model = self.model.attributes(held.model).map(Value::Attributes);
+            compare_results(&mut self.inodes, &real, &model)
+                .map_err(|difference| format!("then the inode in {slot:?}: {difference}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Which slot remembers an inode; never the first, which is the root for good.
+fn slot_for(kind: Kind, into: u8) -> Slot {
+    match kind {
+        Kind::Directory => Slot(1 + into % (DIRECTORY_SLOTS - 1)),
+        Kind::Regular => Slot(DIRECTORY_SLOTS + into % FILE_SLOTS),
+        _ => Slot(DIRECTORY_SLOTS + FILE_SLOTS + into % SPECIAL_SLOTS),
+    }
+}
+
+/// Compares a kept state with what the model kept, and makes sure that it refuses changes.
+///
+/// # Errors
+/// Says what is different.
+pub(crate) fn compare_snapshot(real: &dyn FileSystem, model: &Model) -> Agreement {
+    compare_trees(&mut InodeMap::default(), real, model)?;
+    let nobody = Caller { uid: 0, gid: 0 };
+    match real.set_attributes(nobody, Ino::ROOT, &SetAttributes::default()) {
+        Err(Error::ReadOnly) => Ok(()),
+        other => Err(format!("a snapshot answers a change with {other:?}")),
+    }
+}

@@ -1,0 +1,182 @@
+//! Homes of the real implementation: `posix` on a store.
+
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test uses a part of it")]
+
+mod interrupted;
+mod memory;
+mod pool;
+
+use marram_posix::{AccessTimes, Posix, PosixOptions};
+use marram_sim::{HistoryClock, Home, HomeResult, Options, Report, run_history};
+use marram_store::{DatasetName, Source, Store, View};
+use marram_vfs::{Caller, Clock, FileSystem};
+pub use memory::{busy_memory_home, memory_home};
+pub use pool::{busy_pool_home, full_pool_home, new_pool_home, open_pool_home, pool_home};
+use std::fmt::Display;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How many items of orphans are freed at each commit.
+const RECLAIM_ITEMS: usize = 9;
+
+/// A store that can be closed and opened again.
+pub trait Backing {
+    /// The store as it is open now.
+    fn store(&self) -> Arc<dyn Store>;
+    /// A dataset or snapshot, opened.
+    fn view(&self, source: &Source) -> HomeResult<Arc<dyn View>> {
+        self.store().open(source).map_err(text)
+    }
+    /// Writes what has changed; `count` counts the calls.
+    fn commit(&mut self, count: u64) -> HomeResult<()>;
+    /// Closes the store and opens it again; `count` counts the calls.
+    fn reopen(&mut self, count: u64) -> HomeResult<()>;
+    /// Whether there is anything that a crash could take away.
+    fn can_crash(&self) -> bool {
+        false
+    }
+    /// Whether it may commit at any time.
+    fn commits_by_itself(&self) -> bool {
+        false
+    }
+    /// Stops without a warning and opens what is durable.
+    fn crash(&mut self) -> HomeResult<()> {
+        Ok(())
+    }
+    /// Checks all that is stored.
+    fn check(&mut self) -> HomeResult<()>;
+}
+
+/// A `posix` file system on a store.
+pub struct StoreHome<B> {
+    backing: B,
+    clock: Arc<HistoryClock>,
+    live: Option<Arc<Posix>>,
+    commits: u64,
+    remounts: u64,
+}
+
+/// Makes a home of a history's seed.
+pub type MakeSeeded = fn(u64, Arc<HistoryClock>) -> HomeResult<Box<dyn Home>>;
+
+/// Runs one history of `steps` steps for each seed; a failure is a panic that says how to replay.
+pub fn run_seeds(make_home: MakeSeeded, seeds: Range<u64>, steps: usize) -> Report {
+    let mut sum = Report::default();
+    for seed in seeds {
+        let report = run_history(&Options::new(seed, steps), &|clock| make_home(seed, clock));
+        sum.add(&report.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    sum
+}
+
+/// An error as text.
+pub fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+fn source(dataset: &str) -> HomeResult<Source> {
+    dataset.parse().map_err(text)
+}
+
+fn root() -> Source {
+    Source { dataset: DatasetName::root(), snapshot: None }
+}
+
+fn kept(name: &str) -> Source {
+    Source { snapshot: Some(name.to_owned()), ..root() }
+}
+
+/// Opens the file system in a view.
+pub fn mount(view: Arc<dyn View>, clock: &Arc<HistoryClock>) -> HomeResult<Arc<Posix>> {
+    let options = PosixOptions {
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        access_times: AccessTimes::Never,
+        on_damage: Arc::new(|range| panic!("damage where none was done: {range:?}")),
+        root_owner: Caller { uid: 0, gid: 0 },
+    };
+    Posix::new(view, options).map(Arc::new).map_err(text)
+}
+
+impl<B: Backing> StoreHome<B> {
+    /// Mounts the root dataset of `backing`, and makes its root directory durable.
+    pub fn new(backing: B, clock: Arc<HistoryClock>) -> HomeResult<StoreHome<B>> {
+        let mut home = StoreHome { backing, clock, live: None, commits: 0, remounts: 0 };
+        home.live = Some(home.open(&root())?);
+        home.backing.commit(0)?;
+        Ok(home)
+    }
+
+    fn open(&self, source: &Source) -> HomeResult<Arc<Posix>> {
+        mount(self.backing.view(source)?, &self.clock)
+    }
+
+    fn live(&self) -> &Arc<Posix> {
+        self.live.as_ref().expect("the file system is mounted between calls")
+    }
+}
+
+impl<B: Backing> Home for StoreHome<B> {
+    fn file_system(&self) -> Arc<dyn FileSystem> {
+        Arc::clone(self.live()) as Arc<dyn FileSystem>
+    }
+
+    /// An unmount takes back the pins, a crash does not: both must lead to the same.
+    fn remount(&mut self) -> HomeResult<()> {
+        self.remounts += 1;
+        if self.remounts.is_multiple_of(2) {
+            self.live().forget_all();
+        }
+        self.live = None;
+        self.backing.reopen(self.remounts)?;
+        self.live = Some(self.open(&root())?);
+        Ok(())
+    }
+
+    fn commits_by_itself(&self) -> bool {
+        self.backing.commits_by_itself()
+    }
+
+    fn crash(&mut self) -> HomeResult<bool> {
+        if !self.backing.can_crash() {
+            return Ok(false);
+        }
+        self.live = None;
+        self.backing.crash()?;
+        self.live = Some(self.open(&root())?);
+        Ok(true)
+    }
+
+    fn commit(&mut self) -> HomeResult<()> {
+        self.commits += 1;
+        self.live().reclaim_step(RECLAIM_ITEMS).map_err(text)?;
+        self.backing.commit(self.commits)
+    }
+
+    fn snapshot(&mut self, name: &str) -> HomeResult<()> {
+        self.backing.store().snapshot(&DatasetName::root(), name).map_err(text)
+    }
+
+    fn open_snapshot(&self, name: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        Ok(self.open(&kept(name))? as Arc<dyn FileSystem>)
+    }
+
+    fn destroy_snapshot(&mut self, name: &str) -> HomeResult<()> {
+        self.backing.store().destroy(&kept(name), false).map(|_| ()).map_err(text)
+    }
+
+    fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        let clone = source(clone)?;
+        self.backing.store().clone_snapshot(&kept(snapshot), &clone.dataset).map_err(text)?;
+        Ok(self.open(&clone)? as Arc<dyn FileSystem>)
+    }
+
+    fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {
+        self.backing.store().destroy(&source(clone)?, false).map(|_| ()).map_err(text)
+    }
+
+    fn check(&mut self) -> HomeResult<()> {
+        while self.live().reclaim_step(RECLAIM_ITEMS).map_err(text)? {}
+        self.commit()?;
+        self.backing.check()
+    }
+}

@@ -1,0 +1,144 @@
+//! Writes the kept corpus: small valid inputs for each target, from the format's golden files, from
+//! our own compressors, and from the shape of a FUSE request. Run it again after a change of the
+//! format: `cargo run --manifest-path fuzz/Cargo.toml`.
+
+use marram_codec::Compression;
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+
+fn main() -> Result<()> {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let corpus = Corpus { folder: fuzz.join("corpus") };
+    golden(&corpus, &fuzz.join("../crates/format/golden"))?;
+    compressed(&corpus)?;
+    requests(&corpus)?;
+    changes(&corpus)
+}
+
+/// Where the seeds go: a folder a target.
+struct Corpus {
+    folder: PathBuf,
+}
+
+impl Corpus {
+    fn add(&self, target: &str, name: &str, bytes: &[u8]) -> Result<()> {
+        let folder = self.folder.join(target);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join(name), bytes)
+    }
+}
+
+/// Which target a golden file goes to, and the byte that selects the decoder there.
+const GOLDEN: [(&str, &str, Option<u8>); 19] = [
+    ("superblock", "format_superblock", None),
+    ("signature", "format_superblock", None),
+    ("leaf", "format_node", None),
+    ("branch", "format_node", None),
+    ("pointer-embedded", "format_pointer", None),
+    ("pointer-pieces", "format_pointer", None),
+    ("pointer-stored", "format_pointer", None),
+    ("tail", "format_space", Some(0)),
+    ("dead-chunk", "format_space", Some(1)),
+    ("references", "format_space", Some(2)),
+    ("record-inode", "format_records", Some(0)),
+    ("record-entry", "format_records", Some(1)),
+    ("record-xattr", "format_records", Some(2)),
+    ("record-section", "format_records", Some(3)),
+    ("record-orphan", "format_records", Some(4)),
+    ("record-counters", "format_records", Some(5)),
+    ("record-count", "format_records", Some(6)),
+    ("key", "format_records", Some(7)),
+    ("dataset", "format_records", Some(8)),
+];
+
+fn golden(corpus: &Corpus, golden: &Path) -> Result<()> {
+    for version in std::fs::read_dir(golden)? {
+        let version = version?;
+        if !version.file_type()?.is_dir() {
+            continue;
+        }
+        let prefix = version.file_name().to_string_lossy().into_owned();
+        for (name, target, selector) in GOLDEN {
+            let text = std::fs::read_to_string(version.path().join(format!("{name}.hex")))?;
+            let mut bytes = Vec::from_iter(selector);
+            bytes.extend(parse_dump(&text)?);
+            corpus.add(target, &format!("{prefix}-{name}"), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Decodes `length N` and lines of `offset: bytes`; what no line names is zero.
+fn parse_dump(text: &str) -> Result<Vec<u8>> {
+    let malformed = || Error::other("a golden file of another shape");
+    let mut lines = text.lines();
+    let length = lines.next().and_then(|line| line.strip_prefix("length "));
+    let length = length.and_then(|number| number.parse().ok()).ok_or_else(malformed)?;
+    let mut bytes = vec![0; length];
+    for line in lines {
+        let (offset, row) = line.split_once(": ").ok_or_else(malformed)?;
+        let offset = usize::from_str_radix(offset, 16).map_err(|_| malformed())?;
+        for (index, byte) in row.split_whitespace().enumerate() {
+            let byte = u8::from_str_radix(byte, 16).map_err(|_| malformed())?;
+            *bytes.get_mut(offset + index).ok_or_else(malformed)? = byte;
+        }
+    }
+    Ok(bytes)
+}
+
+fn compressed(corpus: &Corpus) -> Result<()> {
+    let text: Vec<u8> = b"sand held by roots ".iter().copied().cycle().take(20_000).collect();
+    let mut holes = vec![0; 20_000];
+    holes[10_000] = 1;
+    let ways = [
+        (Compression::Lz4, "lz4"),
+        (Compression::Zstd { level: 3 }, "zstd"),
+        (Compression::Lzo, "lzo"),
+        (Compression::Gzip { level: 6 }, "gzip"),
+        (Compression::Zle, "zle"),
+    ];
+    for (how, name) in ways {
+        for (plain, kind) in [(&text, "text"), (&holes, "holes")] {
+            let mut packed = Vec::new();
+            if marram_codec::compress(how, plain, &mut packed) {
+                let [low, middle, high, ..] = plain.len().to_le_bytes();
+                let mut bytes = vec![how.id(), low, middle, high];
+                bytes.extend(packed);
+                corpus.add("codec_decompress", &format!("{name}-{kind}"), &bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A request for each opcode: a header, and a body with room for fixed fields and two names.
+fn requests(corpus: &Corpus) -> Result<()> {
+    const HEADER_BYTES: usize = 40;
+    const OPCODE_MAX: u8 = 53;
+    for opcode in 1..=OPCODE_MAX {
+        for (body_bytes, size) in [(0, "bare"), (64, "long")] {
+            let mut bytes = vec![0; HEADER_BYTES + body_bytes];
+            let length = u8::try_from(bytes.len()).map_err(Error::other)?;
+            bytes[0] = length;
+            bytes[4] = opcode;
+            bytes[8] = 2;
+            bytes[16] = 1;
+            bytes.extend(b"name\0other\0");
+            bytes[0] = length + 11;
+            corpus.add("fuse_request", &format!("{opcode:02}-{size}"), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Changes of a pool's image: none, and one of each kind in several grains.
+fn changes(corpus: &Corpus) -> Result<()> {
+    corpus.add("pool_image", "none", &[1])?;
+    for kind in 0..4 {
+        for grain in 0..8 {
+            let change = [1, grain, 32, 0, kind, 1, 2, 3, 4];
+            corpus.add("pool_image", &format!("kind-{kind}-grain-{grain}"), &change)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask ci`, which `make test` and CI call: every check there is, in the order of its cost.
+//!
+//! Nothing is skipped silently: a stage either runs or fails, except that runs on real mounts are
+//! left out, loudly, where the machine has no `/dev/fuse`.
+
+use crate::failure::{Context, Result, fail};
+use crate::process::{command, is_installed, run_shown};
+use crate::{project, setup, tidy};
+use std::path::Path;
+use std::time::Instant;
+
+/// The version of cargo-deny that is installed where none is.
+const DENY_VERSION: &str = "0.20.2";
+
+/// Seconds for each fuzz target.
+const FUZZ_SECONDS: &str = "60";
+
+/// What is asked for on the command line.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Stages to run; all if none is named.
+    stages: Vec<String>,
+}
+
+/// A stage: its name and what it does.
+type Stage = (&'static str, fn() -> Result<()>);
+
+const STAGES: [Stage; 11] = [
+    ("packages", packages),
+    ("fmt", fmt),
+    ("tidy", tidy::check),
+    ("clippy", clippy),
+    ("deny", deny),
+    ("doc", doc),
+    ("test", test),
+    ("release", release),
+    ("sim", sim),
+    ("fuzz", fuzz_slice),
+    ("real", real),
+];
+
+/// Runs the stages, and stops at the first that fails.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let is_known = |name: &String| STAGES.iter().any(|(stage, _)| stage == name);
+    if let Some(unknown) = arguments.stages.iter().find(|name| !is_known(name)) {
+        let names: Vec<&str> = STAGES.iter().map(|(name, _)| *name).collect();
+        return fail(format!("no stage `{unknown}`; there are {}", names.join(", ")));
+    }
+    let wanted = |name: &str| {
+        arguments.stages.is_empty() || arguments.stages.iter().any(|wanted| wanted == name)
+    };
+    let mut done = Vec::new();
+    for (name, stage) in STAGES.iter().filter(|(name, _)| wanted(name)) {
+        println!("ci {name}");
+        let start = Instant::now();
+        if let Err(failure) = stage() {
+            println!("ci {name}: FAILED: {failure}");
+            println!("ci: {} passed, 1 failed", done.len());
+            return fail(format!("stage {name} failed"));
+        }
+        done.push((*name, start.elapsed()));
+        println!("ci {name}: ok, {:.1} s", start.elapsed().as_secs_f64());
+    }
+    let times: Vec<String> =
+        done.iter().map(|(name, took)| format!("{name} {:.0} s", took.as_secs_f64())).collect();
+    println!("ci times: {}", times.join(", "));
+    println!("ci: {} passed, 0 failed", done.len());
+    Ok(())
+}
+
+fn cargo(words: &[&str]) -> Result<()> {
+    run_shown(&mut project::cargo(words))
+}
+
+fn packages() -> Result<()> {
+    setup::install(&setup::RUN_PACKAGES)?;
+    setup::install(&setup::TEST_PACKAGES)
+}
+
+fn fmt() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])
+}
+
+fn clippy() -> Result<()> {
+    let warnings = ["--", "--deny", "warnings"];
+    let words = ["clippy", "--quiet", "--locked", "--workspace", "--all-targets"];
+    cargo(&[&words[..], &warnings[..]].concat())
+}
+
+/// Licences, bans and sources; the database of advisories cannot be reached from everywhere.
+fn deny() -> Result<()> {
+    if !is_installed("cargo-deny") {
+        let package = format!("cargo-deny@{DENY_VERSION}");
+        println!("installing {package}: this takes some minutes, once");
+        cargo(&["install", "--quiet", "--locked", &package])
+            .context(|| "cargo-deny is missing and cannot be installed")?;
+    }
+    let quiet = ["deny", "--log-level", "error"];
+    let checks = ["check", "licenses", "bans", "sources"];
+    cargo(&[&quiet[..], &checks[..]].concat())
+}
+
+fn doc() -> Result<()> {
+    let mut cargo = project::cargo(&["doc", "--quiet", "--locked", "--workspace", "--no-deps"]);
+    run_shown(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+/// All tests; root also runs those that need root.
+fn test() -> Result<()> {
+    let words = ["test", "--quiet", "--locked", "--workspace"];
+    if rustix::process::geteuid().is_root() {
+        return cargo(&[&words[..], &["--", "--include-ignored"]].concat());
+    }
+    println!("SKIPPED, NOT TESTED: the tests that need root (`#[ignore = \"needs root\"]`)");
+    cargo(&words)
+}
+
+fn release() -> Result<()> {
+    cargo(&["build", "--quiet", "--locked", "--release", "--package", "marram"])
+}
+
+/// Random histories against the model: 100,000 steps.
+fn sim() -> Result<()> {
+    chore(&["sim", "--steps", "2000", "--histories", "50"])
+}
+
+fn fuzz_slice() -> Result<()> {
+    chore(&["fuzz", "--seconds", FUZZ_SECONDS, "--jobs", "2"])
+}
+
+fn real() -> Result<()> {
+    if !Path::new("/dev/fuse").exists() {
+        println!("SKIPPED, NOT TESTED: no /dev/fuse on this machine, so nothing ran on a mount");
+        return Ok(());
+    }
+    chore(&["real", "--short", "all"])
+}
+
+/// Another chore of this program, as a user would type it.
+fn chore(words: &[&str]) -> Result<()> {
+    let program = std::env::current_exe()?;
+    run_shown(command(&[&program.to_string_lossy()]).args(words))
+}

@@ -1,0 +1,68 @@
+//! The project's own chores: `cargo xtask <chore>`.
+//!
+//! Everything that checks, tests, measures or fuzzes the project beyond `cargo test` is a chore
+//! here, written in the project's own language, so that CI and a developer run the same code.
+
+mod bench;
+mod ci;
+mod demonstration;
+mod failure;
+mod fuzz;
+mod process;
+mod project;
+mod real;
+mod seed;
+mod setup;
+mod sim;
+mod subject;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use failure::Result;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own chores")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run everything that CI runs.
+    Ci(ci::Arguments),
+    /// Mount a pool, put something real into it, and show a snapshot.
+    Quickstart(demonstration::Arguments),
+    /// Check the house rules: layering, lengths, names, words, documents, golden files.
+    Tidy(tidy::Arguments),
+    /// Run real programs on a real mount of the release binary.
+    Real(real::Arguments),
+    /// Fuzz the decoders.
+    Fuzz(fuzz::Arguments),
+    /// Run random histories against the model.
+    Sim(sim::Arguments),
+    /// Compare with other file systems.
+    Bench(bench::Arguments),
+}
+
+fn main() -> std::process::ExitCode {
+    match perform(Arguments::parse().chore) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(chore: Chore) -> Result<()> {
+    match chore {
+        Chore::Ci(arguments) => ci::run(&arguments),
+        Chore::Quickstart(arguments) => demonstration::run_all(&arguments),
+        Chore::Tidy(arguments) => tidy::run(&arguments),
+        Chore::Real(arguments) => real::run(&arguments),
+        Chore::Fuzz(arguments) => fuzz::run(&arguments),
+        Chore::Sim(arguments) => sim::run(&arguments),
+        Chore::Bench(arguments) => bench::run_all(&arguments),
+    }
+}

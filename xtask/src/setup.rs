@@ -1,0 +1,69 @@
+//! Installs what is missing from Debian, and says plainly when it cannot.
+
+use crate::failure::{Context, Result, fail};
+use crate::process::{command, is_installed, run_shown, text};
+
+/// What building and running Marram takes.
+pub(crate) const RUN_PACKAGES: [&str; 5] =
+    ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
+
+/// What the tests and the scripts on real mounts take beside that.
+pub(crate) const TEST_PACKAGES: [&str; 10] = [
+    "acl",
+    "attr",
+    "e2fsprogs",
+    "fio",
+    "git",
+    "linux-source-6.1",
+    "mount",
+    "rsync",
+    "sqlite3",
+    "util-linux",
+];
+
+/// What the peers of the benchmarks take.
+pub(crate) const BENCH_PACKAGES: [&str; 5] =
+    ["bindfs", "btrfs-progs", "fio", "xfsprogs", "zfs-fuse"];
+
+/// Installs those of the packages that are missing.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    if !is_installed("dpkg-query") {
+        println!("not a Debian system: please have these installed: {}", packages.join(" "));
+        return Ok(());
+    }
+    let missing: Vec<&str> =
+        packages.iter().copied().filter(|package| !is_package_installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("installing from Debian: {}", missing.join(" "));
+    let by_hand = format!("install by hand: apt-get install {}", missing.join(" "));
+    let root = as_root().context(|| &by_hand)?;
+    let apt = |words: &[&str]| {
+        let line: Vec<&str> = root.iter().chain(words).copied().collect();
+        let mut apt = command(&line);
+        run_shown(apt.env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    apt(&["apt-get", "update", "-qq"]).context(|| &by_hand)?;
+    let mut words = vec!["apt-get", "install", "-y", "-qq", "--no-install-recommends"];
+    words.extend(missing);
+    apt(&words).context(|| &by_hand)
+}
+
+/// Whether the package is installed.
+pub(crate) fn is_package_installed(package: &str) -> bool {
+    let status =
+        text(&mut command(&["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]));
+    status.is_ok_and(|status| status == "installed")
+}
+
+/// The words before a command that make root run it.
+fn as_root() -> Result<Vec<&'static str>> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(Vec::new());
+    }
+    if is_installed("sudo") {
+        return Ok(vec!["sudo", "--preserve-env=DEBIAN_FRONTEND"]);
+    }
+    fail("not root, and no sudo")
+}

@@ -1,0 +1,196 @@
+//! What a script or a benchmark runs on: a Marram pool, or a peer to compare with.
+//!
+//! A subject owns all that it needs (image, loop device, daemon, mount point) under one folder of
+//! its own, and takes all of it away when it is dropped, in the order that the kernel wants:
+//! mount, daemon, loop device, files. The scripts run on any subject, so that a failure on Marram
+//! can be held against the same script on ext4.
+
+mod kernel;
+mod marram;
+mod mounted;
+mod passthrough;
+mod zfs;
+
+use crate::failure::{Result, fail};
+use std::path::{Path, PathBuf};
+
+pub(crate) use marram::{LOG, Marram, peak_memory_bytes};
+pub(crate) use mounted::MountPoint;
+
+/// The subjects that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// A Marram pool in a file, mounted by our release binary.
+    Marram,
+    /// A plain folder: for trying a script itself.
+    Plain,
+    /// ext4 on a loop device.
+    Ext4,
+    /// XFS on a loop device.
+    Xfs,
+    /// Btrfs without compression on a loop device.
+    Btrfs,
+    /// Btrfs with zstd:1 on a loop device.
+    BtrfsZstd,
+    /// zfs-fuse on a loop device: the other copy-on-write file system in user space.
+    ZfsFuse,
+    /// bindfs over ext4: what FUSE itself costs.
+    Passthrough,
+}
+
+impl Kind {
+    /// The name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Marram => "marram",
+            Kind::Plain => "plain",
+            Kind::Ext4 => "ext4",
+            Kind::Xfs => "xfs",
+            Kind::Btrfs => "btrfs",
+            Kind::BtrfsZstd => "btrfs-zstd:1",
+            Kind::ZfsFuse => "zfs-fuse",
+            Kind::Passthrough => "bindfs",
+        }
+    }
+
+    /// What survives a power cut after `sync` on the mount came back.
+    pub(crate) fn durability(self) -> &'static str {
+        match self {
+            Kind::Marram => "group commit: all; data and metadata checksummed",
+            Kind::Plain => "as the host",
+            Kind::Ext4 => "metadata journal, data=ordered",
+            Kind::Xfs => "metadata journal",
+            Kind::Btrfs => "copy-on-write; data and metadata checksummed",
+            Kind::BtrfsZstd => "copy-on-write, zstd:1; data and metadata checksummed",
+            Kind::ZfsFuse => "copy-on-write; data and metadata checksummed",
+            Kind::Passthrough => "ext4 underneath",
+        }
+    }
+}
+
+/// How a subject is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Making {
+    /// The size of the image.
+    pub(crate) size_bytes: u64,
+    /// Whether the image is written once before use, as a benchmark wants.
+    pub(crate) preallocate: bool,
+    /// More words for `marram create`.
+    pub(crate) create_words: Vec<String>,
+    /// More words for `marram mount`.
+    pub(crate) mount_words: Vec<String>,
+}
+
+impl Making {
+    /// A sparse image of this size with the usual options.
+    pub(crate) fn sized(size_bytes: u64) -> Self {
+        Self { size_bytes, preallocate: false, create_words: Vec::new(), mount_words: Vec::new() }
+    }
+}
+
+/// A file system that can be mounted, unmounted and checked.
+pub(crate) trait Subject {
+    /// The root of the mounted file system.
+    fn root(&self) -> &Path;
+
+    /// Mounts it; it was unmounted.
+    fn mount(&mut self) -> Result<()>;
+
+    /// Unmounts it; everything is durable and its device is free afterwards.
+    fn unmount(&mut self) -> Result<()>;
+
+    /// Verifies the unmounted image with the file system's own checker.
+    fn check(&self) -> Result<()>;
+
+    /// The daemon that serves the mount, if there is one.
+    fn daemon(&self) -> Option<u32> {
+        None
+    }
+
+    /// Unmounts and mounts again: nothing stays in a cache.
+    fn remount(&mut self) -> Result<()> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// Bytes in use, as `df` tells.
+    fn used_bytes(&self) -> Result<u64> {
+        let space = rustix::fs::statvfs(self.root())?;
+        Ok((space.f_blocks - space.f_bfree) * space.f_frsize)
+    }
+
+    /// Makes everything written so far durable.
+    fn sync(&self) -> Result<()> {
+        let root = std::fs::File::open(self.root())?;
+        Ok(rustix::fs::syncfs(root)?)
+    }
+}
+
+/// Makes a subject of this kind in `folder`, and mounts it.
+pub(crate) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn Subject>> {
+    std::fs::create_dir_all(folder)?;
+    Ok(match kind {
+        Kind::Marram => Box::new(Marram::make(folder, making)?),
+        Kind::Plain => Box::new(Plain::make(folder)?),
+        Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd => {
+            Box::new(kernel::KernelFileSystem::make(kind, folder, making)?)
+        }
+        Kind::ZfsFuse => Box::new(zfs::ZfsFuse::make(folder, making)?),
+        Kind::Passthrough => Box::new(passthrough::Passthrough::make(folder, making)?),
+    })
+}
+
+/// Makes the file of an image.
+fn make_image(file: &Path, making: &Making) -> Result<()> {
+    let image = std::fs::File::create_new(file)?;
+    image.set_len(making.size_bytes)?;
+    if making.preallocate {
+        write_once(&image, making.size_bytes)?;
+    }
+    Ok(())
+}
+
+/// Writes every byte once: a sparse image would measure the host's allocator too.
+fn write_once(mut image: &std::fs::File, size_bytes: u64) -> Result<()> {
+    use std::io::Write;
+    const CHUNK_BYTES: usize = 1 << 20;
+    let zeros = vec![0_u8; CHUNK_BYTES];
+    let mut left = size_bytes;
+    while left > 0 {
+        let chunk = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        image.write_all(&zeros[..chunk])?;
+        left -= chunk as u64;
+    }
+    Ok(image.sync_all()?)
+}
+
+/// A plain folder.
+struct Plain {
+    root: PathBuf,
+}
+
+impl Plain {
+    fn make(folder: &Path) -> Result<Self> {
+        let root = folder.join("plain");
+        std::fs::create_dir(&root)?;
+        Ok(Self { root })
+    }
+}
+
+impl Subject for Plain {
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn mount(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.root.is_dir() { Ok(()) } else { fail("the folder is gone") }
+    }
+}

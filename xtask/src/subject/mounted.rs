@@ -1,0 +1,131 @@
+//! Mount points and loop devices that go with their owners.
+
+use crate::failure::{Context, Result, fail};
+use crate::process::{command, run, text};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Whether something is mounted on `point`, by the kernel's own list.
+fn is_mounted(point: &Path) -> Result<bool> {
+    let list = std::fs::read_to_string("/proc/self/mounts").context(|| "the list of mounts")?;
+    let escaped = escape(point);
+    Ok(list.lines().any(|line| line.split(' ').nth(1) == Some(&escaped)))
+}
+
+/// A path as `/proc/self/mounts` spells it.
+fn escape(path: &Path) -> String {
+    let mut escaped = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.push_str(&format!("\\{byte:03o}")),
+            byte => escaped.push(char::from(*byte)),
+        }
+    }
+    escaped
+}
+
+/// A folder to mount on; whatever is mounted there goes when it is dropped.
+pub(crate) struct MountPoint {
+    path: PathBuf,
+}
+
+impl MountPoint {
+    /// Makes the folder.
+    pub(crate) fn make(path: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&path)?;
+        Ok(Self { path: path.canonicalize()? })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether something is mounted here.
+    pub(crate) fn is_mounted(&self) -> Result<bool> {
+        is_mounted(&self.path)
+    }
+
+    /// Waits until something is mounted here and answers.
+    pub(crate) fn wait_until_mounted(&self, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        while !self.is_mounted()? {
+            if start.elapsed() > limit {
+                return fail(format!("nothing mounted on {} in {limit:?}", self.path.display()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::read_dir(&self.path).context(|| "the root of the mount")?;
+        Ok(())
+    }
+
+    /// Unmounts with the system's own command.
+    pub(crate) fn unmount(&self) -> Result<()> {
+        run(command(&["umount"]).arg(&self.path))
+    }
+
+    /// Takes the mount off the tree at once, dead or busy.
+    pub(crate) fn detach(&self) -> Result<()> {
+        while self.is_mounted()? {
+            run(command(&["umount", "--internal-only", "--lazy"]).arg(&self.path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        let gone = match self.is_mounted() {
+            Ok(true) => self.unmount().or_else(|_| self.detach()),
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = gone {
+            eprintln!("warning: {} stays mounted: {failure}", self.path.display());
+        }
+    }
+}
+
+/// A loop device over a file.
+pub(crate) struct LoopDevice {
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Attaches `image`.
+    pub(crate) fn attach(image: &Path) -> Result<Self> {
+        let path = text(command(&["losetup", "--find", "--show"]).arg(image))?;
+        Ok(Self { path: PathBuf::from(path) })
+    }
+
+    /// `/dev/loopN`.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if let Err(failure) = run(command(&["losetup", "--detach"]).arg(&self.path)) {
+            eprintln!("warning: {failure}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_mounted_and_a_plain_folder_is_not() {
+        assert!(is_mounted(Path::new("/proc")).expect("the list of mounts is there"));
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(!is_mounted(folder.path()).expect("the list of mounts is there"));
+    }
+
+    #[test]
+    fn spaces_are_written_as_the_kernel_writes_them() {
+        assert_eq!(escape(Path::new("/a b\\c")), "/a\\040b\\134c");
+    }
+}
