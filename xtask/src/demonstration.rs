@@ -119,19 +119,22 @@ fn snapshot(quickstart: &Quickstart) -> Result<()> {
 
 /// Removes a file from the live tree and reads it from the snapshot.
 fn change_and_look_back(quickstart: &Quickstart, tree: &Path) -> Result<()> {
-    let find = "find . -type f -size -64k | LC_ALL=C sort | head -n 1";
+    let find =
+        "find . -type f -size -64k -name '[A-Z]*' -printf '%P\\n' | LC_ALL=C sort | head -n 1";
     let file = text(command(&["sh", "-c", find]).current_dir(tree))?;
     let live = tree.join(&file);
     println!("$ rm {}", live.display());
     std::fs::remove_file(&live)?;
     let view = tempfile::tempdir()?;
+    println!("$ marram mount {} {}", quickstart.snapshot(), view.path().display());
     let mut mount = quickstart.marram(&["mount", &quickstart.snapshot()]);
     run(mount.arg(view.path()))?;
     let name = tree.file_name().expect("a folder in the mount");
     let kept = view.path().join(name).join(&file);
-    let copied = std::fs::copy(&kept, &live).context(|| kept.display());
+    println!("$ cp -p {} {}", kept.display(), live.display());
+    let copied = run(command(&["cp", "-p"]).arg(&kept).arg(&live));
     run(quickstart.marram(&["unmount"]).arg(view.path()))?;
-    println!("read {} bytes of it from the snapshot and put it back", copied?);
+    copied?;
     Ok(())
 }
 

@@ -94,7 +94,7 @@ pub struct Superblock {
     pub intent_log: Option<Pointer>,
     /// The id that the next dataset, snapshot or dead list gets, below [`DATASETS_MAX`].
     pub next_dataset: u64,
-    /// Grains in use, all copies counted, with those below [`DATA_START_BYTES`].
+    /// Grains in use, all copies counted, without those below [`DATA_START_BYTES`].
     pub allocated_grains: u64,
     /// Seed of the hashes of names in the pool, so that nobody can prepare collisions.
     pub hash_seed: u64,

@@ -93,26 +93,6 @@ impl Dataset {
         state.overlay.frozen.clear();
     }
 
-    /// Walks the committed tree; again from a newer root if a commit passed meanwhile.
-    fn walk<T>(
-        &self,
-        media: &Media,
-        mut walk: impl FnMut(&At<'_>, Option<&Bytes>) -> Result<T>,
-    ) -> Result<T> {
-        loop {
-            let epoch = media.epoch();
-            let root = self.root();
-            match walk(&At { media, epoch }, root.as_ref()) {
-                Err(Error::Damaged(_)) if media.epoch() != epoch => {}
-                Err(Error::Damaged(damage)) => {
-                    media.keep_damage(&damage);
-                    return Err(Error::Damaged(damage));
-                }
-                result => return result,
-            }
-        }
-    }
-
     pub(crate) fn get(&self, media: &Media, key: Key) -> Result<Option<Item>> {
         loop {
             let epoch = media.epoch();
@@ -190,8 +170,22 @@ impl Dataset {
     pub(crate) fn last(&self, media: &Media, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
         let mut end = to;
         loop {
-            let found = self.walk(media, |at, root| tree::last(at, root, from, end))?;
+            let epoch = media.epoch();
+            let root = self.root();
+            let found = match tree::last(&At { media, epoch }, root.as_ref(), from, end) {
+                Err(Error::Damaged(_)) if media.epoch() != epoch => continue,
+                Err(Error::Damaged(damage)) => {
+                    media.keep_damage(&damage);
+                    return Err(Error::Damaged(damage));
+                }
+                found => found?,
+            };
             let state = self.state.read();
+            if state.root != root {
+                // A commit has taken layers into a newer tree: what was found says nothing of it.
+                end = to;
+                continue;
+            }
             let newest = last_entry(&state.overlay, from, to);
             let Some(found) = found else { return Ok(newest) };
             if let Some((key, item)) = newest

@@ -1,6 +1,6 @@
 //! Whole-system runs that one seed decides, and the devices they run on.
 //!
-//! A [history](history) is a list of operations with remounts, snapshots and clones in between.
+//! A [history] is a list of operations with remounts, snapshots and clones in between.
 //! It runs on a file system in its [`Home`] and on the model side by side; every result and every
 //! inode touched is compared after every step, the whole trees now and then. A history that fails
 //! is made small, and its seed replays it.

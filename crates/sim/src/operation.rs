@@ -33,7 +33,7 @@ pub struct Slot(pub u8);
 pub struct Place {
     /// The directory.
     pub directory: Slot,
-    /// Number of the name, below [`NAMES`].
+    /// Number of the name, below `NAMES`.
     pub name: u8,
 }
 

@@ -95,7 +95,8 @@ fn targets(page: &mut String, samples: &Samples) {
         let theirs = samples.spread(kind, measure);
         let (Some(ours), Some(theirs)) = (ours, theirs) else { continue };
         let ratio = measure.times_worse(ours.median, theirs.median);
-        let (title, name, verdict) = (measure.title(), kind.name(), verdict(ratio <= limit));
+        let title = measure.title().replace('|', "\\|");
+        let (name, verdict) = (kind.name(), verdict(ratio <= limit));
         let target = format!("{title}: within {limit} times {name}");
         add(page, format_args!("| {target} | {ratio:.2} | {verdict} |\n"));
     }

@@ -51,6 +51,9 @@ pub(crate) fn start(launch: &Launch) -> Result<Ready> {
         // Not under a helper's name, under which it would not be a daemon.
         .arg0("marram")
         .arg("daemon")
+        // Content comes from one thread and goes on another; with an arena for each thread the
+        // allocator keeps several times of what is in use.
+        .env("MALLOC_ARENA_MAX", "2")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Memory for the cache if nobody says, in bytes.
-pub(crate) const CACHE_BYTES_DEFAULT: u64 = 256 << 20;
+pub(crate) const CACHE_BYTES_DEFAULT: u64 = 128 << 20;
 /// Bytes of changes that may wait for a group commit.
-const DIRTY_BYTES_MAX: usize = 128 << 20;
+const DIRTY_BYTES_MAX: usize = 64 << 20;
 /// Memory for the cache of a command that opens a pool for one operation, in bytes.
 const COMMAND_CACHE_BYTES: u64 = 32 << 20;
 
