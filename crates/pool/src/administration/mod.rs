@@ -21,6 +21,8 @@ use std::sync::Arc;
 impl Store for Pool {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
         let inner = &self.inner;
+        // A commit may be destroying it: whether anyone has it open is asked only at its start.
+        let _no_commit = inner.committing.lock();
         let id = inner.find(source)?.id;
         let datasets = inner.datasets.read();
         let dataset = datasets.get(&id).ok_or_else(|| Error::NoDataset(source.to_string()))?;
