@@ -170,6 +170,12 @@ impl Media {
         }
     }
 
+    /// Forgets everything: a commit has failed, and the next one has the same number, so birth and
+    /// address of what was written may name other blocks soon.
+    pub(crate) fn forget_all(&self) {
+        self.cache.clear();
+    }
+
     fn read(&self, pointer: &Pointer, epoch: u64) -> Result<Bytes> {
         let logical_len = pointer.logical_len as usize;
         if logical_len > BLOCK_BYTES_MAX {

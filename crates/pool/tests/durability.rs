@@ -98,6 +98,35 @@ fn a_snapshot_and_its_clone_and_the_live_tree_go_their_own_ways() {
 }
 
 #[test]
+fn a_commit_that_is_refused_leaves_nothing_behind_for_the_next_one() {
+    let (memory, pool) = new_pool(64, &[]);
+    let live = root(&pool);
+    pool.snapshot(&"root".parse().unwrap(), "taken").unwrap();
+    for round in 0..6_u64 {
+        for object in 0..300 {
+            put(&*live, section(object, round), vec![1; 50]).unwrap();
+        }
+        assert!(pool.snapshot(&"root".parse().unwrap(), "taken").is_err());
+        for object in (0..300).step_by(2) {
+            remove(&*live, section(object, round)).unwrap();
+            put(&*live, section(object, 100), noise(object + round, 3000)).unwrap();
+        }
+        live.sync().unwrap();
+        let again = reopened(&memory);
+        for object in (0..300).step_by(2) {
+            for home in [&pool, &again] {
+                let found = root(home);
+                assert_eq!(content(&*found, section(object, round)), None);
+                assert_eq!(
+                    content(&*found, section(object, 100)),
+                    Some(noise(object + round, 3000))
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn growth_is_remembered() {
     let (memory, pool) = new_pool(64, &[]);
     let before = pool.status().total_bytes;

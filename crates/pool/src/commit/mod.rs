@@ -83,6 +83,7 @@ impl Inner {
             }
             Err(ref error) => {
                 self.space.lock().roll_back();
+                self.media.forget_all();
                 self.fail(error);
             }
         }
