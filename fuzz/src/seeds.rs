@@ -3,6 +3,8 @@
 //! format: `cargo run --manifest-path fuzz/Cargo.toml`.
 
 use marram_codec::Compression;
+use marram_format::key::Key;
+use marram_format::log::{FrameWriter, LogBlock};
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,7 @@ fn main() -> Result<()> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpus = Corpus { folder: fuzz.join("corpus") };
     golden(&corpus, &fuzz.join("../crates/format/golden"))?;
+    frames(&corpus)?;
     compressed(&corpus)?;
     requests(&corpus)?;
     changes(&corpus)
@@ -29,7 +32,7 @@ impl Corpus {
 }
 
 /// Which target a golden file goes to, and the byte that selects the decoder there.
-const GOLDEN: [(&str, &str, Option<u8>); 19] = [
+const GOLDEN: [(&str, &str, Option<u8>); 21] = [
     ("superblock", "format_superblock", None),
     ("signature", "format_superblock", None),
     ("leaf", "format_node", None),
@@ -40,6 +43,8 @@ const GOLDEN: [(&str, &str, Option<u8>); 19] = [
     ("tail", "format_space", Some(0)),
     ("dead-chunk", "format_space", Some(1)),
     ("references", "format_space", Some(2)),
+    ("log-head", "format_log", Some(0)),
+    ("log-frame", "format_log", Some(1)),
     ("record-inode", "format_records", Some(0)),
     ("record-entry", "format_records", Some(1)),
     ("record-xattr", "format_records", Some(2)),
@@ -59,11 +64,40 @@ fn golden(corpus: &Corpus, golden: &Path) -> Result<()> {
         }
         let prefix = version.file_name().to_string_lossy().into_owned();
         for (name, target, selector) in GOLDEN {
-            let text = std::fs::read_to_string(version.path().join(format!("{name}.hex")))?;
+            let path = version.path().join(format!("{name}.hex"));
+            if !path.exists() {
+                continue; // The version has not this structure, or has it as the one before.
+            }
+            let text = std::fs::read_to_string(path)?;
             let mut bytes = Vec::from_iter(selector);
             bytes.extend(parse_dump(&text)?);
             corpus.add(target, &format!("{prefix}-{name}"), &bytes)?;
         }
+    }
+    Ok(())
+}
+
+/// Frames of the intent log, without what fills their last grain: one of each kind of edit.
+fn frames(corpus: &Corpus) -> Result<()> {
+    let (key, value) = (Key::new(2, 5, 4096), b"value");
+    let mut writers: [(&str, FrameWriter); 4] =
+        ["remove", "put", "content", "patch"].map(|name| (name, FrameWriter::new()));
+    for (index, (name, writer)) in writers.iter_mut().enumerate() {
+        writer.begin_part(index as u64, 1);
+        match *name {
+            "remove" => writer.remove(key),
+            "put" => writer.put(key, value, LogBlock::None),
+            "content" => writer.put(key, value, LogBlock::Content(b"content")),
+            _ => writer.patch(key, value, 100, b"patch"),
+        }
+        writer.begin_part(index as u64 + 1, 2);
+        writer.remove(key);
+    }
+    for (name, writer) in writers {
+        let len = writer.len_bytes();
+        let mut bytes = vec![1];
+        bytes.extend(&writer.finish(&[7; 16], 11, 13)[..len]);
+        corpus.add("format_log", name, &bytes)?;
     }
     Ok(())
 }
@@ -135,7 +169,7 @@ fn requests(corpus: &Corpus) -> Result<()> {
 fn changes(corpus: &Corpus) -> Result<()> {
     corpus.add("pool_image", "none", &[1])?;
     for kind in 0..4 {
-        for grain in 0..8 {
+        for grain in 0..16 {
             let change = [1, grain, 32, 0, kind, 1, 2, 3, 4];
             corpus.add("pool_image", &format!("kind-{kind}-grain-{grain}"), &change)?;
         }

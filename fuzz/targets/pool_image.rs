@@ -2,14 +2,16 @@
 //! written to, and checked. Whatever the bytes are, the answer is data that is right or a typed
 //! error: no panic, no endless walk, no allocation out of proportion.
 //!
-//! The input is a list of changes. Superblocks get their checksum mended, so that their fields are
-//! hostile and yet believed; every other block is found out by the checksum in its pointer.
+//! The input is a list of changes. Superblocks and frames of the intent log get their checksum
+//! mended, so that their fields are hostile and yet believed; every other block is found out by the
+//! checksum in its pointer.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use marram_check::CheckOptions;
 use marram_device::{Device, MemoryDevice, checked_range};
+use marram_format::log::{FRAME_HEADER_BYTES, FRAME_MAGIC};
 use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create, probe};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Properties, Source, Store};
@@ -25,6 +27,12 @@ const CHANGES_MAX: usize = 16;
 
 /// Files in the image.
 const FILES: u64 = 16;
+
+/// Frames that wait in the image's intent log.
+const FRAMES: u64 = 4;
+
+/// The pool's secret: whoever has it can write frames that are believed.
+const SECRET: u64 = 7;
 
 /// Inodes that are looked at: a hostile tree may claim any number.
 const INODES_MAX: usize = 200;
@@ -59,12 +67,14 @@ fn base() -> &'static Vec<u8> {
             label: "fuzz".to_owned(),
             properties: Properties([("recordsize".to_owned(), "4096".to_owned())].into()),
             pool_id: [7; 16],
+            secret: SECRET,
             now_seconds: 1_700_000_000,
         };
         create(&[Arc::clone(&device)], &options).expect("a pool is made");
         let pool = Pool::open(vec![device], OpenOptions::default()).expect("it opens");
         fill(&pool).expect("it takes files");
-        pool.close().expect("it closes");
+        pool.commit().expect("it commits");
+        log(&pool).expect("it takes a little more");
         memory.snapshot()
     })
 }
@@ -80,6 +90,18 @@ fn fill(pool: &Pool) -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     files.sync_all()?;
+    Ok(())
+}
+
+/// Leaves frames in the intent log, each of one grain.
+fn log(pool: &Pool) -> Result<(), Box<dyn std::error::Error>> {
+    let files = Posix::new(pool.open(&root())?, PosixOptions::default())?;
+    for number in 0..FRAMES {
+        let ino = make(&files, &format!("synced-{number}"))?;
+        files.write(ino, 0, &content(1)[..100], WriteOptions::default())?;
+        files.write(ino, number * 4096, b"more", WriteOptions::default())?;
+        files.sync_all()?;
+    }
     Ok(())
 }
 
@@ -100,13 +122,23 @@ fn make(files: &dyn FileSystem, name: &str) -> marram_vfs::Result<Ino> {
     files.create(caller, Ino::ROOT, name, node).map(|made| made.ino)
 }
 
-/// Grains that are not all zeros: changes elsewhere would mostly say nothing.
+/// Grains that are not all zeros: changes elsewhere would mostly say nothing. Those that are mended
+/// come first, as a change names one of the first 256.
 fn used_grains() -> &'static Vec<usize> {
     static USED: OnceLock<Vec<usize>> = OnceLock::new();
     USED.get_or_init(|| {
         let grains = base().chunks_exact(GRAIN_BYTES).enumerate();
-        grains.filter(|(_, grain)| grain.iter().any(|byte| *byte != 0)).map(|(at, _)| at).collect()
+        let used = grains.filter(|(_, grain)| grain.iter().any(|byte| *byte != 0));
+        let mut used: Vec<usize> = used.map(|(at, _)| at).collect();
+        let is_mended = |grain| grain_of(base(), grain).starts_with(b"Marram");
+        used.sort_by_key(|grain| (!is_frame(*grain), !is_mended(*grain)));
+        assert!(FRAMES == used.iter().filter(|grain| is_frame(**grain)).count() as u64 / 2);
+        used
     })
+}
+
+fn is_frame(grain: usize) -> bool {
+    grain_of(base(), grain).starts_with(&FRAME_MAGIC)
 }
 
 /// One change: which used grain, where in it, how, and four bytes.
@@ -122,8 +154,20 @@ fn apply(image: &Changed, change: &[u8]) {
         2 => page[place..].fill(change[4]),
         _ => page.fill(0),
     }
-    let checksum = xxhash_rust::xxh3::xxh3_128(&page[..GRAIN_BYTES - 16]);
-    if page.starts_with(b"Marram") {
+    mend(page);
+}
+
+/// Gives a page the checksum that it should have.
+fn mend(page: &mut [u8]) {
+    if page.starts_with(&FRAME_MAGIC) {
+        let len = u32::from_le_bytes([page[32], page[33], page[34], page[35]]) as usize;
+        if (FRAME_HEADER_BYTES..=GRAIN_BYTES).contains(&len) {
+            page[40..FRAME_HEADER_BYTES].fill(0);
+            let checksum = xxhash_rust::xxh3::xxh3_128_with_seed(&page[..len], SECRET);
+            page[40..FRAME_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        }
+    } else if page.starts_with(b"Marram") {
+        let checksum = xxhash_rust::xxh3::xxh3_128(&page[..GRAIN_BYTES - 16]);
         page[GRAIN_BYTES - 16..].copy_from_slice(&checksum.to_le_bytes());
     }
 }

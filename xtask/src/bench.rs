@@ -7,6 +7,7 @@
 mod plot;
 mod report;
 mod sample;
+mod sync;
 mod workload;
 
 use crate::failure::{Context, Result, fail};
@@ -14,7 +15,7 @@ use crate::process::{command, run, text};
 use crate::project;
 use crate::setup;
 use crate::subject::{self, Kind, Making};
-use sample::Samples;
+use sample::{Measure, Samples};
 use std::path::PathBuf;
 
 const GIB: u64 = 1 << 30;
@@ -36,9 +37,12 @@ pub(crate) struct Arguments {
     /// A part of the Linux tree, small files for fio, one repetition.
     #[arg(long)]
     quick: bool,
-    /// The last part of the report's name.
-    #[arg(long, default_value = "comparison")]
-    name: String,
+    /// What is done on the subjects.
+    #[arg(long, value_enum, default_value = "tree")]
+    workloads: Workloads,
+    /// The last part of the report's name: `comparison`, or `sync`.
+    #[arg(long)]
+    name: Option<String>,
     /// What to compare; all if none is named.
     #[arg(long, value_enum, value_delimiter = ',')]
     subjects: Vec<Kind>,
@@ -56,6 +60,21 @@ pub(crate) struct Arguments {
     dry: bool,
 }
 
+/// The comparisons that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Workloads {
+    /// The Linux tree and one large file.
+    Tree,
+    /// What is synced: small writes, replaced files, SQLite; and mounts after a crash.
+    Sync,
+}
+
+impl Arguments {
+    fn name_or(&self, usual: &str) -> String {
+        self.name.clone().unwrap_or_else(|| usual.to_owned())
+    }
+}
+
 /// What is measured and how large it is.
 pub(crate) struct Scale {
     is_quick: bool,
@@ -70,6 +89,13 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         return fail("the peers are mounted on loop devices: run it as root");
     }
     setup::install(&setup::BENCH_PACKAGES)?;
+    match arguments.workloads {
+        Workloads::Tree => run_tree(arguments),
+        Workloads::Sync => sync::run_all(arguments),
+    }
+}
+
+fn run_tree(arguments: &Arguments) -> Result<()> {
     let scale = scale(arguments);
     let kinds = if arguments.subjects.is_empty() { &ALL[..] } else { &arguments.subjects };
     let mut samples = Samples::default();
@@ -81,7 +107,33 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     }
     let page = report::page(&header(&scale)?, kinds, &samples);
     println!("{page}");
-    if arguments.dry { Ok(()) } else { write(arguments, kinds, &samples, &page) }
+    if arguments.dry {
+        return Ok(());
+    }
+    let svg = plot::draw(&panels(kinds, &samples));
+    write_files(&arguments.name_or("comparison"), &page, &report::json(kinds, &samples)?, &svg)
+}
+
+/// The folder for images and mounts.
+fn work_folder(arguments: &Arguments) -> Result<PathBuf> {
+    let work = arguments.work.clone().unwrap_or_else(|| project::target().join("bench"));
+    std::fs::create_dir_all(&work)?;
+    Ok(work)
+}
+
+/// A panel a measure, a bar a subject.
+fn panels(kinds: &[Kind], samples: &Samples) -> Vec<plot::Panel> {
+    let panel = |measure: Measure| {
+        let better = if measure.more_is_better() { "more is better" } else { "less is better" };
+        let bar = |kind: &Kind| {
+            let median = samples.spread(*kind, measure).map(|spread| spread.median);
+            let value = median.map(|median| (median, measure.shown(median)));
+            plot::Bar { name: kind.name(), is_ours: *kind == Kind::Marram, value }
+        };
+        let title = format!("{} ({better})", measure.title());
+        plot::Panel { title, bars: kinds.iter().map(bar).collect() }
+    };
+    Measure::ALL.into_iter().map(panel).collect()
 }
 
 fn scale(arguments: &Arguments) -> Scale {
@@ -93,9 +145,7 @@ fn scale(arguments: &Arguments) -> Scale {
 
 /// One subject, made, measured, and taken away.
 fn one(kind: Kind, arguments: &Arguments, scale: &Scale, samples: &mut Samples) -> Result<()> {
-    let work = arguments.work.clone().unwrap_or_else(|| project::target().join("bench"));
-    std::fs::create_dir_all(&work)?;
-    let folder = tempfile::Builder::new().prefix("bench").tempdir_in(&work)?;
+    let folder = tempfile::Builder::new().prefix("bench").tempdir_in(work_folder(arguments)?)?;
     let making = Making {
         preallocate: true,
         create_words: arguments.create_words.clone(),
@@ -115,33 +165,39 @@ fn one(kind: Kind, arguments: &Arguments, scale: &Scale, samples: &mut Samples) 
 
 /// What the run was: machine, kernel, commit, sizes.
 fn header(scale: &Scale) -> Result<Vec<(String, String)>> {
-    let said = |words: &[&str]| text(command(words).current_dir(project::root()));
-    let processors = std::thread::available_parallelism()?.to_string();
-    let commit = said(&["git", "rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "none".into());
     let tree = if scale.is_quick { "a part of it, 10,000 files" } else { "whole, 80,000 files" };
-    let rows = [
-        ("date", said(&["date", "-u", "+%Y-%m-%d %H:%M UTC"])?),
-        ("commit", commit),
-        ("kernel", said(&["uname", "-r"])?),
-        ("processors", processors),
+    let mut rows = machine()?;
+    let more = [
         ("tree", format!("Debian's linux-source-6.1, {tree}, from an uncompressed archive")),
         ("image", format!("{} GiB, preallocated, fresh each time", scale.image_bytes / GIB)),
         ("fio file", format!("{} MiB", scale.fio_bytes >> 20)),
         ("repetitions", format!("{}, interleaved", scale.repetitions)),
     ];
+    rows.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    Ok(rows)
+}
+
+/// Date, commit, kernel, processors.
+fn machine() -> Result<Vec<(String, String)>> {
+    let said = |words: &[&str]| text(command(words).current_dir(project::root()));
+    let rows = [
+        ("date", said(&["date", "-u", "+%Y-%m-%d %H:%M UTC"])?),
+        ("commit", said(&["git", "rev-parse", "--short", "HEAD"]).unwrap_or("none".into())),
+        ("kernel", said(&["uname", "-r"])?),
+        ("processors", std::thread::available_parallelism()?.to_string()),
+    ];
     Ok(rows.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
-fn write(arguments: &Arguments, kinds: &[Kind], samples: &Samples, page: &str) -> Result<()> {
+fn write_files(name: &str, page: &str, json: &str, svg: &str) -> Result<()> {
     let day = text(&mut command(&["date", "-u", "+%Y-%m-%d"]))?;
     let folder = project::root().join("bench/results");
     std::fs::create_dir_all(&folder)?;
-    let base = folder.join(format!("{day}-{}", arguments.name));
-    let plot = plot::draw(kinds, samples);
-    let plot_link = format!("\n![Medians of each measure]({day}-{}.svg)\n", arguments.name);
+    let base = folder.join(format!("{day}-{name}"));
+    let plot_link = format!("\n![Each case]({day}-{name}.svg)\n");
     std::fs::write(base.with_extension("md"), format!("{page}{plot_link}"))?;
-    std::fs::write(base.with_extension("json"), report::json(kinds, samples)?)?;
-    std::fs::write(base.with_extension("svg"), plot)?;
+    std::fs::write(base.with_extension("json"), json)?;
+    std::fs::write(base.with_extension("svg"), svg)?;
     println!("written: {}.md, .json, .svg", base.display());
     Ok(())
 }

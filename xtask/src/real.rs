@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rounds of `kill`: 50 unless short.
+    /// Rounds of `kill`: 500, or 20 when short.
     #[arg(long)]
     rounds: Option<u32>,
     /// The folder for images and mounts (`target/real`).
@@ -109,7 +109,7 @@ const SCRIPTS: [Script; 16] = [
     script("fio", "sequential and random writes verified by crc32c", fio::run_all),
     script("fsx", "200,000 random file operations", fsx::run_all),
     script("pjdfstest", "the POSIX suite against its list of known failures", pjdfstest::run_all),
-    script("kill", "SIGKILL at random moments of an unpacking", kill::run_all),
+    script("kill", "SIGKILL under loads that were told what is durable", kill::run_all),
     script("full", "a full pool: ENOSPC, delete, go on", full::fill),
     script(
         "mount-tools",
@@ -176,7 +176,7 @@ fn run_one(script: &Script, arguments: &Arguments) -> Result<()> {
         kind: arguments.on,
         is_short: arguments.short,
         seed: arguments.seed,
-        rounds: arguments.rounds.unwrap_or(if arguments.short { 6 } else { 50 }),
+        rounds: arguments.rounds.unwrap_or(if arguments.short { 20 } else { 500 }),
         folder: folder.path().canonicalize()?,
     };
     let result = (script.run)(&setting);

@@ -23,6 +23,11 @@ impl Seed {
         low + self.next() % (high - low).max(1)
     }
 
+    /// An index into `length` things.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.next() % length.max(1) as u64).expect("below a usize")
+    }
+
     /// Bytes that do not compress.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let words = std::iter::repeat_with(|| self.next().to_le_bytes());

@@ -22,6 +22,8 @@ pub(crate) use mounted::MountPoint;
 pub(crate) enum Kind {
     /// A Marram pool in a file, mounted by our release binary.
     Marram,
+    /// The same on a loop device, so that it goes the way that the peers of the kernel go.
+    MarramLoop,
     /// A plain folder: for trying a script itself.
     Plain,
     /// ext4 on a loop device.
@@ -43,6 +45,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Marram => "marram",
+            Kind::MarramLoop => "marram-loop",
             Kind::Plain => "plain",
             Kind::Ext4 => "ext4",
             Kind::Xfs => "xfs",
@@ -56,7 +59,7 @@ impl Kind {
     /// What survives a power cut after `sync` on the mount came back.
     pub(crate) fn durability(self) -> &'static str {
         match self {
-            Kind::Marram => "group commit: all; data and metadata checksummed",
+            Kind::Marram | Kind::MarramLoop => "all, at one moment; data and metadata checksummed",
             Kind::Plain => "as the host",
             Kind::Ext4 => "metadata journal, data=ordered",
             Kind::Xfs => "metadata journal",
@@ -88,6 +91,15 @@ impl Making {
     }
 }
 
+/// What has reached a device since it was attached; `None` is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// Bytes written to it.
+    pub(crate) written_bytes: Option<u64>,
+    /// Flushes of its cache.
+    pub(crate) flushes: Option<u64>,
+}
+
 /// A file system that can be mounted, unmounted and checked.
 pub(crate) trait Subject {
     /// The root of the mounted file system.
@@ -105,6 +117,11 @@ pub(crate) trait Subject {
     /// The daemon that serves the mount, if there is one.
     fn daemon(&self) -> Option<u32> {
         None
+    }
+
+    /// What was written to its device so far.
+    fn traffic(&self) -> Result<Traffic> {
+        Ok(Traffic::default())
     }
 
     /// Unmounts and mounts again: nothing stays in a cache.
@@ -131,6 +148,7 @@ pub(crate) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn
     std::fs::create_dir_all(folder)?;
     Ok(match kind {
         Kind::Marram => Box::new(Marram::make(folder, making)?),
+        Kind::MarramLoop => Box::new(Marram::make_on_loop_device(folder, making)?),
         Kind::Plain => Box::new(Plain::make(folder)?),
         Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd => {
             Box::new(kernel::KernelFileSystem::make(kind, folder, making)?)

@@ -8,7 +8,7 @@ use crate::space::Space;
 use crate::summary::Summary;
 use bytes::Bytes;
 use marram_format::group::Group;
-use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_format::pointer::{Extent, GRAIN_BYTES, Pointer};
 
 /// The state of a check.
 pub(crate) struct Checker<'a> {
@@ -39,7 +39,16 @@ fn describe(bad: &[BadCopy]) -> String {
 impl Checker<'_> {
     /// A block was met by the tree that it belongs to; false if it shares its space with another.
     pub(crate) fn reach(&mut self, pointer: &Pointer, place: &Place) -> bool {
-        let faults = self.space.reach(pointer);
+        self.reach_extents(pointer.extents(), place)
+    }
+
+    /// The same for space that no pointer leads to.
+    pub(crate) fn reach_extents(
+        &mut self,
+        extents: impl Iterator<Item = Extent>,
+        place: &Place,
+    ) -> bool {
+        let faults = self.space.reach(extents);
         let alone = faults.iter().all(|fault| fault.kind == FindingKind::SpaceFree);
         for fault in faults {
             let place = place.clone().at(Some(fault.grain.saturating_mul(GRAIN_BYTES)));

@@ -31,6 +31,10 @@ const HEAL: &str = "nothing is lost: the good copy is used; mount the pool for w
                     copy is rewritten when it is met on reading, or when its block next changes";
 const RENEW: &str =
     "mount the pool for writing and change something: the next commit writes two new copies";
+const TAKE_IN: &str = "nothing is lost: the good copy is used; mount the pool for writing, then \
+                       the next commit takes in what the log has";
+const REDO: &str = "what programs had synced between that moment and the crash is lost; restore \
+                    what was being written then from where it came";
 const RESTORE: &str = "restore what is named from a backup or an older snapshot, or delete it";
 const RESCUE: &str =
     "do not write to the pool; mount it read-only, copy out what can be read, and make a new pool";
@@ -164,6 +168,18 @@ kinds! {
         "a bitmap marks space past the end of the pool"
     Unchecked "unchecked" Warning NOTHING
         "because of other damage, something could not be checked"
+    LogHead "log-head" Fatal RESCUE
+        "the superblock's head of the intent log makes no sense"
+    LogFrame "log-frame" Fatal RESCUE
+        "a frame of the intent log has the right checksum, but makes no sense"
+    LogDataset "log-dataset" Fatal RESCUE
+        "a frame of the intent log changes a dataset that there is not"
+    LogBlock "log-block" Fatal RESCUE
+        "a frame of the intent log leads to a block where none is in use"
+    LogCopy "log-copy" Error TAKE_IN
+        "one copy of a frame of the intent log is damaged, the other one is good"
+    LogLost "log-lost" Error REDO
+        "no copy of a frame of the intent log is good"
     RootMissing "root-missing" Error RESCUE
         "a file system has no root directory"
     CountersMissing "counters-missing" Error RESCUE

@@ -3,13 +3,14 @@
 //! It shares the format with the engine, and nothing else: no tree, no allocation, no commit. So
 //! what the engine does wrong cannot hide here by being done wrong twice. It writes nothing.
 //!
-//! [`check`] looks at everything that can be reached: superblocks, the pool's own tree, the tree of
-//! every dataset and snapshot, each file system in them, and compares what is reached with what is
-//! recorded. What is wrong comes out as a [`Finding`]; `docs/check.md` lists the kinds.
+//! [`check`] looks at everything that can be reached: superblocks, the intent log, the pool's own
+//! tree, the tree of every dataset and snapshot, each file system in them, and compares what is
+//! reached with what is recorded. What is wrong comes out as a [`Finding`]; `docs/check.md` lists
+//! the kinds.
 //!
 //! **Any image gets an answer.** Every walk is bounded by levels and keys, every length by the
 //! format, and memory by one bit for a grain that is in use, some tens of bytes for an inode of one
-//! dataset at a time, and the datasets' records.
+//! dataset at a time or for an item in the intent log, and the datasets' records.
 
 mod block_set;
 mod blocks;
@@ -19,6 +20,7 @@ mod error;
 mod finding;
 mod grains;
 mod graph;
+mod log;
 mod pool;
 mod reporter;
 mod space;
@@ -85,7 +87,11 @@ pub fn check(
         complete: true,
         lookup_nodes_left: tree::ALL_LOOKUP_NODES_MAX,
     };
+    let log = log::read_head(&mut checker, &superblock);
     let pool = pool::read(&mut checker, &superblock);
+    if let Some(log) = &log {
+        log::check(&mut checker, device, &superblock, log, &pool);
+    }
     graph::check(&mut checker, &pool, superblock.next_dataset);
     dataset::check_all(&mut checker, &pool);
     check_leaks(&mut checker);

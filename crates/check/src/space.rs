@@ -6,7 +6,7 @@
 
 use crate::finding::FindingKind;
 use crate::grains::{GrainSet, Run};
-use marram_format::pointer::{Extent, GRAIN_BYTES, Pointer};
+use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
 use marram_format::superblock::DATA_START_BYTES;
 use std::collections::BTreeMap;
@@ -153,9 +153,9 @@ impl Space {
     }
 
     /// A block was met, for the only time.
-    pub(crate) fn reach(&mut self, pointer: &Pointer) -> Vec<SpaceFault> {
+    pub(crate) fn reach(&mut self, extents: impl Iterator<Item = Extent>) -> Vec<SpaceFault> {
         let mut faults = Vec::new();
-        for extent in pointer.extents() {
+        for extent in extents {
             let mut fault = |kind, grain, detail: &str| {
                 let detail = format!("{} grains from {} {detail}", extent.grains, extent.start);
                 faults.push(SpaceFault { kind, grain, detail });
@@ -175,6 +175,15 @@ impl Space {
             self.reached.insert(extent);
         }
         faults
+    }
+
+    /// Why nothing that is in use can lie there, once the bitmaps are known.
+    pub(crate) fn unused(&self, extent: Extent) -> Option<&'static str> {
+        if !self.is_inside(extent) {
+            return Some("does not lie in the pool");
+        }
+        let free = self.recorded.find(extent, false);
+        free.map(|_| "lies in space that is marked as free")
     }
 
     /// What was met before the bitmaps were known, and is free by them.

@@ -31,6 +31,10 @@ pub struct Summary {
     pub directories: u64,
     /// Other inodes of these.
     pub other_inodes: u64,
+    /// Frames of the intent log that the next mount takes in.
+    pub log_frames: u64,
+    /// Changes of items in these.
+    pub log_changes: u64,
     /// Findings that need nothing done.
     pub warnings: u64,
     /// Findings of something wrong or lost.

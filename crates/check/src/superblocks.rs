@@ -17,6 +17,7 @@ use marram_format::signature::{SIGNATURE_BYTES, Signature};
 use marram_format::superblock::{
     DATA_START_BYTES, RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock,
 };
+use marram_format::version::feature;
 
 const SECTOR_BYTES: usize = 512;
 /// Sectors of two commits differ in at least as many bits.
@@ -150,8 +151,10 @@ fn check_fields(newest: &Superblock, size_bytes: u64, report: &mut Reporter<'_>)
     let mut field = |detail: &str| {
         report.report(FindingKind::SuperblockField, Place::pool(), detail);
     };
-    if newest.intent_log.is_some() {
-        field("it leads to an intent log, a feature that is not in use");
+    match (newest.intent_log.is_some(), newest.features_incompatible & feature::INTENT_LOG != 0) {
+        (true, false) => field("it has an intent log, but not that feature"),
+        (false, true) => field("it has the feature of an intent log, but none"),
+        (true, true) | (false, false) => {}
     }
     if newest.device_index != 0 {
         field("it was written for another device");
@@ -265,7 +268,7 @@ fn may_be_old(index: usize, sector: &[u8], good: &[u8]) -> bool {
     match index {
         0 => {
             let (old, new) = (number(sector), number(good));
-            sector.starts_with(&SUPERBLOCK_MAGIC) && old < new && (new - old) % RING_SLOTS == 0
+            sector.starts_with(&SUPERBLOCK_MAGIC) && old <= new && (new - old) % RING_SLOTS == 0
         }
         _ => sector[..SECTOR_BYTES - 16] == good[..SECTOR_BYTES - 16],
     }
@@ -312,7 +315,7 @@ mod tests {
             intent_log: None,
             next_dataset: 3,
             allocated_grains: 100,
-            hash_seed: 1,
+            secret: 1,
         };
         superblock.encode()
     }

@@ -13,6 +13,7 @@ pub mod dataset;
 mod error;
 pub mod group;
 pub mod key;
+pub mod log;
 pub mod node;
 pub mod pointer;
 mod reader;

@@ -90,14 +90,15 @@ pub struct Superblock {
     pub pool_tree: Option<Pointer>,
     /// The [`crate::space::Tail`] of the group.
     pub tail: Option<Pointer>,
-    /// Reserved: head of the intent log.
+    /// The [`crate::log::LogHead`], embedded; a pool that has it has the feature
+    /// [`feature::INTENT_LOG`].
     pub intent_log: Option<Pointer>,
     /// The id that the next dataset, snapshot or dead list gets, below [`DATASETS_MAX`].
     pub next_dataset: u64,
     /// Grains in use, all copies counted, without those below [`DATA_START_BYTES`].
     pub allocated_grains: u64,
-    /// Seed of the hashes of names in the pool, so that nobody can prepare collisions.
-    pub hash_seed: u64,
+    /// A random number that nobody outside knows; seeds the checksums of frames of the intent log.
+    pub secret: u64,
 }
 
 /// Where the slot of a group is on a device, in bytes, for each ring (0 or 1).
@@ -158,7 +159,7 @@ impl Superblock {
         out.extend_from_slice(&self.created_seconds.to_le_bytes());
         out.extend_from_slice(&self.next_dataset.to_le_bytes());
         out.extend_from_slice(&self.allocated_grains.to_le_bytes());
-        out.extend_from_slice(&self.hash_seed.to_le_bytes());
+        out.extend_from_slice(&self.secret.to_le_bytes());
         out.extend_from_slice(&self.device_index.to_le_bytes());
         put_u16_len(out, self.devices.len());
     }
@@ -188,7 +189,7 @@ impl Superblock {
             created_seconds: from.i64("time of creation")?,
             next_dataset: from.u64_below("next dataset", DATASETS_MAX, "less than 2^62")?,
             allocated_grains: from.u64_below("allocated grains", GRAINS_MAX, "less than 2^56")?,
-            hash_seed: from.u64("hash seed")?,
+            secret: from.u64("secret")?,
             device_index: from.u16("device index")?,
             devices: Vec::new(),
             pool_tree: None,
@@ -298,7 +299,7 @@ pub(crate) fn open_page<'a>(
     let body = whole.take("fields", CHECKSUM_OFFSET)?;
     let expected = u128::from_le_bytes(whole.array("checksum")?);
     whole.finish()?;
-    if bytes.iter().all(|byte| *byte == 0) {
+    if *bytes == [0; SUPERBLOCK_BYTES] {
         return Err(FormatError::Blank { what });
     }
     let mut from = Reader::new(what, body);

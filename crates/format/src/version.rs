@@ -17,7 +17,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// The version that this crate writes.
-    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 0 };
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 1 };
 }
 
 impl fmt::Display for FormatVersion {
@@ -36,14 +36,14 @@ pub mod feature {
     pub const PARITY: u64 = 1 << 2;
     /// Incompatible: encrypted blocks.
     pub const ENCRYPTION: u64 = 1 << 3;
-    /// Incompatible: what is durable is in the intent log too, so that it must be replayed.
+    /// Incompatible: there is an intent log, and what is durable in it alone must be replayed.
     pub const INTENT_LOG: u64 = 1 << 4;
 
     /// Names of the incompatible features, by bit.
     pub const INCOMPATIBLE_NAMES: [&str; 5] =
         ["devices", "mirror", "parity", "encryption", "intent-log"];
     /// The incompatible features that this version can read.
-    pub const INCOMPATIBLE_KNOWN: u64 = 0;
+    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG;
     /// The read-compatible features that this version can write.
     pub const READ_COMPATIBLE_KNOWN: u64 = 0;
 

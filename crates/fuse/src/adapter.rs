@@ -3,21 +3,27 @@
 //!
 //! Handles do not exist here: OPEN and OPENDIR are answered "no such operation", the kernel then
 //! stops sending them (and RELEASE and FLUSH), keeps its page cache over reopening, and every
-//! request names its inode. A file that is removed while open lives by its pins: each reply that
-//! tells the kernel of an inode pins it once, FORGET takes pins back.
+//! request names its inode. CREATE, which would open too, is answered so as well: the kernel then
+//! makes files by MKNOD, and knows itself that who has just made a file may write to it whatever
+//! its mode says. Only TMPFILE makes and opens at once, and only its files are released. A file
+//! that is removed while open lives by its pins: each reply that tells the kernel of an inode pins
+//! it once, FORGET takes pins back.
 
 mod attributes;
 mod caller;
 mod directories;
 mod files;
+mod ioctl;
 mod names;
 mod xattrs;
 
 use crate::errno::Errno;
 use crate::event::{Event, EventSink};
+use crate::options::MountOptions;
 use crate::protocol::{AttributesEncoding, Encoder, Header, Operation, Request};
 use marram_vfs::{Caller, Error, FileSystem, Ino, Name, SyncScope};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a request is answered; the payload of a reply is in the buffer that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,15 +83,49 @@ impl SyncJob {
 
 /// Calls a file system on behalf of the kernel.
 pub(crate) struct Adapter {
-    pub(crate) file_system: Arc<dyn FileSystem>,
-    pub(crate) encoding: AttributesEncoding,
+    file_system: Arc<dyn FileSystem>,
+    encoding: AttributesEncoding,
     /// The kernel holds written data back and owns the times of files while it does.
-    pub(crate) writeback: bool,
+    writeback: bool,
     pub(crate) transfer_bytes_max: usize,
     pub(crate) on_event: EventSink,
+    /// The file system has been shut down through this mount: that nothing works any more is no
+    /// news.
+    shut_down: AtomicBool,
 }
 
 impl Adapter {
+    pub(crate) fn new(
+        file_system: Arc<dyn FileSystem>,
+        options: &MountOptions,
+        writeback: bool,
+        transfer_bytes_max: usize,
+    ) -> Adapter {
+        Adapter {
+            file_system,
+            encoding: AttributesEncoding {
+                entry_timeout: options.entry_timeout,
+                attributes_timeout: options.attributes_timeout,
+                preferred_io_bytes: options.preferred_io_bytes,
+            },
+            writeback,
+            transfer_bytes_max,
+            on_event: options.on_event.clone(),
+            shut_down: AtomicBool::new(false),
+        }
+    }
+
+    /// The mount has ended: makes everything durable, unless it was shut down so that it is not,
+    /// and lets go of all pins.
+    pub(crate) fn end(&self) -> Result<(), Error> {
+        let synced = match self.shut_down.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => self.file_system.sync_all(),
+        };
+        self.file_system.forget_all();
+        synced
+    }
+
     /// Serves one request; `out` takes the payload and is empty after an error.
     pub(crate) fn serve(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
         out.clear();
@@ -137,7 +177,6 @@ impl Adapter {
             Operation::Symlink { name, target } => self.symlink(header, name, target, out),
             Operation::MakeNode(node) => self.make_node(header, node, out),
             Operation::MakeDirectory(node) => self.make_directory(header, node, out),
-            Operation::Create(create) => self.create(header, create, out),
             Operation::CreateAnonymous(create) => self.create_anonymous(header, create, out),
             Operation::Link { node, new_name } => self.link(Ino(*node), ino, new_name, out),
             Operation::Unlink { name } => self.unlink(ino, name),
@@ -158,7 +197,7 @@ impl Adapter {
             Operation::SetXattr { name, value, flags } => self.set_xattr(ino, name, value, *flags),
             Operation::ListXattrs { size } => self.list_xattrs(header, *size, out),
             Operation::RemoveXattr { name } => self.remove_xattr(ino, name),
-            Operation::Ioctl(_) => Err(Errno::NO_IOCTL.into()),
+            Operation::Ioctl(ioctl) => self.ioctl(header, ioctl, out),
             Operation::Release | Operation::ReleaseDirectory => Ok(()),
             Operation::Init(_) => Err(Errno::PROTOCOL.into()),
             _ => Err(Errno::NO_OPERATION.into()),
@@ -176,7 +215,8 @@ impl Adapter {
             Refusal::Server(errno) => Err(errno),
             Refusal::FileSystem(error) => {
                 let errno = Errno::from(&error);
-                if matches!(error, Error::Io(_) | Error::Damaged(_)) {
+                let news = !self.shut_down.load(Ordering::Relaxed);
+                if news && matches!(error, Error::Io(_) | Error::Damaged(_)) {
                     let ino = Ino(header.node);
                     (self.on_event)(Event::Failed { opcode: header.opcode, ino, error });
                 }

@@ -7,8 +7,12 @@ use marram_vfs::Error;
 pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
+    /// The caller may not.
+    pub(crate) const NOT_PERMITTED: Errno = Errno(1);
     /// Something broke.
     pub(crate) const IO: Errno = Errno(5);
+    /// The caller's memory cannot be read.
+    pub(crate) const FAULT: Errno = Errno(14);
     /// The arguments make no sense.
     pub(crate) const INVALID: Errno = Errno(22);
     /// No such control call.

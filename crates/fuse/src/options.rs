@@ -47,6 +47,9 @@ pub struct MountOptions {
     pub writeback: bool,
     /// How many threads serve; at least 1.
     pub threads: usize,
+    /// Keep processors from halting while requests flow; see [`crate::should_be_wakeful`]. Where
+    /// that cannot be had, requests take longer and nothing else.
+    pub wakeful: bool,
     /// Largest read or write, in bytes: 4096 to 1 MiB.
     pub transfer_bytes_max: u32,
     /// How far the kernel reads ahead, in bytes. Root only; else the kernel's own limit holds.
@@ -81,6 +84,7 @@ impl MountOptions {
             access_times: AccessTimes::default(),
             writeback: false,
             threads: 4,
+            wakeful: false,
             transfer_bytes_max: Self::TRANSFER_BYTES_MAX,
             read_ahead_bytes: 1 << 20,
             preferred_io_bytes: 128 << 10,

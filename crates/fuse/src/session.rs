@@ -7,13 +7,16 @@
 
 mod handshake;
 mod sync_lane;
+mod wakefulness;
 mod worker;
+
+pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::Adapter;
 use crate::error::MountError;
 use crate::mount::{Attached, Unmount, attach, detach};
 use crate::options::MountOptions;
-use crate::protocol::{AttributesEncoding, Encoder, NotifyCode, flags};
+use crate::protocol::{Encoder, NotifyCode, flags};
 use crate::transport::{ClassicTransport, Transport};
 use handshake::Agreement;
 use marram_vfs::{FileSystem, Ino, Name};
@@ -21,7 +24,8 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use sync_lane::SyncLane;
+use wakefulness::hold_processors;
+use worker::Crew;
 
 /// Mounts `file_system` and serves it by threads of this process until it is unmounted.
 ///
@@ -57,10 +61,13 @@ fn serve(
     attached.raise_read_ahead(options.read_ahead_bytes);
     let lanes = open_lanes(transport, options.threads);
     let handle = SessionHandle { attached, transport: Arc::downgrade(&lanes[0]) };
-    let adapter = adapter(file_system, options, &agreement);
+    let Agreement { writeback, transfer_bytes_max } = agreement;
+    let adapter = Adapter::new(file_system, options, writeback, transfer_bytes_max);
+    let wakeful = options.wakeful;
+    let crew = Crew::new(adapter, lanes.len(), wakeful);
     let supervisor = thread::Builder::new()
         .name("marram-fuse".into())
-        .spawn(move || supervise(&adapter, lanes))
+        .spawn(move || supervise(&crew, lanes, wakeful))
         .map_err(|error| MountError::Server { reason: error.to_string() })?;
     Ok(Session { handle, supervisor: Some(supervisor) })
 }
@@ -76,51 +83,40 @@ fn open_lanes(transport: ClassicTransport, threads: usize) -> Vec<Arc<ClassicTra
     lanes
 }
 
-fn adapter(
-    file_system: Arc<dyn FileSystem>,
-    options: &MountOptions,
-    agreement: &Agreement,
-) -> Adapter {
-    Adapter {
-        file_system,
-        encoding: AttributesEncoding {
-            entry_timeout: options.entry_timeout,
-            attributes_timeout: options.attributes_timeout,
-            preferred_io_bytes: options.preferred_io_bytes,
-        },
-        writeback: agreement.writeback,
-        transfer_bytes_max: agreement.transfer_bytes_max,
-        on_event: options.on_event.clone(),
-    }
-}
-
 /// Runs until the mount has ended; the lanes are closed when it returns. It serves the first lane
 /// itself: where no more threads can be had, there is one that serves.
-fn supervise(adapter: &Adapter, lanes: Vec<Arc<ClassicTransport>>) -> marram_vfs::Result<()> {
-    let syncs = SyncLane::default();
+fn supervise(
+    crew: &Crew,
+    lanes: Vec<Arc<ClassicTransport>>,
+    wakeful: bool,
+) -> marram_vfs::Result<()> {
     // Handles tell by the first lane whether the mount is served: it must outlive all workers.
     let first_lane = Arc::clone(&lanes[0]);
     thread::scope(|scope| {
+        if wakeful {
+            let keeper = thread::Builder::new().name("marram-wake".into());
+            let _slower_without =
+                keeper.spawn_scoped(scope, || crew.wakefulness.keep(hold_processors));
+        }
         let mut lanes = lanes.into_iter();
         let own = lanes.next();
         let workers: Vec<_> = lanes
             .filter_map(|lane| {
                 let thread = thread::Builder::new().name("marram-fuse".into());
-                thread.spawn_scoped(scope, || worker::work(adapter, lane, &syncs, scope)).ok()
+                thread.spawn_scoped(scope, || crew.work(lane, scope)).ok()
             })
             .collect();
         if let Some(lane) = own {
-            worker::work(adapter, lane, &syncs, scope);
+            crew.work(lane, scope);
         }
         for worker in workers {
             worker.join().expect("a worker catches the panics of what it serves");
         }
-        syncs.close();
+        crew.syncs.close();
+        crew.wakefulness.close();
     });
     drop(first_lane);
-    let synced = adapter.file_system.sync_all();
-    adapter.file_system.forget_all();
-    synced
+    crew.adapter.end()
 }
 
 /// A mount that is being served. Dropping it unmounts lazily and waits for the threads.

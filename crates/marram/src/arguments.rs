@@ -159,6 +159,9 @@ Mount options, comma-separated:
                          what to mount, as --dataset and --snapshot
   blkdev=auto|on|off     as root, mount through a block device (a small loop device for a pool
                          in a file), so that sync(2) reaches the daemon
+  wakeful, nowakeful     whether processors are kept from halting while requests flow, which
+                         makes each request faster and uses more processor time (default: as
+                         root in a virtual machine whose processors halt)
   remount                change ro, suid, dev and exec of the mount that is there";
 
 /// Arguments of `unmount`.

@@ -10,6 +10,7 @@ mod arguments;
 mod commands;
 mod control;
 mod daemon;
+mod dead_mounts;
 mod engine;
 mod error;
 mod instants;

@@ -66,6 +66,9 @@ pub(crate) struct MountOptions {
     pub(crate) snapshot: Option<String>,
     /// Whether the mount goes through a block device.
     pub(crate) block_device: BlockDevice,
+    /// Processors do not halt while requests flow; `None`: where that is worth its price.
+    #[serde(default)]
+    pub(crate) wakeful: Option<bool>,
     /// Not a new mount: change the options of the one that is there.
     pub(crate) remount: bool,
 }
@@ -106,7 +109,8 @@ const SWALLOWED: &[&str] = &[
 /// What is told when an option is not known.
 const KNOWN: &str = "ro, rw, noatime, relatime, strictatime, allow_other, noallow_other, \
     default_permissions, ordered, writeback, cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, \
-    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, remount";
+    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, wakeful, nowakeful, \
+    remount";
 
 impl MountOptions {
     /// Reads lists of comma-separated options; where two contradict each other the later counts.
@@ -142,6 +146,8 @@ impl MountOptions {
             "nodev" => self.dev = Some(false),
             "exec" => self.exec = Some(true),
             "noexec" => self.exec = Some(false),
+            "wakeful" => self.wakeful = Some(true),
+            "nowakeful" => self.wakeful = Some(false),
             "remount" => self.remount = true,
             _ if is_swallowed(word) => {}
             _ => return Err(unknown(word)),
@@ -246,6 +252,8 @@ mod tests {
             (Some(true), Some(false), Some(false))
         );
         assert_eq!(options.source().unwrap().to_string(), "a/b@x");
+        assert_eq!(parse("wakeful,nowakeful").unwrap().wakeful, Some(false));
+        assert_eq!(parse("").unwrap().wakeful, None);
     }
 
     #[test]

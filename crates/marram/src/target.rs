@@ -7,9 +7,9 @@
 use crate::control::client::Client;
 use crate::control::protocol::{Answer, Greeting, Operation};
 use crate::engine::{self, OpenMode, OpenPool};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::options::snapshot_name;
-use crate::{mountinfo, places};
+use crate::{dead_mounts, mountinfo, places};
 use marram_store::{DatasetName, Source};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
@@ -108,10 +108,22 @@ impl Target {
             return client.perform(operation);
         }
         let mode = OpenMode::for_operation(operation);
-        let pool = OpenPool::open(&self.pool, &mode)?;
+        let pool = OpenPool::open(&self.pool, &mode).map_err(|error| self.name_holder(error))?;
         let answer = pool.perform(operation);
         pool.close()?;
         answer
+    }
+
+    /// A dead mount holds the block device that it was made on, and the system does not say so.
+    fn name_holder(&self, error: Error) -> Error {
+        let dead = match error.kind {
+            Kind::InUse => dead_mounts::of_pool(&self.pool).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        match dead.last() {
+            Some(directory) => dead_mount(directory),
+            None => error,
+        }
     }
 
     /// A new conversation with the daemon, if one has the pool.

@@ -347,6 +347,16 @@ fn a_device_that_runs_full_loses_nothing_that_was_durable_and_is_told() {
     let status = bench.run("status mnt").refused(3, &[]);
     assert!(status.out.contains("read-only") && status.out.contains("No space"), "{status:?}");
     assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
+    let errno = |result: std::io::Result<()>| result.err().and_then(|error| error.raw_os_error());
+    for _ in 0..2 {
+        for name in ["mnt", "mnt/kept"] {
+            let file = fs::File::open(bench.path(name)).unwrap();
+            assert_eq!(errno(file.sync_all()), Some(5), "an error is told each time");
+            assert_eq!(errno(file.sync_data()), Some(5));
+            assert_eq!(rustix::fs::syncfs(&file), Err(rustix::io::Errno::IO));
+        }
+        assert_eq!(errno(fs::write(bench.path("mnt/new"), "")), Some(30), "read-only");
+    }
     bench.run("unmount mnt").refused(1, &["not all of it is durable", "No space"]);
     assert!(is_free(&bench.path("small/work.pool")));
     bench.run("check small/work.pool").good();

@@ -28,6 +28,8 @@ pub struct CreateOptions {
     pub properties: Properties,
     /// An id that no other pool has.
     pub pool_id: [u8; 16],
+    /// A random number that nobody else knows: see the intent log in `docs/format.md`.
+    pub secret: u64,
     /// The present time, in seconds since 1970.
     pub now_seconds: i64,
 }
@@ -72,6 +74,7 @@ pub fn create(devices: &[Arc<dyn Device>], options: &CreateOptions) -> Result<()
     let now_seconds = options.now_seconds;
     let open = OpenOptions { now_seconds: Arc::new(move || now_seconds), ..OpenOptions::default() };
     let pool = Pool::start(devices.to_vec(), open, superblock, None)?;
+    pool.make_log()?;
     pool.create(&DatasetName::root(), &properties)?;
     write_signature(device.as_ref(), options)
 }
@@ -102,8 +105,6 @@ fn erase_head(device: &dyn Device) -> Result<(), Error> {
 }
 
 fn first_superblock(options: &CreateOptions, size_bytes: u64) -> Superblock {
-    let mut seed = [0; 8];
-    seed.copy_from_slice(&options.pool_id[..8]);
     Superblock {
         pool_id: options.pool_id,
         label: options.label.clone(),
@@ -121,7 +122,7 @@ fn first_superblock(options: &CreateOptions, size_bytes: u64) -> Superblock {
         intent_log: None,
         next_dataset: 1,
         allocated_grains: 0,
-        hash_seed: u64::from_le_bytes(seed),
+        secret: options.secret,
     }
 }
 

@@ -69,16 +69,27 @@ impl Dataset {
     }
 
     /// Freezes what is open, for a commit; returns whether there is anything to commit.
-    pub(crate) fn freeze(&self) -> bool {
+    pub(crate) fn freeze(&self, freeze: u64) -> bool {
         let mut state = self.state.write();
-        state.overlay.freeze();
+        state.overlay.freeze(freeze);
         !state.overlay.frozen.is_empty()
+    }
+
+    /// From now on it is kept in mind what the intent log does not have.
+    pub(crate) fn begin_logging(&self) {
+        self.state.write().overlay.unlogged.get_or_insert_default();
+    }
+
+    /// Lets `read` see the layers, to write them into the intent log.
+    pub(crate) fn collect<T>(&self, read: impl FnOnce(&mut Overlay) -> T) -> T {
+        read(&mut self.state.write().overlay)
     }
 
     /// The root and the frozen layers that a commit puts into it.
     pub(crate) fn frozen(&self) -> (Option<Bytes>, Vec<Arc<crate::overlay::Layer>>) {
         let state = self.state.read();
-        (state.root.clone(), state.overlay.frozen.clone())
+        let layers = state.overlay.frozen.iter().map(|frozen| frozen.layer.clone());
+        (state.root.clone(), layers.collect())
     }
 
     /// The root of the last commit.
@@ -222,7 +233,7 @@ impl Dataset {
 fn stretch(overlay: &Overlay, from: Key, to: Key) -> (BTreeMap<Key, Entry>, Key) {
     let mut entries = overlay.merged(from..=to, SCAN_ENTRIES_MAX);
     let mut end = to;
-    for layer in overlay.frozen.iter().map(Arc::as_ref).chain([&overlay.open]) {
+    for layer in overlay.layers() {
         if let Some((key, _)) = layer.range(from..=to).nth(SCAN_ENTRIES_MAX - 1) {
             end = end.min(*key);
         }
@@ -235,8 +246,7 @@ fn stretch(overlay: &Overlay, from: Key, to: Key) -> (BTreeMap<Key, Entry>, Key)
 
 /// The greatest key in a range whose newest entry is an item.
 fn last_entry(overlay: &Overlay, from: Key, to: Key) -> Option<(Key, Item)> {
-    let layers = overlay.frozen.iter().map(Arc::as_ref).chain([&overlay.open]);
-    let newest = layers.filter_map(|layer| {
+    let newest = overlay.layers().filter_map(|layer| {
         let mut entries = layer.entries.range(from..=to).rev();
         entries.find_map(|(key, _)| match overlay.get(*key) {
             Some(Entry::Item(item)) => Some((*key, item.clone())),

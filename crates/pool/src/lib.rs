@@ -14,8 +14,14 @@ mod commit;
 mod create;
 mod dataset;
 mod error;
+mod halt;
+mod log;
 mod media;
 mod overlay;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod pointers;
 mod pool;
 mod settings;

@@ -54,13 +54,15 @@ struct Heal {
     good: Vec<u8>,
 }
 
-/// Errors that a device has answered with, or that its data has shown.
+/// What was asked of a device, and errors that it has answered with or that its data has shown.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) read_errors: AtomicU64,
     pub(crate) write_errors: AtomicU64,
     pub(crate) checksum_errors: AtomicU64,
     pub(crate) healed_blocks: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
 }
 
 /// One place of damage that no copy could make good.
@@ -285,7 +287,19 @@ impl Media {
         Ok(())
     }
 
+    /// Reads bytes that no pointer leads to, and that the caller verifies.
+    pub(crate) fn read_at(&self, device: u16, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let Some(device) = self.devices.get(usize::from(device)) else {
+            return Err(Error::Io(format!("the pool has no device {device}")));
+        };
+        device.read(offset, bytes).map_err(|error| {
+            self.counters.read_errors.fetch_add(1, Ordering::Relaxed);
+            Error::Io(error.to_string())
+        })
+    }
+
     pub(crate) fn write(&self, device: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.counters.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.devices[usize::from(device)].write(offset, bytes).map_err(|error| {
             self.counters.write_errors.fetch_add(1, Ordering::Relaxed);
             Error::Io(error.to_string())
@@ -293,6 +307,7 @@ impl Media {
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.devices.iter().try_for_each(|device| {
             device.flush().map_err(|error| {
                 self.counters.write_errors.fetch_add(1, Ordering::Relaxed);

@@ -2,7 +2,10 @@
 //!
 //! A dataset has one open layer, which batches change, and the layers that the running commit has
 //! frozen. Newer layers hide older ones, and all of them hide the tree.
+//!
+//! Beside each layer stands what of it no frame of the intent log has yet.
 
+use crate::log::{Extent, Unlogged};
 use bytes::Bytes;
 use marram_store::{Block, Edit, FreshBlock, Item, Key};
 use std::collections::BTreeMap;
@@ -45,18 +48,31 @@ impl Layer {
     }
 }
 
+/// A layer that a commit is taking in, or will take in if it fails this time.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub(crate) layer: Arc<Layer>,
+    /// Number of the freeze that made it.
+    pub(crate) freeze: u64,
+    /// What of it is not in the intent log.
+    pub(crate) unlogged: Unlogged,
+}
+
 /// The layers of a dataset.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     pub(crate) open: Layer,
+    /// What of the open layer is not in the intent log; `None` if the pool has no log.
+    pub(crate) unlogged: Option<Unlogged>,
     /// Oldest first.
-    pub(crate) frozen: Vec<Arc<Layer>>,
+    pub(crate) frozen: Vec<Frozen>,
 }
 
 impl Overlay {
     /// The newest entry of a key in any layer.
     pub(crate) fn get(&self, key: Key) -> Option<&Entry> {
-        self.open.get(key).or_else(|| self.frozen.iter().rev().find_map(|layer| layer.get(key)))
+        let frozen = self.frozen.iter().rev();
+        self.open.get(key).or_else(|| frozen.into_iter().find_map(|frozen| frozen.layer.get(key)))
     }
 
     /// The fresh block of the item under `key`, if it has one.
@@ -77,21 +93,38 @@ impl Overlay {
 
     /// Applies edits to the open layer. All patches must meet fresh blocks.
     pub(crate) fn apply(&mut self, edits: Vec<Edit<'_>>) {
+        let fresh_bytes = self.open.fresh_bytes;
         for edit in edits {
-            match edit {
-                Edit::Put { key, item } => {
-                    self.open.fresh_bytes += fresh_len(&item);
-                    self.open.put(key, Entry::Item(item));
-                }
-                Edit::Remove { key } => self.open.put(key, Entry::Removed),
-                Edit::Patch { key, value, at, data } => self.patch(key, value, at, data),
+            let key = edit.key();
+            let changed = self.apply_one(edit);
+            if let Some(unlogged) = &mut self.unlogged {
+                unlogged.note(key, changed);
             }
+        }
+        if let Some(unlogged) = &mut self.unlogged {
+            unlogged.note_bytes(self.open.fresh_bytes - fresh_bytes, self.open.entries.len());
+        }
+    }
+
+    /// Returns how much of the entry has changed.
+    fn apply_one(&mut self, edit: Edit<'_>) -> Extent {
+        match edit {
+            Edit::Put { key, item } => {
+                self.open.fresh_bytes += fresh_len(&item);
+                self.open.put(key, Entry::Item(item));
+                Extent::Whole
+            }
+            Edit::Remove { key } => {
+                self.open.put(key, Entry::Removed);
+                Extent::Whole
+            }
+            Edit::Patch { key, value, at, data } => self.patch(key, value, at, data),
         }
     }
 
     /// Writes into a fresh block: in place if this item alone holds it and no commit has written
     /// or is writing it, else into a copy.
-    fn patch(&mut self, key: Key, value: Bytes, at: usize, data: &[u8]) {
+    fn patch(&mut self, key: Key, value: Bytes, at: usize, data: &[u8]) -> Extent {
         self.open.fresh_bytes += data.len() as u64;
         self.open.edits += 1;
         if let Some(Entry::Item(item)) = self.open.entries.get_mut(&key)
@@ -99,28 +132,37 @@ impl Overlay {
             && fresh.stored().is_none()
             && let Some(alone) = Arc::get_mut(fresh)
         {
+            let from = at.min(alone.data().len());
             alone.patch(at, data);
             item.value = value;
-            return;
+            return Extent::Range { from, to: at + data.len() };
         }
         let mut copy = self.fresh(key).expect("patches were checked").duplicate();
         copy.patch(at, data);
         self.open.fresh_bytes += copy.data().len() as u64;
         let item = Item::with_block(value, Block::Fresh(Arc::new(copy)));
         self.open.entries.insert(key, Entry::Item(item));
+        Extent::Whole
     }
 
     /// Freezes the open layer for a commit.
-    pub(crate) fn freeze(&mut self) {
+    pub(crate) fn freeze(&mut self, freeze: u64) {
         if !self.open.is_empty() {
-            self.frozen.push(Arc::new(std::mem::take(&mut self.open)));
+            let layer = Arc::new(std::mem::take(&mut self.open));
+            let unlogged = self.unlogged.as_mut().map(std::mem::take).unwrap_or_default();
+            self.frozen.push(Frozen { layer, freeze, unlogged });
         }
+    }
+
+    /// All layers, oldest first.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Layer> {
+        self.frozen.iter().map(|frozen| &*frozen.layer).chain([&self.open])
     }
 
     /// The entries of all layers in a range, newest first where several have a key.
     pub(crate) fn merged(&self, range: RangeInclusive<Key>, limit: usize) -> BTreeMap<Key, Entry> {
         let mut merged = BTreeMap::new();
-        for layer in self.frozen.iter().map(Arc::as_ref).chain([&self.open]) {
+        for layer in self.layers() {
             let entries = layer.range(range.clone()).take(limit);
             merged.extend(entries.map(|(key, entry)| (*key, entry.clone())));
         }

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::create::newest_superblock;
 use crate::dataset::Dataset;
+use crate::log::{self, IntentLog};
 use crate::media::{At, Media};
 use crate::settings::Settings;
 use crate::space::{Gauge, SpaceMap, ZoneSource};
@@ -18,8 +19,8 @@ use marram_format::superblock::Superblock;
 use marram_store::{Damage, Key, Result};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How a pool is to be opened.
@@ -56,9 +57,9 @@ pub struct Pool {
 
 /// What the views of a pool share.
 ///
-/// Locks are taken in this order: `committing`, `gate`, `datasets`, a dataset's own, `records`,
-/// `space`, `superblock`, `health`. None but `committing` is held while a device works, except
-/// `space` while a bitmap is read, which only a commit does.
+/// Locks are taken in this order: the log's writer, `committing`, `gate`, `datasets`, a dataset's own, `records`,
+/// `space`, `superblock`, the log's places, `health`. None but the first two is held while a device
+/// works, except `space` while a bitmap is read, which only a commit does.
 pub(crate) struct Inner {
     pub(crate) media: Media,
     pub(crate) threads: usize,
@@ -79,6 +80,13 @@ pub(crate) struct Inner {
     pub(crate) health: Mutex<Option<String>>,
     pub(crate) dirty_bytes: AtomicU64,
     pub(crate) dirty_edits: AtomicU64,
+    /// Batches applied since the pool was opened.
+    pub(crate) batches: AtomicU64,
+    /// Number of the last freeze; it changes while no batch is under way.
+    pub(crate) freezes: AtomicU64,
+    /// The intent log; a pool of format 1.0 has none.
+    pub(crate) log: OnceLock<IntentLog>,
+    pub(crate) replayed_frames: u64,
     pub(crate) work: Mutex<bool>,
     pub(crate) work_arrived: Condvar,
 }
@@ -88,7 +96,7 @@ const EDIT_MEMORY_BYTES: u64 = 256;
 
 impl Pool {
     /// Opens a pool. After a crash too there is nothing to repair: the newest superblock leads to
-    /// everything.
+    /// everything, and the intent log has what was synced since.
     ///
     /// # Errors
     /// No pool, a newer one, a device that is cut off or fails.
@@ -108,7 +116,11 @@ impl Pool {
             return Err(Error::TooNew { device: device.name(), reason });
         }
         let tail = superblock.tail.clone();
-        Pool::start(devices, options, superblock, tail)
+        let pool = Pool::start(devices, options, superblock, tail)?;
+        if pool.inner.replayed_frames > 0 && !pool.inner.read_only {
+            pool.inner.commit()?;
+        }
+        Ok(pool)
     }
 
     /// Sets up what is known in memory from a superblock.
@@ -130,6 +142,13 @@ impl Pool {
                 datasets.insert(record.id, Arc::new(dataset_of(record, options.read_only)?));
             }
         }
+        let (log, replayed) = match &superblock.intent_log {
+            None => (OnceLock::new(), log::Replayed::default()),
+            Some(pointer) => {
+                let (log, replayed) = IntentLog::open(&media, &superblock, pointer, &datasets)?;
+                (OnceLock::from(log), replayed)
+            }
+        };
         let inner = Inner {
             media,
             threads: options.threads.max(1),
@@ -145,11 +164,16 @@ impl Pool {
             superblock: Mutex::new(superblock),
             size_bytes: Mutex::new(size_bytes),
             health: Mutex::new(None),
-            dirty_bytes: AtomicU64::new(0),
-            dirty_edits: AtomicU64::new(0),
+            dirty_bytes: AtomicU64::new(replayed.dirty.0),
+            dirty_edits: AtomicU64::new(replayed.dirty.1),
+            batches: AtomicU64::new(0),
+            freezes: AtomicU64::new(log::first_freeze(&replayed)),
+            log,
+            replayed_frames: replayed.frames,
             work: Mutex::new(false),
             work_arrived: Condvar::new(),
         };
+        inner.begin_logging();
         Ok(Arc::new(Pool { inner: Arc::new(inner) }))
     }
 
@@ -245,6 +269,15 @@ impl Inner {
     pub(crate) fn committed(&self) -> Committed<'_> {
         let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
         Committed { media: &self.media, root }
+    }
+
+    /// From now on datasets keep in mind what the intent log does not have, if there is one.
+    pub(crate) fn begin_logging(&self) {
+        if self.log.get().is_some() && !self.read_only {
+            let datasets = self.datasets.read();
+            let writable = datasets.values().filter(|dataset| dataset.writable);
+            writable.for_each(|dataset| dataset.begin_logging());
+        }
     }
 
     /// Whether the pool takes changes at all.

@@ -1,5 +1,6 @@
 //! What a running pool tells of itself.
 
+use crate::log::IntentLog;
 use crate::media::DamageReport;
 use crate::pool::Pool;
 use marram_format::pointer::GRAIN_BYTES;
@@ -27,6 +28,10 @@ pub struct DeviceStatus {
     pub write_errors: u64,
     /// Reads that gave wrong bytes.
     pub checksum_errors: u64,
+    /// Bytes written to it since the pool was opened.
+    pub written_bytes: u64,
+    /// Flushes that it was asked for since the pool was opened.
+    pub flushes: u64,
 }
 
 /// The state of a pool.
@@ -61,6 +66,10 @@ pub struct PoolStatus {
     pub cache_bytes: u64,
     /// Bytes of memory that wait to be committed.
     pub dirty_bytes: u64,
+    /// Frames that syncs have written into the intent log since the pool was opened.
+    pub log_frames: u64,
+    /// Frames of the intent log that were replayed when the pool was opened.
+    pub replayed_frames: u64,
 }
 
 impl Pool {
@@ -89,6 +98,8 @@ impl Pool {
             damage: inner.media.damage(),
             cache_bytes: inner.media.cached_bytes(),
             dirty_bytes: inner.dirty_memory_bytes(),
+            log_frames: inner.log.get().map_or(0, IntentLog::frames),
+            replayed_frames: inner.replayed_frames,
         }
     }
 
@@ -103,6 +114,8 @@ impl Pool {
                 read_errors: counters.read_errors.load(Ordering::Relaxed),
                 write_errors: counters.write_errors.load(Ordering::Relaxed),
                 checksum_errors: counters.checksum_errors.load(Ordering::Relaxed),
+                written_bytes: counters.written_bytes.load(Ordering::Relaxed),
+                flushes: counters.flushes.load(Ordering::Relaxed),
             })
             .collect()
     }

@@ -58,6 +58,7 @@ impl View for DatasetView {
             let (bytes, edits) = self.dataset.apply(batch.edits)?;
             self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
             self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
+            self.pool.batches.fetch_add(1, Ordering::AcqRel);
         }
         // The batch has been applied: that a commit fails is told by whoever asks for one.
         let _told_by_sync = self.pool.throttle();
@@ -78,10 +79,11 @@ impl View for DatasetView {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.pool.read_only {
-            return Ok(());
-        }
-        self.pool.commit()
+        self.pool.sync()
+    }
+
+    fn halt(&self) {
+        self.pool.halt();
     }
 
     fn space(&self) -> Space {

@@ -13,6 +13,7 @@ fn the_pool_is_a_store() {
             label: String::new(),
             properties: Properties::default(),
             pool_id: [7; 16],
+            secret: 7,
             now_seconds: 1,
         };
         create(std::slice::from_ref(&device), &options).unwrap();

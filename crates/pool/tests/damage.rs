@@ -111,6 +111,7 @@ fn what_is_no_pool_is_told_apart() {
         label: String::new(),
         properties: marram_store::Properties::default(),
         pool_id: [1; 16],
+        secret: 7,
         now_seconds: 0,
     };
     assert!(create(&[tiny], &options).unwrap_err().to_string().contains("no pool is smaller"));

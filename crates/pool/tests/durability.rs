@@ -59,7 +59,7 @@ fn all_space_comes_back_when_everything_is_removed() {
     let (_memory, pool) = new_pool(64, &[]);
     let live = root(&pool);
     put(&*live, section(0, 1), b"x".to_vec()).unwrap();
-    live.sync().unwrap();
+    pool.commit().unwrap();
     let empty = pool.status().allocated_bytes;
     for object in 0..200 {
         put(&*live, section(object, 7), noise(object, 50_000)).unwrap();

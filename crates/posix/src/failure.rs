@@ -15,6 +15,16 @@ pub(crate) fn from_store(error: StoreError) -> Error {
     }
 }
 
+/// What a store's error means to the caller of a sync. A store that takes no more changes since
+/// something failed may have lost what was not durable then: whoever asks is told so each time,
+/// while those who want to change something are told that they cannot.
+pub(crate) fn from_sync(error: StoreError) -> Error {
+    match error {
+        StoreError::ReadOnly(reason) => Error::Io(reason),
+        other => from_store(other),
+    }
+}
+
 /// A record of `object` that makes no sense, though its checksum was right.
 pub(crate) fn from_record(object: u64, error: &FormatError) -> Error {
     Error::Damaged(format!("inode {object}: {error}"))

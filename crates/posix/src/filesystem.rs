@@ -3,7 +3,7 @@
 use crate::content::record_bytes;
 use crate::copy::Place;
 use crate::counters::InodeCounters;
-use crate::failure::from_store;
+use crate::failure::{from_store, from_sync};
 use crate::inode::{inode_key, new_inode, time};
 use crate::locks::Locks;
 use crate::options::PosixOptions;
@@ -14,11 +14,12 @@ use marram_format::record::InodeKind;
 use marram_store::{Batch, Item, View};
 use marram_vfs::{
     Allocate, Attributes, Caller, DirectoryEntry, Error, FileSystem, Ino, Name, NewNode,
-    RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
+    RenameMode, Result, SeekTarget, SetAttributes, Shutdown, SpaceReport, SyncScope, WriteOptions,
+    XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Permissions of a new root directory.
 const ROOT_PERMISSIONS: u32 = 0o755;
@@ -33,6 +34,7 @@ pub struct Posix {
     pub(crate) pins: Pins,
     pub(crate) counters: InodeCounters,
     pub(crate) orphans: Orphans,
+    pub(crate) shut_down: AtomicBool,
     record_bytes: AtomicU64,
 }
 
@@ -60,6 +62,7 @@ impl Posix {
             pins: Pins::new(),
             counters,
             orphans: Orphans::new(),
+            shut_down: AtomicBool::new(false),
             record_bytes,
         })
     }
@@ -108,18 +111,22 @@ impl FileSystem for Posix {
     }
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.check_running()?;
         self.look_up(parent.0, name)
     }
 
     fn parent(&self, ino: Ino) -> Result<Attributes> {
+        self.check_running()?;
         self.parent_of(ino.0)
     }
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
+        self.check_running()?;
         self.pin_existing(ino.0)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.check_running_or_root(ino)?;
         self.attributes_of(ino.0)
     }
 
@@ -136,11 +143,13 @@ impl FileSystem for Posix {
     }
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        self.check_running()?;
         self.check_writable()?;
         self.with_reclaim(|| self.change_attributes(ino.0, set))
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.check_running()?;
         self.read_target(ino.0)
     }
 
@@ -151,6 +160,7 @@ impl FileSystem for Posix {
         name: Name<'_>,
         node: NewNode<'_>,
     ) -> Result<Attributes> {
+        self.check_running()?;
         self.with_reclaim(|| self.create_named(caller, parent.0, name, node))
     }
 
@@ -160,18 +170,22 @@ impl FileSystem for Posix {
         parent: Ino,
         permissions: u32,
     ) -> Result<Attributes> {
+        self.check_running()?;
         self.with_reclaim(|| self.create_nameless(caller, parent.0, permissions))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.check_running()?;
         self.with_reclaim(|| self.add_name(ino.0, parent.0, name))
     }
 
     fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.check_running()?;
         self.remove_name(parent.0, name)
     }
 
     fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.check_running()?;
         self.remove_empty(parent.0, name)
     }
 
@@ -184,23 +198,28 @@ impl FileSystem for Posix {
         new_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
+        self.check_running()?;
         let way = Move { parent: parent.0, name, new_parent: new_parent.0, new_name };
         self.with_reclaim(|| self.move_name(caller, way, mode))
     }
 
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.check_running()?;
         self.read_content(ino.0, offset, len, out)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+        self.check_running()?;
         self.with_reclaim(|| self.write_content(ino.0, offset, data, options))
     }
 
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.check_running()?;
         self.with_reclaim(|| self.allocate_range(ino.0, how, offset, len))
     }
 
     fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.check_running()?;
         self.find(ino.0, offset, target)
     }
 
@@ -212,6 +231,7 @@ impl FileSystem for Posix {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
+        self.check_running()?;
         let from = Place { ino: from.0, offset: from_offset };
         let to = Place { ino: to.0, offset: to_offset };
         self.with_reclaim(|| self.copy_content(from, to, len))
@@ -224,31 +244,42 @@ impl FileSystem for Posix {
         with_attributes: bool,
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
+        self.check_running()?;
         self.list(ino.0, after, with_attributes, visit)
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.check_running()?;
         self.get_xattr(ino.0, name)
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.check_running()?;
         self.with_reclaim(|| self.put_xattr(ino.0, name, value, mode))
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.check_running()?;
         self.list_xattr_names(ino.0)
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.check_running()?;
         self.delete_xattr(ino.0, name)
     }
 
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
+        self.check_running()?;
         self.load_inode(ino.0)?;
-        self.view.sync().map_err(from_store)
+        self.view.sync().map_err(from_sync)
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.view.sync().map_err(from_store)
+        self.check_running()?;
+        self.view.sync().map_err(from_sync)
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        self.stop(how)
     }
 }

@@ -36,6 +36,7 @@ mod read;
 mod rename;
 mod sections;
 mod seek;
+mod shutdown;
 mod truncate;
 mod write;
 mod xattr;

@@ -59,7 +59,10 @@ fn shown(value: &impl Debug) -> String {
 }
 
 /// Compares bytes, and names the first difference.
-fn equal_bytes(what: &str, real: &[u8], model: &[u8]) -> Agreement {
+///
+/// # Errors
+/// Says what is different.
+pub(crate) fn equal_bytes(what: &str, real: &[u8], model: &[u8]) -> Agreement {
     equal(&format!("{what}: length"), &real.len(), &model.len())?;
     match real.iter().zip(model).position(|(a, b)| a != b) {
         None => Ok(()),
@@ -127,7 +130,11 @@ pub(crate) fn compare_attributes(
     equal("attributes", &normal, model)
 }
 
-fn compare_entries(inodes: &mut InodeMap, real: &[Entry], model: &[Entry]) -> Agreement {
+/// Compares the entries of a directory.
+///
+/// # Errors
+/// Says what is different.
+pub(crate) fn compare_entries(inodes: &mut InodeMap, real: &[Entry], model: &[Entry]) -> Agreement {
     let names = |entries: &[Entry]| -> Vec<String> {
         let text = |entry: &Entry| String::from_utf8_lossy(&entry.name).into_owned();
         entries.iter().map(text).collect()

@@ -25,13 +25,16 @@
 mod crash;
 mod fault;
 mod faulty;
+mod overlay;
 mod recording;
 mod trace;
 
 pub use crash::{CrashState, Fate, NotACrashState};
 pub use fault::{Fault, FaultRates};
-pub use faulty::FaultyDevice;
+pub use faulty::{Access, FaultyDevice};
+pub use overlay::{Layer, OverlayDevice};
 pub use recording::RecordingDevice;
+pub(crate) use trace::whole;
 pub use trace::{Event, Trace};
 
 /// The unit of bytes that power loss leaves whole on any medium.

@@ -5,12 +5,17 @@
 //! inode touched is compared after every step, the whole trees now and then. A history that fails
 //! is made small, and its seed replays it.
 //!
+//! The [crash] explorer records short histories on a device and goes through the images that a
+//! power cut could have left of it.
+//!
 //! Nothing here asks the machine for time or randomness.
 
 mod clock;
 mod compare;
+pub mod crash;
 pub mod device;
 mod execute;
+pub mod faults;
 mod generate;
 pub mod history;
 mod home;

@@ -75,9 +75,37 @@ impl Pair {
             self.compare_named(operation)?;
             return Ok(Outcome::Done);
         }
-        let slots = self.slots.clone();
-        let at = |slot: Slot| slots[usize::from(slot.0 % SLOTS)];
-        let real = execute(&*self.real, operation, &|slot| at(slot).real);
+        let real = self.execute_real(operation);
+        self.agree(operation, &real)
+    }
+
+    /// As [`Pair::apply`], on a device with faults: an error of the device, damage, and a pool
+    /// that takes no more changes are answers to be judged by the caller. The model does not try
+    /// what they stopped.
+    ///
+    /// # Errors
+    /// Says what is different.
+    pub fn apply_with_faults(
+        &mut self,
+        operation: &Operation,
+    ) -> Result<Result<Outcome, Error>, String> {
+        match self.execute_real(operation) {
+            Err(error @ (Error::Io(_) | Error::Damaged(_) | Error::ReadOnly)) => Ok(Err(error)),
+            real => self.agree(operation, &real).map(Ok),
+        }
+    }
+
+    fn execute_real(&self, operation: &Operation) -> marram_vfs::Result<Value> {
+        let at = |slot: Slot| self.slots[usize::from(slot.0 % SLOTS)].real;
+        execute(&*self.real, operation, &at)
+    }
+
+    /// Does what the real one did on the model, and compares.
+    fn agree(
+        &mut self,
+        operation: &Operation,
+        real: &marram_vfs::Result<Value>,
+    ) -> Result<Outcome, String> {
         if matches!(real, Err(Error::NoSpace)) {
             if matches!(operation, Operation::Unlink { .. } | Operation::RemoveDirectory { .. }) {
                 return Err("a removal was refused for want of space".to_owned());
@@ -85,11 +113,13 @@ impl Pair {
             self.compare_named(operation)?;
             return Ok(Outcome::NoSpace);
         }
-        let model = execute(&self.model, operation, &|slot| at(slot).model);
-        compare_results(&mut self.inodes, &real, &model)?;
-        let outcome = match (real, model) {
+        let slots = self.slots.clone();
+        let at = |slot: Slot| slots[usize::from(slot.0 % SLOTS)].model;
+        let model = execute(&self.model, operation, &at);
+        compare_results(&mut self.inodes, real, &model)?;
+        let outcome = match (real, &model) {
             (Ok(real), Ok(model)) => {
-                self.keep_pins(operation, &real, &model);
+                self.keep_pins(operation, real, model);
                 Outcome::Done
             }
             _ => Outcome::Refused,

@@ -138,7 +138,7 @@ fn run_steps(all: &[Step], kept: &[usize], make_home: MakeHome<'_>) -> Result<Re
     result.map_err(|reason| Fault { begun, reason })
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_else(|| "without a message".to_owned())

@@ -138,6 +138,7 @@ fn new_image() -> Vec<u8> {
         label: "golden".to_owned(),
         properties: Properties::default(),
         pool_id: [0x60; 16],
+        secret: 7,
         now_seconds: 1_795_000_000,
     };
     create(std::slice::from_ref(&device), &options).expect("a pool is made");

@@ -20,6 +20,7 @@ fn empty_pool() -> Vec<u8> {
         label: "crash".to_owned(),
         properties: Properties::default(),
         pool_id: [9; 16],
+        secret: 7,
         now_seconds: 1,
     };
     create(&[device], &options).expect("memory makes a pool");

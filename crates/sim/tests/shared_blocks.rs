@@ -49,6 +49,7 @@ fn a_reference_read_before_the_block_was_shared_is_counted() {
         label: "shared".to_owned(),
         properties: Properties::default(),
         pool_id: [1; 16],
+        secret: 7,
         now_seconds: 1,
     };
     create(&[Arc::clone(&device)], &options).unwrap();

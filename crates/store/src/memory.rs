@@ -18,7 +18,7 @@ use blocks::BlockTable;
 use dataset::{Contents, MemoryView};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// What an item is taken to need beside its value, in bytes.
@@ -40,6 +40,8 @@ pub struct MemoryStore {
 struct Shared {
     blocks: BlockTable,
     limit_bytes: AtomicU64,
+    /// Takes no more changes.
+    halted: AtomicBool,
     /// All datasets and snapshots that still exist: what is in use is counted over them.
     views: Mutex<Vec<Weak<MemoryView>>>,
 }
@@ -56,6 +58,7 @@ impl MemoryStore {
         let shared = Arc::new(Shared {
             blocks: BlockTable::default(),
             limit_bytes: AtomicU64::new(UNLIMITED_BYTES),
+            halted: AtomicBool::new(false),
             views: Mutex::default(),
         });
         let store = MemoryStore { shared, datasets: Mutex::default() };

@@ -42,6 +42,11 @@ pub trait View: Send + Sync {
     /// Returns when all batches that were applied before are durable.
     fn sync(&self) -> Result<()>;
 
+    /// The store of this view takes no more changes and writes nothing more, as if the power were
+    /// cut now: what is not durable yet will be gone when it is opened again. Reads go on working;
+    /// a sync fails with [`crate::Error::Io`].
+    fn halt(&self);
+
     /// How much space the store has.
     fn space(&self) -> Space;
 

@@ -101,6 +101,15 @@ pub enum SyncScope {
     All,
 }
 
+/// How a file system stops for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Everything that was done before is made durable first.
+    Flush,
+    /// At once, without another write: what was not durable is lost, as in a power cut.
+    Now,
+}
+
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry<'a> {
@@ -261,4 +270,16 @@ pub trait FileSystem: Send + Sync {
 
     /// Returns when everything that was done before is durable.
     fn sync_all(&self) -> Result<()>;
+
+    /// Stops the file system for good, as a power cut would: from then on every operation fails
+    /// with [`crate::Error::Io`] and nothing more is written, whatever comes (tests of crashes ask
+    /// for it on a running system). The attributes of the root directory can still be asked for,
+    /// so that whoever unmounts finds the mount.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where nothing outlives the process anyway; or not everything
+    /// could be made durable first: then it goes on.
+    fn shutdown(&self, _how: Shutdown) -> Result<()> {
+        Err(crate::Error::NotSupported)
+    }
 }

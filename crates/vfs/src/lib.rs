@@ -14,8 +14,8 @@ pub use attributes::{Attributes, Ino, Kind, SetAttributes, SetTime, Timestamp};
 pub use clock::{Clock, SteppedClock, SystemClock};
 pub use error::Error;
 pub use filesystem::{
-    Allocate, Caller, DirectoryEntry, FileSystem, NewNode, RenameMode, SeekTarget, SpaceReport,
-    SyncScope, WriteOptions, XattrMode,
+    Allocate, Caller, DirectoryEntry, FileSystem, NewNode, RenameMode, SeekTarget, Shutdown,
+    SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
 pub use name::{Name, NameError};
 

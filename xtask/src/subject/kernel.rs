@@ -1,7 +1,7 @@
 //! File systems of the kernel on a loop device.
 
 use super::mounted::{LoopDevice, MountPoint};
-use super::{Kind, Making, Subject, make_image};
+use super::{Kind, Making, Subject, Traffic, make_image};
 use crate::failure::Result;
 use crate::process::{command, require, run};
 use std::path::Path;
@@ -48,6 +48,10 @@ impl Subject for KernelFileSystem {
 
     fn unmount(&mut self) -> Result<()> {
         self.point.unmount()
+    }
+
+    fn traffic(&self) -> Result<Traffic> {
+        self.device.traffic()
     }
 
     fn check(&self) -> Result<()> {

@@ -1,9 +1,9 @@
 //! A Marram pool in a file, served by a daemon in the foreground that we own.
 
-use super::mounted::MountPoint;
-use super::{Making, Subject, make_image};
+use super::mounted::{LoopDevice, MountPoint};
+use super::{Making, Subject, Traffic, make_image};
 use crate::failure::{Context, Result, fail};
-use crate::process::{OwnedChild, output, run};
+use crate::process::{OwnedChild, output, run, text};
 use crate::project;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,33 +18,56 @@ const UNMOUNT_LIMIT: Duration = Duration::from_secs(120);
 /// What the daemon says, beside the pool.
 pub(crate) const LOG: &str = "daemon.log";
 
-/// A pool, its mount point and its daemon. The daemon drops first: SIGTERM unmounts.
+/// A pool, its mount point and its daemon. The daemon drops first: SIGTERM unmounts. The device
+/// goes last.
 pub(crate) struct Marram {
     binary: PathBuf,
     daemon: Option<OwnedChild>,
     point: MountPoint,
     pool: PathBuf,
+    log: PathBuf,
     mount_words: Vec<String>,
+    device: Option<LoopDevice>,
 }
 
 impl Marram {
     /// Creates a pool in `folder` and mounts it.
     pub(crate) fn make(folder: &Path, making: &Making) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
-        let binary = project::release_binary()?;
         let pool = folder.join("work.pool");
-        let mut create = Command::new(&binary);
-        create.arg("create").arg(&pool);
         if making.preallocate {
             make_image(&pool, making)?;
+        }
+        Self::create(folder, making, pool, None)
+    }
+
+    /// The same on a loop device.
+    pub(crate) fn make_on_loop_device(folder: &Path, making: &Making) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let image = folder.join("image");
+        make_image(&image, making)?;
+        let device = LoopDevice::attach(&image)?;
+        Self::create(folder, making, device.path().to_owned(), Some(device))
+    }
+
+    fn create(
+        folder: &Path,
+        making: &Making,
+        pool: PathBuf,
+        device: Option<LoopDevice>,
+    ) -> Result<Self> {
+        let binary = project::release_binary()?;
+        let mut create = Command::new(&binary);
+        create.arg("create").arg(&pool);
+        if pool.exists() {
             create.arg("--force");
         } else {
             create.arg("--size").arg(making.size_bytes.to_string());
         }
         run(create.args(&making.create_words))?;
         let point = MountPoint::make(folder.join("mount"))?;
-        let mount_words = making.mount_words.clone();
-        let mut made = Self { binary, daemon: None, point, pool, mount_words };
+        let (mount_words, log) = (making.mount_words.clone(), folder.join(LOG));
+        let mut made = Self { binary, daemon: None, point, pool, log, mount_words, device };
         made.mount()?;
         Ok(made)
     }
@@ -61,14 +84,14 @@ impl Marram {
         marram
     }
 
-    /// Kills the daemon as a power cut would end it, and takes the dead mount away.
+    /// Kills the daemon. The dead mount stays, for the next mount to clean up.
     pub(crate) fn kill(&mut self) -> Result<()> {
         match &mut self.daemon {
             None => return fail("no daemon to kill"),
             Some(daemon) => daemon.kill()?,
         }
         self.daemon = None;
-        self.point.detach()
+        Ok(())
     }
 }
 
@@ -80,8 +103,7 @@ impl Subject for Marram {
     fn mount(&mut self) -> Result<()> {
         let mut mount = self.command(&["mount", "--foreground"]);
         mount.args(&self.mount_words).arg(&self.pool).arg(self.point.path());
-        let log = self.pool.with_file_name(LOG);
-        let log = std::fs::File::options().create(true).append(true).open(log)?;
+        let log = std::fs::File::options().create(true).append(true).open(&self.log)?;
         mount.stdout(log.try_clone()?).stderr(log);
         let mut daemon = OwnedChild::start(&mut mount)?;
         let mounted = self.point.wait_until_mounted(MOUNT_LIMIT);
@@ -100,6 +122,19 @@ impl Subject for Marram {
             return fail(format!("the daemon ended badly after the unmount ({status})"));
         }
         if self.point.is_mounted()? { fail("still mounted after the unmount") } else { Ok(()) }
+    }
+
+    /// What the daemon counts, or on a loop device the kernel. `/proc/PID/io` is of no use: a write
+    /// into a large folio of the host's cache counts there as the whole folio.
+    fn traffic(&self) -> Result<Traffic> {
+        if let Some(device) = &self.device {
+            return device.traffic();
+        }
+        let told = text(self.command(&["status", "--json"]).arg(self.point.path()))?;
+        let told: serde_json::Value = serde_json::from_str(&told)?;
+        let device = &told["result"][0]["devices"][0];
+        let written_bytes = device["written_bytes"].as_u64();
+        Ok(Traffic { written_bytes, flushes: device["flushes"].as_u64() })
     }
 
     fn check(&self) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Mount points and loop devices that go with their owners.
 
+use super::Traffic;
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, run, text};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -47,17 +49,27 @@ impl MountPoint {
         is_mounted(&self.path)
     }
 
-    /// Waits until something is mounted here and answers.
+    /// Waits until something is mounted here and answers. What a dead daemon has left does not.
     pub(crate) fn wait_until_mounted(&self, limit: Duration) -> Result<()> {
         let start = Instant::now();
-        while !self.is_mounted()? {
+        while !self.answers()? {
             if start.elapsed() > limit {
                 return fail(format!("nothing mounted on {} in {limit:?}", self.path.display()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        std::fs::read_dir(&self.path).context(|| "the root of the mount")?;
         Ok(())
+    }
+
+    /// Whether a mounted file system answers here. The list of mounts does not tell: it has dead
+    /// mounts too, and they may go between a look at the list and one at the folder. Neither does
+    /// opening the folder, which the kernel may do without asking; `statfs` it always passes on.
+    fn answers(&self) -> Result<bool> {
+        let parent = self.path.parent().expect("a mount point below the root");
+        let host = std::fs::metadata(parent)?.dev();
+        let Ok(root) = std::fs::File::open(&self.path) else { return Ok(false) };
+        let is_ours = root.metadata().is_ok_and(|root| root.dev() != host);
+        Ok(is_ours && rustix::fs::fstatvfs(&root).is_ok())
     }
 
     /// Unmounts with the system's own command.
@@ -102,6 +114,19 @@ impl LoopDevice {
     /// `/dev/loopN`.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the kernel counts, by its `Documentation/block/stat.rst`.
+    pub(crate) fn traffic(&self) -> Result<Traffic> {
+        const SECTORS_WRITTEN: usize = 6;
+        const FLUSHES: usize = 15;
+        const SECTOR_BYTES: u64 = 512;
+        let name = self.path.file_name().expect("a device has a name").to_string_lossy();
+        let words = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+        let numbers: Vec<u64> =
+            words.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let written_bytes = numbers.get(SECTORS_WRITTEN).map(|sectors| sectors * SECTOR_BYTES);
+        Ok(Traffic { written_bytes, flushes: numbers.get(FLUSHES).copied() })
     }
 }
 

@@ -2,7 +2,7 @@
 //! such subject can live at a time, and none where somebody else's zfs-fuse runs.
 
 use super::mounted::{LoopDevice, MountPoint};
-use super::{Making, Subject, make_image};
+use super::{Making, Subject, Traffic, make_image};
 use crate::failure::{Result, fail};
 use crate::process::{OwnedChild, command, require, run};
 use std::path::Path;
@@ -65,6 +65,10 @@ impl Subject for ZfsFuse {
         run(&mut command(&["zpool", "export", POOL]))?;
         self.imported = false;
         Ok(())
+    }
+
+    fn traffic(&self) -> Result<Traffic> {
+        self.device.traffic()
     }
 
     fn check(&self) -> Result<()> {

@@ -44,12 +44,12 @@ fn make() -> Base {
     set(b"user.short", b"value");
     set(b"user.long", &noise(3, 5000));
     set(b"security.capability", b"capable");
-    files.sync();
+    files.commit();
     files.write(large, 50_000, &noise(4, 10_000));
     for number in 0..100 {
         files.file(directory, &format!("file {number}"), b"content");
     }
-    files.sync();
+    files.commit();
     make_others(&home);
     home.assert_clean();
     let bytes = home.bytes();
@@ -70,10 +70,10 @@ fn make_others(home: &crate::fixture::Home) {
     other.write(file, 0, &noise(7, 150_000));
     home.snapshot("other", "two");
     other.write(file, 100_000, &noise(8, 100_000));
-    other.sync();
+    other.commit();
     let clone = home.mount("clone");
     clone.write(file, 0, &noise(9, 130_000));
-    clone.sync();
+    clone.commit();
 }
 
 impl Base {

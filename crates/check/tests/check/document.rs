@@ -3,9 +3,10 @@
 use marram_check::{FindingKind, Severity};
 
 const PAGE: &str = include_str!("../../../../docs/check.md");
-const TESTS: [&str; 3] = [
+const TESTS: [&str; 4] = [
     include_str!("planted_files.rs"),
     include_str!("planted_blocks.rs"),
+    include_str!("planted_log.rs"),
     include_str!("planted_pool.rs"),
 ];
 

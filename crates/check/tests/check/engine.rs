@@ -82,7 +82,7 @@ impl Device for Interrupted {
 }
 
 fn files_on(pool: &Arc<marram_pool::Pool>) -> Arc<Files> {
-    Arc::new(Files::new(pool.open(&"root".parse().unwrap()).unwrap()))
+    Arc::new(Files::new(pool, "root"))
 }
 
 /// A block becomes shared in the commit that is under way; what changes one of its sections
@@ -94,7 +94,7 @@ fn a_block_that_becomes_shared_stays_counted_whatever_happens_during_the_commit(
     let files = files_on(&pool);
     let content = noise(1, 32 << 10);
     let first = files.file(1, "first", &content);
-    files.sync();
+    files.commit();
     let second = files.file(1, "second", b"");
     files.posix.copy_range(Ino(first), 0, Ino(second), 0, 32 << 10).unwrap();
     let writer = files.clone();
@@ -102,17 +102,17 @@ fn a_block_that_becomes_shared_stays_counted_whatever_happens_during_the_commit(
         writer.write(first, 0, &noise(2, 10_000));
         Ok(())
     });
-    files.sync();
+    files.commit();
     device.before_writes(|_| Ok(()));
-    files.sync();
+    files.commit();
     assert_clean(&device.memory);
     files.remove(1, "first");
     files.reclaim();
-    files.sync();
+    files.commit();
     assert_clean(&device.memory);
     let again = files_on(&device.open());
     again.file(1, "third", &noise(3, 4 << 20));
-    again.sync();
+    again.commit();
     let again = files_on(&device.open());
     let mut found = Vec::new();
     again.posix.read(Ino(second), 0, 32 << 10, &mut found).unwrap();
@@ -135,10 +135,10 @@ fn the_last_item_is_found_while_a_commit_ends() {
         view.apply(batch).unwrap();
     };
     put(0);
-    view.sync().unwrap();
+    pool.commit().unwrap();
     put(100);
-    let other = view.clone();
-    device.before_next_read(move || other.sync().unwrap());
+    let other = pool.clone();
+    device.before_next_read(move || other.commit().unwrap());
     let (from, to) = (Key::new(5, kind::SECTION, 0), Key::new(5, kind::SECTION, u64::MAX));
     let found = view.last(from, to).unwrap().map(|(key, _)| key.offset);
     assert_eq!(found, Some(100));
@@ -154,7 +154,7 @@ fn operations_in_the_middle_of_commits_leave_everything_in_order() {
         for number in 0..10 {
             files.file(1, &format!("file {number}"), &noise(number, 200_000));
         }
-        files.sync();
+        files.commit();
         let (writer, mut moments) = (files.clone(), Random::new(seed + 1000));
         device.before_writes(move |memory| {
             match moments.below(20) {
@@ -166,7 +166,11 @@ fn operations_in_the_middle_of_commits_leave_everything_in_order() {
         });
         for round in 0..15 {
             (0..random.below(10)).for_each(|_| change(&files, &mut random));
-            files.sync();
+            if random.below(2) == 0 {
+                files.commit()
+            } else {
+                files.sync()
+            }
             if round % 5 == 2 {
                 let text = format!("s{round}");
                 pool.snapshot(&"root".parse().unwrap(), &text).unwrap();
@@ -178,7 +182,7 @@ fn operations_in_the_middle_of_commits_leave_everything_in_order() {
         }
         device.before_writes(|_| Ok(()));
         files.reclaim();
-        files.sync();
+        files.commit();
         assert_clean(&device.memory);
     }
 }
@@ -190,7 +194,7 @@ fn many_threads_and_commits_at_once_leave_everything_in_order() {
     let files = files_on(&pool);
     let directories: Vec<u64> =
         (0..3).map(|number| files.directory(1, &number.to_string())).collect();
-    files.sync();
+    files.commit();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (device, files, pool, done) = (&device, &files, &pool, &done);
@@ -223,7 +227,7 @@ fn many_threads_and_commits_at_once_leave_everything_in_order() {
         commits.join().unwrap();
     });
     files.reclaim();
-    files.sync();
+    files.commit();
     assert_clean(&device.memory);
 }
 
@@ -265,7 +269,7 @@ fn a_pool_that_runs_full_again_and_again_stays_in_order() {
         drop(files.posix.unlink(Ino(1), name(&format!("{round} {count}"))));
         files.reclaim();
         drop(pool.destroy(&"root@full".parse().unwrap(), false));
-        files.sync();
+        files.commit();
         assert_clean(&device.memory);
     }
 }
@@ -279,7 +283,7 @@ fn a_device_that_fails_leaves_the_last_commit_in_order() {
         let content = |number| noise(number, 90_000);
         let inodes: Vec<u64> =
             (0..5).map(|number| files.file(1, &number.to_string(), &content(number))).collect();
-        files.sync();
+        files.commit();
         let mut left = good_writes;
         device.before_writes(move |_| {
             if left == 0 {
@@ -300,7 +304,7 @@ fn a_device_that_fails_leaves_the_last_commit_in_order() {
         device.before_writes(|_| Ok(()));
         let again = files_on(&device.open());
         again.file(1, "after", &noise(1, 100_000));
-        again.sync();
+        again.commit();
         assert_clean(&device.memory);
     }
 }

@@ -4,7 +4,7 @@ use marram_check::{CheckOptions, Finding, Summary, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{Posix, PosixOptions};
-use marram_store::{Properties, Store, View};
+use marram_store::{Properties, Store};
 use marram_vfs::{Attributes, Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub(crate) fn create_pool(devices: &[Arc<dyn Device>], properties: &[(&str, &str
         label: "test".to_owned(),
         properties: Properties(properties.collect()),
         pool_id: [7; 16],
+        secret: 7,
         now_seconds: 1,
     };
     create(devices, &options).unwrap();
@@ -44,7 +45,7 @@ pub(crate) fn open_home(memory: Arc<MemoryDevice>) -> Home {
 
 impl Home {
     pub(crate) fn mount(&self, source: &str) -> Files {
-        Files::new(self.pool.open(&source.parse().unwrap()).unwrap())
+        Files::new(&self.pool, source)
     }
 
     pub(crate) fn snapshot(&self, dataset: &str, name: &str) {
@@ -91,6 +92,7 @@ pub(crate) fn assert_clean(device: &dyn Device) -> Summary {
 /// A mounted file system. Names are paths without directories: everything is below one inode.
 pub(crate) struct Files {
     pub(crate) posix: Posix,
+    pool: Arc<Pool>,
 }
 
 pub(crate) fn name(text: &str) -> Name<'_> {
@@ -98,8 +100,10 @@ pub(crate) fn name(text: &str) -> Name<'_> {
 }
 
 impl Files {
-    pub(crate) fn new(view: Arc<dyn View>) -> Files {
-        Files { posix: Posix::new(view, PosixOptions::default()).unwrap() }
+    pub(crate) fn new(pool: &Arc<Pool>, source: &str) -> Files {
+        let view = pool.open(&source.parse().unwrap()).unwrap();
+        let posix = Posix::new(view, PosixOptions::default()).unwrap();
+        Files { posix, pool: pool.clone() }
     }
 
     /// Makes a node, and lets go of it again.
@@ -132,6 +136,12 @@ impl Files {
         self.posix.unlink(Ino(parent), name(text)).unwrap();
     }
 
+    /// Makes a group commit.
+    pub(crate) fn commit(&self) {
+        self.pool.commit().unwrap();
+    }
+
+    /// Makes everything durable, by the intent log or by a group commit.
     pub(crate) fn sync(&self) {
         self.posix.sync_all().unwrap();
     }

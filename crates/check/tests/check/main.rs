@@ -10,5 +10,6 @@ mod fixture;
 mod hostile;
 mod planted_blocks;
 mod planted_files;
+mod planted_log;
 mod planted_pool;
 mod tamper;

@@ -123,7 +123,10 @@ fn fields_of_the_superblock_that_cannot_be() {
     expect_superblock(&[Kind::AllocatedGrains], |superblock| superblock.allocated_grains += 1);
     expect_superblock(&[Kind::NextDataset], |superblock| superblock.next_dataset = 3);
     expect_superblock(&[Kind::SuperblockField], |superblock| {
-        superblock.intent_log = superblock.tail.clone();
+        superblock.features_incompatible = 0;
+    });
+    expect_superblock(&[Kind::SuperblockField, Kind::SpaceLeak], |superblock| {
+        superblock.intent_log = None;
     });
     expect_superblock(&[Kind::SuperblockField, Kind::SpaceSummary], |superblock| {
         superblock.devices[0].size_bytes -= 100;

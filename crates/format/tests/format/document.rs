@@ -1,11 +1,13 @@
 //! The example bytes of `docs/format.md` are those of the code: each block fenced as
 //! `hex NAME` decodes to the example of that name.
 
-use crate::{example, hex};
+use crate::example::{self, POOL_ID, POSITION, SECRET};
+use crate::hex;
 use bytes::Bytes;
 use marram_format::FormatError;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
+use marram_format::log::{LogHead, decode_frame};
 use marram_format::node::Node;
 use marram_format::pointer::Pointer;
 use marram_format::signature::Signature;
@@ -30,7 +32,7 @@ fn blocks() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Decodes an example and encodes it again.
-fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
+pub(crate) fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
     Ok(match name {
         "key" => Key::decode(bytes.try_into().expect("17 bytes")).encode().to_vec(),
         "signature" => Signature::decode(bytes)?.encode(),
@@ -40,6 +42,14 @@ fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
         "dead-chunk" => DeadChunk::decode(bytes)?.encode().to_vec(),
         "references" => ReferenceRecord::decode(bytes)?.encode().to_vec(),
         "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(bytes))?.bytes().to_vec(),
+        "log-head" => {
+            let pointer = Pointer::decode(bytes)?;
+            LogHead::from_pointer(&pointer)?.to_pointer(pointer.birth).encode().to_vec()
+        }
+        "log-frame" => {
+            let parts = decode_frame(bytes, &POOL_ID, SECRET, POSITION).expect("a frame");
+            example::encode_frame(&parts?)
+        }
         _ => Pointer::decode(bytes)?.encode().to_vec(),
     })
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
 use marram_format::key::{Key, kind};
+use marram_format::log::{FrameWriter, LogBlock, LogEdit, LogHead, LogPart};
 use marram_format::node::{BranchEntry, LeafEntry, encode_branch, encode_leaf};
 use marram_format::pointer::{Checksum, Extent, Place, Pointer, PointerFlags};
 use marram_format::pointer::{checksum_kind, codec_id};
@@ -12,7 +13,16 @@ use marram_format::record::{Section, Time, XattrRecord, state};
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
 use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
-use marram_format::version::FormatVersion;
+use marram_format::version::{FormatVersion, feature};
+
+/// The pool that the examples are of.
+pub(crate) const POOL_ID: [u8; 16] = [
+    0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
+];
+/// The secret of that pool.
+pub(crate) const SECRET: u64 = 0x0123_4567_89ab_cdef;
+/// Where the example of a frame lies in the log.
+pub(crate) const POSITION: u64 = 8195;
 
 /// The encoded examples by name.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
@@ -29,6 +39,8 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("tail", tail().encode().to_vec()),
         ("dead-chunk", dead_chunk().encode().to_vec()),
         ("references", references().encode().to_vec()),
+        ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
+        ("log-frame", encode_frame(&frame())),
     ]
 }
 
@@ -160,8 +172,8 @@ pub(crate) fn branch() -> Vec<BranchEntry> {
 
 pub(crate) fn signature() -> Signature {
     Signature {
-        version: FormatVersion { major: 1, minor: 0 },
-        pool_id: id(0x10),
+        version: FormatVersion { major: 1, minor: 1 },
+        pool_id: POOL_ID,
         label: "work".to_owned(),
         created_seconds: 1_795_257_000,
     }
@@ -169,10 +181,10 @@ pub(crate) fn signature() -> Signature {
 
 pub(crate) fn superblock() -> Superblock {
     Superblock {
-        pool_id: id(0x10),
+        pool_id: POOL_ID,
         label: "work".to_owned(),
-        version: FormatVersion { major: 1, minor: 0 },
-        features_incompatible: 0,
+        version: FormatVersion { major: 1, minor: 1 },
+        features_incompatible: feature::INTENT_LOG,
         features_read_compatible: 0,
         features_compatible: 2,
         group: Group(1003),
@@ -186,10 +198,10 @@ pub(crate) fn superblock() -> Superblock {
         device_index: 0,
         pool_tree: Some(pointer_stored()),
         tail: Some(pointer_embedded()),
-        intent_log: None,
+        intent_log: Some(log_head().to_pointer(Group(1003))),
         next_dataset: 9,
         allocated_grains: 54_321,
-        hash_seed: 0x0123_4567_89ab_cdef,
+        secret: SECRET,
     }
 }
 
@@ -230,4 +242,59 @@ pub(crate) fn dead_chunk() -> DeadChunk {
 
 pub(crate) fn references() -> ReferenceRecord {
     ReferenceRecord { count: 3, used_bytes: 70_000 }
+}
+
+pub(crate) fn log_head() -> LogHead {
+    LogHead {
+        grains: 64,
+        start: POSITION,
+        included: 1007,
+        copies: [vec![extent(0x100, 64)], vec![extent(0x9000, 40), extent(0xa000, 24)]],
+    }
+}
+
+/// A frame with every kind of edit.
+pub(crate) fn frame() -> Vec<LogPart<'static>> {
+    // A pointer as an earlier group has written it.
+    const STORED: &[u8] =
+        b"\x10\x00\x00\x00\xea\x03\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00hi";
+    let put = |offset, value, block| LogEdit::Put { key: key_at(offset), value, block };
+    vec![
+        LogPart {
+            freeze: 1008,
+            dataset: 1,
+            edits: vec![
+                LogEdit::Put {
+                    key: Key::new(258, kind::INODE, 0),
+                    value: b"i",
+                    block: LogBlock::None,
+                },
+                put(0, b"s0", LogBlock::Stored(STORED)),
+                put(4096, b"s1", LogBlock::Content(b"fresh")),
+                put(8192, b"s2", LogBlock::Earlier(0)),
+                LogEdit::Patch { key: key_at(12_288), value: b"s3", at: 512, data: b"patch" },
+            ],
+        },
+        LogPart { freeze: 1009, dataset: 3, edits: vec![LogEdit::Remove { key: key() }] },
+    ]
+}
+
+fn key_at(offset: u64) -> Key {
+    Key::new(258, kind::SECTION, offset)
+}
+
+/// The frame with these parts, for the example's pool at [`POSITION`].
+pub(crate) fn encode_frame(parts: &[LogPart<'_>]) -> Vec<u8> {
+    let mut writer = FrameWriter::new();
+    for part in parts {
+        writer.begin_part(part.freeze, part.dataset);
+        for edit in &part.edits {
+            match *edit {
+                LogEdit::Remove { key } => writer.remove(key),
+                LogEdit::Put { key, value, block } => writer.put(key, value, block),
+                LogEdit::Patch { key, value, at, data } => writer.patch(key, value, at, data),
+            }
+        }
+    }
+    writer.finish(&POOL_ID, SECRET, POSITION)
 }

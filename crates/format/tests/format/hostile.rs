@@ -92,6 +92,7 @@ fn truncated_examples_are_refused() {
                 "references" => ReferenceRecord::decode(cut).is_err(),
                 "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(cut)).is_err(),
                 "key" => true,
+                "log-frame" => true, // Its end is not that of its last grain; see `log`.
                 _ => Pointer::decode(cut).is_err(),
             };
             assert!(refused, "{name} cut to {len} bytes was taken for good");
@@ -129,7 +130,7 @@ proptest! {
 
     #[test]
     fn overwritten_examples_never_panic(
-        which in 0..12usize,
+        which in 0..14usize,
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         let (_, mut bytes) = example::all().swap_remove(which);

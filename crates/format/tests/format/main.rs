@@ -6,6 +6,7 @@ mod example;
 mod golden;
 mod hex;
 mod hostile;
+mod log;
 mod node;
 mod pointer;
 mod round_trip;

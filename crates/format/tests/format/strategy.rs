@@ -4,6 +4,7 @@ use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
 use marram_format::key::Key;
+use marram_format::log::LogHead;
 use marram_format::node::{BranchEntry, LeafEntry};
 use marram_format::pointer::{Checksum, DEVICE_GRAINS_MAX, Extent, GRAIN_BYTES, PIECES_MAX, Place};
 use marram_format::pointer::{EMBEDDED_BYTES_MAX, LEN_BYTES_MAX, Pointer, PointerFlags};
@@ -91,6 +92,19 @@ pub(crate) fn pointer() -> impl Strategy<Value = Pointer> {
             place,
         },
     )
+}
+
+pub(crate) fn log_head() -> impl Strategy<Value = LogHead> {
+    let numbers = (0..1u64 << 56, 0..1u64 << 62);
+    let copies = (1..=4096u32).prop_flat_map(|grains| {
+        (copy_of(grains), copy_of(grains)).prop_map(move |(first, second)| (grains, first, second))
+    });
+    (numbers, copies).prop_map(|((start, included), (grains, first, second))| LogHead {
+        grains,
+        start,
+        included,
+        copies: [first, second],
+    })
 }
 
 fn blob(len: std::ops::Range<usize>) -> impl Strategy<Value = Bytes> {
@@ -190,7 +204,7 @@ pub(crate) fn superblock() -> impl Strategy<Value = Superblock> {
             intent_log: pointers.2,
             next_dataset: numbers[3] >> 2,
             allocated_grains: numbers[4] >> 8,
-            hash_seed: numbers[5],
+            secret: numbers[5],
         },
     )
 }

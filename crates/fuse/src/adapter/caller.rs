@@ -1,4 +1,4 @@
-//! What the kernel does not say of a caller: its capabilities.
+//! What the kernel does not say of a caller: its capabilities, and what lies in its memory.
 //!
 //! The kernel marks writes, truncations and chowns that must clear setuid and setgid, but not
 //! `fallocate` and `copy_file_range`; and it hands out lists of extended attributes whole, though
@@ -8,7 +8,8 @@
 //! number cannot have passed to another thread unless it was killed.
 
 use crate::protocol::Header;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 /// A power that root has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,15 @@ pub(super) fn has_capability(header: &Header, capability: Capability) -> bool {
             .is_ok_and(|status| effective(&status) >> capability as u32 & 1 == 1)
 }
 
+/// The word at `address` in the caller's memory, as the little-endian protocol has it; `None`
+/// if it cannot be read.
+pub(super) fn caller_word(header: &Header, address: u64) -> Option<u32> {
+    let memory = File::open(format!("/proc/{}/mem", header.pid)).ok()?;
+    let mut word = [0; 4];
+    memory.read_exact_at(&mut word, address).ok()?;
+    Some(u32::from_le_bytes(word))
+}
+
 /// The effective capabilities in the text of a `/proc/<pid>/status`.
 fn effective(status: &str) -> u64 {
     status
@@ -37,7 +47,7 @@ fn effective(status: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, effective, has_capability};
+    use super::{Capability, caller_word, effective, has_capability};
     use crate::protocol::Header;
 
     #[test]
@@ -51,5 +61,17 @@ mod tests {
         let header = Header { opcode: 0, unique: 0, node: 0, uid: 0, gid: 0, pid: 0 };
         assert!(!has_capability(&header, Capability::Administer));
         assert!(!has_capability(&Header { pid: u32::MAX, ..header }, Capability::Administer));
+        assert_eq!(caller_word(&header, 4096), None);
+    }
+
+    #[test]
+    fn a_word_is_read_from_a_callers_memory() {
+        let pid = std::process::id();
+        let header = Header { opcode: 0, unique: 0, node: 0, uid: 0, gid: 0, pid };
+        let word = Box::new(0x0102_0304_u32);
+        let address = std::ptr::from_ref(&*word) as u64;
+        assert_eq!(caller_word(&header, address), Some(0x0102_0304));
+        assert_eq!(caller_word(&header, 0), None);
+        assert_eq!(caller_word(&header, u64::MAX - 1), None);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Adapter, Outcome, caller, name};
 use crate::errno::Errno;
-use crate::protocol::flags::{open, opened, rename};
+use crate::protocol::flags::{opened, rename};
 use crate::protocol::{Create, Encoder, Header, Node, Rename};
-use marram_vfs::{Attributes, Error, Ino, Kind, NewNode, RenameMode, SetAttributes};
+use marram_vfs::{Error, Ino, Kind, NewNode, RenameMode};
 
 impl Adapter {
     /// `.` and `..` come from whoever resolves a file handle: "." asks for the inode itself, of
@@ -79,53 +79,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The kernel asks for it where it knows of no such name; if there is one all the same, the
-    /// request means to open that, unless it is exclusive.
-    pub(super) fn create(
-        &self,
-        header: &Header,
-        create: &Create<'_>,
-        out: &mut Encoder<'_>,
-    ) -> Outcome {
-        let (parent, new_name) = (Ino(header.node), name(create.name)?);
-        let new =
-            NewNode::Node { kind: Kind::Regular, permissions: create.mode & 0o7777, device: 0 };
-        let exclusive = create.caller_flags & open::CALLER_EXCLUSIVE != 0;
-        let file = match self.file_system.create(caller(header), parent, new_name, new) {
-            Err(Error::Exists) if !exclusive => {
-                let found = self.file_system.lookup(parent, new_name)?;
-                self.open_existing(header, create, found)?
-            }
-            made => made?,
-        };
-        self.opened(out, &file);
-        Ok(())
-    }
-
-    /// `found` is pinned; the pin is taken back if it cannot be opened.
-    fn open_existing(
-        &self,
-        header: &Header,
-        create: &Create<'_>,
-        found: Attributes,
-    ) -> Result<Attributes, Error> {
-        let ino = found.ino;
-        let opened = match found.kind {
-            Kind::Regular if create.caller_flags & open::CALLER_TRUNCATE != 0 => {
-                let clear_privileges = create.open_flags & open::KILL_SUIDGID != 0;
-                let set = SetAttributes { size: Some(0), clear_privileges, ..Default::default() };
-                self.file_system.set_attributes(caller(header), ino, &set)
-            }
-            Kind::Regular => Ok(found),
-            Kind::Directory => Err(Error::IsDirectory),
-            _ => Err(Error::Exists),
-        };
-        if opened.is_err() {
-            self.file_system.forget(ino, 1);
-        }
-        opened
-    }
-
+    /// The one request that makes and opens at once; the handle in its reply means nothing.
     pub(super) fn create_anonymous(
         &self,
         header: &Header,
@@ -135,14 +89,9 @@ impl Adapter {
         let parent = Ino(header.node);
         let permissions = create.mode & 0o7777;
         let file = self.file_system.create_anonymous(caller(header), parent, permissions)?;
-        self.opened(out, &file);
+        self.encoding.entry(out, &file);
+        out.u64(HANDLE).u32(opened::KEEP_CACHE).zeros(4);
         Ok(())
-    }
-
-    /// The reply of whatever makes and opens at once: the inode, and a handle that means nothing.
-    fn opened(&self, out: &mut Encoder<'_>, file: &Attributes) {
-        self.encoding.entry(out, file);
-        out.u64(0).u32(opened::KEEP_CACHE).zeros(4);
     }
 
     pub(super) fn link(
@@ -178,6 +127,9 @@ impl Adapter {
         Ok(())
     }
 }
+
+/// The handle of everything that is open.
+const HANDLE: u64 = 0;
 
 fn rename_mode(flags: u32) -> Option<RenameMode> {
     match flags {

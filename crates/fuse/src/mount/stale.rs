@@ -29,12 +29,22 @@ pub fn clear_dead_mount(path: &Path) -> Result<usize, MountError> {
 /// Most dead mounts that are taken from one directory.
 const STACKED_MOUNTS_MAX: usize = 64;
 
-/// The path as the kernel shows it: a dead mount cannot be resolved itself, but its parent can.
+/// Most symbolic links that lead to a mount, as the kernel follows them.
+const LINKS_MAX: usize = 40;
+
+/// The path as the kernel shows it: a dead mount cannot be resolved itself, but its parent can, and
+/// so can links that lead to it.
 fn mounted_path(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = std::fs::read_link(&path) else { break };
+        path.pop();
+        path.push(target);
+    }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let resolved = parent.unwrap_or(Path::new(".")).canonicalize();
     match (resolved, path.file_name()) {
         (Ok(parent), Some(name)) if table::on(&parent.join(name)).is_some() => parent.join(name),
-        _ => path.to_owned(),
+        _ => path,
     }
 }

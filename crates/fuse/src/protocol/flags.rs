@@ -46,16 +46,7 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
-/// Bits of OPEN and CREATE requests.
-pub(crate) mod open {
-    pub(crate) const KILL_SUIDGID: u32 = 1 << 0;
-    /// `O_EXCL` of the caller's flags.
-    pub(crate) const CALLER_EXCLUSIVE: u32 = 0o200;
-    /// `O_TRUNC` of the caller's flags.
-    pub(crate) const CALLER_TRUNCATE: u32 = 0o1000;
-}
-
-/// Bits of the reply to CREATE.
+/// Bits of the reply to TMPFILE.
 pub(crate) mod opened {
     /// What the kernel has cached of the file stays good.
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -84,6 +75,15 @@ pub(crate) mod allocate {
 pub(crate) mod seek {
     pub(crate) const DATA: u32 = 3;
     pub(crate) const HOLE: u32 = 4;
+}
+
+/// Commands of IOCTL, and what they take.
+pub(crate) mod ioctl {
+    /// `FS_IOC_SHUTDOWN`; the argument points to one of the words below.
+    pub(crate) const SHUTDOWN: u32 = 0x8004_587d;
+    pub(crate) const SHUTDOWN_FLUSH: u32 = 0;
+    pub(crate) const SHUTDOWN_FLUSH_LOG: u32 = 1;
+    pub(crate) const SHUTDOWN_NOW: u32 = 2;
 }
 
 /// Bits of a SETXATTR request.

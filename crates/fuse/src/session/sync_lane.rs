@@ -1,8 +1,9 @@
-//! Requests that wait for the devices are served by threads of their own.
+//! Requests that wait for the devices, and that no worker can be spared for, are served by threads
+//! of their own.
 //!
-//! A sync lasts until the next group commit is on media. If the threads that serve everything else
-//! waited for it, as many programs as there are threads could stop all others by calling fsync;
-//! and syncs that wait together share one commit.
+//! A sync lasts until the devices have flushed. If the threads that serve everything else waited
+//! for it, as many programs as there are threads could stop all others by calling fsync; and syncs
+//! that wait together share one flush.
 
 use super::worker::serve_sync;
 use crate::adapter::{Adapter, SyncJob};

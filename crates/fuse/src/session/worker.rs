@@ -1,7 +1,13 @@
 //! The threads that serve.
+//!
+//! Syncs wait for the devices. A worker serves one itself while enough others wait for requests,
+//! since handing it to another thread wakes one more thread on its way; else it goes to the
+//! [`SyncLane`]. If all workers could be in a sync, a few programs that call fsync would stop all
+//! others.
 
 use super::handshake::request_buffer_bytes;
 use super::sync_lane::{SyncLane, Waiting};
+use super::wakefulness::Wakefulness;
 use crate::adapter::{Adapter, Answer, SyncJob};
 use crate::errno::Errno;
 use crate::event::Event;
@@ -12,40 +18,82 @@ use std::any::Any;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
-/// Serves one lane until the mount has ended.
-pub(super) fn work<'scope, 'env>(
-    adapter: &'scope Adapter,
-    lane: Arc<ClassicTransport>,
-    syncs: &'scope SyncLane,
-    scope: &'scope Scope<'scope, 'env>,
-) {
-    let mut buffer = vec![0; request_buffer_bytes(adapter.transfer_bytes_max)];
-    let mut out = Vec::new();
-    loop {
-        let request = match lane.receive(&mut buffer) {
-            Ok(Some(len)) => parse(&buffer[..len]),
-            Ok(None) => return,
-            Err(error) => {
-                (adapter.on_event)(Event::Disconnected { reason: error.to_string() });
-                return;
-            }
-        };
-        match request {
-            Ok(request) => match SyncJob::of(&request) {
-                Some(job) => {
-                    let waiting = Waiting { header: request.header, job, lane: lane.clone() };
-                    syncs.submit(adapter, scope, waiting);
+/// What the workers of a mount share.
+pub(super) struct Crew {
+    pub(super) adapter: Adapter,
+    pub(super) syncs: SyncLane,
+    pub(super) wakefulness: Wakefulness,
+    /// How many workers wait for a request.
+    waiting: AtomicUsize,
+    /// How many must be left waiting when one goes into a sync: half of all, at least one.
+    spare: usize,
+}
+
+impl Crew {
+    /// A crew of `workers`; `wakeful` says whether somebody keeps processors awake for them.
+    pub(super) fn new(adapter: Adapter, workers: usize, wakeful: bool) -> Crew {
+        Crew {
+            adapter,
+            syncs: SyncLane::default(),
+            wakefulness: Wakefulness::new(wakeful),
+            waiting: AtomicUsize::new(0),
+            spare: (workers / 2).max(1),
+        }
+    }
+
+    /// Serves one lane until the mount has ended.
+    pub(super) fn work<'scope, 'env>(
+        &'scope self,
+        lane: Arc<ClassicTransport>,
+        scope: &'scope Scope<'scope, 'env>,
+    ) {
+        let mut buffer = vec![0; request_buffer_bytes(self.adapter.transfer_bytes_max)];
+        let mut out = Vec::new();
+        loop {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let received = lane.receive(&mut buffer);
+            // Of all who stop waiting one is the last, and sees that nobody is left.
+            let others_waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
+            self.wakefulness.notice();
+            let request = match received {
+                Ok(Some(len)) => parse(&buffer[..len]),
+                Ok(None) => return,
+                Err(error) => {
+                    let reason = error.to_string();
+                    return (self.adapter.on_event)(Event::Disconnected { reason });
                 }
-                None => serve(adapter, &*lane, &request, &mut out),
-            },
-            Err((header, reason)) => {
-                (adapter.on_event)(Event::Malformed { reason });
-                if let Some(header) = header {
-                    reply(adapter, &*lane, header.unique, Err(Errno::IO), &[]);
+            };
+            match request {
+                Ok(request) => match SyncJob::of(&request) {
+                    Some(job) => {
+                        let waiting = Waiting { header: request.header, job, lane: lane.clone() };
+                        self.sync(scope, waiting, others_waiting);
+                    }
+                    None => serve(&self.adapter, &*lane, &request, &mut out),
+                },
+                Err((header, reason)) => {
+                    (self.adapter.on_event)(Event::Malformed { reason });
+                    if let Some(header) = header {
+                        reply(&self.adapter, &*lane, header.unique, Err(Errno::IO), &[]);
+                    }
                 }
             }
+        }
+    }
+
+    fn sync<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        waiting: Waiting,
+        others_waiting: usize,
+    ) {
+        if others_waiting >= self.spare {
+            serve_sync(&self.adapter, &waiting);
+        } else {
+            self.syncs.submit(&self.adapter, scope, waiting);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A user who is nobody special, but known to the system, as fusermount3 wants it: nobody.
@@ -65,10 +66,15 @@ impl Mounted {
         self.root().join(name)
     }
 
-    /// Unmounts and waits for the end; nothing may still be in use.
+    /// Unmounts and waits for the end; nothing may still be in use, but for a moment by the child
+    /// of another test, which holds copies of all open files until it runs its program.
     pub(crate) fn end(mut self) {
         let session = self.session.take().unwrap();
-        session.unmount(Unmount::WhenUnused).unwrap();
+        let begin = Instant::now();
+        while let Err(error) = session.unmount(Unmount::WhenUnused) {
+            assert!(begin.elapsed() < Duration::from_secs(2), "{error}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         session.wait().unwrap();
         assert!(self.events.lock().unwrap().is_empty(), "{:?}", self.events);
     }

@@ -243,3 +243,27 @@ fn a_user_mounts_through_fusermount() {
     assert!(unmounted.status.success(), "{unmounted:?}");
     assert!(server.wait().unwrap().success());
 }
+
+/// How many descriptors of this process ask for short latencies.
+fn latency_holds() -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.filter(|target| target == std::path::Path::new("/dev/cpu_dma_latency")).count()
+}
+
+#[test]
+fn processors_are_kept_awake_while_requests_flow_and_only_then() {
+    if !can_mount() || !marram_fuse::can_be_wakeful() {
+        return;
+    }
+    let mounted = Mounted::with(model(), |options| options.wakeful = true);
+    assert_eq!(latency_holds(), 0);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(300) {
+        fs::write(mounted.path("f"), b"x").unwrap();
+    }
+    assert_eq!(latency_holds(), 1);
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(latency_holds(), 0);
+    mounted.end();
+}

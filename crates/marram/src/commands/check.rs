@@ -28,6 +28,8 @@ struct CheckReport {
     blocks: u64,
     used_bytes: u64,
     verified_bytes: u64,
+    log_frames: u64,
+    log_changes: u64,
     warnings: u64,
     errors: u64,
     fatal: u64,
@@ -110,6 +112,8 @@ fn report(pool: &Path, summary: Summary, findings: Vec<FindingRow>) -> CheckRepo
         blocks: summary.blocks,
         used_bytes: summary.used_bytes,
         verified_bytes: summary.verified_bytes,
+        log_frames: summary.log_frames,
+        log_changes: summary.log_changes,
         warnings: summary.warnings,
         errors: summary.errors,
         fatal: summary.fatal,
@@ -144,5 +148,11 @@ fn text(report: &CheckReport) -> String {
         report.errors,
         report.fatal
     ));
+    if report.log_changes > 0 {
+        text.push_str(&format!(
+            "  {} changes in {} frames of the intent log wait for the next mount\n",
+            report.log_changes, report.log_frames
+        ));
+    }
     text
 }

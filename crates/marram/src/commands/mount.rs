@@ -1,11 +1,13 @@
 //! `marram mount`: a pool, or one of its datasets or snapshots, on a directory.
 //!
 //! Comes back when the mount answers. The first mount of a pool starts its daemon; further ones
-//! are made by the daemon that is there. A mount whose daemon has died is cleared away first.
+//! are made by the daemon that is there. Mounts of the pool whose daemon has died are cleared away
+//! first, wherever they are, and so is a dead mount of whatever is on the directory.
 
 use crate::arguments::MountArguments;
 use crate::control::protocol::{Answer, MountReport, MountRequest, Operation, Request};
 use crate::daemon::{self, Launch, Log};
+use crate::dead_mounts;
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, MountOptions};
 use crate::output::Output;
@@ -81,7 +83,9 @@ fn plan(arguments: &MountArguments) -> Result<MountPlan> {
 /// # Errors
 /// What kept it from being mounted; then nothing is.
 pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
-    clear_dead_mount(&plan.directory)?;
+    if marram_fuse::is_dead_mount(&plan.directory) {
+        dead_mounts::clear(&plan.directory)?;
+    }
     let directory = absolute(&plan.directory).map_err(|error| error.during("the mount point"))?;
     if !directory.is_dir() {
         let place = directory.display();
@@ -141,6 +145,10 @@ fn start_daemon(
     request: MountRequest,
     plan: &MountPlan,
 ) -> Result<(PathBuf, i32, MountReport)> {
+    for directory in dead_mounts::of_pool(&target.pool)? {
+        // One that stays may belong to another user; if it holds the device, that is told below.
+        let _others_may_not_be_ours = dead_mounts::clear(&directory);
+    }
     let launch = Launch { pool: target.pool.clone(), mount: request, log: plan.log.clone() };
     let mut ready = None;
     if plan.foreground {
@@ -214,14 +222,4 @@ fn remount_flags(report: &MountReport, options: &MountOptions) -> MountFlags {
         flags.set(flag, on);
     }
     flags
-}
-
-/// Takes away what a daemon that has died left on `directory`, so that it can be used again.
-fn clear_dead_mount(directory: &Path) -> Result<()> {
-    if !marram_fuse::is_dead_mount(directory) {
-        return Ok(());
-    }
-    marram_fuse::clear_dead_mount(directory)
-        .map(|_cleared| ())
-        .map_err(|error| Error::failed(format!("clearing a dead mount: {error}")))
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::StatusArguments;
 use crate::control::protocol::{Answer, DamageRow, Operation, StatusReport};
+use crate::dead_mounts;
 use crate::error::{Kind, Result};
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;
@@ -23,13 +24,20 @@ pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
             false => texts.join("\n"),
         }
     });
-    let well = reports.iter().all(|report| report.health == "online");
+    let is_well =
+        |report: &StatusReport| report.health == "online" && report.dead_mounts.is_empty();
+    let well = reports.iter().all(is_well);
     Ok(if well { 0 } else { Kind::Partial.exit_status() })
 }
 
 fn status(target: &Target) -> Result<StatusReport> {
     match target.perform(&Operation::Status)? {
-        Answer::Status(report) => Ok(*report),
+        Answer::Status(mut report) => {
+            if target.daemon.is_none() {
+                report.dead_mounts = dead_mounts::of_pool(&target.pool)?;
+            }
+            Ok(*report)
+        }
         other => Err(super::unexpected(&other)),
     }
 }
@@ -78,7 +86,12 @@ fn health(report: &StatusReport, colour: bool) -> String {
 
 fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
     let Some(daemon) = &report.daemon else {
-        return vec!["daemon:       none, the pool is not mounted".to_owned()];
+        let mut lines = vec!["daemon:       none, the pool is not mounted".to_owned()];
+        lines.extend(report.dead_mounts.iter().map(|directory| {
+            let place = directory.display();
+            format!("dead mount:   {place}: `marram unmount {place}` clears it")
+        }));
+        return lines;
     };
     let log = daemon.log.as_ref().map_or("standard error".into(), |log| log.display().to_string());
     vec![

@@ -5,9 +5,9 @@ use crate::arguments::UnmountArguments;
 use crate::control::client::Process;
 use crate::control::protocol::{Answer, Request};
 use crate::error::{Error, Result};
-use crate::mountinfo;
 use crate::output::Output;
 use crate::target::{Target, absolute};
+use crate::{dead_mounts, mountinfo};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -41,19 +41,22 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
 /// When nothing is mounted, it is busy, or something could not be made durable.
 pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Vec<PathBuf>> {
     if marram_fuse::is_dead_mount(target) {
-        marram_fuse::clear_dead_mount(target)
-            .map_err(|error| Error::failed(format!("clearing a dead mount: {error}")))?;
+        dead_mounts::clear(target)?;
         return Ok(vec![target.to_owned()]);
     }
     let path = absolute(target)?;
     let directories = directories(&path)?;
     for directory in directories.iter().rev() {
-        unmount_one(directory, detach)?;
+        match marram_fuse::is_dead_mount(directory) {
+            true => dead_mounts::clear(directory)?,
+            false => unmount_one(directory, detach)?,
+        }
     }
     Ok(directories)
 }
 
-/// What is mounted on `path`, or of the pool at `path`, oldest first.
+/// What is mounted on `path`, or of the pool at `path`, oldest first. If the pool's daemon has
+/// died, that is what it has left.
 fn directories(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_dir() {
         let entry = mountinfo::mount_on(path)?;
@@ -68,11 +71,14 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>> {
         };
     }
     let target = Target::find(path)?;
-    let mounts = target.daemon.map(|(_, greeting)| greeting.mounts).unwrap_or_default();
-    if mounts.is_empty() {
+    let directories: Vec<PathBuf> = match target.daemon {
+        Some((_, greeting)) => greeting.mounts.into_iter().map(|mount| mount.directory).collect(),
+        None => dead_mounts::of_pool(&target.pool)?,
+    };
+    if directories.is_empty() {
         return Err(Error::not_found(format!("{} is not mounted", path.display())));
     }
-    Ok(mounts.into_iter().map(|mount| mount.directory).collect())
+    Ok(directories)
 }
 
 fn unmount_one(directory: &Path, detach: bool) -> Result<()> {

@@ -238,6 +238,9 @@ pub(crate) struct StatusReport {
     pub(crate) damage: Vec<DamageRow>,
     /// What is mounted.
     pub(crate) mounts: Vec<MountReport>,
+    /// Mounts that a daemon which has died has left.
+    #[serde(default)]
+    pub(crate) dead_mounts: Vec<PathBuf>,
     /// The daemon, if the pool is mounted.
     pub(crate) daemon: Option<DaemonReport>,
 }

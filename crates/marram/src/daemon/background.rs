@@ -77,6 +77,10 @@ fn commit(daemon: &Daemon) {
     while !daemon.mounts.is_shut() {
         pool.wait_for_work(interval);
         let outcome = pool.commit();
+        if pool.is_halted() {
+            daemon.log.write("shut down as by a power cut: nothing more is written");
+            return;
+        }
         if let (Err(error), false, false) = (&outcome, failed, daemon.mounts.is_shut()) {
             daemon.log.write(&format!("group commit: {error}"));
         }
@@ -97,7 +101,7 @@ fn reclaim_destroyed(daemon: &Daemon) -> bool {
 }
 
 fn reclaim(daemon: &Daemon) {
-    while !daemon.mounts.is_shut() {
+    while !daemon.mounts.is_shut() && !daemon.pool.pool().is_halted() {
         let mut more = reclaim_destroyed(daemon);
         for posix in daemon.mounts.file_systems() {
             match posix.reclaim_step(RECLAIM_ITEMS) {

@@ -65,12 +65,15 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
         daemon.mounts.wait_until_empty();
     }
     daemon.mounts.shut();
-    let closed = daemon.pool.close();
+    let halted = daemon.pool.pool().is_halted();
+    // What a pool that was halted on demand has not written is meant to be lost.
+    let closed = if halted { Ok(()) } else { daemon.pool.close() };
     // First the name goes, then the lock: the next daemon makes a socket of the same name.
     let conversations = socket.withdraw();
     daemon.pool.unlock();
     conversations.drain();
     match &closed {
+        Ok(()) if halted => daemon.log.write("left the pool as it was when it was shut down"),
         Ok(()) => daemon.log.write("closed the pool: everything is durable"),
         Err(error) => daemon.log.write(&format!("closing failed: {error}")),
     }
@@ -142,7 +145,8 @@ impl Daemon {
     fn unmount(&self, directory: &Path, detach: bool) -> Result<Answer> {
         self.mounts.unmount(directory, detach)?;
         self.log.write(&format!("unmounted {}", directory.display()));
-        let synced = if self.read_only { Ok(()) } else { self.pool.pool().sync() };
+        let nothing_to_write = self.read_only || self.pool.pool().is_halted();
+        let synced = if nothing_to_write { Ok(()) } else { self.pool.pool().sync() };
         let not_durable = synced.err().map(Error::from);
         Ok(Answer::Unmounted { mounts_left: self.mounts.reports().len(), not_durable })
     }

@@ -196,6 +196,7 @@ impl Daemon {
     pub(super) fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<MountReport> {
         let source = request.options.source()?;
         check_directory(&request.directory)?;
+        check_wakeful(&request.options)?;
         self.mounts.begin(&source, self.pool.path())?;
         let made = self.make_mount(request, &source);
         let mounted = made.as_ref().ok().map(|(mounted, _)| Arc::clone(mounted));
@@ -356,6 +357,7 @@ impl Daemon {
         };
         fuse.writeback = options.writeback && !read_only;
         fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
+        fuse.wakeful = wakeful(options);
         let log = Arc::clone(&self.log);
         fuse.on_event = Arc::new(move |event| log.write(&event.to_string()));
         fuse
@@ -370,6 +372,20 @@ fn check_directory(directory: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::failed(format!("cannot mount on {}: it is no directory", directory.display())))
+}
+
+/// Whether processors are to be kept from halting while requests flow.
+fn wakeful(options: &MountOptions) -> bool {
+    let worth_it = || marram_fuse::should_be_wakeful() && marram_fuse::can_be_wakeful();
+    options.wakeful.unwrap_or_else(worth_it)
+}
+
+fn check_wakeful(options: &MountOptions) -> Result<()> {
+    if options.wakeful != Some(true) || marram_fuse::can_be_wakeful() {
+        return Ok(());
+    }
+    Err(Error::failed("mount option wakeful: /dev/cpu_dma_latency cannot be opened for writing")
+        .hint("mount as root, or leave the option out"))
 }
 
 fn damage_row(dataset: &str, range: &marram_posix::DamagedRange) -> DamageRow {
@@ -398,6 +414,7 @@ fn describe(fuse: &marram_fuse::MountOptions) -> String {
         (fuse.allow_other, "allow_other"),
         (true, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
+        (fuse.wakeful, "wakeful"),
     ];
     let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();
     said.join(",")

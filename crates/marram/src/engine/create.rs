@@ -93,7 +93,8 @@ fn write_pool(device: FileDevice, request: &CreateRequest) -> Result<u64> {
     let options = CreateOptions {
         label: request.label.clone(),
         properties: Properties(request.properties.clone()),
-        pool_id: random_id()?,
+        pool_id: random_bytes()?,
+        secret: u64::from_le_bytes(random_bytes()?),
         now_seconds: now_seconds(),
     };
     let path = device.path().to_owned();
@@ -171,12 +172,12 @@ fn check_not_looped(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A pool id that no other pool has.
-fn random_id() -> Result<[u8; 16]> {
-    let mut id = [0; 16];
+/// Bytes that nobody can guess.
+fn random_bytes<const COUNT: usize>() -> Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
     let source = Path::new("/dev/urandom");
     File::open(source)
-        .and_then(|mut random| random.read_exact(&mut id))
+        .and_then(|mut random| random.read_exact(&mut bytes))
         .map_err(|error| Error::system("read", source, error))?;
-    Ok(id)
+    Ok(bytes)
 }

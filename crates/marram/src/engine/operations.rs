@@ -144,6 +144,7 @@ fn status(open: &OpenPool) -> StatusReport {
         devices: devices.collect(),
         damage: damage.collect(),
         mounts: Vec::new(),
+        dead_mounts: Vec::new(),
         daemon: None,
     }
 }

@@ -90,7 +90,7 @@ impl Commit<'_> {
         let place = if bytes.len() <= EMBEDDED_BYTES_MAX {
             Place::Embedded(Bytes::copy_from_slice(bytes))
         } else {
-            let copy = self.place_copy(Purpose::Data, &prepared.payload)?;
+            let copy = self.place_copy(0, Purpose::Data, &prepared.payload)?;
             Place::Stored { checksum: prepared.checksum, copies: vec![copy] }
         };
         let physical_len = len_u32(bytes.len());
@@ -113,8 +113,8 @@ impl Commit<'_> {
             (codec_id::OFF, content.to_vec())
         };
         let payload = Payload::Owned(Arc::new(stored));
-        let first = self.place_copy(Purpose::Metadata, &payload)?;
-        let second = self.place_copy(Purpose::MetadataCopy, &payload)?;
+        let first = self.place_copy(0, Purpose::Metadata, &payload)?;
+        let second = self.place_copy(1, Purpose::MetadataCopy, &payload)?;
         let checksum = checksum_of(kind, payload.bytes());
         Ok(Pointer {
             birth: self.group,
@@ -126,15 +126,20 @@ impl Commit<'_> {
         })
     }
 
-    fn place_copy(&mut self, purpose: Purpose, payload: &Payload) -> Result<Vec<Extent>> {
+    fn place_copy(
+        &mut self,
+        copy: usize,
+        purpose: Purpose,
+        payload: &Payload,
+    ) -> Result<Vec<Extent>> {
         let grains = grains_needed(len_u32(payload.bytes().len()));
         let grains = u32::try_from(grains).expect("a block has few grains");
         let pieces = self.allocate(grains, purpose)?;
-        self.queue.push(&pieces, payload)?;
+        self.queue.push(copy, &pieces, payload)?;
         Ok(pieces)
     }
 
-    pub(super) fn allocate(&mut self, grains: u32, purpose: Purpose) -> Result<Vec<Extent>> {
+    pub(crate) fn allocate(&mut self, grains: u32, purpose: Purpose) -> Result<Vec<Extent>> {
         let mut space = self.pool.space.lock();
         space.allocate(grains, purpose, &self.pool.committed())?.ok_or(Error::NoSpace)
     }

@@ -19,10 +19,12 @@ mod references;
 mod trees;
 
 use crate::dataset::Dataset;
+use crate::log::IntentLog;
 use crate::pool::Inner;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
+use marram_format::superblock::Superblock;
 use marram_store::{Error, FreshBlock, Key, Result, Token};
 use queue::WriteQueue;
 use std::collections::BTreeMap;
@@ -42,6 +44,20 @@ pub(crate) enum Publication {
     Remove(u64),
 }
 
+/// What the freeze of a commit has found.
+struct Frozen {
+    /// Datasets that have layers to be taken in.
+    datasets: Vec<Arc<Dataset>>,
+    /// Bytes of content and edits that are dirty.
+    dirty: (u64, u64),
+    /// The freeze's own number.
+    number: u64,
+    /// Batches that were applied before it.
+    batches: u64,
+    /// The position in the intent log behind all frames that were made before it.
+    log_start: u64,
+}
+
 /// A commit that is being made.
 pub(crate) struct Commit<'p> {
     pub(crate) pool: &'p Inner,
@@ -53,6 +69,7 @@ pub(crate) struct Commit<'p> {
     /// Items of the pool's own tree that change, besides records, dead lists and bitmaps.
     pub(crate) items: BTreeMap<Key, Option<Bytes>>,
     pub(crate) publications: Vec<Publication>,
+    frozen: Frozen,
     /// Pointers that go onto dead lists.
     dead: BTreeMap<u64, Vec<Bytes>>,
     roots: BTreeMap<u64, Option<Bytes>>,
@@ -71,11 +88,12 @@ impl Inner {
         let _one_at_a_time = self.committing.lock();
         self.check_writable()?;
         self.media.heal().inspect_err(|error| self.fail(error))?;
-        let (datasets, dirty) = self.freeze();
-        if datasets.is_empty() && work.is_none() {
+        let frozen = self.freeze();
+        if frozen.datasets.is_empty() && work.is_none() {
             return Ok(());
         }
-        let made = self.make(&datasets, work);
+        let dirty = frozen.dirty;
+        let made = self.make(frozen, work);
         match made {
             Ok(()) => {
                 self.dirty_bytes.fetch_sub(dirty.0, Ordering::AcqRel);
@@ -90,17 +108,25 @@ impl Inner {
         made
     }
 
-    /// Step 1. Returns the datasets that have frozen layers, and how much is dirty in all.
-    fn freeze(&self) -> (Vec<Arc<Dataset>>, (u64, u64)) {
+    /// Step 1.
+    fn freeze(&self) -> Frozen {
         let _no_batch = self.gate.write();
+        let number = self.freezes.fetch_add(1, Ordering::AcqRel) + 1;
         let datasets = self.datasets.read();
-        let dirty = datasets.values().filter(|dataset| dataset.writable && dataset.freeze());
-        let counts =
-            (self.dirty_bytes.load(Ordering::Acquire), self.dirty_edits.load(Ordering::Acquire));
-        (dirty.cloned().collect(), counts)
+        let dirty = datasets.values().filter(|dataset| dataset.writable && dataset.freeze(number));
+        Frozen {
+            datasets: dirty.cloned().collect(),
+            dirty: (
+                self.dirty_bytes.load(Ordering::Acquire),
+                self.dirty_edits.load(Ordering::Acquire),
+            ),
+            number,
+            batches: self.batches.load(Ordering::Acquire),
+            log_start: self.log.get().map_or(0, IntentLog::next_position),
+        }
     }
 
-    fn make(&self, datasets: &[Arc<Dataset>], work: Option<Work<'_>>) -> Result<()> {
+    fn make(&self, frozen: Frozen, work: Option<Work<'_>>) -> Result<()> {
         let superblock = self.superblock.lock().clone();
         let mut commit = Commit {
             pool: self,
@@ -110,11 +136,13 @@ impl Inner {
             records: BTreeMap::new(),
             items: BTreeMap::new(),
             publications: Vec::new(),
+            frozen,
             dead: BTreeMap::new(),
             roots: BTreeMap::new(),
             written: Vec::new(),
             queue: WriteQueue::new(&self.media),
         };
+        let datasets = commit.frozen.datasets.clone();
         datasets.iter().try_for_each(|dataset| commit.commit_dataset(dataset))?;
         if let Some(work) = work {
             // It may read nodes that were made above, and the cache need not have kept them.
@@ -122,13 +150,13 @@ impl Inner {
             work(&mut commit)?;
         }
         let superblock = commit.write_pool_tree(superblock)?;
-        commit.publish(datasets, superblock);
+        commit.publish(superblock);
         Ok(())
     }
 
     /// A commit has failed. Running out of space leaves the pool in order; anything else means
     /// that a device or the pool's own structures cannot be trusted any more.
-    fn fail(&self, error: &Error) {
+    pub(crate) fn fail(&self, error: &Error) {
         if !matches!(error, Error::NoSpace | Error::NoDataset(_) | Error::DatasetExists(_))
             && !matches!(error, Error::InUse { .. } | Error::Invalid(_))
         {
@@ -176,7 +204,7 @@ impl Commit<'_> {
     }
 
     /// Step 7.
-    fn publish(self, datasets: &[Arc<Dataset>], superblock: marram_format::superblock::Superblock) {
+    fn publish(self, superblock: Superblock) {
         let pool = self.pool;
         for (block, token) in self.written {
             block.set_stored(token);
@@ -192,7 +220,7 @@ impl Commit<'_> {
             }
         }
         let mut roots = self.roots;
-        for dataset in datasets {
+        for dataset in &self.frozen.datasets {
             dataset.publish(roots.remove(&dataset.id).flatten());
         }
         let mut known = pool.datasets.write();
@@ -202,7 +230,12 @@ impl Commit<'_> {
                 Publication::Remove(id) => known.remove(&id),
             };
         }
+        drop(known);
+        pool.begin_logging();
         pool.media.set_epoch(superblock.group.0);
         *pool.superblock.lock() = superblock;
+        if let Some(log) = pool.log.get() {
+            log.committed(self.frozen.log_start, self.frozen.batches);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Commit;
 use super::trees::TreeSink;
+use crate::planted::{PlantedBug, is_planted};
 use crate::pointers::decode_pointer;
 use crate::space::Purpose;
 use crate::tree::{self, Change};
@@ -15,6 +16,7 @@ use marram_format::space::{
     summary_key, zone_key,
 };
 use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
+use marram_format::version::feature;
 use marram_store::{BLOCK_BYTES_MAX, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,8 +36,13 @@ impl Commit<'_> {
         self.collect_bitmaps();
         superblock.pool_tree = self.update_pool_tree(superblock.pool_tree.as_ref())?;
         superblock.tail = Some(self.write_tail(superblock.tail.as_ref())?);
-        self.queue.write_out()?;
-        self.pool.media.flush()?;
+        let is_too_late = is_planted(PlantedBug::SuperblockBeforeBlocks);
+        if !is_too_late {
+            self.queue.write_out()?;
+        }
+        if !is_too_late && !is_planted(PlantedBug::MissingFlush) {
+            self.pool.media.flush()?;
+        }
         superblock.group = self.group;
         superblock.committed_seconds = self.now_seconds;
         superblock.next_dataset = self.next_dataset;
@@ -44,11 +51,20 @@ impl Commit<'_> {
             superblock.allocated_grains = space.total_grains() - space.free_grains_after();
         }
         self.refresh_devices(&mut superblock)?;
+        if let Some(log) = self.pool.log.get() {
+            let (start, included) = (self.frozen.log_start, self.frozen.number);
+            superblock.intent_log = Some(log.head(start, included, self.group));
+            superblock.features_incompatible |= feature::INTENT_LOG;
+        }
         let slot = superblock.encode();
         for ring in 0..RING_OFFSETS.len() {
             self.pool.media.write(0, slot_offset(ring, self.group), &slot)?;
         }
         self.pool.media.flush()?;
+        if is_too_late {
+            self.queue.write_out()?;
+            self.pool.media.flush()?;
+        }
         Ok(superblock)
     }
 
@@ -163,8 +179,8 @@ impl Commit<'_> {
         let kind = ChecksumKind::Xxh3;
         let checksum = Checksum { kind: kind.id(), bytes: checksum(kind, &bytes) };
         let payload = super::queue::Payload::Owned(Arc::new(bytes));
-        for copy in &copies {
-            self.queue.push(copy, &payload)?;
+        for (number, copy) in copies.iter().enumerate() {
+            self.queue.push(number, copy, &payload)?;
         }
         Ok(Pointer {
             birth: self.group,

@@ -1,4 +1,7 @@
 //! Writes of a commit, gathered so that neighbours go out together.
+//!
+//! **Two copies of a block never go out in one write**, even if they are neighbours (as on a nearly
+//! full pool): a device that loses or misdirects one write must not take both.
 
 use crate::media::Media;
 use marram_format::pointer::{Extent, GRAIN_BYTES};
@@ -27,6 +30,8 @@ impl Payload {
 }
 
 struct Write {
+    /// Which copy of its block it is, from 0.
+    copy: usize,
     extent: Extent,
     payload: Payload,
     /// Which part of the payload goes here.
@@ -45,11 +50,11 @@ impl<'p> WriteQueue<'p> {
         WriteQueue { media, writes: Vec::new(), bytes: 0 }
     }
 
-    /// Queues the copy of a block that lies in `pieces`.
-    pub(crate) fn push(&mut self, pieces: &[Extent], payload: &Payload) -> Result<()> {
+    /// Queues the copy numbered `copy` of a block, which lies in `pieces`.
+    pub(crate) fn push(&mut self, copy: usize, pieces: &[Extent], payload: &Payload) -> Result<()> {
         let mut from = 0;
         for extent in pieces {
-            self.writes.push(Write { extent: *extent, payload: payload.clone(), from });
+            self.writes.push(Write { copy, extent: *extent, payload: payload.clone(), from });
             from += bytes_of(extent);
         }
         self.bytes += from;
@@ -59,14 +64,17 @@ impl<'p> WriteQueue<'p> {
     /// Writes everything that waits, neighbours in one go; what does not fill a grain is followed
     /// by zeros.
     pub(crate) fn write_out(&mut self) -> Result<()> {
-        self.writes.sort_by_key(|write| (write.extent.device, write.extent.start));
+        self.writes.sort_by_key(|write| (write.copy, write.extent.device, write.extent.start));
         let mut run: Option<(u16, u64)> = None;
+        let mut run_copy = 0;
         let mut buffer = Vec::with_capacity(self.bytes.min(WRITE_BYTES_MAX));
         for write in self.writes.drain(..) {
             let at = (write.extent.device, write.extent.start * GRAIN_BYTES);
             let follows = run.is_some_and(|(device, start)| {
-                device == at.0 && start + buffer.len() as u64 == at.1
+                let is_next = device == at.0 && start + buffer.len() as u64 == at.1;
+                is_next && write.copy == run_copy
             });
+            run_copy = write.copy;
             if let Some((device, start)) = run
                 && (!follows || buffer.len() >= WRITE_BYTES_MAX)
             {

@@ -13,6 +13,7 @@
 
 mod zone;
 
+use crate::planted::{PlantedBug, is_planted};
 use marram_format::pointer::{Extent, GRAIN_BYTES, PIECES_MAX};
 use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
 use marram_format::superblock::DATA_START_BYTES;
@@ -119,8 +120,8 @@ impl SpaceMap {
             serialized: None,
         };
         map.extend(total_grains);
-        map.cursors[1].zone = map.slots.len() / 3;
-        map.cursors[2].zone = map.slots.len() * 2 / 3;
+        map.cursors[1] = start_at(total_grains / 3);
+        map.cursors[2] = start_at(total_grains * 2 / 3);
         map
     }
 
@@ -368,6 +369,12 @@ impl SpaceMap {
         let zone = zone_of(extent);
         self.load(zone, source)?;
         self.dirty.insert(zone);
+        if is_planted(PlantedBug::EarlyReuse) && self.serialized.is_none() {
+            let grain = extent.start % ZONE_GRAINS;
+            self.with_zone(zone, |zone| zone.release(grain, extent.grains));
+            self.cursors = [Cursor { zone, grain }; 3];
+            return Ok(());
+        }
         self.freed.push(extent);
         Ok(())
     }
@@ -441,6 +448,13 @@ impl SpaceMap {
         let written = std::mem::take(&mut self.written);
         self.dirty.extend(written);
     }
+}
+
+/// Purposes begin far from each other, also where the device is a single zone: a write that goes
+/// astray must not hit both copies of a node.
+fn start_at(grain: u64) -> Cursor {
+    let zone = usize::try_from(grain / ZONE_GRAINS).unwrap_or(usize::MAX);
+    Cursor { zone, grain: grain % ZONE_GRAINS }
 }
 
 fn zone_of(extent: Extent) -> usize {

@@ -12,6 +12,7 @@ pub(crate) fn create_on(device: &Arc<dyn Device>, properties: &[(&str, &str)]) {
         label: "test".to_owned(),
         properties: Properties(properties.collect()),
         pool_id: [7; 16],
+        secret: 7,
         now_seconds: 1,
     };
     create(std::slice::from_ref(device), &options).expect("the test's pool does what it is asked");

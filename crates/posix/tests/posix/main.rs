@@ -11,6 +11,7 @@ mod orphans;
 mod privileges;
 mod ranges;
 mod renames;
+mod shutdown;
 mod space;
 
 use marram_posix::{AccessTimes, DamagedRange, Posix, PosixOptions};

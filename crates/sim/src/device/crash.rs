@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::SECTOR_BYTES;
 use super::trace::{Event, Trace};
 use crate::random::Random;
 
 /// One image that a crash can leave of a [`Trace`]: written as `17:all`, `17:durable`,
-/// `17:subset:5` or `17:seed:42`, and read again from that to replay it.
+/// `17:subset:5`, `17:torn:2:512:3` or
+/// `17:seed:42`, and read again from that to replay it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CrashState {
     /// How many events came before the crash.
@@ -25,6 +27,16 @@ pub enum Fate {
     Durable,
     /// The one numbered `n` (from 0, of those not flushed) arrived if bit `n` is set.
     Subset(u64),
+    /// Those before the one numbered `write` (from 0) arrived, it arrived in its first `kept`
+    /// sectors of `sector_bytes`, and those after it are lost.
+    Torn {
+        /// Which write is torn.
+        write: usize,
+        /// Bytes of a sector: 512 or 4096.
+        sector_bytes: usize,
+        /// How many sectors of it arrived.
+        kept: usize,
+    },
     /// Each arrived, was lost, or was torn, as the seed decides.
     Seeded(u64),
 }
@@ -39,7 +51,8 @@ impl fmt::Display for NotACrashState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{:?} is not a crash state like 17:all, 17:durable, 17:subset:5 or 17:seed:42",
+            "{:?} is not a crash state like 17:all, 17:durable, 17:subset:5, \
+             17:torn:2:512:3 or 17:seed:42",
             self.0
         )
     }
@@ -52,6 +65,9 @@ impl fmt::Display for CrashState {
             Fate::All => write!(formatter, "{cut}:all"),
             Fate::Durable => write!(formatter, "{cut}:durable"),
             Fate::Subset(mask) => write!(formatter, "{cut}:subset:{mask}"),
+            Fate::Torn { write, sector_bytes, kept } => {
+                write!(formatter, "{cut}:torn:{write}:{sector_bytes}:{kept}")
+            }
             Fate::Seeded(seed) => write!(formatter, "{cut}:seed:{seed}"),
         }
     }
@@ -68,6 +84,7 @@ impl FromStr for CrashState {
             None if fate == "all" => Fate::All,
             None if fate == "durable" => Fate::Durable,
             Some(("subset", digits)) => Fate::Subset(number(digits)?),
+            Some(("torn", numbers)) => torn(numbers).ok_or_else(refused)?,
             Some(("seed", digits)) => Fate::Seeded(number(digits)?),
             _ => return Err(refused()),
         };
@@ -76,6 +93,22 @@ impl FromStr for CrashState {
     }
 }
 
+/// The three numbers of [`Fate::Torn`].
+fn torn(numbers: &str) -> Option<Fate> {
+    let numbers: Option<Vec<usize>> = numbers.split(':').map(|text| text.parse().ok()).collect();
+    match numbers?[..] {
+        [write, sector_bytes @ (SECTOR_BYTES | LARGE_SECTOR_BYTES), kept] => {
+            Some(Fate::Torn { write, sector_bytes, kept })
+        }
+        _ => None,
+    }
+}
+
+/// Sectors that most media write, in bytes.
+const LARGE_SECTOR_BYTES: usize = 4096;
+/// Most sectors of one write after which [`Trace::torn`] tears it: of longer writes, the first and
+/// last ones.
+const TEARS_MAX: usize = 16;
 /// Most writes between two flushes of which [`Trace::subsets`] can go through all subsets.
 const SUBSET_WRITES_MAX: usize = 16;
 
@@ -103,6 +136,41 @@ impl Trace {
             })
     }
 
+    /// Between each two flushes, every write torn after each of its sectors, small and large, with
+    /// all writes before it on the medium and none after it.
+    pub fn torn(&self) -> impl Iterator<Item = CrashState> {
+        let grains = [SECTOR_BYTES, LARGE_SECTOR_BYTES];
+        let cuts = self.cuts_before_flushes();
+        cuts.flat_map(move |cut| grains.map(|grain| (cut, grain))).flat_map(|(cut, grain)| {
+            let writes = self.pending_sectors(cut, grain);
+            writes.into_iter().enumerate().flat_map(move |(write, sectors)| {
+                let kept = (1..sectors)
+                    .filter(move |kept| *kept <= TEARS_MAX / 2 || *kept + TEARS_MAX / 2 >= sectors);
+                kept.map(move |kept| CrashState {
+                    cut,
+                    fate: Fate::Torn { write, sector_bytes: grain, kept },
+                })
+            })
+        })
+    }
+
+    /// Between each two flushes, `count` seeds for lost and torn writes, where more than
+    /// `writes_max` writes were under way; all decided by `seed`.
+    pub fn seeded_groups(
+        &self,
+        seed: u64,
+        writes_max: usize,
+        count: usize,
+    ) -> impl Iterator<Item = CrashState> {
+        let mut random = Random::new(seed);
+        let cuts = self.cuts_before_flushes();
+        let cuts = cuts.filter(move |cut| self.pending_count(*cut) > writes_max);
+        cuts.flat_map(move |cut| {
+            let seeds: Vec<u64> = (0..count).map(|_| random.number()).collect();
+            seeds.into_iter().map(move |seed| CrashState { cut, fate: Fate::Seeded(seed) })
+        })
+    }
+
     /// `count` crashes at random moments, with lost and torn writes, all decided by `seed`.
     pub fn seeded(&self, seed: u64, count: usize) -> impl Iterator<Item = CrashState> {
         let mut random = Random::new(seed);
@@ -128,11 +196,13 @@ mod tests {
 
     #[test]
     fn a_state_is_read_from_its_name() {
-        for name in ["0:all", "17:durable", "17:subset:5", "17:seed:18446744073709551615"] {
+        for name in ["0:all", "17:durable", "17:subset:5", "17:torn:2:512:3", "17:seed:9"] {
             let state: CrashState = name.parse().unwrap();
             assert_eq!(state.to_string(), name);
         }
-        for name in ["", "all", "1:some", "x:all", "1:seed:", "1:subset:-1", "1:all:2"] {
+        for name in
+            ["", "all", "1:some", "x:all", "1:seed:", "1:subset:-1", "1:torn:1:2:3", "1:all:2"]
+        {
             assert!(name.parse::<CrashState>().is_err(), "{name}");
         }
     }

@@ -1,5 +1,7 @@
 //! The faults of media that a test can ask for, and how a write arrives in part.
 
+use std::ops::Range;
+
 use super::SECTOR_BYTES;
 use crate::random::Random;
 
@@ -18,6 +20,14 @@ pub enum Fault {
         /// Which bit of the buffer, modulo its length.
         bit: u64,
     },
+    /// One bit of what the medium holds there changes before the read, for as long as nobody writes
+    /// there.
+    RotBit {
+        /// Which read, from 0.
+        nth: u64,
+        /// Which bit of the range, modulo its length.
+        bit: u64,
+    },
     /// The write answers with an error; nothing is written.
     FailWrite {
         /// Which write, from 0.
@@ -25,6 +35,13 @@ pub enum Fault {
     },
     /// The write answers with an error; only its first bytes are written.
     TearWrite {
+        /// Which write, from 0.
+        nth: u64,
+        /// How many bytes are written, at most those that there are.
+        kept_bytes: usize,
+    },
+    /// The write answers that it is done; only its first bytes are written.
+    CutWrite {
         /// Which write, from 0.
         nth: u64,
         /// How many bytes are written, at most those that there are.
@@ -81,7 +98,9 @@ impl Source {
     pub(crate) fn read(&mut self, nth: u64) -> Option<Fault> {
         match self {
             Source::Script(faults) => find(faults, |fault| match fault {
-                Fault::FailRead { nth: at } | Fault::FlipBit { nth: at, .. } => at == nth,
+                Fault::FailRead { nth: at }
+                | Fault::FlipBit { nth: at, .. }
+                | Fault::RotBit { nth: at, .. } => at == nth,
                 _ => false,
             }),
             Source::Lot(random, rates) => {
@@ -99,6 +118,7 @@ impl Source {
             Source::Script(faults) => find(faults, |fault| match fault {
                 Fault::FailWrite { nth: at }
                 | Fault::TearWrite { nth: at, .. }
+                | Fault::CutWrite { nth: at, .. }
                 | Fault::LoseWrite { nth: at }
                 | Fault::MisdirectWrite { nth: at, .. } => at == nth,
                 _ => false,
@@ -149,44 +169,53 @@ fn draw_write(
     fail.or(tear).or(lose).or(misdirect)
 }
 
-/// Puts a part of `bytes`, maybe nothing, into the image at `start`: the first sectors, or any
-/// sectors of 512 or of 4096 bytes.
-pub(crate) fn arrive_torn(image: &mut [u8], start: usize, bytes: &[u8], random: &mut Random) {
+/// Names the parts of a write of `len` bytes at `start` that arrive, maybe none: the first sectors,
+/// or any sectors of 512 or of 4096 bytes.
+pub(crate) fn tear(
+    start: usize,
+    len: usize,
+    random: &mut Random,
+    arrive: &mut dyn FnMut(Range<usize>),
+) {
     match random.below(4) {
         0 => {}
         1 => {
-            let sectors = sectors(start, bytes.len(), SECTOR_BYTES).count() as u64;
-            let kept = random.below(sectors.max(1));
-            arrive_sectors(image, start, bytes, SECTOR_BYTES, |index| index < kept);
+            let count = sectors(start, len, SECTOR_BYTES).count() as u64;
+            let kept = random.below(count.max(1));
+            tear_after(start, len, SECTOR_BYTES, kept as usize).for_each(arrive);
         }
-        2 => arrive_sectors(image, start, bytes, SECTOR_BYTES, |_| random.once_in(2)),
-        _ => arrive_sectors(image, start, bytes, 8 * SECTOR_BYTES, |_| random.once_in(2)),
+        2 => {
+            sectors(start, len, SECTOR_BYTES).filter(|_| random.once_in(2)).for_each(arrive);
+        }
+        _ => {
+            sectors(start, len, 8 * SECTOR_BYTES).filter(|_| random.once_in(2)).for_each(arrive);
+        }
     }
 }
 
-fn arrive_sectors(
-    image: &mut [u8],
+/// The first `kept` sectors of a write of `len` bytes at `start`.
+pub(crate) fn tear_after(
     start: usize,
-    bytes: &[u8],
+    len: usize,
     sector_bytes: usize,
-    mut arrives: impl FnMut(u64) -> bool,
-) {
-    for (index, (from, to)) in (0..).zip(sectors(start, bytes.len(), sector_bytes)) {
-        if arrives(index) {
-            image[from..to].copy_from_slice(&bytes[from - start..to - start]);
-        }
-    }
+    kept: usize,
+) -> impl Iterator<Item = Range<usize>> {
+    sectors(start, len, sector_bytes).take(kept)
 }
 
 /// The parts of a range that lie in different sectors of the medium.
-fn sectors(start: usize, len: usize, sector_bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn sectors(
+    start: usize,
+    len: usize,
+    sector_bytes: usize,
+) -> impl Iterator<Item = Range<usize>> {
     let end = start + len;
     let first = start / sector_bytes;
     let last = end.div_ceil(sector_bytes);
     (first..last).map(move |sector| {
         let from = (sector * sector_bytes).max(start);
         let to = ((sector + 1) * sector_bytes).min(end);
-        (from, to)
+        from..to
     })
 }
 
@@ -197,9 +226,10 @@ mod tests {
     #[test]
     fn writes_tear_where_the_medium_has_its_sectors() {
         let parts: Vec<_> = sectors(500, 1000, 512).collect();
-        assert_eq!(parts, [(500, 512), (512, 1024), (1024, 1500)]);
+        assert_eq!(parts, [500..512, 512..1024, 1024..1500]);
         let parts: Vec<_> = sectors(4096, 4096, 4096).collect();
-        assert_eq!(parts, [(4096, 8192)]);
+        assert_eq!(parts.len(), 1);
+        assert_eq!(parts[0], 4096..8192);
         assert_eq!(sectors(512, 0, 512).count(), 0);
     }
 }

@@ -9,6 +9,27 @@ use parking_lot::Mutex;
 use super::fault::{Fault, FaultRates, Source};
 use crate::random::Random;
 
+/// One call that reached the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A read.
+    Read {
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        len: u64,
+    },
+    /// A write.
+    Write {
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        len: u64,
+    },
+    /// A flush.
+    Flush,
+}
+
 /// Passes everything on to another device, with faults by script or by lot.
 pub struct FaultyDevice {
     inner: Arc<dyn Device>,
@@ -18,6 +39,7 @@ pub struct FaultyDevice {
 struct State {
     source: Source,
     fired: Vec<Fault>,
+    accesses: Vec<Access>,
     reads: u64,
     writes: u64,
     flushes: u64,
@@ -44,6 +66,7 @@ impl FaultyDevice {
             state: Mutex::new(State {
                 source,
                 fired: Vec::new(),
+                accesses: Vec::new(),
                 reads: 0,
                 writes: 0,
                 flushes: 0,
@@ -59,9 +82,15 @@ impl FaultyDevice {
         self.state.lock().fired.clone()
     }
 
+    /// The calls since the script was set: the positions at which faults can be asked for.
+    pub fn accesses(&self) -> Vec<Access> {
+        self.state.lock().accesses.clone()
+    }
+
     /// From now on has these faults; operations are counted from here.
     pub fn set_script(&self, faults: Vec<Fault>) {
         let mut state = self.state.lock();
+        state.accesses.clear();
         state.source = Source::Script(faults);
         (state.reads, state.writes, state.flushes) = (0, 0, 0);
     }
@@ -93,6 +122,13 @@ impl FaultyDevice {
         Ok(())
     }
 
+    /// Changes a bit of the medium; `buffer` is room for the range.
+    fn rot(&self, offset: u64, buffer: &mut [u8], bit: u64) -> Result<()> {
+        self.inner.read(offset, buffer)?;
+        flip(buffer, bit);
+        self.inner.write(offset, buffer)
+    }
+
     /// Writes after keeping what was there, for a flush that fails later.
     fn write_through(&self, state: &mut State, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut old = vec![0; bytes.len()];
@@ -119,6 +155,7 @@ impl Device for FaultyDevice {
         self.check_present(&state, "read")?;
         let size = self.inner.size()?;
         let range = checked_range(&self.inner.name(), offset, buffer.len() as u64, size)?;
+        state.accesses.push(Access::Read { offset, len: buffer.len() as u64 });
         let nth = state.reads;
         state.reads += 1;
         let fault = state.source.read(nth);
@@ -129,6 +166,9 @@ impl Device for FaultyDevice {
         let overlaps = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
         if state.unreadable.iter().any(overlaps) {
             return Err(self.failed("read", offset, buffer.len(), "unreadable sector"));
+        }
+        if let Some(Fault::RotBit { bit, .. }) = fault {
+            self.rot(offset, buffer, bit)?;
         }
         self.inner.read(offset, buffer)?;
         if let Some(Fault::FlipBit { bit, .. }) = fault {
@@ -142,6 +182,7 @@ impl Device for FaultyDevice {
         self.check_present(&state, "write")?;
         let (len, size) = (buffer.len() as u64, self.inner.size()?);
         checked_range(&self.inner.name(), offset, len, size)?;
+        state.accesses.push(Access::Write { offset, len });
         let nth = state.writes;
         state.writes += 1;
         let fault = state.source.write(nth, buffer.len(), size);
@@ -154,6 +195,10 @@ impl Device for FaultyDevice {
                 self.write_through(&mut state, offset, kept)?;
                 Err(failed())
             }
+            Some(Fault::CutWrite { kept_bytes, .. }) => {
+                let kept = &buffer[..kept_bytes.min(buffer.len())];
+                self.write_through(&mut state, offset, kept)
+            }
             Some(Fault::LoseWrite { .. }) => Ok(()),
             Some(Fault::MisdirectWrite { offset, .. }) => {
                 self.write_through(&mut state, offset.min(size - len), buffer)
@@ -165,6 +210,7 @@ impl Device for FaultyDevice {
     fn flush(&self) -> Result<()> {
         let mut state = self.state.lock();
         self.check_present(&state, "flush")?;
+        state.accesses.push(Access::Flush);
         let nth = state.flushes;
         state.flushes += 1;
         let fault = state.source.flush(nth);

@@ -34,16 +34,17 @@ impl RecordingDevice {
         let size = inner.size()?;
         let mut base = vec![0; usize::try_from(size).expect("a recorded device fits memory")];
         inner.read(0, &mut base)?;
-        Ok(RecordingDevice::from_base(inner, base))
+        Ok(RecordingDevice::over(inner, base.into()))
     }
 
     /// A recorded device in memory that starts with these bytes.
     pub fn in_memory(bytes: Vec<u8>) -> RecordingDevice {
         let inner = Arc::new(MemoryDevice::from_bytes(bytes.clone()));
-        RecordingDevice::from_base(inner, bytes)
+        RecordingDevice::over(inner, bytes.into())
     }
 
-    fn from_base(inner: Arc<dyn Device>, base: Vec<u8>) -> RecordingDevice {
+    /// Starts recording on `inner`, which holds the bytes `base` now.
+    pub fn over(inner: Arc<dyn Device>, base: Arc<[u8]>) -> RecordingDevice {
         RecordingDevice {
             inner,
             recorded: Mutex::new(Recorded { trace: Trace::new(base), written_bytes: 0 }),

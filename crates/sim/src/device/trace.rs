@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marram_device::DISCARDED_BYTE;
 
 use super::crash::{CrashState, Fate};
-use super::fault::arrive_torn;
+use super::fault::{sectors, tear, tear_after};
 use crate::random::Random;
 
 /// One thing that happened to a device.
@@ -40,8 +40,8 @@ pub struct Trace {
 
 impl Trace {
     /// A trace without events.
-    pub(crate) fn new(base: Vec<u8>) -> Trace {
-        Trace { base: base.into(), events: Vec::new() }
+    pub(crate) fn new(base: Arc<[u8]>) -> Trace {
+        Trace { base, events: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, event: Event) {
@@ -67,19 +67,50 @@ impl Trace {
         let durable = self.durable_before(state.cut);
         let mut image = self.base.to_vec();
         for event in &self.events[..durable] {
-            arrive_whole(&mut image, event);
+            whole(event, &mut |start, bytes| put(&mut image, start, bytes));
         }
+        self.arrivals(state, &mut |start, bytes| put(&mut image, start, bytes));
+        image
+    }
+
+    /// Names what arrived of the writes that no flush had covered, in order: where, and which
+    /// bytes.
+    pub(crate) fn arrivals(&self, state: CrashState, arrive: &mut dyn FnMut(usize, &[u8])) {
         let pending = self.pending(state.cut);
         match state.fate {
-            Fate::All => pending.for_each(|event| arrive_whole(&mut image, event)),
+            Fate::All => pending.for_each(|event| whole(event, arrive)),
             Fate::Durable => {}
             Fate::Subset(mask) => pending
                 .enumerate()
                 .filter(|(index, _)| mask.checked_shr(*index as u32).unwrap_or(0) & 1 == 1)
-                .for_each(|(_, event)| arrive_whole(&mut image, event)),
-            Fate::Seeded(seed) => arrive_by_lot(&mut image, pending, seed),
+                .for_each(|(_, event)| whole(event, arrive)),
+            Fate::Torn { write, sector_bytes, kept } => {
+                for (index, event) in pending.take(write + 1).enumerate() {
+                    match change(event) {
+                        Some((start, bytes)) if index == write => {
+                            for part in tear_after(start, bytes.len(), sector_bytes, kept) {
+                                arrive(part.start, &bytes[part.start - start..part.end - start]);
+                            }
+                        }
+                        _ => whole(event, arrive),
+                    }
+                }
+            }
+            Fate::Seeded(seed) => by_lot(pending, seed, arrive),
         }
-        image
+    }
+
+    /// For each of the writes before `cut` that no flush had covered, how many sectors it has.
+    pub(crate) fn pending_sectors(&self, cut: usize, sector_bytes: usize) -> Vec<usize> {
+        let count = |event| {
+            let (start, len) = match event {
+                &Event::Write { offset, ref bytes } => (offset, bytes.len()),
+                &Event::Discard { offset, len } => (offset, index(len)),
+                Event::Flush | Event::Mark(_) => return 0,
+            };
+            sectors(index(start), len, sector_bytes).count()
+        };
+        self.pending(cut).map(count).collect()
     }
 
     /// The last mark before `cut`: what had been promised when the crash came.
@@ -96,7 +127,8 @@ impl Trace {
         self.pending(cut).count()
     }
 
-    fn durable_before(&self, cut: usize) -> usize {
+    /// How many of the first `cut` events a flush has made durable.
+    pub(crate) fn durable_before(&self, cut: usize) -> usize {
         let mut flushes = self.events[..cut].iter();
         flushes.rposition(|event| *event == Event::Flush).unwrap_or(0)
     }
@@ -108,9 +140,12 @@ impl Trace {
     }
 }
 
+fn index(at: u64) -> usize {
+    usize::try_from(at).expect("the image is in memory")
+}
+
 /// The place and the new bytes of an event that changes the image.
 fn change(event: &Event) -> Option<(usize, Arc<[u8]>)> {
-    let index = |at: u64| usize::try_from(at).expect("the image is in memory");
     match event {
         Event::Write { offset, bytes } => Some((index(*offset), bytes.clone())),
         Event::Discard { offset, len } => {
@@ -120,31 +155,38 @@ fn change(event: &Event) -> Option<(usize, Arc<[u8]>)> {
     }
 }
 
-fn arrive_whole(image: &mut Vec<u8>, event: &Event) {
+/// Names all of an event.
+pub(crate) fn whole(event: &Event, arrive: &mut dyn FnMut(usize, &[u8])) {
     if let Some((start, bytes)) = change(event) {
-        make_room(image, start + bytes.len());
-        image[start..start + bytes.len()].copy_from_slice(&bytes);
+        arrive(start, &bytes);
     }
 }
 
 /// Each event arrives, is lost or is torn; the seed also says how much of all arrives, so that
 /// states with nearly all and with nearly nothing come up as well.
-fn arrive_by_lot<'a>(image: &mut Vec<u8>, pending: impl Iterator<Item = &'a Event>, seed: u64) {
+fn by_lot<'a>(
+    pending: impl Iterator<Item = &'a Event>,
+    seed: u64,
+    arrive: &mut dyn FnMut(usize, &[u8]),
+) {
     let mut random = Random::new(seed);
     let whole_of_eight = random.below(9);
     for event in pending {
         if random.below(8) < whole_of_eight {
-            arrive_whole(image, event);
+            whole(event, arrive);
         } else if let Some((start, bytes)) = change(event) {
-            make_room(image, start + bytes.len());
-            arrive_torn(image, start, &bytes, &mut random);
+            tear(start, bytes.len(), &mut random, &mut |part| {
+                arrive(part.start, &bytes[part.start - start..part.end - start]);
+            });
         }
     }
 }
 
-/// The device had grown when this was written.
-fn make_room(image: &mut Vec<u8>, end: usize) {
+/// Puts bytes into an image; the device may have grown when they were written.
+fn put(image: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    let end = start + bytes.len();
     if image.len() < end {
         image.resize(end, 0);
     }
+    image[start..end].copy_from_slice(bytes);
 }

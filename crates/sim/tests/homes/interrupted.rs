@@ -64,6 +64,10 @@ impl View for InterruptedView {
         self.inner.sync()
     }
 
+    fn halt(&self) {
+        self.inner.halt();
+    }
+
     fn space(&self) -> Space {
         self.inner.space()
     }

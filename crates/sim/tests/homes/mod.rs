@@ -2,10 +2,12 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test uses a part of it")]
 
+mod crash_target;
 mod interrupted;
 mod memory;
 mod pool;
 
+pub use crash_target::PoolTarget;
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_sim::{HistoryClock, Home, HomeResult, Options, Report, run_history};
 use marram_store::{DatasetName, Source, Store, View};

@@ -92,6 +92,7 @@ pub fn new_pool_home(
         label: "history".to_owned(),
         properties: Properties(properties.collect()),
         pool_id: [7; 16],
+        secret: 7,
         now_seconds: 1_700_000_000,
     };
     create(&[Arc::clone(&device)], &options).map_err(text)?;

@@ -267,7 +267,7 @@ impl View for MemoryView {
 
     fn apply(&self, batch: Batch<'_>) -> Result<()> {
         if !self.writable() {
-            return Err(Error::ReadOnly("a snapshot".to_owned()));
+            return Err(Error::ReadOnly("a snapshot, or a store that was halted".to_owned()));
         }
         self.check_space(&batch)?;
         let mut contents = self.contents.write();
@@ -288,10 +288,17 @@ impl View for MemoryView {
     }
 
     fn sync(&self) -> Result<()> {
+        if self.shared.halted.load(Ordering::Acquire) {
+            return Err(Error::Io("the store was halted".to_owned()));
+        }
         if self.writable() {
             self.commit_some(0);
         }
         Ok(())
+    }
+
+    fn halt(&self) {
+        self.shared.halted.store(true, Ordering::Release);
     }
 
     fn space(&self) -> Space {
@@ -301,7 +308,7 @@ impl View for MemoryView {
     }
 
     fn writable(&self) -> bool {
-        self.kind != DatasetKind::Snapshot
+        self.kind != DatasetKind::Snapshot && !self.shared.halted.load(Ordering::Acquire)
     }
 
     fn properties(&self) -> Properties {

@@ -1,0 +1,162 @@
+//! What a daemon that dies leaves, and a mount that is shut down as by a power cut.
+
+mod workbench;
+
+use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use workbench::{Workbench, can_mount, outcome};
+
+fn mounted(options: &str) -> Option<Workbench> {
+    if !can_mount() {
+        return None;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run(&format!("mount work.pool mnt {options}")).good();
+    Some(bench)
+}
+
+/// Kills the daemon, and returns when the kernel has taken its lock back.
+fn kill_daemon(bench: &Workbench) {
+    let pid = rustix::process::Pid::from_raw(bench.daemon_pid("mnt")).expect("a process id");
+    rustix::process::kill_process(pid, Signal::KILL).expect("the daemon is there");
+    let began = Instant::now();
+    let pool = fs::File::open(bench.path("work.pool")).expect("the pool is there");
+    while pool.try_lock().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the daemon does not die");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Asks for `FS_IOC_SHUTDOWN` on `path` as the user `uid`; returns what Python says.
+fn shut_down(path: &Path, how: u32, uid: u32) -> String {
+    let program = format!(
+        "import fcntl, os, struct, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.setuid({uid})
+try:
+    fcntl.ioctl(file, 0x8004587d, struct.pack('I', {how}))
+    print('done')
+except OSError as error:
+    print(error.strerror)"
+    );
+    let told = outcome(Command::new("python3").arg("-c").arg(program).arg(path));
+    told.good().out.trim().to_owned()
+}
+
+fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+const EIO: Option<i32> = Some(5);
+const EROFS: Option<i32> = Some(30);
+
+#[test]
+fn a_shut_down_mount_keeps_what_was_durable_and_nothing_else() {
+    for options in ["", "-o blkdev=off"] {
+        let Some(bench) = mounted(options) else { return };
+        fs::write(bench.path("mnt/kept"), "kept").unwrap();
+        fs::File::open(bench.path("mnt/kept")).unwrap().sync_all().unwrap();
+        fs::write(bench.path("mnt/lost"), "lost").unwrap();
+        assert_eq!(shut_down(&bench.path("mnt"), 2, 65_534), "Operation not permitted");
+        assert_eq!(shut_down(&bench.path("mnt/kept"), 7, 0), "Invalid argument");
+        let open = fs::File::open(bench.path("mnt/kept")).unwrap();
+        assert_eq!(shut_down(&bench.path("mnt/kept"), 2, 0), "done");
+        assert_eq!(errno(fs::write(bench.path("mnt/new"), "")), EIO);
+        assert_eq!(errno(fs::remove_file(bench.path("mnt/lost"))), EIO);
+        assert_eq!(errno(fs::metadata(bench.path("mnt/unknown"))), EIO);
+        assert_eq!(errno(open.sync_all()), EIO);
+        assert_eq!(shut_down(&bench.path("mnt"), 2, 0), "Input/output error");
+        drop(open);
+        bench.run("status mnt").refused(3, &[]);
+        let ended = bench.run("unmount mnt").good();
+        assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+        bench.run("check work.pool --data").good();
+        bench.run("mount work.pool mnt").good();
+        assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
+        assert!(!bench.path("mnt/lost").exists());
+        bench.run("unmount mnt").good();
+        let logs = fs::read_dir(bench.path("state/marram")).unwrap();
+        let log = fs::read_to_string(logs.last().unwrap().unwrap().path()).unwrap();
+        assert!(log.contains("when it was shut down") && !log.contains("operation"), "{log}");
+        assert!(!log.contains("failed") && !log.contains("group commit"), "{log}");
+    }
+}
+
+#[test]
+fn a_shutdown_may_flush_first_and_ends_all_mounts_of_the_pool() {
+    for how in 0..2 {
+        let Some(bench) = mounted("") else { return };
+        bench.make_folder("again");
+        bench.run("snapshot mnt@a").good();
+        bench.run("clone mnt@a again").good();
+        bench.run("mount work.pool again --dataset again").good();
+        fs::write(bench.path("again/other"), "other").unwrap();
+        fs::write(bench.path("mnt/file"), vec![7; 1 << 20]).unwrap();
+        assert_eq!(shut_down(&bench.path("mnt/file"), how, 0), "done");
+        let other = fs::File::open(bench.path("again/other")).unwrap();
+        assert_eq!(errno(other.sync_all()), EIO);
+        drop(other);
+        assert_eq!(errno(fs::write(bench.path("again/new"), "")), EROFS);
+        bench.run("unmount work.pool").good();
+        bench.run("mount work.pool mnt").good();
+        assert_eq!(fs::read(bench.path("mnt/file")).unwrap(), vec![7; 1 << 20]);
+        bench.run("mount work.pool again --dataset again").good();
+        assert_eq!(fs::read_to_string(bench.path("again/other")).unwrap(), "other");
+        bench.run("unmount work.pool").good();
+    }
+}
+
+#[test]
+fn the_pool_stands_for_the_mounts_that_its_dead_daemon_has_left() {
+    for options in ["", "-o blkdev=off"] {
+        let Some(bench) = mounted(options) else { return };
+        bench.make_folder("snap");
+        bench.run("snapshot mnt@a").good();
+        bench.run("mount work.pool@a snap").good();
+        kill_daemon(&bench);
+        let status = bench.run("status work.pool").refused(3, &[]);
+        assert_eq!(status.out.matches("dead mount:").count(), 2, "{status:?}");
+        bench.run("unmount work.pool").good();
+        assert!(bench.mounts().is_empty(), "{:?}", bench.mounts());
+        bench.run("status work.pool").good();
+        bench.run("unmount work.pool").refused(10, &["not mounted"]);
+        assert_eq!(fs::read_dir(bench.path("mnt")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn mounting_a_pool_elsewhere_clears_what_its_dead_daemon_has_left() {
+    let Some(bench) = mounted("") else { return };
+    fs::write(bench.path("mnt/kept"), "kept").unwrap();
+    bench.run("sync mnt").good();
+    bench.make_folder("other");
+    kill_daemon(&bench);
+    bench.run("mount mnt other").refused(1, &["died", "marram unmount"]);
+    bench.run("mount work.pool other").good();
+    assert_eq!(bench.mounts().len(), 1, "{:?}", bench.mounts());
+    assert_eq!(fs::read_to_string(bench.path("other/kept")).unwrap(), "kept");
+    assert!(fs::read_dir(bench.path("mnt")).unwrap().next().is_none());
+    bench.run("unmount other").good();
+}
+
+#[test]
+fn a_dead_mount_is_unmounted_by_its_directory_in_every_way() {
+    for how in ["marram", "marram -l", "umount.fuse.marram", "link"] {
+        let Some(bench) = mounted("") else { return };
+        kill_daemon(&bench);
+        match how {
+            "marram" => bench.run("unmount mnt/").good(),
+            "marram -l" => bench.run("unmount --detach mnt").good(),
+            "link" => {
+                std::os::unix::fs::symlink(bench.path("mnt"), bench.path("link")).unwrap();
+                bench.run("unmount link").good()
+            }
+            helper => bench.run_as(helper, "mnt -n").good(),
+        };
+        assert!(bench.mounts().is_empty(), "{how}: {:?}", bench.mounts());
+    }
+}

@@ -1,0 +1,331 @@
+//! The intent log: what was synced is durable before the next group commit.
+//!
+//! A sync writes everything that has changed in the pool since the last frame or commit, as it is
+//! at one moment, into one frame. So what a crash leaves is one moment, with the log as without
+//! it, and no dependency can be missing. Callers who wait together share a frame and a flush.
+//! The design and what else was thought of: `docs/decisions/0008-intent-log.md`; the bytes:
+//! `docs/format.md`.
+//!
+//! - [`unlogged`] knows what no frame has yet, [`collect`] makes a frame of it.
+//! - [`ring`] knows where frames lie; [`replay`] puts them back into the layers.
+
+mod collect;
+mod replay;
+mod ring;
+mod unlogged;
+
+use crate::commit::Commit;
+use crate::dataset::Dataset;
+use crate::media::Media;
+use crate::pool::{Inner, Pool};
+use crate::space::Purpose;
+use marram_format::group::Group;
+use marram_format::log::{FRAME_BYTES_MAX, FrameWriter, LogHead};
+use marram_format::pointer::Pointer;
+use marram_format::superblock::Superblock;
+use marram_store::{Error, Result};
+use parking_lot::Mutex;
+use ring::{GRAIN_LEN, Ring, Stamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use replay::Replayed;
+pub(crate) use unlogged::{Extent, Unlogged};
+
+/// Longest frame, in bytes: what is more is better written once, by a group commit. A short ring
+/// has shorter ones, see [`IntentLog::frame_bytes_max`].
+const FRAME_BYTES: usize = 4 << 20;
+const _: () = assert!(FRAME_BYTES < FRAME_BYTES_MAX, "readers accept what is written");
+/// Content that was noted may have been overwritten since; above this many times the longest
+/// frame nobody looks whether it was.
+const OVERWRITTEN_PART: u64 = 4;
+/// The ring is this part of a pool.
+const POOL_PART: u64 = 256;
+/// Shortest ring, in grains: 256 KiB.
+const RING_GRAINS_MIN: u64 = 64;
+/// Longest ring, in grains: 16 MiB. A replay reads no more than that.
+const RING_GRAINS_MAX: u64 = 4096;
+/// After a replay or an opening, freezes are counted from this much later on, so that whatever a
+/// torn frame of an earlier run names has been included since.
+const FREEZES_SKIPPED: u64 = 1 << 32;
+
+/// The log of an open pool.
+#[derive(Debug)]
+pub(crate) struct IntentLog {
+    ring: Ring,
+    stamp: Stamp,
+    /// Held by the one who writes a frame.
+    writer: Mutex<()>,
+    places: Mutex<Places>,
+    /// How many of the pool's batches are durable.
+    durable_batches: AtomicU64,
+    frames: AtomicU64,
+}
+
+/// Positions, in grains since the pool was made.
+#[derive(Debug)]
+struct Places {
+    /// Where the next frame goes. Moves while no batch is under way, so that a freeze knows which
+    /// frames come after it.
+    next: u64,
+    /// Where the last durable superblock wants a replay to start: frames before it can go.
+    tail: u64,
+}
+
+/// What a sync has to write.
+enum Collected {
+    /// Everything is in frames or committed.
+    Nothing,
+    /// A group commit is the better way.
+    TooMuch,
+    Frame {
+        position: u64,
+        bytes: Vec<u8>,
+    },
+}
+
+impl IntentLog {
+    fn new(ring: Ring, stamp: Stamp, next: u64, tail: u64) -> IntentLog {
+        IntentLog {
+            ring,
+            stamp,
+            writer: Mutex::new(()),
+            places: Mutex::new(Places { next, tail }),
+            durable_batches: AtomicU64::new(0),
+            frames: AtomicU64::new(0),
+        }
+    }
+
+    /// Opens the log that a superblock leads to, and puts what it has beyond the superblock into
+    /// the layers of the datasets.
+    pub(crate) fn open(
+        media: &Media,
+        superblock: &Superblock,
+        pointer: &Pointer,
+        datasets: &BTreeMap<u64, Arc<Dataset>>,
+    ) -> Result<(IntentLog, Replayed)> {
+        let head = LogHead::from_pointer(pointer).map_err(|error| {
+            Error::Damaged(marram_store::Damage {
+                what: "the intent log",
+                place: "its head".to_owned(),
+                reason: error.to_string(),
+            })
+        })?;
+        let ring = Ring::of(&head);
+        let stamp = stamp_of(superblock);
+        let replayed = replay::replay(media, &ring, stamp, &head, datasets)?;
+        // What an interrupted frame has left must not become valid when the log comes there again.
+        let skipped = if replayed.frames > 0 { u64::from(ring.grains) } else { 0 };
+        let log = IntentLog::new(ring, stamp, replayed.end + skipped, head.start);
+        Ok((log, replayed))
+    }
+
+    /// Longest frame of this ring, in bytes: a quarter of it at most.
+    fn frame_bytes_max(&self) -> usize {
+        FRAME_BYTES.min(self.ring.grains as usize * GRAIN_LEN / 4)
+    }
+
+    /// Where a replay has to start if the superblock includes all that is frozen now. For the one
+    /// who commits, while no batch is under way.
+    pub(crate) fn next_position(&self) -> u64 {
+        self.places.lock().next
+    }
+
+    /// What the superblock says of the log.
+    pub(crate) fn head(&self, start: u64, included: u64, group: Group) -> Pointer {
+        let copies = self.ring.copies.clone();
+        LogHead { grains: self.ring.grains, start, included, copies }.to_pointer(group)
+    }
+
+    /// A superblock is durable that includes the first `batches` and lets a replay start at
+    /// `start`.
+    pub(crate) fn committed(&self, start: u64, batches: u64) {
+        self.places.lock().tail = start;
+        self.durable_batches.fetch_max(batches, Ordering::AcqRel);
+    }
+
+    /// Returns when no frame is being written.
+    pub(crate) fn wait_for_writer(&self) {
+        drop(self.writer.lock());
+    }
+
+    /// Frames written since the pool was opened.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Takes room for a frame if there is any; tells its position, and whether half of the ring
+    /// is in use now.
+    fn take_room(&self, len: usize) -> Option<(u64, bool)> {
+        let grains = len.div_ceil(GRAIN_LEN) as u64;
+        let mut places = self.places.lock();
+        let used = places.next + grains - places.tail;
+        if used > u64::from(self.ring.grains) {
+            return None;
+        }
+        let position = places.next;
+        places.next += grains;
+        Some((position, used > u64::from(self.ring.grains) / 2))
+    }
+}
+
+fn stamp_of(superblock: &Superblock) -> Stamp {
+    Stamp { pool_id: superblock.pool_id, secret: superblock.secret }
+}
+
+/// The number that freezes are counted from in a pool that has just been opened.
+pub(crate) fn first_freeze(replayed: &Replayed) -> u64 {
+    replayed.freeze_max + FREEZES_SKIPPED
+}
+
+impl Commit<'_> {
+    /// Makes the log of a new pool. The ring is zeroed, so that its blocks exist in a sparse file
+    /// and no frame waits for the host to find them.
+    pub(crate) fn make_log(&mut self, superblock: &Superblock) -> Result<IntentLog> {
+        let total = self.pool.gauge.total_grains();
+        let grains = (total / POOL_PART).clamp(RING_GRAINS_MIN, RING_GRAINS_MAX);
+        let grains = u32::try_from(grains).expect("the longest ring is short");
+        let copies = [
+            self.allocate(grains, Purpose::Metadata)?,
+            self.allocate(grains, Purpose::MetadataCopy)?,
+        ];
+        let zeros = vec![0; grains as usize * GRAIN_LEN];
+        let ring = Ring { grains, copies };
+        ring.write(&self.pool.media, 0, &zeros)?;
+        Ok(IntentLog::new(ring, stamp_of(superblock), 0, 0))
+    }
+}
+
+impl Pool {
+    /// Gives a new pool its log.
+    pub(crate) fn make_log(&self) -> Result<()> {
+        let superblock = self.inner.superblock.lock().clone();
+        self.inner.commit_with(Some(&mut |commit| {
+            let log = commit.make_log(&superblock)?;
+            commit.pool.log.set(log).map_err(|_| Error::Invalid("the pool has a log".to_owned()))
+        }))
+    }
+}
+
+impl Inner {
+    /// Returns when everything is durable that was applied before.
+    ///
+    /// # Errors
+    /// A device has failed, now or earlier: what was not durable then is never said to be.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let synced = match self.log.get() {
+            Some(log) => self.sync_by(log),
+            None => self.commit(),
+        };
+        synced.map_err(|error| match (error, self.health.lock().clone()) {
+            (_, Some(reason)) => Error::Io(reason),
+            (error, None) => error,
+        })
+    }
+
+    fn sync_by(&self, log: &IntentLog) -> Result<()> {
+        self.check_writable()?;
+        let wanted = self.batches.load(Ordering::Acquire);
+        if log.durable_batches.load(Ordering::Acquire) >= wanted {
+            return Ok(());
+        }
+        let _one_at_a_time = log.writer.lock();
+        self.check_writable()?;
+        if log.durable_batches.load(Ordering::Acquire) >= wanted {
+            return Ok(());
+        }
+        let (mut collected, mut batches) = self.collect(log);
+        if matches!(collected, Collected::TooMuch) {
+            // Much of it may be in the commit that is under way; the rest may fit a frame.
+            drop(self.committing.lock());
+            (collected, batches) = self.collect(log);
+        }
+        match collected {
+            Collected::Nothing => {}
+            Collected::TooMuch => return self.commit(),
+            Collected::Frame { position, bytes } => {
+                let written = log.ring.write(&self.media, position, &bytes);
+                let written = written.and_then(|()| self.media.flush());
+                written.inspect_err(|error| self.fail(error))?;
+                log.frames.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        log.durable_batches.fetch_max(batches, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes a frame of all that has changed, with no batch under way; also tells how many batches
+    /// there were.
+    fn collect(&self, log: &IntentLog) -> (Collected, u64) {
+        let _no_batch = self.gate.write();
+        let batches = self.batches.load(Ordering::Acquire);
+        let datasets = self.datasets.read();
+        let writable: Vec<_> = datasets.values().filter(|dataset| dataset.writable).collect();
+        let len_max = log.frame_bytes_max();
+        let bytes: u64 = writable.iter().map(|dataset| dataset.unlogged_bytes()).sum();
+        if bytes > OVERWRITTEN_PART * len_max as u64 {
+            return (Collected::TooMuch, batches);
+        }
+        let open_freeze = self.freezes.load(Ordering::Acquire) + 1;
+        let mut frame = FrameWriter::new();
+        for dataset in &writable {
+            if dataset.add_unlogged(&mut frame, open_freeze, len_max).is_err() {
+                return (Collected::TooMuch, batches);
+            }
+        }
+        if frame.is_empty() {
+            return (Collected::Nothing, batches);
+        }
+        let Some((position, is_half_full)) = log.take_room(frame.len_bytes()) else {
+            return (Collected::TooMuch, batches);
+        };
+        if is_half_full {
+            self.announce_work();
+        }
+        writable.iter().for_each(|dataset| dataset.forget_unlogged());
+        let bytes = frame.finish(&log.stamp.pool_id, log.stamp.secret, position);
+        (Collected::Frame { position, bytes }, batches)
+    }
+}
+
+impl Dataset {
+    /// Bytes of content that no frame has, each time that they were written counted.
+    fn unlogged_bytes(&self) -> u64 {
+        self.collect(|overlay| {
+            let frozen = overlay.frozen.iter().map(|frozen| &frozen.unlogged);
+            frozen.chain(&overlay.unlogged).map(Unlogged::bytes).sum()
+        })
+    }
+
+    fn add_unlogged(
+        &self,
+        frame: &mut FrameWriter,
+        open_freeze: u64,
+        len_max: usize,
+    ) -> std::result::Result<(), collect::TooMuch> {
+        self.collect(|overlay| {
+            for frozen in overlay.frozen.iter().filter(|frozen| !frozen.unlogged.is_empty()) {
+                let part = (frozen.freeze, self.id);
+                collect::add_part(frame, part, &frozen.layer, &frozen.unlogged, len_max)?;
+            }
+            match &overlay.unlogged {
+                Some(unlogged) if !unlogged.is_empty() => {
+                    let part = (open_freeze, self.id);
+                    collect::add_part(frame, part, &overlay.open, unlogged, len_max)
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn forget_unlogged(&self) {
+        self.collect(|overlay| {
+            let frozen = overlay.frozen.iter_mut().map(|frozen| &mut frozen.unlogged);
+            frozen.chain(&mut overlay.unlogged).for_each(Unlogged::clear);
+        });
+    }
+}

@@ -1,0 +1,200 @@
+//! Many workloads, on several threads, until enough states have been looked at.
+
+use super::explorer::{Explorer, Violation};
+use super::idiom::IDIOMS;
+use super::states::Bounds;
+use super::table::{CHANGES, PERSISTENCE};
+use super::workload::Workload;
+use crate::random::Random;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A campaign ends early after this many violations.
+const VIOLATIONS_MAX: usize = 12;
+/// Most states of one random history or idiom.
+const LONG_STATES_MAX: usize = 600;
+/// One in so many workloads is a random history, and one is an idiom.
+const LONG_ONE_IN: u64 = 24;
+
+/// Which workloads a campaign runs, in which order.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Decides the order and all samples.
+    pub seed: u64,
+    /// Ends when so many distinct images have been looked at.
+    pub states: u64,
+    /// How many threads.
+    pub threads: usize,
+}
+
+/// What a campaign has found.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Distinct images that were mounted.
+    pub distinct: u64,
+    /// States that were compared, equal images included.
+    pub compared: u64,
+    /// Recoveries that were crashed in turn.
+    pub continued: u64,
+    /// Workloads.
+    pub workloads: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// What must not be.
+    pub violations: Vec<Violation>,
+}
+
+/// A campaign under way.
+pub struct Campaign<'e, 't> {
+    explorer: &'e Explorer<'t>,
+    plan: Plan,
+    next: AtomicU64,
+    violations: Mutex<Vec<Violation>>,
+}
+
+impl Plan {
+    /// How many bounded workloads there are: all pairs with each persistence point between, and
+    /// all triples.
+    pub fn small_count() -> u64 {
+        pair_count() + (CHANGES.len() as u64).pow(3)
+    }
+
+    /// The workload with this number. Every bounded workload comes up once before any comes again.
+    pub fn workload(&self, number: u64) -> Workload {
+        let (round, place) = (number / LONG_ONE_IN, number % LONG_ONE_IN);
+        let mut random = Random::new(self.seed ^ number.rotate_left(32));
+        match place {
+            0 => Workload::Random {
+                seed: random.number() >> 32,
+                steps: random.pick(&[20, 40, 80, 160]),
+            },
+            1 => Workload::Idiom {
+                name: IDIOMS[(round % IDIOMS.len() as u64) as usize].0,
+                seed: random.number() >> 32,
+                rounds: random.pick(&[2, 5, 10]),
+            },
+            _ => {
+                let turn = round * (LONG_ONE_IN - 2) + place - 2;
+                small(scattered(self.seed, turn % Plan::small_count()))
+            }
+        }
+    }
+}
+
+fn pair_count() -> u64 {
+    (CHANGES.len() as u64).pow(2) * PERSISTENCE.len() as u64
+}
+
+/// Goes through all numbers below their count in an order that the seed decides.
+fn scattered(seed: u64, turn: u64) -> u64 {
+    let count = Plan::small_count();
+    let mut stride = count * 5 / 8 + seed % 1_000;
+    while gcd(stride, count) != 1 {
+        stride += 1;
+    }
+    (u128::from(turn) * u128::from(stride) % u128::from(count)) as u64
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The bounded workload with this number.
+fn small(number: u64) -> Workload {
+    let changes = CHANGES.len() as u64;
+    let change = |index: u64| CHANGES[(index % changes) as usize].0;
+    // A row's persistence point follows from the whole number, the last one is never `none`.
+    let mut random = Random::new(number);
+    let mut any = || PERSISTENCE[random.below(PERSISTENCE.len() as u64) as usize].0;
+    let rows = match number.checked_sub(pair_count()) {
+        None => {
+            let between = PERSISTENCE[(number / changes / changes) as usize].0;
+            vec![change(number), between, change(number / changes), any()]
+        }
+        Some(triple) => {
+            let third = change(triple / changes / changes);
+            vec![change(triple), any(), change(triple / changes), any(), third, any()]
+        }
+    };
+    let last = if rows.last() == Some(&"none") { "sync" } else { "none" };
+    Workload::Small(rows.into_iter().chain([last]).filter(|row| *row != "none").collect())
+}
+
+impl<'e, 't> Campaign<'e, 't> {
+    /// A campaign that has not begun.
+    pub fn new(explorer: &'e Explorer<'t>, plan: Plan) -> Campaign<'e, 't> {
+        Campaign { explorer, plan, next: AtomicU64::new(0), violations: Mutex::default() }
+    }
+
+    /// Runs it to its end; tells how far it is now and then.
+    pub fn run(&self, tell: &(dyn Fn(&Outcome) + Sync)) -> Outcome {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..self.plan.threads.max(1) {
+                scope.spawn(|| self.work(start, tell));
+            }
+        });
+        self.outcome(start)
+    }
+
+    fn work(&self, start: Instant, tell: &(dyn Fn(&Outcome) + Sync)) {
+        while self.explorer.distinct() < self.plan.states {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let workload = self.plan.workload(number);
+            let long = !matches!(workload, Workload::Small(_));
+            let states_max = if long { LONG_STATES_MAX } else { Bounds::default().states_max };
+            let bounds = Bounds { states_max, ..Bounds::default() };
+            let found = self.explorer.explore(&workload, &bounds, self.plan.seed ^ number);
+            let mut violations = self.violations.lock();
+            violations.extend(found);
+            if violations.len() >= VIOLATIONS_MAX {
+                return;
+            }
+            drop(violations);
+            if number % 256 == 255 {
+                tell(&self.outcome(start));
+            }
+        }
+    }
+
+    fn outcome(&self, start: Instant) -> Outcome {
+        Outcome {
+            distinct: self.explorer.distinct(),
+            compared: self.explorer.compared(),
+            continued: self.explorer.continued(),
+            workloads: self.next.load(Ordering::Relaxed),
+            took: start.elapsed(),
+            violations: self.violations.lock().clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONG_ONE_IN, Plan, scattered, small};
+    use crate::crash::Workload;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_bounded_workload_comes_up_once() {
+        let count = Plan::small_count();
+        for seed in [1, 2, 77] {
+            let seen: BTreeSet<u64> = (0..count).map(|turn| scattered(seed, turn)).collect();
+            assert_eq!(seen.len() as u64, count);
+        }
+        let Workload::Small(rows) = small(count - 1) else { panic!("a bounded workload") };
+        assert!(rows.len() > 2 && rows.last() != Some(&"none"), "{rows:?}");
+    }
+
+    #[test]
+    fn a_seed_decides_the_plan() {
+        let plan = Plan { seed: 4, states: 1, threads: 1 };
+        let other = Plan { seed: 5, ..plan };
+        for number in 0..3 * LONG_ONE_IN {
+            assert_eq!(plan.workload(number), plan.workload(number));
+            assert_eq!(plan.workload(number).to_string().parse(), Ok(plan.workload(number)));
+        }
+        assert!((0..9).any(|number| plan.workload(number) != other.workload(number)));
+    }
+}

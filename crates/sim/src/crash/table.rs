@@ -1,0 +1,136 @@
+//! The small set of things that bounded workloads are made of.
+
+use super::action::Action::{
+    Clone, Commit, DestroyClone, DestroySnapshot, InClone, Root, Snapshot,
+};
+use super::action::Change::{
+    Allocate, Append, Copy, Create, CreateHeld, Hold, LetGo, Link, MakeDirectory, RemoveDirectory,
+    RemoveXattr, Rename, Resize, SetPermissions, SetXattr, Symlink, Sync, SyncAll, Unlink, Write,
+};
+use super::action::File::{At, Held};
+use super::action::{Action, File};
+use marram_vfs::Allocate::{PunchHole, Reserve, Zero};
+use marram_vfs::RenameMode::{Exchange, Replace, Whiteout};
+use marram_vfs::SyncScope::{All, Data};
+
+/// A row: its name in ids, and what it does.
+pub(crate) type Row = (&'static str, &'static [Action]);
+
+/// The file with several records.
+const F: File = At("A/f");
+/// The short file.
+const G: File = At("B/g");
+/// The file in the root.
+const H: File = At("h");
+
+/// What there is before each workload: two directories with something in them, three files.
+pub(crate) const PRESET: &[Action] = &[
+    Root(MakeDirectory("A")),
+    Root(MakeDirectory("B")),
+    Root(MakeDirectory("B/e")),
+    Root(Create("A/f")),
+    Root(Write { file: F, offset: 0, len: 20_000, seed: 5 }),
+    Root(Create("B/g")),
+    Root(Write { file: G, offset: 0, len: 300, seed: 4 }),
+    Root(Create("h")),
+    Root(Write { file: H, offset: 0, len: 5_000, seed: 8 }),
+    Root(SetXattr { file: G, len: 20 }),
+];
+
+/// The operations.
+pub(crate) const CHANGES: &[Row] = &[
+    ("create", &[Root(Create("A/n"))]),
+    (
+        "create-write",
+        &[Root(Create("B/n")), Root(Write { file: At("B/n"), offset: 0, len: 3_000, seed: 2 })],
+    ),
+    ("append", &[Root(Append { file: F, len: 5_000, seed: 11 })]),
+    ("append-short", &[Root(Append { file: G, len: 10, seed: 14 })]),
+    ("overwrite", &[Root(Write { file: F, offset: 1_000, len: 4_096, seed: 17 })]),
+    ("overwrite-page", &[Root(Write { file: F, offset: 8_192, len: 4_096, seed: 20 })]),
+    ("overwrite-all", &[Root(Write { file: G, offset: 0, len: 300, seed: 23 })]),
+    ("write-far", &[Root(Write { file: H, offset: 200_000, len: 100, seed: 26 })]),
+    ("truncate", &[Root(Resize { file: F, size: 5_000 })]),
+    ("truncate-all", &[Root(Resize { file: F, size: 0 })]),
+    ("extend", &[Root(Resize { file: H, size: 100_000 })]),
+    ("punch", &[Root(Allocate { file: F, how: PunchHole, offset: 4_096, len: 8_192 })]),
+    ("zero", &[Root(Allocate { file: H, how: Zero, offset: 1_000, len: 6_000 })]),
+    ("reserve", &[Root(Allocate { file: G, how: Reserve, offset: 0, len: 20_000 })]),
+    ("copy", &[Root(Copy { from: "A/f", to: "h", len: 16_384 })]),
+    ("link", &[Root(Link(F, "B/l"))]),
+    ("symlink", &[Root(Symlink("A/s"))]),
+    ("unlink", &[Root(Unlink("A/f"))]),
+    ("unlink-short", &[Root(Unlink("B/g"))]),
+    (
+        "unlink-open",
+        &[
+            Root(Hold("h")),
+            Root(Unlink("h")),
+            Root(Write { file: Held, offset: 100, len: 9_000, seed: 29 }),
+        ],
+    ),
+    ("close", &[Root(LetGo)]),
+    ("rename", &[Root(Rename("A/f", "B/f", Replace))]),
+    ("rename-back", &[Root(Rename("B/f", "A/f", Replace))]),
+    ("rename-over", &[Root(Rename("A/f", "B/g", Replace))]),
+    ("rename-over-large", &[Root(Rename("h", "A/f", Replace))]),
+    ("rename-whiteout", &[Root(Rename("B/g", "A/g", Whiteout))]),
+    ("exchange", &[Root(Rename("A/f", "B/g", Exchange))]),
+    ("rename-directory", &[Root(Rename("A", "B/e", Replace))]),
+    ("exchange-directories", &[Root(Rename("A", "B", Exchange))]),
+    ("mkdir", &[Root(MakeDirectory("A/d"))]),
+    ("mkdir-fill", &[Root(MakeDirectory("B/d")), Root(Create("B/d/x"))]),
+    ("rmdir", &[Root(RemoveDirectory("B/e"))]),
+    ("chmod", &[Root(SetPermissions(F, 0o600))]),
+    ("xattr", &[Root(SetXattr { file: F, len: 30 })]),
+    ("xattr-long", &[Root(SetXattr { file: H, len: 6_000 })]),
+    ("xattr-remove", &[Root(RemoveXattr(G))]),
+    (
+        "anonymous",
+        &[
+            Root(CreateHeld("A")),
+            Root(Write { file: Held, offset: 0, len: 7_000, seed: 32 }),
+            Root(Link(Held, "A/t")),
+        ],
+    ),
+    (
+        "replace",
+        &[
+            Root(Create("A/tmp")),
+            Root(Write { file: At("A/tmp"), offset: 0, len: 9_000, seed: 35 }),
+            Root(Rename("A/tmp", "A/f", Replace)),
+        ],
+    ),
+    (
+        "in-clone",
+        &[
+            Snapshot,
+            Clone,
+            InClone(Write { file: G, offset: 50, len: 6_000, seed: 38 }),
+            Root(Append { file: G, len: 40, seed: 41 }),
+        ],
+    ),
+    ("drop-snapshot", &[Snapshot, Root(Unlink("h")), DestroySnapshot]),
+];
+
+/// The points at which something becomes durable; the first is none.
+pub(crate) const PERSISTENCE: &[Row] = &[
+    ("none", &[]),
+    ("fsync", &[Root(Sync(F, All))]),
+    ("fdatasync", &[Root(Sync(H, Data))]),
+    ("fsync-short", &[Root(Sync(G, All))]),
+    ("fsync-directory", &[Root(Sync(At("A"), All))]),
+    ("sync", &[Root(SyncAll)]),
+    ("commit", &[Commit]),
+    ("snapshot", &[Snapshot]),
+    ("clone", &[Snapshot, Clone]),
+    ("destroy-snapshot", &[DestroySnapshot]),
+    ("destroy-clone", &[DestroyClone]),
+    ("sync-in-clone", &[InClone(SetXattr { file: F, len: 9 }), InClone(SyncAll)]),
+];
+
+/// What a row of either table does.
+pub(crate) fn row(name: &str) -> Option<&'static [Action]> {
+    let mut rows = CHANGES.iter().chain(PERSISTENCE);
+    rows.find(|(known, _)| *known == name).map(|(_, actions)| *actions)
+}

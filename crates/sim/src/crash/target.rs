@@ -1,0 +1,47 @@
+//! What the explorer needs of a file system under test.
+
+use crate::clock::HistoryClock;
+use crate::home::HomeResult;
+use marram_device::Device;
+use marram_vfs::FileSystem;
+use std::sync::Arc;
+
+/// A kind of file system with datasets and snapshots on a device. An error is a failure of the
+/// test, in words.
+pub trait Target: Sync {
+    /// A device with an empty one on it.
+    fn make(&self) -> HomeResult<Arc<[u8]>>;
+
+    /// Mounts what a device holds.
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<HistoryClock>,
+    ) -> HomeResult<Box<dyn Mounted>>;
+
+    /// Looks at the device from outside: finds nothing wrong. With `content`, every block of
+    /// content is verified too.
+    fn verify(&self, device: &dyn Device, content: bool) -> HomeResult<()>;
+}
+
+/// A mounted one. Dropping it loses what is not durable, as a crash would.
+pub trait Mounted {
+    /// The names of all datasets and snapshots, `root` among them, sorted.
+    fn sources(&self) -> HomeResult<Vec<String>>;
+
+    /// The file system in a dataset or snapshot.
+    fn open(&self, source: &str) -> HomeResult<Arc<dyn FileSystem>>;
+
+    /// What happens in the background from time to time: freed space is given back, and all is
+    /// committed.
+    fn commit(&self) -> HomeResult<()>;
+
+    /// Keeps the present state of the root dataset.
+    fn snapshot(&self, name: &str) -> HomeResult<()>;
+
+    /// Makes a dataset that begins as a snapshot of the root dataset.
+    fn clone_snapshot(&self, snapshot: &str, clone: &str) -> HomeResult<()>;
+
+    /// Destroys a dataset or snapshot, none of whose file systems are open.
+    fn destroy(&self, source: &str) -> HomeResult<()>;
+}

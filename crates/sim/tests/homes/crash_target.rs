@@ -1,0 +1,116 @@
+//! A pool for the crash explorer.
+
+use super::{mount, text};
+use marram_check::{CheckOptions, Finding};
+use marram_device::{Device, MemoryDevice};
+use marram_pool::planted::{PlantedBug, plant};
+use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
+use marram_posix::Posix;
+use marram_sim::crash::{Mounted, Target};
+use marram_sim::{HistoryClock, HomeResult};
+use marram_store::{DatasetName, Properties, Source, Store};
+use marram_vfs::FileSystem;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+/// How many items of orphans are freed at a time.
+const RECLAIM_ITEMS: usize = 64;
+
+/// The smallest pool there is, with short records.
+#[derive(Default)]
+pub struct PoolTarget {
+    /// What is wrong with the engine.
+    pub bug: Option<PlantedBug>,
+}
+
+/// A mounted pool.
+struct MountedPool {
+    pool: Arc<Pool>,
+    clock: Arc<HistoryClock>,
+    /// The file systems that are open, to give back what they freed.
+    open: Mutex<BTreeMap<String, Weak<Posix>>>,
+}
+
+impl Target for PoolTarget {
+    fn make(&self) -> HomeResult<Arc<[u8]>> {
+        let bytes = usize::try_from(POOL_BYTES_MIN).map_err(text)?;
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let properties = [("recordsize".to_owned(), "16K".to_owned())];
+        let options = CreateOptions {
+            label: "crash".to_owned(),
+            properties: Properties(properties.into()),
+            pool_id: [9; 16],
+            secret: 7,
+            now_seconds: 1_700_000_000,
+        };
+        create(&[Arc::clone(&device) as Arc<dyn Device>], &options).map_err(text)?;
+        Ok(device.snapshot().into())
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<HistoryClock>,
+    ) -> HomeResult<Box<dyn Mounted>> {
+        plant(self.bug);
+        let options = OpenOptions {
+            cache_bytes: 1 << 20,
+            dirty_bytes_max: usize::MAX / 4,
+            ..OpenOptions::default()
+        };
+        let pool = Pool::open(vec![device], options).map_err(text)?;
+        Ok(Box::new(MountedPool { pool, clock, open: Mutex::default() }))
+    }
+
+    fn verify(&self, device: &dyn Device, content: bool) -> HomeResult<()> {
+        let mut findings = String::new();
+        let mut note = |finding: Finding| findings += &format!("\n  {finding:?}");
+        let options = CheckOptions { read_data: content, snapshots: true };
+        marram_check::check(device, &options, &mut note).map_err(text)?;
+        if findings.is_empty() { Ok(()) } else { Err(format!("the verifier finds:{findings}")) }
+    }
+}
+
+impl Mounted for MountedPool {
+    fn sources(&self) -> HomeResult<Vec<String>> {
+        let list = self.pool.list().map_err(text)?;
+        let mut names: Vec<String> = list.iter().map(|report| report.source.to_string()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn open(&self, source: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        let mut open = self.open.lock().map_err(text)?;
+        if let Some(files) = open.get(source).and_then(Weak::upgrade) {
+            return Ok(files);
+        }
+        let view = self.pool.open(&source.parse::<Source>().map_err(text)?).map_err(text)?;
+        let files = mount(view, &self.clock)?;
+        open.insert(source.to_owned(), Arc::downgrade(&files));
+        Ok(files)
+    }
+
+    fn commit(&self) -> HomeResult<()> {
+        let open: Vec<Arc<Posix>> =
+            self.open.lock().map_err(text)?.values().filter_map(Weak::upgrade).collect();
+        for files in open {
+            while files.reclaim_step(RECLAIM_ITEMS).map_err(text)? {}
+        }
+        while self.pool.reclaim_step().map_err(text)? {}
+        self.pool.commit().map_err(text)
+    }
+
+    fn snapshot(&self, name: &str) -> HomeResult<()> {
+        self.pool.snapshot(&DatasetName::root(), name).map_err(text)
+    }
+
+    fn clone_snapshot(&self, snapshot: &str, clone: &str) -> HomeResult<()> {
+        let origin = Source { dataset: DatasetName::root(), snapshot: Some(snapshot.to_owned()) };
+        self.pool.clone_snapshot(&origin, &clone.parse().map_err(text)?).map_err(text)
+    }
+
+    fn destroy(&self, source: &str) -> HomeResult<()> {
+        let source: Source = source.parse().map_err(text)?;
+        self.pool.destroy(&source, false).map(|_| ()).map_err(text)
+    }
+}
