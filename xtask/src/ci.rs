@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 /// A stage: its name and what it does.
 type Stage = (&'static str, fn() -> Result<()>);
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 13] = [
     ("packages", packages),
     ("fmt", fmt),
     ("tidy", tidy::check),
@@ -35,6 +35,8 @@ const STAGES: [Stage; 11] = [
     ("test", test),
     ("release", release),
     ("sim", sim),
+    ("crash", crash),
+    ("faults", faults),
     ("fuzz", fuzz_slice),
     ("real", real),
 ];
@@ -123,6 +125,16 @@ fn release() -> Result<()> {
 /// Random histories against the model: 100,000 steps.
 fn sim() -> Result<()> {
     chore(&["sim", "--steps", "2000", "--histories", "50"])
+}
+
+/// One in ten runs of the campaign of faults.
+fn faults() -> Result<()> {
+    chore(&["faults", "--every", "10"])
+}
+
+/// 50,000 states that a power cut could leave.
+fn crash() -> Result<()> {
+    chore(&["crash", "--states", "50000", "--seed", "1"])
 }
 
 fn fuzz_slice() -> Result<()> {

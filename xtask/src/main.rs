@@ -5,8 +5,10 @@
 
 mod bench;
 mod ci;
+mod crash;
 mod demonstration;
 mod failure;
+mod faults;
 mod fuzz;
 mod process;
 mod project;
@@ -41,6 +43,10 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Run random histories against the model.
     Sim(sim::Arguments),
+    /// Put a fault at each position of a fixed run.
+    Faults(faults::Arguments),
+    /// Mount and check the states that a power cut could leave.
+    Crash(crash::Arguments),
     /// Compare with other file systems.
     Bench(bench::Arguments),
 }
@@ -63,6 +69,8 @@ fn perform(chore: Chore) -> Result<()> {
         Chore::Real(arguments) => real::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Sim(arguments) => sim::run(&arguments),
+        Chore::Faults(arguments) => faults::run(&arguments),
+        Chore::Crash(arguments) => crash::run(&arguments),
         Chore::Bench(arguments) => bench::run_all(&arguments),
     }
 }

@@ -108,6 +108,11 @@ impl OwnedChild {
         self.child.id()
     }
 
+    /// What the child prints, if that was piped and nobody has taken it before.
+    pub(crate) fn take_output(&mut self) -> Option<std::process::ChildStdout> {
+        self.child.stdout.take()
+    }
+
     /// The exit status if the child has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)

@@ -22,6 +22,8 @@ use marram_format::version::feature;
 const SECTOR_BYTES: usize = 512;
 /// Sectors of two commits differ in at least as many bits.
 const TORN_BITS_MIN: u32 = 16;
+/// Sectors of a slot that pointers can reach into.
+const POINTER_SECTORS: usize = 4;
 /// One ring may lag behind the other in this many slots: each by a crash of its own.
 const LAGGING_SLOTS_MAX: usize = 8;
 const GROUP_FIELD: usize = 128;
@@ -246,12 +248,19 @@ fn is_split(found: &Superblock, bytes: &[u8], twin: &Slot) -> bool {
     twin.valid().is_some_and(same) && twin.bytes != bytes
 }
 
-/// Whether a slot can be what a write of `good` leaves when it is interrupted.
+/// Whether a slot can be what a write of `good` leaves when it is interrupted, maybe after another
+/// write of the same group that was interrupted too.
 fn is_torn(slot: &[u8], good: &[u8]) -> bool {
+    let differing: Vec<u32> = slot
+        .chunks_exact(SECTOR_BYTES)
+        .zip(good.chunks_exact(SECTOR_BYTES))
+        .map(|(sector, good)| sector.iter().zip(good).map(|(a, b)| (a ^ b).count_ones()).sum())
+        .collect();
+    // The first sector, or the one with the checksum, differs in many bits if any does.
+    let is_mixed = differing.iter().any(|bits| *bits >= TORN_BITS_MIN);
     let sectors = slot.chunks_exact(SECTOR_BYTES).zip(good.chunks_exact(SECTOR_BYTES));
-    sectors.enumerate().all(|(index, (sector, good))| {
-        let differing: u32 = sector.iter().zip(good).map(|(a, b)| (a ^ b).count_ones()).sum();
-        differing == 0 || (differing >= TORN_BITS_MIN && may_be_old(index, sector, good))
+    sectors.zip(&differing).enumerate().all(|(index, ((sector, good), differing))| {
+        *differing == 0 || (is_mixed && may_be_old(index, sector, good))
     })
 }
 
@@ -270,6 +279,8 @@ fn may_be_old(index: usize, sector: &[u8], good: &[u8]) -> bool {
             let (old, new) = (number(sector), number(good));
             sector.starts_with(&SUPERBLOCK_MAGIC) && old <= new && (new - old) % RING_SLOTS == 0
         }
+        // Pointers to blocks in many pieces reach into these.
+        1..POINTER_SECTORS => true,
         _ => sector[..SECTOR_BYTES - 16] == good[..SECTOR_BYTES - 16],
     }
 }
@@ -331,6 +342,17 @@ mod tests {
             }
             assert!(is_torn(&torn, &new), "{which:#b}");
         }
+    }
+
+    #[test]
+    fn a_commit_that_was_interrupted_twice_mixes_two_attempts_of_one_group() {
+        let (mut torn, new) = (slot(164), slot(164));
+        // Another root, which reaches into the second sector, and no checksum yet.
+        torn[200..560].fill(0x5a);
+        torn[4 * SECTOR_BYTES..].fill(0);
+        assert!(is_torn(&torn, &new));
+        torn[5 * SECTOR_BYTES] = 1;
+        assert!(!is_torn(&torn, &new), "nothing is ever written there");
     }
 
     #[test]

@@ -109,8 +109,8 @@ const SWALLOWED: &[&str] = &[
 /// What is told when an option is not known.
 const KNOWN: &str = "ro, rw, noatime, relatime, strictatime, allow_other, noallow_other, \
     default_permissions, ordered, writeback, cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, \
-    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, wakeful, nowakeful, \
-    remount";
+    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, wakeful, \
+    nowakeful, remount";
 
 impl MountOptions {
     /// Reads lists of comma-separated options; where two contradict each other the later counts.

@@ -11,7 +11,8 @@ use marram_vfs::{
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 1000, gid: 1000 };
-const PLAIN: WriteOptions = WriteOptions { clear_privileges: false, keep_times: false };
+const PLAIN: WriteOptions =
+    WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
 
 fn empty() -> Model {
     Model::new(Arc::new(SteppedClock::default()))

@@ -25,7 +25,7 @@ pub(crate) struct Layer {
     pub(crate) entries: BTreeMap<Key, Entry>,
     /// Bytes of fresh blocks that the batches of this layer have brought.
     pub(crate) fresh_bytes: u64,
-    /// Edits that the batches of this layer have made.
+    /// Keys that the batches of this layer have changed, each counted once.
     pub(crate) edits: u64,
 }
 
@@ -43,8 +43,7 @@ impl Layer {
     }
 
     fn put(&mut self, key: Key, entry: Entry) {
-        self.edits += 1;
-        self.entries.insert(key, entry);
+        self.edits += u64::from(self.entries.insert(key, entry).is_none());
     }
 }
 
@@ -126,7 +125,6 @@ impl Overlay {
     /// or is writing it, else into a copy.
     fn patch(&mut self, key: Key, value: Bytes, at: usize, data: &[u8]) -> Extent {
         self.open.fresh_bytes += data.len() as u64;
-        self.open.edits += 1;
         if let Some(Entry::Item(item)) = self.open.entries.get_mut(&key)
             && let Some(Block::Fresh(fresh)) = &mut item.block
             && fresh.stored().is_none()
@@ -141,7 +139,7 @@ impl Overlay {
         copy.patch(at, data);
         self.open.fresh_bytes += copy.data().len() as u64;
         let item = Item::with_block(value, Block::Fresh(Arc::new(copy)));
-        self.open.entries.insert(key, Entry::Item(item));
+        self.open.put(key, Entry::Item(item));
         Extent::Whole
     }
 

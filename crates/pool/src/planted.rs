@@ -7,7 +7,10 @@
 
 /// A mistake in what a crash leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "planted-bugs"), allow(dead_code, reason = "hooks name them"))]
+#[cfg_attr(
+    not(feature = "planted-bugs"),
+    allow(dead_code, unreachable_pub, reason = "hooks name them")
+)]
 pub enum PlantedBug {
     /// A commit writes its superblock before the blocks that it leads to.
     SuperblockBeforeBlocks,

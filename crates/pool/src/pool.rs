@@ -57,9 +57,9 @@ pub struct Pool {
 
 /// What the views of a pool share.
 ///
-/// Locks are taken in this order: the log's writer, `committing`, `gate`, `datasets`, a dataset's own, `records`,
-/// `space`, `superblock`, the log's places, `health`. None but the first two is held while a device
-/// works, except `space` while a bitmap is read, which only a commit does.
+/// Locks are taken in this order: the log's writer, `committing`, `gate`, `datasets`, a dataset's
+/// own, `records`, `space`, `superblock`, the log's places, `health`. None but the first two is
+/// held while a device works, except `space` while a bitmap is read, which only a commit does.
 pub(crate) struct Inner {
     pub(crate) media: Media,
     pub(crate) threads: usize,

@@ -4,16 +4,27 @@ use crate::dataset::Dataset;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
 use bytes::Bytes;
+use marram_format::node::NODE_BYTES_MAX;
 use marram_format::pointer::GRAIN_BYTES;
-use marram_store::{Batch, Block, Edit, Error, Item, Key, Properties, Result, Space, View};
+use marram_store::{
+    Admission, Batch, Block, Edit, Error, Item, Key, Properties, Result, Space, View,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes on media that an edit is taken to need, both copies of its leaf counted, while space is
-/// plenty: neighbours share leaves.
-const EDIT_BYTES: u64 = 1024;
-/// The same when space is short: each edit may rewrite a leaf of its own.
-const EDIT_BYTES_WHEN_SHORT: u64 = 16 << 10;
+/// Bytes on media that a changed key is taken to need when free space is told: neighbours share
+/// leaves.
+const KEY_BYTES: u64 = 1024;
+/// The most that a changed key needs: its leaf is rewritten, perhaps as two, in two copies.
+const KEY_BYTES_MAX: u64 = 2 * (NODE_BYTES_MAX as u64 + 2 * GRAIN_BYTES);
+/// The keys of one batch are neighbours of a few others: beside so many leaves of their own, they
+/// are taken to need [`NEIGHBOUR_BYTES`] each.
+const BATCH_LEAVES: u64 = 6;
+/// See [`BATCH_LEAVES`].
+const NEIGHBOUR_BYTES: u64 = 16 << 10;
+
+/// Fewer keys than this do not make a commit worth it.
+const WAITING_KEYS_MIN: u64 = 4096;
 
 /// An open dataset or snapshot.
 pub(crate) struct DatasetView {
@@ -102,8 +113,13 @@ impl View for DatasetView {
 impl Inner {
     /// Sees that there is space for a batch. What earlier batches freed can be used only after a
     /// commit, so one is made before a batch is refused.
+    ///
+    /// **What was taken can be committed**: a sync that fails for want of space would break the
+    /// promise that the batch was given. So all keys that wait for a commit are counted as if each
+    /// rewrote a leaf of its own; only of one batch on its own is more expected.
     fn reserve(&self, batch: &Batch<'_>) -> Result<()> {
         if self.has_space_for(batch) {
+            self.announce_shortage();
             return Ok(());
         }
         if self.dirty_edits.load(Ordering::Acquire) > 0 {
@@ -112,16 +128,29 @@ impl Inner {
         if self.has_space_for(batch) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
+    /// Asks for a commit in the background when what waits for one may need half of the space that
+    /// is left: better than to let a writer wait for it when there is none.
+    fn announce_shortage(&self) {
+        let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
+        let dirty = self.dirty_bytes.load(Ordering::Acquire) + dirty_keys * KEY_BYTES_MAX;
+        let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
+        let left = free.saturating_sub(reserved) * GRAIN_BYTES;
+        if dirty_keys >= WAITING_KEYS_MIN && dirty > left / 2 {
+            self.announce_work();
+        }
+    }
+
     fn has_space_for(&self, batch: &Batch<'_>) -> bool {
         let free = self.gauge.free_grains() * GRAIN_BYTES;
         let reserved = self.gauge.reserved_grains() * GRAIN_BYTES;
-        let total = self.gauge.total_grains() * GRAIN_BYTES;
-        let reserved = if batch.frees_space { reserved / 4 } else { reserved };
-        let edit_bytes = if free < total / 8 { EDIT_BYTES_WHEN_SHORT } else { EDIT_BYTES };
-        let (bytes, edits) = cost(batch);
-        let dirty_bytes = self.dirty_bytes.load(Ordering::Acquire) + bytes;
-        let dirty_edits = self.dirty_edits.load(Ordering::Acquire) + edits;
-        free >= reserved + dirty_bytes + dirty_edits * edit_bytes
+        let reserved = match batch.admission {
+            Admission::Ordinary => reserved,
+            Admission::Accepted => reserved / 2,
+            Admission::Freeing => reserved / 4,
+        };
+        let dirty_bytes = self.dirty_bytes.load(Ordering::Acquire);
+        let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
+        free >= reserved + dirty_bytes + dirty_keys * KEY_BYTES_MAX + cost(batch)
     }
 
     /// How much space there is for batches.
@@ -129,7 +158,7 @@ impl Inner {
         let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
         let total = self.gauge.total_grains();
         let dirty = self.dirty_bytes.load(Ordering::Acquire)
-            + self.dirty_edits.load(Ordering::Acquire) * EDIT_BYTES;
+            + self.dirty_edits.load(Ordering::Acquire) * KEY_BYTES;
         Space {
             total_bytes: (total - reserved) * GRAIN_BYTES,
             free_bytes: (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(dirty),
@@ -137,8 +166,8 @@ impl Inner {
     }
 }
 
-/// Bytes of content and number of edits that a batch brings. Content is counted in grains.
-fn cost(batch: &Batch<'_>) -> (u64, u64) {
+/// Bytes on media that a batch is taken to need. Content is counted in grains.
+fn cost(batch: &Batch<'_>) -> u64 {
     let bytes = batch.edits.iter().map(|edit| match edit {
         Edit::Put { item: Item { block: Some(Block::Fresh(fresh)), .. }, .. } => {
             (fresh.data().len() as u64).next_multiple_of(GRAIN_BYTES)
@@ -146,5 +175,7 @@ fn cost(batch: &Batch<'_>) -> (u64, u64) {
         Edit::Patch { data, .. } => data.len() as u64,
         Edit::Put { .. } | Edit::Remove { .. } => 0,
     });
-    (bytes.sum(), batch.edits.len() as u64)
+    let keys = batch.edits.len() as u64;
+    let leaves = keys.min(BATCH_LEAVES) * KEY_BYTES_MAX;
+    bytes.sum::<u64>() + leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
 }

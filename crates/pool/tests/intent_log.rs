@@ -10,6 +10,15 @@ use std::sync::Arc;
 use std::thread;
 use support::{content, new_pool, noise, open, put, remove, root, section, view};
 
+/// A pool whose next sync goes into the log: the first after opening is a commit.
+fn logging_pool() -> (Arc<MemoryDevice>, Arc<Pool>) {
+    let (memory, pool) = new_pool(64, &[]);
+    let live = root(&pool);
+    put(&*live, section(1_000, 0), noise(0, 100)).expect("there is space");
+    live.sync().expect("memory does not fail");
+    (memory, pool)
+}
+
 /// What a power cut leaves if everything that was written has arrived.
 fn crashed(memory: &Arc<MemoryDevice>) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::from_bytes(image_of(&**memory)))
@@ -31,7 +40,7 @@ fn append(view: &dyn View, object: u64, at: usize, data: &[u8]) {
 
 #[test]
 fn what_was_synced_survives_and_nothing_later_does() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     put(&*live, section(1, 0), noise(1, 5_000)).unwrap();
     put(&*live, section(2, 0), noise(2, 5_000)).unwrap();
@@ -56,7 +65,7 @@ fn what_was_synced_survives_and_nothing_later_does() {
 
 #[test]
 fn a_read_only_pool_shows_what_was_synced_and_writes_nothing() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     put(&*root(&pool), section(1, 0), noise(1, 9_000)).unwrap();
     root(&pool).sync().unwrap();
     let crashed = crashed(&memory);
@@ -71,7 +80,7 @@ fn a_read_only_pool_shows_what_was_synced_and_writes_nothing() {
 
 #[test]
 fn commits_between_syncs_are_not_undone_by_a_replay() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     for round in 0..40_u64 {
         put(&*live, section(round % 3, 0), noise(round, 6_000)).unwrap();
@@ -93,7 +102,7 @@ fn commits_between_syncs_are_not_undone_by_a_replay() {
 
 #[test]
 fn a_block_that_items_share_is_shared_after_a_replay() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     let block = Block::fresh(noise(1, 100_000));
     let mut batch = Batch::new();
@@ -116,7 +125,7 @@ fn a_block_that_items_share_is_shared_after_a_replay() {
 
 #[test]
 fn a_log_that_is_full_gives_way_to_commits() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     let group = pool.status().group;
     for round in 0..300 {
@@ -135,7 +144,7 @@ fn a_log_that_is_full_gives_way_to_commits() {
 
 #[test]
 fn what_does_not_fit_a_frame_is_committed() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     let (group, frames) = (pool.status().group, pool.status().log_frames);
     for object in 0..10 {
@@ -150,7 +159,7 @@ fn what_does_not_fit_a_frame_is_committed() {
 
 #[test]
 fn callers_who_wait_together_share_frames_and_flushes() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let flushes = |pool: &Pool| pool.status().devices[0].flushes;
     let before = flushes(&pool);
     thread::scope(|scope| {
@@ -176,7 +185,7 @@ fn callers_who_wait_together_share_frames_and_flushes() {
 
 #[test]
 fn snapshots_and_clones_keep_their_moment_beside_the_log() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     put(&*live, section(1, 0), noise(1, 3_000)).unwrap();
     live.sync().unwrap();
@@ -200,7 +209,7 @@ fn frame_grains(device: &dyn Device) -> Vec<u64> {
 
 #[test]
 fn one_bad_copy_of_any_frame_loses_nothing() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     for round in 0..3 {
         put(&*live, section(round, 0), noise(round, 3_000)).unwrap();
@@ -220,7 +229,7 @@ fn one_bad_copy_of_any_frame_loses_nothing() {
 
 #[test]
 fn a_frame_that_is_bad_in_both_copies_is_the_end_or_damage() {
-    let (memory, pool) = new_pool(64, &[]);
+    let (memory, pool) = logging_pool();
     let live = root(&pool);
     for round in 0..3 {
         put(&*live, section(round, 0), noise(round, 3_000)).unwrap();
@@ -241,4 +250,24 @@ fn a_frame_that_is_bad_in_both_copies_is_the_end_or_damage() {
             assert_eq!(content(&*root(&again), section(object, 0)), expected);
         }
     }
+}
+
+#[test]
+fn an_old_frame_behind_a_damaged_one_never_comes_back() {
+    let (memory, pool) = logging_pool();
+    let live = root(&pool);
+    for seed in [1, 2] {
+        put(&*live, section(1, 0), noise(seed, 3_000)).unwrap();
+        live.sync().unwrap();
+    }
+    let frames = frame_grains(&*memory);
+    let damaged = crashed(&memory);
+    for grain in [frames[0], frames[2]] {
+        damaged.write(grain * 4096 + 300, &[0xff; 9]).unwrap();
+    }
+    let again = open(&damaged);
+    put(&*root(&again), section(1, 0), noise(3, 3_000)).unwrap();
+    root(&again).sync().unwrap();
+    let later = open(&damaged);
+    assert_eq!(content(&*root(&later), section(1, 0)), Some(noise(3, 3_000)));
 }

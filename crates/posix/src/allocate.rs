@@ -90,7 +90,9 @@ impl Posix {
                 edits.put(reserved(from, to));
             }
         }
-        change.batch.frees_space = how == Allocate::PunchHole;
+        if how == Allocate::PunchHole {
+            change.batch.admission = marram_store::Admission::Freeing;
+        }
         edits.into_change(&mut change, ino)?;
         let extends = matches!(how, Allocate::Reserve | Allocate::Zero);
         change.touch_up_to(ino, if extends && to == end { end } else { 0 })?;

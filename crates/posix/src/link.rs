@@ -5,7 +5,7 @@ use crate::filesystem::Posix;
 use crate::inode::{attributes, check_directory, check_living_directory};
 use crate::orphans::orphan_key;
 use marram_format::record::{Entry, InodeKind, OrphanReason, state};
-use marram_store::Item;
+use marram_store::{Admission, Item};
 use marram_vfs::{Attributes, Error, Name, Result};
 
 impl Posix {
@@ -77,7 +77,7 @@ impl Posix {
                 return Err(Error::NotEmpty);
             }
             let mut change = self.change()?;
-            change.batch.frees_space = true;
+            change.batch.admission = Admission::Freeing;
             change.remove_entry(parent, entry)?;
             let orphan = self.lose_name(&mut change, entry.ino, parent)?;
             change.commit()?;

@@ -13,7 +13,7 @@ use crate::change::Change;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
 use marram_format::record::{InodeKind, OrphanReason, state};
-use marram_store::{Item, Key, kind};
+use marram_store::{Admission, Item, Key, kind};
 use marram_vfs::Result;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -132,7 +132,7 @@ impl Posix {
         let keys = self.content_keys(ino, max_items)?;
         let more = keys.len() == max_items;
         let mut change = self.change()?;
-        change.batch.frees_space = true;
+        change.batch.admission = Admission::Freeing;
         for key in &keys {
             change.batch.remove(*key);
         }

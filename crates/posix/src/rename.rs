@@ -155,7 +155,7 @@ impl Posix {
         let mut orphan = None;
         if let Some(target) = sides.target.found {
             self.check_replaced(source, target)?;
-            change.batch.frees_space = true;
+            change.batch.admission = marram_store::Admission::Freeing;
             orphan = self.lose_name(change, target.ino, way.new_parent)?;
             change.put_entry(way.new_parent, target.offset, &entry);
             let now = change.now;

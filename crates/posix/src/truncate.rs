@@ -13,7 +13,7 @@ use crate::filesystem::Posix;
 use crate::inode::{check_regular, touch_content};
 use crate::orphans::orphan_key;
 use marram_format::record::{OrphanReason, state};
-use marram_store::Item;
+use marram_store::{Admission, Item};
 use marram_vfs::Result;
 
 impl Posix {
@@ -31,7 +31,9 @@ impl Posix {
         if size > old_size || (inode.data_bytes == 0 && inode.reserved_bytes == 0) {
             return Ok(());
         }
-        change.batch.frees_space = size < old_size;
+        if size < old_size {
+            change.batch.admission = Admission::Freeing;
+        }
         let more = self.cut_from(change, ino, size, PIECE_SECTIONS)?;
         if more && !had_tail && links > 0 {
             let item = Item::plain(OrphanReason::Tail.encode().to_vec());
@@ -78,7 +80,7 @@ impl Posix {
     /// held for writing.
     pub(crate) fn remove_tail(&self, ino: u64, max: usize) -> Result<bool> {
         let mut change = self.change()?;
-        change.batch.frees_space = true;
+        change.batch.admission = Admission::Freeing;
         let size = change.inode(ino)?.size;
         let more = self.cut_from(&mut change, ino, size, max.max(1))?;
         self.mark_tail(&mut change, ino, more, true)?;

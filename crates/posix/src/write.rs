@@ -20,7 +20,7 @@ use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::sections::{Run, Section, section_key};
-use marram_store::{Batch, Block, Error as StoreError};
+use marram_store::{Admission, Batch, Block, Error as StoreError};
 use marram_vfs::{Result, WriteOptions};
 
 /// Longest write that is one operation, in bytes. Longer ones are done in pieces of this size.
@@ -97,6 +97,9 @@ impl Posix {
     ) -> Result<std::result::Result<(), StoreError>> {
         let inode = self.content_inode(ino)?;
         let mut change = self.change()?;
+        if options.accepted {
+            change.batch.admission = Admission::Accepted;
+        }
         let mut edits = SectionEdits::default();
         let appends = span.offset >= inode.size && inode.reserved_bytes == 0;
         let mut run = if appends {

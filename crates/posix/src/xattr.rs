@@ -7,7 +7,7 @@ use crate::change::Change;
 use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
 use marram_format::record::{XATTR_INLINE_BYTES_MAX, XattrRecord, state};
-use marram_store::{Block, Item, Key, kind};
+use marram_store::{Admission, Block, Item, Key, kind};
 use marram_vfs::{Error, Result, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode};
 
 /// The file capabilities of a program, dropped with its other privileges.
@@ -130,7 +130,7 @@ impl Posix {
         check_namespace(name)?;
         let (offset, _) = self.probe_xattr(ino, name)?.found.ok_or(Error::NoAttribute)?;
         change.batch.remove(xattr_key(ino, offset));
-        change.batch.frees_space = true;
+        change.batch.admission = Admission::Freeing;
         let now = change.now;
         let inode = change.inode_mut(ino)?;
         inode.changed = now;

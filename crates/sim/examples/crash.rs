@@ -10,6 +10,7 @@ use homes::PoolTarget;
 use marram_pool::planted::PlantedBug;
 use marram_sim::crash::{Bounds, Campaign, Explorer, Outcome, Plan, StateId, Violation, Workload};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// What the command line asks for.
 struct Request {
@@ -57,13 +58,28 @@ fn run(request: &Request) -> Result<bool, String> {
         println!("{workload}: {} states, {} compared", explorer.distinct(), explorer.compared());
         return Ok(tell_violations(&violations));
     }
-    let outcome = Campaign::new(&explorer, request.plan).run(&tell_progress);
-    tell_progress(&outcome);
-    Ok(tell_violations(&outcome.violations))
+    let start = Instant::now();
+    let outcome =
+        Campaign::new(&explorer, request.plan).run(&|outcome| tell_progress(outcome, start));
+    tell_progress(&outcome, start);
+    let is_well = tell_violations(&outcome.violations);
+    tell_smallest(&explorer, &outcome.violations, request.plan.seed);
+    Ok(is_well)
 }
 
-fn tell_progress(outcome: &Outcome) {
-    let seconds = outcome.took.as_secs_f64();
+/// Makes the workload of the first violation small.
+fn tell_smallest(explorer: &Explorer<'_>, violations: &[Violation], seed: u64) {
+    let Some(first) = violations.first() else { return };
+    let workload = first.id.split('@').next().and_then(|workload| workload.parse().ok());
+    if let Some((workload, violation)) =
+        workload.and_then(|workload| explorer.minimize(&workload, seed))
+    {
+        println!("SMALLEST {workload}\n  {}\n  {}", violation.id, violation.reason);
+    }
+}
+
+fn tell_progress(outcome: &Outcome, start: Instant) {
+    let seconds = start.elapsed().as_secs_f64();
     println!(
         "{} distinct states of {} compared, {} workloads, {} recoveries crashed in turn, \
          {} violations, {seconds:.1} s, {:.0} states/s",

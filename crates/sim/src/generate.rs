@@ -384,6 +384,7 @@ fn write(random: &mut Random) -> Operation {
         options: WriteOptions {
             clear_privileges: random.once_in(4),
             keep_times: random.once_in(8),
+            accepted: random.once_in(8),
         },
     }
 }

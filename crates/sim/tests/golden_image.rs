@@ -4,7 +4,7 @@
 //! `WRITE_GOLDEN=1 cargo test -p marram-sim --test golden_image` writes the image of the present
 //! version if there is none; it never overwrites one.
 
-use marram_check::{CheckOptions, check};
+use marram_check::{CheckOptions, Finding, check};
 use marram_codec::{Compression, codec_id, compress, decompress};
 use marram_device::{Device, MemoryDevice};
 use marram_format::version::FormatVersion;
@@ -83,6 +83,21 @@ fn fill(pool: &Pool) {
     pool.close().expect("memory takes it");
 }
 
+/// Leaves something in the intent log that no commit has.
+fn log(pool: &Pool) {
+    let files = mounted(pool, "root");
+    let ino = file(&files, Ino::ROOT, "synced", &pattern(3, 10_000));
+    files.sync_all().expect("memory takes it");
+    files.write(ino, 5000, &pattern(4, 200), WriteOptions::default()).expect("written");
+    files.sync_all().expect("memory takes it");
+}
+
+fn assert_logged(pool: &Pool) {
+    let mut expected = pattern(3, 10_000);
+    expected[5000..5200].copy_from_slice(&pattern(4, 200));
+    assert_eq!(content(&mounted(pool, "root"), "synced"), expected);
+}
+
 fn assert_filled(pool: &Pool) {
     let changed = [&pattern(1, 300_000)[..100_000], &pattern(2, 5000)].concat();
     let noise = [&changed[..], &pattern(1, 300_000)[105_000..]].concat();
@@ -99,11 +114,14 @@ fn assert_filled(pool: &Pool) {
     assert_eq!(content(&mounted(pool, "copy"), "only-in-copy"), b"copy");
 }
 
-fn assert_clean(device: &dyn Device) {
+/// Returns how many frames wait in the intent log.
+fn assert_clean(device: &dyn Device) -> u64 {
     let options = CheckOptions { read_data: true, snapshots: true };
     let mut findings = Vec::new();
-    check(device, &options, &mut |finding| findings.push(finding.to_string())).expect("a pool");
+    let mut note = |finding: Finding| findings.push(finding.to_string());
+    let summary = check(device, &options, &mut note).expect("a pool");
     assert!(findings.is_empty(), "{findings:?}");
+    summary.log_frames
 }
 
 fn image_of(version: FormatVersion) -> PathBuf {
@@ -143,6 +161,7 @@ fn new_image() -> Vec<u8> {
     };
     create(std::slice::from_ref(&device), &options).expect("a pool is made");
     fill(&open(&device));
+    log(&open(&device));
     memory.snapshot()
 }
 
@@ -159,15 +178,19 @@ fn pools_of_every_version_open_and_go_on() {
         let image = unpack(&std::fs::read(&path).expect("an image of each version"));
         let memory = Arc::new(MemoryDevice::from_bytes(image));
         let device: Arc<dyn Device> = memory.clone();
-        assert_clean(&*device);
+        let frames = assert_clean(&*device);
         let pool = open(&device);
         assert_filled(&pool);
+        if path != image_of(FormatVersion { major: 1, minor: 0 }) {
+            assert_eq!(frames, 2, "version 1.1 has brought the intent log");
+            assert_logged(&pool);
+        }
         file(&mounted(&pool, "root"), Ino::ROOT, "new", &pattern(9, 400_000));
         pool.close().expect("memory takes it");
         drop(pool);
         let pool = open(&device);
         assert_filled(&pool);
         assert_eq!(content(&mounted(&pool, "root"), "new"), pattern(9, 400_000));
-        assert_clean(&*device);
+        assert_eq!(assert_clean(&*device), 0);
     }
 }

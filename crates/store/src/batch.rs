@@ -33,6 +33,21 @@ pub enum Edit<'a> {
     },
 }
 
+/// How near to full a store may be for a batch to be taken. What is kept back is shared out, so
+/// that each kind still goes through when those before it no longer do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// Whoever asks can be told that there is no space: nothing that is kept back is used.
+    #[default]
+    Ordinary,
+    /// The content was promised to a program already (a shared mapping, a write-back cache), which
+    /// cannot be told any more: half of what is kept back may be used.
+    Accepted,
+    /// The batch frees more than it takes (unlink, truncate): it may use nearly all that is kept
+    /// back, so that a full store can be emptied.
+    Freeing,
+}
+
 /// A list of edits with distinct keys.
 ///
 /// **Sharing.** A batch that puts a second reference to a stored block into the dataset must, in
@@ -42,9 +57,8 @@ pub enum Edit<'a> {
 pub struct Batch<'a> {
     /// The edits; no two have the same key.
     pub edits: Vec<Edit<'a>>,
-    /// The batch frees more than it takes (unlink, truncate): it may use the space that is kept
-    /// back so that a full pool can be emptied.
-    pub frees_space: bool,
+    /// Which part of the space that is kept back it may use.
+    pub admission: Admission,
 }
 
 impl<'a> Batch<'a> {

@@ -250,7 +250,9 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::{Batch, Block, DatasetName, Error, Item, Key, Source, Store, conformance};
+    use crate::{
+        Admission, Batch, Block, DatasetName, Error, Item, Key, Source, Store, conformance,
+    };
     use std::sync::Arc;
 
     #[test]
@@ -273,7 +275,7 @@ mod tests {
         put(1).unwrap();
         put(2).unwrap();
         assert_eq!(put(3), Err(Error::NoSpace));
-        let mut batch = Batch { frees_space: true, ..Batch::new() };
+        let mut batch = Batch { admission: Admission::Freeing, ..Batch::new() };
         batch.remove(Key::new(1, 5, 0));
         view.apply(batch).unwrap();
         put(3).unwrap();

@@ -55,6 +55,9 @@ pub struct WriteOptions {
     pub clear_privileges: bool,
     /// The write comes from a cache that owns the times: leave them alone.
     pub keep_times: bool,
+    /// The write comes from a cache that has accepted the data: whoever wrote it has been told that
+    /// all is well. Space that is kept back for that may be used.
+    pub accepted: bool,
 }
 
 /// What `allocate` does to a range.

@@ -258,7 +258,13 @@ fn blocks_in_many_pieces_are_in_order() {
     let root = "root".parse().unwrap();
     marram_store::Store::set_property(&*home.pool, &root, "recordsize", property).unwrap();
     files.posix.reload_properties();
-    files.file(1, "in pieces", &noise(1, 9 << 20));
+    let ino = files.file(1, "in pieces", b"");
+    let is_written = |part: &u64| {
+        let (offset, content) = (*part << 20, noise(*part, 1 << 20));
+        files.posix.write(Ino(ino), offset, &content, Default::default()).is_ok()
+    };
+    let parts = (0..).take_while(is_written).count();
+    assert!(parts > 4, "{parts}");
     files.commit();
     home.assert_clean();
     let image = crate::tamper::Image::new(home.bytes());

@@ -1,14 +1,16 @@
 //! One thing wrong with the intent log for each test: exactly that is found.
 
 use crate::base::base;
-use crate::fixture::check_all;
+use crate::fixture::{Random, check_all};
 use crate::tamper::Image;
 use marram_check::{FindingKind as Kind, Summary};
 use marram_device::{Device, Error, MemoryDevice, Result};
 use marram_format::key::{Key, kind};
 use marram_format::log::{FRAME_HEADER_BYTES, FrameWriter, LogBlock, LogHead, PART_HEADER_BYTES};
 use marram_format::pointer::{Extent, Place, Pointer};
+use marram_pool::{OpenOptions, Pool};
 use std::ops::Range;
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 const KEY: Key = Key::new(2, kind::SECTION, 0);
@@ -102,14 +104,14 @@ fn frames_that_wait_are_in_order_and_counted() {
     let pointer = log.image.record("root").root.unwrap().encode();
     log.append_good();
     log.append_to_root(|writer| {
+        writer.put(Key::MIN, b"value", LogBlock::Stored(&pointer));
         writer.put(KEY, b"value", LogBlock::Content(&[1; 9000]));
         writer.put(Key::MAX, b"value", LogBlock::Earlier(0));
-        writer.put(Key::MIN, b"value", LogBlock::Stored(&pointer));
     });
     log.append_to_root(|writer| {
+        writer.remove(Key::MIN);
         writer.patch(KEY, b"value", 100, &[2; 100]);
         writer.patch(Key::MAX, b"value", 100, &[2; 100]);
-        writer.remove(Key::MIN);
     });
     assert_eq!(log.waiting(), (3, 7));
 }
@@ -171,8 +173,8 @@ fn a_ring_where_none_can_be() {
 }
 
 /// Changes a byte of a frame, and gives it the checksum that it should have then.
-fn change_and_seal(frame: &mut [u8], at: usize, secret: u64) {
-    frame[at] = 0xff;
+fn change_and_seal(frame: &mut [u8], at: usize, byte: u8, secret: u64) {
+    frame[at] = byte;
     let len = usize::try_from(u32::from_le_bytes(frame[32..36].try_into().unwrap())).unwrap();
     frame[40..FRAME_HEADER_BYTES].fill(0);
     let checksum = xxh3_128_with_seed(&frame[..len], secret);
@@ -183,11 +185,8 @@ fn change_and_seal(frame: &mut [u8], at: usize, secret: u64) {
 fn frames_that_make_no_sense() {
     let mut log = Log::new();
     let mut frame = log.frame(1, |writer| writer.remove(KEY));
-    change_and_seal(
-        &mut frame,
-        FRAME_HEADER_BYTES + PART_HEADER_BYTES,
-        log.image.superblock.secret,
-    );
+    let secret = log.image.superblock.secret;
+    change_and_seal(&mut frame, FRAME_HEADER_BYTES + PART_HEADER_BYTES, 0xff, secret);
     log.append(&frame);
     log.append_good();
     assert_eq!(log.assert_found(&[Kind::LogFrame]).log_frames, 1);
@@ -196,10 +195,8 @@ fn frames_that_make_no_sense() {
     log.append_to_root(|writer| writer.patch(KEY, b"value", 0, &[1; 10]));
     log.assert_found(&[Kind::LogFrame]);
     let mut log = Log::new();
-    log.append_to_root(|writer| {
-        writer.put(KEY, b"value", LogBlock::Content(&[1]));
-        writer.remove(KEY);
-    });
+    log.append_to_root(|writer| writer.put(KEY, b"value", LogBlock::Content(&[1])));
+    log.append_to_root(|writer| writer.remove(KEY));
     log.append_to_root(|writer| writer.patch(KEY, b"value", 0, &[1; 10]));
     log.assert_found(&[Kind::LogFrame]);
 }
@@ -318,7 +315,7 @@ impl Device for Unreadable {
     }
 }
 
-/// Nobody can tell whether a log ends where it cannot be read.
+/// Nobody can tell whether a log ends where neither copy can be read.
 #[test]
 fn copies_that_cannot_be_read() {
     let mut log = Log::new();
@@ -335,7 +332,8 @@ fn copies_that_cannot_be_read() {
     assert_eq!(found(&[(0, first)]), [Kind::LogCopy]);
     assert_eq!(found(&[(1, last)]), []);
     assert_eq!(found(&[(0, last), (1, last)]), [Kind::LogLost]);
-    assert_eq!(found(&[(0, log.next)]), [Kind::LogLost]);
+    assert_eq!(found(&[(0, log.next)]), []);
+    assert_eq!(found(&[(0, log.next), (1, log.next)]), [Kind::LogLost]);
 }
 
 /// What begins like a frame in many places does not make a check endless.
@@ -351,4 +349,40 @@ fn what_only_begins_like_frames_ends_the_log() {
         (0..2).for_each(|copy| log.damage(copy, position));
     }
     assert_eq!(log.waiting().0, 1);
+}
+
+/// Whoever has the secret can write frames that are believed. Whatever they say, verifier and
+/// engine answer.
+#[test]
+fn hostile_frames_get_an_answer() {
+    let mut random = Random::new(1);
+    let pointer = base().image().record("root").root.unwrap().encode();
+    let (mut clean, mut taken) = (0, 0);
+    for round in 0..150 {
+        let mut log = Log::new();
+        log.append_to_root(|writer| {
+            writer.put(KEY, b"value", LogBlock::Content(b"content"));
+        });
+        let mut frame = log.frame(log.image.record("root").id, |writer| {
+            writer.remove(Key::MIN);
+            writer.patch(KEY, b"value", 3, b"patch");
+            let blocks = [LogBlock::None, LogBlock::Content(b"x"), LogBlock::Stored(&pointer)];
+            writer.put(Key::MAX, b"value", blocks[round % 3]);
+        });
+        let len = u64::from(u32::from_le_bytes(frame[32..36].try_into().unwrap()));
+        let secret = log.image.superblock.secret;
+        for _ in 0..1 + random.below(2) {
+            let at = FRAME_HEADER_BYTES as u64 - 20 + random.below(len + 20 - 56);
+            let byte = if random.below(2) == 0 { 0 } else { random.next() as u8 };
+            let at = usize::try_from(at).unwrap();
+            change_and_seal(&mut frame, at, byte, secret);
+        }
+        log.append(&frame);
+        clean += u32::from(log.image.check().is_empty());
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(log.image.bytes));
+        if let Ok(pool) = Pool::open(vec![memory], OpenOptions::default()) {
+            taken += u32::from(pool.commit().is_ok());
+        }
+    }
+    assert!(clean > 10 && taken > 10, "{clean} {taken}");
 }

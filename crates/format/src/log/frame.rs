@@ -22,7 +22,7 @@ pub struct FrameHeader {
     pub len_bytes: u32,
 }
 
-/// The edits of one dataset in a frame, in the order in which they are applied.
+/// The edits of one dataset in a frame, at most one for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPart<'a> {
     /// The freeze that takes the edits in, below [`FREEZES_MAX`]: a superblock that includes it
@@ -30,7 +30,7 @@ pub struct LogPart<'a> {
     pub freeze: u64,
     /// The dataset, below [`DATASETS_MAX`].
     pub dataset: u64,
-    /// The edits, at least one.
+    /// The edits, at least one, by ascending keys.
     pub edits: Vec<LogEdit<'a>>,
 }
 
@@ -76,6 +76,15 @@ pub enum LogBlock<'a> {
     Content(&'a [u8]),
     /// The one that came into this part as the n-th content, counted from 0.
     Earlier(u32),
+}
+
+impl LogEdit<'_> {
+    /// The key of the item.
+    pub fn key(&self) -> Key {
+        match self {
+            LogEdit::Remove { key } | LogEdit::Put { key, .. } | LogEdit::Patch { key, .. } => *key,
+        }
+    }
 }
 
 /// What the start of a frame says. `None` if no frame of this pool begins here at this position:
@@ -139,8 +148,13 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<LogPart<'a>, FormatError> {
     let start = from.at();
     let mut edits = Vec::new();
     let mut contents = 0;
-    for _ in 0..count {
-        edits.push(take_edit(from, &mut contents)?);
+    for index in 0..usize::try_from(count).unwrap_or(usize::MAX) {
+        let offset = from.at();
+        let edit = take_edit(from, &mut contents)?;
+        if edits.last().is_some_and(|last: &LogEdit<'_>| last.key() >= edit.key()) {
+            return Err(FormatError::Order { what: WHAT, field: "key of edit", index, offset });
+        }
+        edits.push(edit);
     }
     if u32::try_from(from.at() - start) != Ok(len_bytes) {
         let (found, expected) = (u64::from(len_bytes), "as many as its edits take");

@@ -27,6 +27,8 @@ struct OpenPart {
     dataset: u64,
     /// Where its header is; `None` before its first edit, so that no part is empty.
     start: Option<usize>,
+    /// Key of the last edit.
+    last: Option<Key>,
     edit_count: u32,
     content_count: u32,
 }
@@ -43,8 +45,8 @@ impl FrameWriter {
         FrameWriter { out: vec![0; FRAME_HEADER_BYTES], part_count: 0, part: None }
     }
 
-    /// What comes now are edits of `dataset` that `freeze` will take in. A part to which no edit
-    /// comes is not written.
+    /// What comes now are edits of `dataset` that `freeze` will take in, by ascending keys. A part
+    /// to which no edit comes is not written.
     ///
     /// # Panics
     /// If a number is out of its range.
@@ -52,15 +54,21 @@ impl FrameWriter {
         assert!(freeze < FREEZES_MAX, "the number of a freeze is below 2^62");
         assert!(dataset < DATASETS_MAX, "the number of a dataset is below 2^62");
         self.end_part();
-        let (start, edit_count, content_count) = (None, 0, 0);
-        self.part = Some(OpenPart { freeze, dataset, start, edit_count, content_count });
+        self.part = Some(OpenPart {
+            freeze,
+            dataset,
+            start: None,
+            last: None,
+            edit_count: 0,
+            content_count: 0,
+        });
     }
 
     /// The item at `key` is this.
     ///
     /// # Panics
-    /// If there is no part, or something is longer than [`super::LogEdit`] says, or no content of
-    /// that number came into the part.
+    /// If there is no part, or its last key is not smaller, or something is longer than
+    /// [`super::LogEdit`] says, or no content of that number came into the part.
     pub fn put(&mut self, key: Key, value: &[u8], block: LogBlock<'_>) {
         let kind = match block {
             LogBlock::None => edit_kind::PUT,
@@ -99,7 +107,8 @@ impl FrameWriter {
     /// The item at `key` has this value, and its block, not written yet, has `data` at `at`.
     ///
     /// # Panics
-    /// If there is no part, or something is longer than [`super::LogEdit`] says.
+    /// If there is no part, or its last key is not smaller, or something is longer than
+    /// [`super::LogEdit`] says.
     pub fn patch(&mut self, key: Key, value: &[u8], at: u32, data: &[u8]) {
         let end = usize::try_from(at).ok().and_then(|at| at.checked_add(data.len()));
         assert!(
@@ -115,7 +124,7 @@ impl FrameWriter {
     /// The item at `key` is there no more.
     ///
     /// # Panics
-    /// If there is no part.
+    /// If there is no part, or its last key is not smaller.
     pub fn remove(&mut self, key: Key) {
         self.begin_edit(edit_kind::REMOVE, key);
     }
@@ -167,6 +176,8 @@ impl FrameWriter {
             self.out.extend_from_slice(&part.dataset.to_le_bytes());
             self.out.extend_from_slice(&[0; PART_HEADER_BYTES - EDIT_COUNT_OFFSET]);
         }
+        assert!(part.last.is_none_or(|last| last < key), "the keys of a part ascend");
+        part.last = Some(key);
         part.edit_count += 1;
         self.out.push(kind);
         self.out.extend_from_slice(&key.encode());

@@ -25,6 +25,10 @@ fn len_of(frame: &[u8]) -> usize {
     header.len_bytes as usize
 }
 
+fn key(offset: u64) -> Key {
+    Key::new(0, 0, offset)
+}
+
 /// Gives a frame the checksum that it should have.
 fn seal(frame: &mut [u8]) {
     let len = len_of(frame).min(frame.len());
@@ -89,8 +93,9 @@ fn error_with(at: usize, bytes: &[u8]) -> String {
 #[test]
 fn a_malformed_frame_of_the_right_checksum_is_an_error() {
     const MANY: [u8; 4] = [255; 4];
-    let cases: [(usize, &[u8], &str); 14] = [
+    let cases: [(usize, &[u8], &str); 15] = [
         (36, &[1], "ends at byte"),
+        (81, &[1], "key of edit 1 at byte 101 is not greater than the one before"),
         (36, &[3], "is cut short: freeze of a part at byte"),
         (63, &[0x40], "freeze of a part at byte 56 is 4611686018427388912, expected less than"),
         (71, &[0x40], "dataset of a part at byte 64 is"),
@@ -140,13 +145,13 @@ fn an_edit_takes_no_more_than_is_said() {
         before = writer.len_bytes();
         overhead
     };
-    writer.put(Key::MIN, &[1; 9], LogBlock::None);
+    writer.put(key(1), &[1; 9], LogBlock::None);
     assert_eq!(took(&writer, 9), 20);
-    writer.put(Key::MIN, &[1; 9], LogBlock::Content(&[2; 7]));
+    writer.put(key(2), &[1; 9], LogBlock::Content(&[2; 7]));
     assert_eq!(took(&writer, 16), 24);
-    writer.put(Key::MIN, &[], LogBlock::Earlier(1));
+    writer.put(key(3), &[], LogBlock::Earlier(1));
     assert_eq!(took(&writer, 0), 24);
-    writer.patch(Key::MIN, &[1; 4096], (1 << 20) - 3, &[1; 3]);
+    writer.patch(key(4), &[1; 4096], (1 << 20) - 3, &[1; 3]);
     assert_eq!(took(&writer, 4099), EDIT_OVERHEAD_BYTES_MAX);
 }
 
@@ -156,13 +161,22 @@ fn a_writer_refuses_a_block_that_is_not_there() {
     let mut writer = FrameWriter::new();
     writer.begin_part(1, 1);
     writer.put(Key::MIN, &[], LogBlock::Content(&[1]));
-    writer.put(Key::MIN, &[], LogBlock::Earlier(1));
+    writer.put(key(1), &[], LogBlock::Earlier(1));
+}
+
+#[test]
+#[should_panic(expected = "the keys of a part ascend")]
+fn a_writer_refuses_two_edits_of_a_key() {
+    let mut writer = FrameWriter::new();
+    writer.begin_part(1, 1);
+    writer.remove(key(1));
+    writer.remove(key(1));
 }
 
 #[test]
 fn blocks_are_counted_in_each_part_anew() {
     let mut parts = example::frame();
-    let earlier = LogEdit::Put { key: Key::MIN, value: b"", block: LogBlock::Earlier(0) };
+    let earlier = LogEdit::Put { key: key(1), value: b"", block: LogBlock::Earlier(0) };
     parts[0].edits.truncate(4);
     let mut frame = example::encode_frame(&parts);
     assert_eq!(decode(&frame), Some(Ok(parts.clone())));

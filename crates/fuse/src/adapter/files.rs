@@ -22,6 +22,7 @@ impl Adapter {
         let options = WriteOptions {
             clear_privileges: write.flags & write::KILL_SUIDGID != 0,
             keep_times: self.writeback && write.flags & write::CACHE != 0,
+            accepted: write.flags & write::CACHE != 0,
         };
         self.file_system.write(ino, write.offset, write.data, options)?;
         let written = u32::try_from(write.data.len()).expect("the size came in 32 bits");

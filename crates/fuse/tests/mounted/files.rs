@@ -1,6 +1,6 @@
 //! Content.
 
-use crate::fixture::{drop_caches, mounted};
+use crate::fixture::{drop_caches, mounted, shell_ok};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, linkat, open,
     seek,
@@ -208,5 +208,11 @@ fn unknown_control_calls_are_refused_as_such() {
         let flags = rustix::fs::ioctl_getflags(&opened);
         assert!(matches!(flags, Err(Errno::NOTTY | Errno::OPNOTSUPP)), "{flags:?}");
     }
+    let shutdown = "import fcntl, os
+try: fcntl.ioctl(os.open('.', 0), 0x8004587d, bytes(4))
+except OSError as error: print(error.strerror)";
+    fs::write(mounted.path("program"), shutdown).unwrap();
+    let told = shell_ok(&mounted.root(), 0, "python3 program");
+    assert_eq!(told, "Inappropriate ioctl for device\n", "plain memory has no power cuts");
     mounted.end();
 }

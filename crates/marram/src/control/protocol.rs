@@ -258,6 +258,10 @@ pub(crate) struct DeviceRow {
     pub(crate) write_errors: u64,
     /// Blocks that did not match their checksum.
     pub(crate) checksum_errors: u64,
+    /// Bytes written since the daemon opened the pool.
+    pub(crate) written_bytes: u64,
+    /// Flushes asked for since then.
+    pub(crate) flushes: u64,
 }
 
 /// Bytes that cannot be read as they were written.

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 const CONNECTIONS_MAX: usize = 32;
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a daemon that ends waits for the last answers to be sent.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a daemon that ends waits for the last answers to be sent. One of them may be that of
+/// an unmount whose `umount(2)` returns only when the kernel has let go of a million inodes.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a daemon does with requests.
 pub(crate) trait Service: Send + Sync + 'static {

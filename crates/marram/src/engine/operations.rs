@@ -115,6 +115,8 @@ fn status(open: &OpenPool) -> StatusReport {
         read_errors: device.read_errors,
         write_errors: device.write_errors,
         checksum_errors: device.checksum_errors,
+        written_bytes: device.written_bytes,
+        flushes: device.flushes,
     });
     let damage = status.damage.iter().map(|damage| DamageRow {
         place: damage.place.clone(),

@@ -115,9 +115,11 @@ impl IntentLog {
         let ring = Ring::of(&head);
         let stamp = stamp_of(superblock);
         let replayed = replay::replay(media, &ring, stamp, &head, datasets)?;
-        // What an interrupted frame has left must not become valid when the log comes there again.
-        let skipped = if replayed.frames > 0 { u64::from(ring.grains) } else { 0 };
-        let log = IntentLog::new(ring, stamp, replayed.end + skipped, head.start);
+        // Whatever frames an earlier run has left behind the end, torn or whole, must not become
+        // valid when this one writes before them: positions go on a whole ring later. There is
+        // no room then, so the first sync commits, and a replay starts there.
+        let next = replayed.end + u64::from(ring.grains);
+        let log = IntentLog::new(ring, stamp, next, head.start);
         Ok((log, replayed))
     }
 

@@ -9,6 +9,11 @@ use marram_format::log::{FRAME_BYTES_MAX, LogHead, LogPart, decode_frame, frame_
 use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_store::Result;
 
+/// Most places behind the end of the log that look like a frame and are read to see whether they
+/// are one: content of users can look like that.
+const CANDIDATES_MAX: usize = 64;
+/// Grains that are looked through at a time.
+const SCAN_GRAINS: usize = 256;
 /// Bytes of a grain, as a length in memory.
 pub(super) const GRAIN_LEN: usize = GRAIN_BYTES as usize;
 
@@ -62,11 +67,12 @@ impl Ring {
         Ok(bytes)
     }
 
-    /// The frame at a position, from the first copy in which it is whole.
+    /// The frame at a position, from the first copy in which it is whole. A copy that can be read
+    /// and has none is the end of the log, even if the other cannot be read: a frame that was made
+    /// durable is in both, and one bad sector must not keep a pool from being opened.
     ///
     /// # Errors
-    /// The frame is in neither copy, and one of them could not be read: nobody can tell then
-    /// whether the log ends here.
+    /// Neither copy could be read: nobody can tell then whether the log ends here.
     pub(super) fn frame(
         &self,
         media: &Media,
@@ -74,14 +80,18 @@ impl Ring {
         position: u64,
     ) -> Result<Option<Found>> {
         let mut unreadable = None;
+        let mut is_missing = false;
         for copy in 0..self.copies.len() {
             match self.frame_of_copy(media, stamp, copy, position) {
                 Ok(Some(found)) => return Ok(Some(found)),
-                Ok(None) => {}
+                Ok(None) => is_missing = true,
                 Err(error) => unreadable = Some(error),
             }
         }
-        unreadable.map_or(Ok(None), Err)
+        match unreadable {
+            Some(error) if !is_missing => Err(error),
+            _ => Ok(None),
+        }
     }
 
     fn frame_of_copy(
@@ -109,13 +119,22 @@ impl Ring {
     /// Whether a whole frame lies behind `end`, where the log seemed to end: then what lay there
     /// had been flushed before it, and is damaged.
     pub(super) fn goes_on_behind(&self, media: &Media, stamp: Stamp, end: u64) -> bool {
-        (end + 1..end + u64::from(self.grains)).any(|position| {
-            (0..self.copies.len()).any(|copy| {
-                self.read(media, copy, position, GRAIN_LEN).is_ok_and(|first| {
-                    frame_header(&first, &stamp.pool_id, position).is_some()
-                        && matches!(self.frame_of_copy(media, stamp, copy, position), Ok(Some(_)))
-                })
-            })
+        let last = end + u64::from(self.grains);
+        let mut candidates = Vec::new();
+        for (copy, at) in (0..self.copies.len())
+            .flat_map(|copy| (end + 1..last).step_by(SCAN_GRAINS).map(move |at| (copy, at)))
+        {
+            let grains = usize::try_from(last - at).unwrap_or(SCAN_GRAINS).min(SCAN_GRAINS);
+            // What cannot be read is found by a scrub; here it only cannot be a witness.
+            let Ok(bytes) = self.read(media, copy, at, grains * GRAIN_LEN) else { continue };
+            for (position, grain) in (at..).zip(bytes.chunks_exact(GRAIN_LEN)) {
+                if frame_header(grain, &stamp.pool_id, position).is_some() {
+                    candidates.push((copy, position));
+                }
+            }
+        }
+        candidates.into_iter().take(CANDIDATES_MAX).any(|(copy, position)| {
+            matches!(self.frame_of_copy(media, stamp, copy, position), Ok(Some(_)))
         })
     }
 

@@ -3,7 +3,9 @@
 
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
-use marram_store::{Batch, Block, DatasetName, Item, Key, Properties, Source, Store, View, kind};
+use marram_store::{
+    Admission, Batch, Block, DatasetName, Item, Key, Properties, Source, Store, View, kind,
+};
 use std::sync::Arc;
 
 pub(crate) fn create_on(device: &Arc<dyn Device>, properties: &[(&str, &str)]) {
@@ -68,7 +70,7 @@ pub(crate) fn put(view: &dyn View, key: Key, content: Vec<u8>) -> marram_store::
 
 pub(crate) fn remove(view: &dyn View, key: Key) -> marram_store::Result<()> {
     let mut batch = Batch::new();
-    batch.frees_space = true;
+    batch.admission = Admission::Freeing;
     batch.remove(key);
     view.apply(batch)
 }

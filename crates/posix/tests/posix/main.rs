@@ -24,7 +24,8 @@ use marram_vfs::{
 use std::sync::{Arc, Mutex};
 
 const USER: Caller = Caller { uid: 1000, gid: 1000 };
-const PLAIN: WriteOptions = WriteOptions { clear_privileges: false, keep_times: false };
+const PLAIN: WriteOptions =
+    WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
 
 /// A file system and the store that it is on.
 struct Bench {

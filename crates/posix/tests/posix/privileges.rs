@@ -26,7 +26,7 @@ fn privileges_go_with_a_write_and_a_cut() {
                 SetAttributes { size: Some(1), clear_privileges: true, ..SetAttributes::default() };
             bench.files.set_attributes(USER, ino, &set).unwrap();
         } else {
-            let options = WriteOptions { clear_privileges: true, keep_times: false };
+            let options = WriteOptions { clear_privileges: true, ..WriteOptions::default() };
             bench.files.write(ino, 0, b"flag", options).unwrap();
         }
         assert_eq!(bench.attributes(ino).permissions, 0o755);
@@ -34,7 +34,7 @@ fn privileges_go_with_a_write_and_a_cut() {
         assert_eq!(bench.files.list_xattrs(ino).unwrap(), Vec::<Vec<u8>>::new());
     }
     set_permissions(&bench, ino, 0o2644);
-    let options = WriteOptions { clear_privileges: true, keep_times: false };
+    let options = WriteOptions { clear_privileges: true, ..WriteOptions::default() };
     bench.files.write(ino, 0, b"flag", options).unwrap();
     assert_eq!(bench.attributes(ino).permissions, 0o2644, "mandatory locking, no privilege");
 }
@@ -53,7 +53,7 @@ fn times_move_as_told() {
     let told = bench.files.set_attributes(USER, ino, &set).unwrap();
     assert_eq!((told.accessed, told.changed.seconds), (at, 1 << 40));
     assert!(told.modified > told.created);
-    let options = WriteOptions { clear_privileges: false, keep_times: true };
+    let options = WriteOptions { keep_times: true, ..WriteOptions::default() };
     bench.files.write(ino, 0, b"cached", options).unwrap();
     let after = bench.attributes(ino);
     assert_eq!((after.modified, after.changed, after.size), (told.modified, told.changed, 6));

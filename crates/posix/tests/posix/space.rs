@@ -3,7 +3,7 @@
 use crate::{Bench, PLAIN, USER, name, pattern};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Store};
-use marram_vfs::{Error, FileSystem, Ino, Kind, NewNode};
+use marram_vfs::{Error, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions};
 
 #[test]
 fn a_full_store_refuses_and_can_be_emptied() {
@@ -33,6 +33,24 @@ fn a_full_store_refuses_and_can_be_emptied() {
     assert_eq!(bench.files.space().unwrap().inodes_used, 1);
     let ino = bench.file("again");
     bench.write(ino, 0, &pattern(1, 1_000_000));
+}
+
+#[test]
+fn what_a_cache_has_accepted_still_fits_a_full_store() {
+    let bench = Bench::new();
+    bench.store.set_limit(2 << 20);
+    let ino = bench.file("f");
+    let write = |at: u64, options| bench.files.write(ino, at << 16, &[7; 4096], options);
+    let full = (0..).find(|at| write(*at, PLAIN) == Err(Error::NoSpace)).unwrap();
+    let accepted = WriteOptions { accepted: true, ..PLAIN };
+    for at in full..full + 50 {
+        write(at, accepted).expect("space was kept back for what was accepted");
+    }
+    assert_eq!(write(full + 50, PLAIN), Err(Error::NoSpace));
+    let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    bench.files.set_attributes(USER, ino, &cut).expect("cutting works all the same");
+    bench.reclaim(100);
+    write(0, PLAIN).unwrap();
 }
 
 #[test]

@@ -56,6 +56,13 @@ pub enum Action {
     Drawn(Operation),
     /// What happens in the background: everything is committed.
     Commit,
+    /// A commit, and in the middle of it other actions by other hands.
+    Busy {
+        /// Before which of its writes and flushes they are done.
+        at: u64,
+        /// What is done. Nothing that would have to wait for the commit.
+        inner: Vec<Action>,
+    },
     /// Keep the root dataset as `root@s`.
     Snapshot,
     /// Make the dataset `c` from it.
@@ -77,6 +84,7 @@ impl Action {
                 matches!(operation, Operation::Sync { .. } | Operation::SyncAll)
             }
             Action::Commit
+            | Action::Busy { .. }
             | Action::Snapshot
             | Action::Clone
             | Action::DestroySnapshot

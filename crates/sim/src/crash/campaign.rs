@@ -1,14 +1,14 @@
 //! Many workloads, on several threads, until enough states have been looked at.
 
+use super::action::Action;
 use super::explorer::{Explorer, Violation};
 use super::idiom::IDIOMS;
 use super::states::Bounds;
 use super::table::{CHANGES, PERSISTENCE};
-use super::workload::Workload;
+use super::workload::{Part, Workload};
 use crate::random::Random;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// A campaign ends early after this many violations.
 const VIOLATIONS_MAX: usize = 12;
@@ -16,6 +16,13 @@ const VIOLATIONS_MAX: usize = 12;
 const LONG_STATES_MAX: usize = 600;
 /// One in so many workloads is a random history, and one is an idiom.
 const LONG_ONE_IN: u64 = 24;
+
+/// How often every pair comes with a commit between that something else interrupts.
+const BUSY_ROUNDS: u64 = 6;
+/// Of the other persistence points one in so many is such a commit.
+const BUSY_ONE_IN: u64 = 4;
+/// Writes and flushes of a commit before which it may be interrupted.
+const BUSY_PLACES: u64 = 10;
 
 /// Which workloads a campaign runs, in which order.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +46,6 @@ pub struct Outcome {
     pub continued: u64,
     /// Workloads.
     pub workloads: u64,
-    /// How long it took.
-    pub took: Duration,
     /// What must not be.
     pub violations: Vec<Violation>,
 }
@@ -83,7 +88,7 @@ impl Plan {
 }
 
 fn pair_count() -> u64 {
-    (CHANGES.len() as u64).pow(2) * PERSISTENCE.len() as u64
+    (CHANGES.len() as u64).pow(2) * (PERSISTENCE.len() as u64 + BUSY_ROUNDS)
 }
 
 /// Goes through all numbers below their count in an order that the seed decides.
@@ -103,22 +108,54 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// The bounded workload with this number.
 fn small(number: u64) -> Workload {
     let changes = CHANGES.len() as u64;
-    let change = |index: u64| CHANGES[(index % changes) as usize].0;
-    // A row's persistence point follows from the whole number, the last one is never `none`.
+    let change = |index: u64| part(CHANGES[(index % changes) as usize].0);
+    // The persistence points that the number does not say follow from it all the same.
     let mut random = Random::new(number);
-    let mut any = || PERSISTENCE[random.below(PERSISTENCE.len() as u64) as usize].0;
-    let rows = match number.checked_sub(pair_count()) {
+    let parts = match number.checked_sub(pair_count()) {
         None => {
-            let between = PERSISTENCE[(number / changes / changes) as usize].0;
-            vec![change(number), between, change(number / changes), any()]
+            let between = (number / changes / changes) as usize;
+            let between = match PERSISTENCE.get(between) {
+                Some((row, _)) => part(row),
+                None => busy(&mut random),
+            };
+            vec![change(number), between, change(number / changes), persistence(&mut random)]
         }
-        Some(triple) => {
-            let third = change(triple / changes / changes);
-            vec![change(triple), any(), change(triple / changes), any(), third, any()]
-        }
+        Some(triple) => vec![
+            change(triple),
+            persistence(&mut random),
+            change(triple / changes),
+            persistence(&mut random),
+            change(triple / changes / changes),
+            persistence(&mut random),
+        ],
     };
-    let last = if rows.last() == Some(&"none") { "sync" } else { "none" };
-    Workload::Small(rows.into_iter().chain([last]).filter(|row| *row != "none").collect())
+    // What nothing makes durable is not worth a last action.
+    let last = part(if parts.last().is_some_and(|last| last.row == NONE) { "sync" } else { NONE });
+    Workload::Small(parts.into_iter().chain([last]).filter(|part| part.row != NONE).collect())
+}
+
+/// The persistence point that is none.
+const NONE: &str = PERSISTENCE[0].0;
+
+fn part(row: &'static str) -> Part {
+    Part { row, busy: None }
+}
+
+fn persistence(random: &mut Random) -> Part {
+    if random.once_in(BUSY_ONE_IN) {
+        return busy(random);
+    }
+    part(PERSISTENCE[random.below(PERSISTENCE.len() as u64) as usize].0)
+}
+
+/// A commit with an operation in the middle.
+fn busy(random: &mut Random) -> Part {
+    loop {
+        let (row, actions) = CHANGES[random.below(CHANGES.len() as u64) as usize];
+        if actions.iter().all(|action| matches!(action, Action::Root(_))) {
+            return Part { row, busy: Some(random.below(BUSY_PLACES)) };
+        }
+    }
 }
 
 impl<'e, 't> Campaign<'e, 't> {
@@ -129,16 +166,15 @@ impl<'e, 't> Campaign<'e, 't> {
 
     /// Runs it to its end; tells how far it is now and then.
     pub fn run(&self, tell: &(dyn Fn(&Outcome) + Sync)) -> Outcome {
-        let start = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..self.plan.threads.max(1) {
-                scope.spawn(|| self.work(start, tell));
+                scope.spawn(|| self.work(tell));
             }
         });
-        self.outcome(start)
+        self.outcome()
     }
 
-    fn work(&self, start: Instant, tell: &(dyn Fn(&Outcome) + Sync)) {
+    fn work(&self, tell: &(dyn Fn(&Outcome) + Sync)) {
         while self.explorer.distinct() < self.plan.states {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let workload = self.plan.workload(number);
@@ -153,18 +189,17 @@ impl<'e, 't> Campaign<'e, 't> {
             }
             drop(violations);
             if number % 256 == 255 {
-                tell(&self.outcome(start));
+                tell(&self.outcome());
             }
         }
     }
 
-    fn outcome(&self, start: Instant) -> Outcome {
+    fn outcome(&self) -> Outcome {
         Outcome {
             distinct: self.explorer.distinct(),
             compared: self.explorer.compared(),
             continued: self.explorer.continued(),
             workloads: self.next.load(Ordering::Relaxed),
-            took: start.elapsed(),
             violations: self.violations.lock().clone(),
         }
     }
@@ -184,7 +219,7 @@ mod tests {
             assert_eq!(seen.len() as u64, count);
         }
         let Workload::Small(rows) = small(count - 1) else { panic!("a bounded workload") };
-        assert!(rows.len() > 2 && rows.last() != Some(&"none"), "{rows:?}");
+        assert!(rows.len() > 2 && rows.iter().all(|part| part.row != "none"), "{rows:?}");
     }
 
     #[test]

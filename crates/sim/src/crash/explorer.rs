@@ -81,6 +81,17 @@ impl<'t> Explorer<'t> {
         })
     }
 
+    /// One that knows nothing of any image yet.
+    pub(super) fn anew(&self) -> Explorer<'t> {
+        Explorer {
+            target: self.target,
+            base: Arc::clone(&self.base),
+            known: Mutex::default(),
+            states: AtomicU64::new(0),
+            continued: AtomicU64::new(0),
+        }
+    }
+
     /// How many images were mounted, no two of them equal.
     pub fn distinct(&self) -> u64 {
         self.known.lock().len() as u64
@@ -122,7 +133,7 @@ impl<'t> Explorer<'t> {
             let id = StateId { workload: workload.clone(), state, second: None };
             match self.examine(&scene, state, first) {
                 Err(reason) => violations.push(Violation { id: id.to_string(), reason }),
-                Ok(Some(found)) if digest % CONTINUED_ONE_IN == 0 => {
+                Ok(Some(found)) if digest.is_multiple_of(CONTINUED_ONE_IN) => {
                     violations.extend(self.continued_states(&scene, &id, found));
                 }
                 Ok(_) => (),

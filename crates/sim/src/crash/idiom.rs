@@ -7,8 +7,11 @@ use crate::random::Random;
 use marram_vfs::RenameMode::Replace;
 use marram_vfs::SyncScope::{All, Data};
 
+/// One round of an idiom.
+pub(crate) type Round = fn(&mut Random) -> Vec<Change>;
+
 /// The idioms by name.
-pub(crate) const IDIOMS: &[(&str, fn(&mut Random) -> Vec<Change>)] = &[
+pub(crate) const IDIOMS: &[(&str, Round)] = &[
     ("replace", replace),
     ("replace-synced", replace_synced),
     ("append-log", append_log),
@@ -18,11 +21,7 @@ pub(crate) const IDIOMS: &[(&str, fn(&mut Random) -> Vec<Change>)] = &[
 ];
 
 /// `rounds` rounds of an idiom.
-pub(crate) fn actions(
-    idiom: fn(&mut Random) -> Vec<Change>,
-    seed: u64,
-    rounds: usize,
-) -> Vec<Action> {
+pub(crate) fn actions(idiom: Round, seed: u64, rounds: usize) -> Vec<Action> {
     let mut random = Random::new(seed);
     let mut actions = Vec::new();
     for _ in 0..rounds {

@@ -2,6 +2,7 @@
 
 use super::action::{Action, Change, Hand};
 use super::digest::{Digest, tree_digest};
+use super::pause::PausingDevice;
 use super::table::PRESET;
 use super::target::{Mounted, Target};
 use super::workload::Workload;
@@ -87,28 +88,22 @@ impl Recording {
         let model = preset_model(&clock)?;
         let overlay = Arc::new(OverlayDevice::new(Arc::clone(base), Arc::default()));
         let device = Arc::new(RecordingDevice::over(overlay, Arc::clone(base)));
+        let pausing = Arc::new(PausingDevice::new(Arc::clone(&device) as Arc<dyn Device>));
         clock.set(START_STEP);
-        let mounted = target.mount(Arc::clone(&device) as Arc<dyn Device>, Arc::clone(&clock))?;
-        let mut run = Run::new(mounted, model)?;
-        let mut digests = vec![run.digest()?];
-        let mut models = Vec::new();
-        if keep_models {
-            models.push(run.models());
+        let mounted = target.mount(Arc::clone(&pausing) as Arc<dyn Device>, Arc::clone(&clock))?;
+        let run = Run::new(mounted, model)?;
+        let mut recorder = Recorder {
+            digests: vec![run.digest()?],
+            models: if keep_models { vec![run.models()] } else { Vec::new() },
+            run,
+            clock,
+            device,
+            pausing,
+        };
+        for action in workload.actions() {
+            recorder.perform(&action)?;
         }
-        for (index, action) in workload.actions().iter().enumerate() {
-            clock.set(START_STEP + 1 + index as u64);
-            device.mark(2 * index as u64);
-            let done = run
-                .act(action)
-                .map_err(|reason| format!("action {} ({action:?}): {reason}", index + 1))?;
-            if done && action.promises() {
-                device.mark(2 * index as u64 + 1);
-            }
-            digests.push(run.digest()?);
-            if keep_models {
-                models.push(run.models());
-            }
-        }
+        let Recorder { run, digests, models, device, .. } = recorder;
         drop(run);
         let trace = device.trace();
         Ok(Recording { windows: windows(&trace), trace, digests, models })
@@ -182,7 +177,10 @@ fn windows(trace: &Trace) -> Vec<(usize, usize)> {
     for event in trace.events() {
         if let Event::Mark(mark) = event {
             let action = (*mark / 2) as usize + 1;
-            window = if mark % 2 == 0 { (window.0, action) } else { (action, window.1) };
+            window = match mark % 2 {
+                0 => (window.0, action),
+                _ => (window.0.max(action), window.1),
+            };
         }
         windows.push(window);
     }
@@ -208,6 +206,64 @@ fn add_source(sum: Digest, name: &str, tree: Digest) -> Digest {
     sum.wrapping_add(xxh3_128_with_seed(&(name ^ tree).to_le_bytes(), 2))
 }
 
+/// Takes down what a workload does.
+struct Recorder {
+    run: Run,
+    clock: Arc<HistoryClock>,
+    device: Arc<RecordingDevice>,
+    pausing: Arc<PausingDevice>,
+    digests: Vec<Digest>,
+    models: Vec<BTreeMap<String, Model>>,
+}
+
+impl Recorder {
+    /// Does an action, with the marks that belong to it.
+    fn perform(&mut self, action: &Action) -> Result<(), String> {
+        let done_before = self.digests.len() as u64 - 1;
+        if let Action::Busy { at, inner } = action {
+            self.commit_around(*at, inner)?;
+            if done_before > 0 {
+                self.device.mark(2 * (done_before - 1) + 1);
+            }
+            return Ok(());
+        }
+        self.clock.set(START_STEP + 1 + done_before);
+        self.device.mark(2 * done_before);
+        let done = self
+            .run
+            .act(action)
+            .map_err(|reason| format!("action {} ({action:?}): {reason}", done_before + 1))?;
+        if done && action.promises() {
+            self.device.mark(2 * done_before + 1);
+        }
+        self.digests.push(self.run.digest()?);
+        if !self.models.is_empty() {
+            self.models.push(self.run.models());
+        }
+        Ok(())
+    }
+
+    /// Commits, and does other actions while the commit stands before its write or flush number
+    /// `at`.
+    fn commit_around(&mut self, at: u64, inner: &[Action]) -> Result<(), String> {
+        let mounted = Arc::clone(&self.run.mounted);
+        let pausing = Arc::clone(&self.pausing);
+        let turn = pausing.pause_before(at);
+        std::thread::scope(|scope| {
+            let commit = scope.spawn(|| {
+                let committed = mounted.commit();
+                pausing.cancel();
+                committed
+            });
+            turn.wait();
+            let done = inner.iter().try_for_each(|action| self.perform(action));
+            turn.end();
+            let committed = commit.join().map_err(|panic| crate::run::panic_text(&*panic));
+            done.and(committed.unwrap_or_else(|panic| Err(format!("panic: {panic}"))))
+        })
+    }
+}
+
 /// A workload under way.
 struct Run {
     files: Arc<dyn FileSystem>,
@@ -218,7 +274,7 @@ struct Run {
     /// The inode that is held open: in the real file system, and in the model.
     held: (Option<Ino>, Option<Ino>),
     held_in_clone: (Option<Ino>, Option<Ino>),
-    mounted: Box<dyn Mounted>,
+    mounted: Arc<dyn Mounted>,
 }
 
 impl Run {
@@ -231,7 +287,7 @@ impl Run {
             clone: None,
             held: (None, None),
             held_in_clone: (None, None),
-            mounted,
+            mounted: mounted.into(),
         })
     }
 

@@ -25,7 +25,7 @@ pub trait Target: Sync {
 }
 
 /// A mounted one. Dropping it loses what is not durable, as a crash would.
-pub trait Mounted {
+pub trait Mounted: Send + Sync {
     /// The names of all datasets and snapshots, `root` among them, sorted.
     fn sources(&self) -> HomeResult<Vec<String>>;
 

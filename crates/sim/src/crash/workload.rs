@@ -1,6 +1,6 @@
 //! Workloads: what runs before the power goes. Each has a text that brings it back.
 
-use super::action::Action;
+use super::action::{Action, Change};
 use super::idiom::{self, IDIOMS};
 use super::table;
 use crate::generate::Generator;
@@ -11,12 +11,22 @@ use std::str::FromStr;
 /// Most steps of a workload that is read from text.
 const STEPS_MAX: usize = 100_000;
 
+/// A part of a bounded workload: `rename`, or `busy3/rename`, a commit in which the renaming, and a
+/// sync, come before its write or flush number 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// A row of the tables of operations and persistence points.
+    pub row: &'static str,
+    /// In which place of a commit, if in any.
+    pub busy: Option<u64>,
+}
+
 /// A workload: `small:rename-over+fsync+append`, `random:SEED:STEPS` or
 /// `idiom:NAME:SEED:ROUNDS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Rows of the tables of operations and persistence points.
-    Small(Vec<&'static str>),
+    /// Operations and persistence points.
+    Small(Vec<Part>),
     /// A random history.
     Random {
         /// Decides everything.
@@ -35,17 +45,30 @@ pub enum Workload {
     },
 }
 
+impl Part {
+    fn actions(&self) -> Vec<Action> {
+        let row = table::row(self.row).unwrap_or_default();
+        match self.busy {
+            None => row.to_vec(),
+            Some(at) => {
+                let sync = Action::Root(Change::SyncAll);
+                vec![Action::Busy { at, inner: row.iter().cloned().chain([sync]).collect() }]
+            }
+        }
+    }
+}
+
 impl Workload {
     /// What it does.
     pub fn actions(&self) -> Vec<Action> {
         match self {
-            Workload::Small(rows) => {
-                rows.iter().filter_map(|name| table::row(name)).flatten().cloned().collect()
-            }
+            Workload::Small(parts) => parts.iter().flat_map(|part| part.actions()).collect(),
             Workload::Random { seed, steps } => random_actions(*seed, *steps),
             Workload::Idiom { name, seed, rounds } => {
                 let idiom = IDIOMS.iter().find(|(known, _)| known == name);
-                idiom.map_or_else(Vec::new, |(_, idiom)| idiom::actions(*idiom, *seed, *rounds))
+                let actions = idiom
+                    .map_or_else(Vec::new, |(_, idiom)| idiom::actions(*idiom, *seed, *rounds));
+                interrupt(actions, &mut Random::new(*seed))
             }
         }
     }
@@ -66,16 +89,36 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
             2 => Action::DestroyClone,
             3 => Action::DestroySnapshot,
             4..6 => Action::Commit,
-            _ => Action::Root(super::action::Change::SyncAll),
+            _ => Action::Root(Change::SyncAll),
         }
     };
-    (0..steps).map(draw).collect()
+    let actions: Vec<Action> = (0..steps).map(draw).collect();
+    interrupt(actions, &mut random)
+}
+
+/// Puts what follows some of the commits into the middle of them.
+fn interrupt(actions: Vec<Action>, random: &mut Random) -> Vec<Action> {
+    let mut interrupted: Vec<Action> = Vec::new();
+    for action in actions {
+        let waits = !matches!(action, Action::Root(_) | Action::InClone(_) | Action::Drawn(_));
+        match interrupted.last_mut() {
+            Some(Action::Busy { inner, .. }) if !waits && !random.once_in(4) => inner.push(action),
+            _ if action == Action::Commit && random.once_in(2) => {
+                interrupted.push(Action::Busy { at: random.below(9), inner: Vec::new() });
+            }
+            _ => interrupted.push(action),
+        }
+    }
+    interrupted
 }
 
 impl fmt::Display for Workload {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Workload::Small(rows) => write!(out, "small:{}", rows.join("+")),
+            Workload::Small(parts) => {
+                let parts: Vec<String> = parts.iter().map(Part::to_string).collect();
+                write!(out, "small:{}", parts.join("+"))
+            }
             Workload::Random { seed, steps } => write!(out, "random:{seed}:{steps}"),
             Workload::Idiom { name, seed, rounds } => {
                 write!(out, "idiom:{name}:{seed}:{rounds}")
@@ -95,7 +138,7 @@ impl FromStr for Workload {
         let count = |digits| number(digits).map(|count| (count as usize).min(STEPS_MAX));
         match parts[..] {
             ["small", rows] => {
-                rows.split('+').map(known_row).collect::<Result<_, _>>().map(Workload::Small)
+                rows.split('+').map(part).collect::<Result<_, _>>().map(Workload::Small)
             }
             ["random", seed, steps] => {
                 Ok(Workload::Random { seed: number(seed)?, steps: count(steps)? })
@@ -113,6 +156,26 @@ impl FromStr for Workload {
     }
 }
 
+impl fmt::Display for Part {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.busy {
+            write!(out, "busy{at}/")?;
+        }
+        out.write_str(self.row)
+    }
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    match text.split_once('/') {
+        None => Ok(Part { row: known_row(text)?, busy: None }),
+        Some((busy, row)) => {
+            let at = busy.strip_prefix("busy").and_then(|digits| digits.parse().ok());
+            let at: u64 = at.ok_or_else(|| format!("{busy:?} is not like busy3"))?;
+            Ok(Part { row: known_row(row)?, busy: Some(at) })
+        }
+    }
+}
+
 fn known_row(name: &str) -> Result<&'static str, String> {
     let mut rows = table::CHANGES.iter().chain(table::PERSISTENCE);
     let found = rows.find(|(known, _)| *known == name);
@@ -125,12 +188,14 @@ mod tests {
 
     #[test]
     fn a_workload_is_read_from_its_text() {
-        for text in ["small:rename-over+fsync+append", "random:7:60", "idiom:replace:7:10"] {
+        for text in ["small:rename-over+busy3/create+append", "random:7:60", "idiom:replace:7:10"] {
             let workload: Workload = text.parse().unwrap();
             assert_eq!(workload.to_string(), text);
             assert!(!workload.actions().is_empty());
         }
-        for text in ["", "small:nothing", "random:7", "idiom:none:1:1", "random:x:1"] {
+        for text in
+            ["", "small:nothing", "small:busy/create", "random:7", "idiom:none:1:1", "random:x:1"]
+        {
             assert!(text.parse::<Workload>().is_err(), "{text}");
         }
     }

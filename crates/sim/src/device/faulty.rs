@@ -1,5 +1,6 @@
 //! A device that fails and lies where it is told to.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ struct State {
     /// What each write since the last good flush replaced, oldest first.
     replaced: Vec<(u64, Vec<u8>)>,
     unreadable: Vec<Range<u64>>,
+    hit_its_like: bool,
     is_gone: bool,
 }
 
@@ -72,6 +74,7 @@ impl FaultyDevice {
                 flushes: 0,
                 replaced: Vec::new(),
                 unreadable: Vec::new(),
+                hit_its_like: false,
                 is_gone: false,
             }),
         }
@@ -85,6 +88,12 @@ impl FaultyDevice {
     /// The calls since the script was set: the positions at which faults can be asked for.
     pub fn accesses(&self) -> Vec<Access> {
         self.state.lock().accesses.clone()
+    }
+
+    /// Whether a write went astray onto a grain of the same bytes as one that it carried: onto the
+    /// other copy of what it should have written. No two copies survive that.
+    pub fn hit_its_like(&self) -> bool {
+        self.state.lock().hit_its_like
     }
 
     /// From now on has these faults; operations are counted from here.
@@ -201,7 +210,11 @@ impl Device for FaultyDevice {
             }
             Some(Fault::LoseWrite { .. }) => Ok(()),
             Some(Fault::MisdirectWrite { offset, .. }) => {
-                self.write_through(&mut state, offset.min(size - len), buffer)
+                let offset = offset.min(size - len);
+                let mut hit = vec![0; buffer.len()];
+                self.inner.read(offset, &mut hit)?;
+                state.hit_its_like |= have_a_grain_in_common(&hit, buffer);
+                self.write_through(&mut state, offset, buffer)
             }
             _ => self.write_through(&mut state, offset, buffer),
         }
@@ -229,6 +242,15 @@ impl Device for FaultyDevice {
         self.check_present(&self.state.lock(), "discard")?;
         self.inner.discard(offset, len)
     }
+}
+
+/// Bytes of a grain: what blocks are made of.
+const GRAIN_BYTES: usize = 4096;
+
+fn have_a_grain_in_common(first: &[u8], second: &[u8]) -> bool {
+    let grains: HashSet<&[u8]> = first.chunks_exact(GRAIN_BYTES).collect();
+    let mut others = second.chunks_exact(GRAIN_BYTES);
+    others.any(|grain| grain.iter().any(|byte| *byte != 0) && grains.contains(grain))
 }
 
 fn flip(buffer: &mut [u8], bit: u64) {

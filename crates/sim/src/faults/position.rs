@@ -7,6 +7,10 @@ use crate::random::Random;
 const FLIPS: usize = 2;
 /// Places that each write goes to instead, besides those that the caller names.
 const STRAYS: usize = 2;
+/// Reads in a row that are no scan yet.
+const SCAN_READS_MIN: u64 = 8;
+/// Of how many reads of a scan one is a position.
+const SCAN_STEP: u64 = 16;
 /// The grain of what is allocated, in bytes.
 const GRAIN_BYTES: u64 = 4096;
 
@@ -38,12 +42,14 @@ pub fn nature(fault: Fault) -> Nature {
 pub fn positions(accesses: &[Access], size_bytes: u64, targets: &[u64], seed: u64) -> Vec<Fault> {
     let mut random = Random::new(seed);
     let (mut reads, mut writes, mut flushes) = (0, 0, 0);
-    let mut faults = Vec::new();
+    let (mut faults, mut scan) = (Vec::new(), Scan::default());
     let written: Vec<(u64, u64)> = accesses.iter().filter_map(|access| writing(*access)).collect();
     for access in accesses {
         match *access {
-            Access::Read { len, .. } => {
-                at_read(reads, len, &mut random, &mut faults);
+            Access::Read { offset, len } => {
+                if scan.is_position(offset, len) {
+                    at_read(reads, len, &mut random, &mut faults);
+                }
                 reads += 1;
             }
             Access::Write { offset, len } => {
@@ -68,6 +74,23 @@ pub fn positions(accesses: &[Access], size_bytes: u64, targets: &[u64], seed: u6
         }
     }
     faults
+}
+
+/// Tells scans (of the intent log, in two copies by turns) from other reads: of a long one,
+/// some positions stand for all.
+#[derive(Default)]
+struct Scan {
+    /// The ends of the last two reads.
+    ends: [u64; 2],
+    reads: u64,
+}
+
+impl Scan {
+    fn is_position(&mut self, offset: u64, len: u64) -> bool {
+        self.reads = if self.ends.contains(&offset) { self.reads + 1 } else { 0 };
+        self.ends = [self.ends[1], offset + len];
+        self.reads < SCAN_READS_MIN || self.reads.is_multiple_of(SCAN_STEP)
+    }
 }
 
 fn writing(access: Access) -> Option<(u64, u64)> {

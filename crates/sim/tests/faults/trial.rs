@@ -25,6 +25,8 @@ pub enum Outcome {
     Healed,
     /// Some content was refused as damaged.
     Damaged(Damaged),
+    /// The write of one copy went astray exactly onto the other: a clear error is all that is left.
+    BothCopies,
     /// An operation said that a device had failed; the pool took no more changes.
     Told,
 }

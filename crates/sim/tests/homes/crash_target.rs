@@ -29,6 +29,7 @@ struct MountedPool {
     clock: Arc<HistoryClock>,
     /// The file systems that are open, to give back what they freed.
     open: Mutex<BTreeMap<String, Weak<Posix>>>,
+    bug: Option<PlantedBug>,
 }
 
 impl Target for PoolTarget {
@@ -59,7 +60,7 @@ impl Target for PoolTarget {
             ..OpenOptions::default()
         };
         let pool = Pool::open(vec![device], options).map_err(text)?;
-        Ok(Box::new(MountedPool { pool, clock, open: Mutex::default() }))
+        Ok(Box::new(MountedPool { pool, clock, open: Mutex::default(), bug: self.bug }))
     }
 
     fn verify(&self, device: &dyn Device, content: bool) -> HomeResult<()> {
@@ -90,7 +91,9 @@ impl Mounted for MountedPool {
         Ok(files)
     }
 
+    /// May be called in a thread of its own.
     fn commit(&self) -> HomeResult<()> {
+        plant(self.bug);
         let open: Vec<Arc<Posix>> =
             self.open.lock().map_err(text)?.values().filter_map(Weak::upgrade).collect();
         for files in open {

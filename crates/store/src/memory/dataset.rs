@@ -2,8 +2,8 @@
 
 use super::{ITEM_BYTES, RESERVE_BYTES, Shared};
 use crate::{
-    Batch, Block, DatasetKind, Edit, Error, FreshBlock, Item, Key, Properties, Result, Source,
-    Space, Token, VALUE_BYTES_MAX, View,
+    Admission, Batch, Block, DatasetKind, Edit, Error, FreshBlock, Item, Key, Properties, Result,
+    Source, Space, Token, VALUE_BYTES_MAX, View,
 };
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -145,7 +145,11 @@ impl MemoryView {
         if limit == super::UNLIMITED_BYTES {
             return Ok(());
         }
-        let reserve = if batch.frees_space { RESERVE_BYTES } else { 0 };
+        let reserve = match batch.admission {
+            Admission::Ordinary => 0,
+            Admission::Accepted => RESERVE_BYTES / 2,
+            Admission::Freeing => RESERVE_BYTES,
+        };
         let wanted = self.shared.used_bytes() + batch.edits.iter().map(added).sum::<u64>();
         if wanted > limit + reserve {
             return Err(Error::NoSpace);

@@ -1,9 +1,15 @@
 //! SQLite inserts, each a transaction of its own, in the rollback and the WAL mode.
+//!
+//! In WAL mode a commit is durable when SQLite says so. In rollback mode it is the removal of the
+//! journal, whose folder SQLite syncs at most (`synchronous=EXTRA`) when it can open it, and when
+//! it cannot, as after the death of a daemon, it calls the commit done all the same. So there a row
+//! counts only after we have synced the folder ourselves.
 
-use super::{Load, Place, names};
+use super::{Load, Place, names, sync_folder};
 use crate::failure::{Context, Result, fail};
 use crate::process::{OwnedChild, command, require, text};
 use std::fmt::Write;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
@@ -26,19 +32,12 @@ impl Inserts {
         Ok(Self { mode })
     }
 
-    /// `synchronous` with which a commit is durable once it is acknowledged. In rollback mode the
-    /// commit is the removal of the journal, and only EXTRA syncs its folder.
-    fn synchronous(&self) -> &'static str {
-        if self.mode == "wal" { "FULL" } else { "EXTRA" }
-    }
-
     fn script(&self) -> String {
         let mut script = format!(
-            "PRAGMA journal_mode={}; PRAGMA synchronous={};\n\
+            "PRAGMA journal_mode={}; PRAGMA synchronous=FULL;\n\
              CREATE TABLE item(id INTEGER PRIMARY KEY, body TEXT);\n\
              CREATE INDEX by_body ON item(body);\n",
-            self.mode,
-            self.synchronous()
+            self.mode
         );
         for id in 1..=ROWS_MAX {
             let body = BODY.replace("id", &id.to_string());
@@ -57,11 +56,18 @@ impl Load for Inserts {
     fn work(&self, place: &Place, _is_over: &AtomicBool) -> Result<()> {
         let script = place.journal.path().with_extension("sql");
         std::fs::write(&script, self.script())?;
-        let journal = std::fs::File::options().append(true).open(place.journal.path())?;
         // A line goes out when its commit is done, not when a buffer is full.
         let mut shell = command(&["stdbuf", "-oL", "sqlite3", "-bail"]);
         shell.arg(database(place)).stdin(std::fs::File::open(&script)?);
-        let mut shell = OwnedChild::start(shell.stdout(journal).stderr(Stdio::null()))?;
+        let mut shell = OwnedChild::start(shell.stdout(Stdio::piped()).stderr(Stdio::null()))?;
+        let output = shell.take_output().expect("its output is piped to here");
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            if self.mode != "wal" {
+                sync_folder(&place.folder)?;
+            }
+            place.journal.note(&line)?;
+        }
         let status = shell.wait(super::LOAD_LIMIT)?;
         std::fs::remove_file(script)?;
         if status.success() { Ok(()) } else { fail(format!("sqlite3 ended with {status}")) }

@@ -1,6 +1,7 @@
-//! git commits, one after another, with everything synced that git can sync.
+//! git commits, one after another, with everything synced that git can sync. It never syncs a
+//! folder, so the renaming that moves a branch is durable only after we have synced the branch's.
 
-use super::{Load, Place, content};
+use super::{Load, Place, content, sync_folder};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, run, text};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ impl Load for Commits {
             std::fs::write(file, content(place.seed, number, 3_000))?;
             run(&mut git(&folder, &["add", "--all"]))?;
             run(&mut git(&folder, &["commit", "--quiet", "-m", &format!("Number {number}")]))?;
+            sync_folder(&folder.join(".git/refs/heads"))?;
             let commit = text(&mut git(&folder, &["rev-parse", "HEAD"]))?;
             place.journal.note(&commit)?;
         }
@@ -40,9 +42,11 @@ impl Load for Commits {
         let acknowledged = place.journal.lines()?;
         let Some(last) = acknowledged.last() else { return Ok("no commit".into()) };
         run(&mut git(&folder, &["fsck", "--full", "--strict"]))?;
-        run(&mut git(&folder, &["merge-base", "--is-ancestor", last, "HEAD"]))
-            .context(|| format!("the acknowledged commit {last} is not in the history"))?;
         let survived = expect_history(&folder, place.seed)?;
+        run(&mut git(&folder, &["merge-base", "--is-ancestor", last, "HEAD"])).context(|| {
+            let count = acknowledged.len();
+            format!("of {count} acknowledged commits {survived} survived, {last} did not")
+        })?;
         Ok(format!("{survived} commits, {} acknowledged", acknowledged.len()))
     }
 }

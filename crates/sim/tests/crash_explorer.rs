@@ -1,0 +1,54 @@
+//! The crash explorer on a pool: a slice of what `cargo xtask crash` does, and its own tests.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod homes;
+
+use homes::PoolTarget;
+use marram_pool::planted::PlantedBug;
+use marram_sim::crash::{Bounds, Campaign, Explorer, Outcome, Plan, Workload, states};
+
+fn campaign(bug: Option<PlantedBug>, plan: Plan) -> Outcome {
+    let target = PoolTarget { bug };
+    let explorer = Explorer::new(&target).unwrap();
+    Campaign::new(&explorer, plan).run(&|_| ())
+}
+
+#[test]
+fn whatever_a_power_cut_leaves_is_the_state_at_one_moment() {
+    let outcome = campaign(None, Plan { seed: 2, states: 400, threads: 1 });
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+    assert!(outcome.distinct >= 400 && outcome.continued > 0, "{outcome:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_the_same_states() {
+    let target = PoolTarget { bug: None };
+    let (first, second) = (Explorer::new(&target).unwrap(), Explorer::new(&target).unwrap());
+    for text in [
+        "small:rename-over+fsync+append+busy3/create+in-clone+sync",
+        "random:3:60",
+        "idiom:mail-move:5:4",
+    ] {
+        let workload: Workload = text.parse().unwrap();
+        let traces =
+            [&first, &second].map(|explorer| explorer.record(&workload, false).unwrap().trace);
+        assert!(traces[0] == traces[1], "{text} does not replay");
+        let all = traces.map(|trace| states(&trace, &Bounds::default(), 9));
+        assert_eq!(all[0], all[1]);
+    }
+}
+
+#[test]
+fn every_planted_bug_is_caught_and_its_state_replays() {
+    for bug in PlantedBug::ALL {
+        let plan = Plan { seed: 3, states: 1_500, threads: 1 };
+        let outcome = campaign(Some(bug), plan);
+        let Some(violation) = outcome.violations.first() else {
+            panic!("{bug:?} was not caught in {} states", outcome.distinct);
+        };
+        let target = PoolTarget { bug: Some(bug) };
+        let replayed = Explorer::new(&target).unwrap().replay(&violation.id.parse().unwrap());
+        assert!(replayed.is_err(), "{bug:?}: {} does not replay", violation.id);
+    }
+}
