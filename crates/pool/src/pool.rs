@@ -272,7 +272,7 @@ impl Inner {
     }
 
     /// From now on datasets keep in mind what the intent log does not have, if there is one.
-    pub(crate) fn begin_logging(&self) {
+    fn begin_logging(&self) {
         if self.log.get().is_some() && !self.read_only {
             let datasets = self.datasets.read();
             let writable = datasets.values().filter(|dataset| dataset.writable);

@@ -226,12 +226,16 @@ impl Commit<'_> {
         let mut known = pool.datasets.write();
         for publication in self.publications {
             match publication {
-                Publication::Add(dataset) => known.insert(dataset.id, dataset),
+                Publication::Add(dataset) => {
+                    if pool.log.get().is_some() && dataset.writable {
+                        dataset.begin_logging();
+                    }
+                    known.insert(dataset.id, dataset)
+                }
                 Publication::Remove(id) => known.remove(&id),
             };
         }
         drop(known);
-        pool.begin_logging();
         pool.media.set_epoch(superblock.group.0);
         *pool.superblock.lock() = superblock;
         if let Some(log) = pool.log.get() {

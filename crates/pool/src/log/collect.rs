@@ -47,23 +47,20 @@ fn add_item(
             let at = u32::try_from(from).expect("a block is shorter than 4 GiB");
             frame.patch(key, &item.value, at, &fresh.data()[from..to]);
         }
-        (Some(Block::Fresh(fresh)), _) => match (fresh.stored(), contents.number(fresh)) {
-            (Some(token), _) => frame.put(key, &item.value, LogBlock::Stored(&token.place)),
-            (None, Number::Known(earlier)) => {
-                frame.put(key, &item.value, LogBlock::Earlier(earlier));
-            }
-            (None, Number::New) => frame.put(key, &item.value, LogBlock::Content(fresh.data())),
-        },
+        (Some(Block::Fresh(fresh)), _) => {
+            // Asked once: the commit that is under way may say at any moment that it has written
+            // the block, and a content that is written into the frame must have its number.
+            let block = match fresh.stored() {
+                Some(token) => LogBlock::Stored(&token.place),
+                None => contents.refer(fresh),
+            };
+            frame.put(key, &item.value, block);
+        }
         (Some(Block::Stored(token)), _) => {
             frame.put(key, &item.value, LogBlock::Stored(&token.place));
         }
         (None, _) => frame.put(key, &item.value, LogBlock::None),
     }
-}
-
-enum Number {
-    Known(u32),
-    New,
 }
 
 /// The contents that a part has so far: one that several items share is written once, and shared
@@ -72,14 +69,11 @@ enum Number {
 struct Contents(HashMap<*const FreshBlock, u32>);
 
 impl Contents {
-    fn number(&mut self, fresh: &Arc<FreshBlock>) -> Number {
-        if fresh.stored().is_some() {
-            return Number::New;
-        }
+    fn refer<'f>(&mut self, fresh: &'f Arc<FreshBlock>) -> LogBlock<'f> {
         let next = u32::try_from(self.0.len()).expect("a frame holds few blocks");
         match *self.0.entry(Arc::as_ptr(fresh)).or_insert(next) {
-            number if number == next => Number::New,
-            number => Number::Known(number),
+            number if number == next => LogBlock::Content(fresh.data()),
+            number => LogBlock::Earlier(number),
         }
     }
 }

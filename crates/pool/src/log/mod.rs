@@ -40,6 +40,9 @@ const _: () = assert!(FRAME_BYTES < FRAME_BYTES_MAX, "readers accept what is wri
 /// Content that was noted may have been overwritten since; above this many times the longest
 /// frame nobody looks whether it was.
 const OVERWRITTEN_PART: u64 = 4;
+/// Above this many notes of changed keys nobody sorts them to see what a frame would hold: no
+/// batch is applied meanwhile, and so many hardly fit.
+const NOTES_MAX: usize = 1 << 16;
 /// The ring is this part of a pool.
 const POOL_PART: u64 = 256;
 /// Shortest ring, in grains: 256 KiB.
@@ -81,7 +84,7 @@ enum Collected {
     TooMuch,
     Frame {
         position: u64,
-        bytes: Vec<u8>,
+        frame: FrameWriter,
     },
 }
 
@@ -249,7 +252,8 @@ impl Inner {
         match collected {
             Collected::Nothing => {}
             Collected::TooMuch => return self.commit(),
-            Collected::Frame { position, bytes } => {
+            Collected::Frame { position, frame } => {
+                let bytes = frame.finish(&log.stamp.pool_id, log.stamp.secret, position);
                 let written = log.ring.write(&self.media, position, &bytes);
                 let written = written.and_then(|()| self.media.flush());
                 written.inspect_err(|error| self.fail(error))?;
@@ -268,8 +272,11 @@ impl Inner {
         let datasets = self.datasets.read();
         let writable: Vec<_> = datasets.values().filter(|dataset| dataset.writable).collect();
         let len_max = log.frame_bytes_max();
-        let bytes: u64 = writable.iter().map(|dataset| dataset.unlogged_bytes()).sum();
-        if bytes > OVERWRITTEN_PART * len_max as u64 {
+        let (bytes, notes) = writable
+            .iter()
+            .map(|dataset| dataset.unlogged_size())
+            .fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        if bytes > OVERWRITTEN_PART * len_max as u64 || notes > NOTES_MAX {
             return (Collected::TooMuch, batches);
         }
         let open_freeze = self.freezes.load(Ordering::Acquire) + 1;
@@ -289,17 +296,18 @@ impl Inner {
             self.announce_work();
         }
         writable.iter().for_each(|dataset| dataset.forget_unlogged());
-        let bytes = frame.finish(&log.stamp.pool_id, log.stamp.secret, position);
-        (Collected::Frame { position, bytes }, batches)
+        (Collected::Frame { position, frame }, batches)
     }
 }
 
 impl Dataset {
-    /// Bytes of content that no frame has, each time that they were written counted.
-    fn unlogged_bytes(&self) -> u64 {
+    /// Bytes of content that no frame has, each time that they were written counted, and how many
+    /// notes of changed keys there are.
+    fn unlogged_size(&self) -> (u64, usize) {
         self.collect(|overlay| {
             let frozen = overlay.frozen.iter().map(|frozen| &frozen.unlogged);
-            frozen.chain(&overlay.unlogged).map(Unlogged::bytes).sum()
+            let all = frozen.chain(&overlay.unlogged);
+            all.fold((0, 0), |sum, unlogged| (sum.0 + unlogged.bytes(), sum.1 + unlogged.len()))
         })
     }
 

@@ -125,7 +125,7 @@ impl Ring {
             .flat_map(|copy| (end + 1..last).step_by(SCAN_GRAINS).map(move |at| (copy, at)))
         {
             let grains = usize::try_from(last - at).unwrap_or(SCAN_GRAINS).min(SCAN_GRAINS);
-            // What cannot be read is found by a scrub; here it only cannot be a witness.
+            // What cannot be read cannot be a witness; the other copy can.
             let Ok(bytes) = self.read(media, copy, at, grains * GRAIN_LEN) else { continue };
             for (position, grain) in (at..).zip(bytes.chunks_exact(GRAIN_LEN)) {
                 if frame_header(grain, &stamp.pool_id, position).is_some() {

@@ -62,6 +62,11 @@ impl Unlogged {
         self.bytes
     }
 
+    /// How many notes there are, at least one for each changed key.
+    pub(crate) fn len(&self) -> usize {
+        self.notes.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.notes.is_empty()
     }
