@@ -271,3 +271,37 @@ fn an_old_frame_behind_a_damaged_one_never_comes_back() {
     let later = open(&damaged);
     assert_eq!(content(&*root(&later), section(1, 0)), Some(noise(3, 3_000)));
 }
+
+#[test]
+fn frames_that_are_made_while_a_commit_ends_bring_back_the_right_blocks() {
+    const ROUNDS: u64 = 150;
+    let (memory, pool) = logging_pool();
+    let mut images = Vec::new();
+    thread::scope(|scope| {
+        let committer = scope.spawn(|| (0..ROUNDS).try_for_each(|_| pool.commit()));
+        let live = root(&pool);
+        for round in 0..ROUNDS {
+            let shared = Block::fresh(noise(round, 1_500));
+            let mut batch = Batch::new();
+            batch.put(section(1, round), Item::with_block("a", shared.clone()));
+            batch.put(section(2, round), Item::with_block("b", shared));
+            batch.put(section(3, round), Item::with_block("c", Block::fresh(noise(!round, 1_500))));
+            live.apply(batch).unwrap();
+            live.sync().unwrap();
+            if round % 10 == 9 {
+                images.push((round, crashed(&memory)));
+            }
+        }
+        committer.join().unwrap().unwrap();
+    });
+    for (last, image) in images {
+        let again = open(&image);
+        let live = root(&again);
+        for round in 0..=last {
+            for (object, seed) in [(1, round), (2, round), (3, !round)] {
+                let found = content(&*live, section(object, round));
+                assert_eq!(found, Some(noise(seed, 1_500)), "{object} of {round}, after {last}");
+            }
+        }
+    }
+}
