@@ -1,7 +1,7 @@
-//! Files and block devices of the system, through its page cache.
+//! Files and block devices of the system, through its page cache; long writes go past it.
 //!
-//! One open file serves reads, writes and flushes for as long as the device is in use: Linux
-//! reports a failed write-back only to files that were open when it happened.
+//! One open file serves reads, buffered writes and flushes for as long as the device is in use:
+//! Linux reports a failed write-back only to files that were open when it happened.
 //!
 //! Invariant: a flush that fails is the last one. When Linux fails to write a page back it reports
 //! that once and then marks the page clean, so the next `fdatasync` answers success for bytes that
@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use crate::direct::DirectWriter;
 use crate::lock::Lock;
 use crate::{Device, Error, GRAIN_BYTES, Result, checked_range};
 
@@ -28,6 +29,7 @@ use crate::{Device, Error, GRAIN_BYTES, Result, checked_range};
 pub struct FileDevice {
     path: PathBuf,
     file: File,
+    direct: Option<DirectWriter>,
     kind: Kind,
     read_only: bool,
     /// Held while flushing: a second flush beside one that fails would be answered success,
@@ -81,9 +83,11 @@ impl FileDevice {
     }
 
     fn of(path: &Path, file: File, kind: Kind, read_only: bool) -> FileDevice {
+        let direct = if read_only { None } else { DirectWriter::of(&file) };
         FileDevice {
             path: path.to_path_buf(),
             file,
+            direct,
             kind,
             read_only,
             flush_turn: Mutex::new(()),
@@ -181,9 +185,13 @@ impl Device for FileDevice {
         self.check_writable()?;
         let len = buffer.len() as u64;
         self.check_range(offset, len)?;
-        self.file
-            .write_all_at(buffer, offset)
-            .map_err(|error| self.failed("write", offset, len, &error))
+        let direct = self.direct.as_ref().map_or(Ok(false), |direct| direct.write(offset, buffer));
+        match direct {
+            Ok(true) => Ok(()),
+            Ok(false) => self.file.write_all_at(buffer, offset),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| self.failed("write", offset, len, &error))
     }
 
     fn flush(&self) -> Result<()> {

@@ -4,6 +4,7 @@
 //! when a device breaks it.
 
 pub mod conformance;
+mod direct;
 mod error;
 mod file;
 mod lock;

@@ -79,6 +79,13 @@ impl SyncJob {
             _ => None,
         }
     }
+
+    fn inode(self) -> Option<(Ino, SyncScope)> {
+        match self {
+            SyncJob::Inode(ino, scope) => Some((ino, scope)),
+            SyncJob::All => None,
+        }
+    }
 }
 
 /// Calls a file system on behalf of the kernel.
@@ -136,13 +143,18 @@ impl Adapter {
         Answer::Reply(self.conclude(&request.header, outcome, out))
     }
 
-    /// Serves a request that waits for the devices.
-    pub(crate) fn sync(&self, header: &Header, job: SyncJob) -> Result<(), Errno> {
-        let outcome = match job {
-            SyncJob::Inode(ino, scope) => self.file_system.sync(ino, scope),
-            SyncJob::All => self.file_system.sync_all(),
+    /// Serves requests that wait for the devices, all at once; the outcomes are in their order.
+    pub(crate) fn sync(&self, jobs: &[(&Header, SyncJob)]) -> Vec<Result<(), Errno>> {
+        let inodes: Vec<_> = jobs.iter().filter_map(|(_, job)| job.inode()).collect();
+        let mut synced = self.file_system.sync_many(&inodes).into_iter();
+        let outcome = |(header, job): &(&Header, SyncJob)| {
+            let outcome = match job {
+                SyncJob::Inode(..) => synced.next().expect("an outcome for each inode"),
+                SyncJob::All => self.file_system.sync_all(),
+            };
+            self.conclude(header, outcome.map_err(Refusal::from), &mut Vec::new())
         };
-        self.conclude(header, outcome.map_err(Refusal::from), &mut Vec::new())
+        jobs.iter().map(outcome).collect()
     }
 
     /// Requests that have no reply. INTERRUPT is one: nothing here waits but syncs, which end by

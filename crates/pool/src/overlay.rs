@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+/// A block that a commit is writing is copied to be patched only up to this length, in bytes: the
+/// copy is written anew as a whole, to the intent log and by the next commit.
+const COPY_BYTES_MAX: usize = 16 << 10;
+
 /// One key's newest state: an item, or none.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
@@ -82,10 +86,13 @@ impl Overlay {
         }
     }
 
-    /// Whether all patches of a batch meet fresh blocks.
+    /// Whether all patches of a batch meet fresh blocks, of which none has to be copied that is
+    /// long.
     pub(crate) fn can_patch(&self, edits: &[Edit<'_>]) -> bool {
         edits.iter().all(|edit| match edit {
-            Edit::Patch { key, .. } => self.fresh(*key).is_some(),
+            Edit::Patch { key, .. } => self.fresh(*key).is_some_and(|fresh| {
+                fresh.data().len() <= COPY_BYTES_MAX || self.open.get(*key).is_some()
+            }),
             Edit::Put { .. } | Edit::Remove { .. } => true,
         })
     }

@@ -128,16 +128,16 @@ fn a_log_that_is_full_gives_way_to_commits() {
     let (memory, pool) = logging_pool();
     let live = root(&pool);
     let group = pool.status().group;
-    for round in 0..300 {
+    for round in 0..700 {
         put(&*live, section(round % 7, 0), noise(round, 8_000)).unwrap();
         live.sync().unwrap();
     }
     let status = pool.status();
-    assert!(status.log_frames > 250, "{} frames", status.log_frames);
-    assert!(status.group > group + 5, "the ring of 256 KiB went round");
+    assert!(status.log_frames > 600, "{} frames", status.log_frames);
+    assert!(status.group > group + 3, "the ring of 1 MiB went round");
     let again = open(&crashed(&memory));
     for object in 0..7 {
-        let last = (0..300).rev().find(|round| round % 7 == object).unwrap();
+        let last = (0..700).rev().find(|round| round % 7 == object).unwrap();
         assert_eq!(content(&*root(&again), section(object, 0)), Some(noise(last, 8_000)));
     }
 }

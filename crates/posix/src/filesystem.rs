@@ -274,6 +274,19 @@ impl FileSystem for Posix {
         self.view.sync().map_err(from_sync)
     }
 
+    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
+        let find = |(ino, _): &(Ino, SyncScope)| {
+            self.check_running()?;
+            self.load_inode(ino.0).map(|_| ())
+        };
+        let found: Vec<Result<()>> = inodes.iter().map(find).collect();
+        if found.iter().all(Result::is_err) {
+            return found;
+        }
+        let synced = self.sync_all();
+        found.into_iter().map(|found| found.and_then(|()| synced.clone())).collect()
+    }
+
     fn sync_all(&self) -> Result<()> {
         self.check_running()?;
         self.view.sync().map_err(from_sync)

@@ -5,8 +5,8 @@
 //!
 //! - A write that begins inside or at the end of a section whose block no commit has written yet
 //!   patches that block: small sequential writes cost nothing but their bytes.
-//! - What is left of a section beside the write is copied into the new block if it is small
-//!   ([`SMALL_BYTES`]) or still in memory, so files do not crumble.
+//! - What is left of a section beside the write is copied into the new block if it is short
+//!   ([`REST_BYTES`]), so files do not crumble.
 //! - A short section that ends where the write begins is copied too, if it is small or not much
 //!   longer than the write: a log that is synced after each line has records of a useful size, and
 //!   each byte is copied only a few times.
@@ -25,8 +25,12 @@ use marram_vfs::{Result, WriteOptions};
 
 /// Longest write that is one operation, in bytes. Longer ones are done in pieces of this size.
 const WRITE_BYTES_MAX: usize = 1 << 20;
-/// What is left of a cut section is copied up to this length, in bytes.
-const SMALL_BYTES: u64 = 16 << 10;
+/// What is left of a cut section is copied up to this length, in bytes: a block of its own takes
+/// as much space. What is copied goes into the intent log too, so more of it would cost every
+/// small synced overwrite more than the sections that it saves.
+const REST_BYTES: u64 = 4 << 10;
+/// A section that ends where a write begins is copied up to this length, in bytes.
+const CONTINUED_BYTES: u64 = 16 << 10;
 
 /// A range to be written.
 #[derive(Clone, Copy)]
@@ -200,15 +204,14 @@ impl Posix {
         let from = self.window_start(span.offset);
         let cut = run.sections.first().filter(|section| section.at < span.offset);
         let (section, short) = match (cut, &run.before) {
-            (Some(cut), _) => (cut, SMALL_BYTES),
+            (Some(cut), _) => (cut, REST_BYTES),
             (None, Some(before)) if before.end() == span.offset => {
-                (before, SMALL_BYTES.max(2 * span.data.len() as u64))
+                (before, CONTINUED_BYTES.max(2 * span.data.len() as u64))
             }
             _ => return None,
         };
         let front = section.part(section.at, span.offset);
-        let in_memory = cut.is_some() && is_fresh(section);
-        if section.at < from || !(front.len <= short || in_memory) {
+        if section.at < from || front.len > short {
             return None;
         }
         self.copy_of(front)
@@ -219,8 +222,7 @@ impl Posix {
         let end = span.end();
         let section = run.sections.last().filter(|section| section.end() > end)?;
         let tail = section.part(end, section.end());
-        let small = tail.len <= SMALL_BYTES || is_fresh(section);
-        if tail.end() > self.window_end(end - 1) || !small {
+        if tail.end() > self.window_end(end - 1) || tail.len > REST_BYTES {
             return None;
         }
         self.copy_of(tail)
@@ -231,10 +233,6 @@ impl Posix {
         let content = self.content_of(&section).ok()?;
         Some((section, content))
     }
-}
-
-fn is_fresh(section: &Section) -> bool {
-    matches!(&section.block, Some(Block::Fresh(fresh)) if fresh.stored().is_none())
 }
 
 /// Writes data into the block of a section, which then reaches at least to the end of the data.

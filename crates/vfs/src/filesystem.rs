@@ -271,6 +271,12 @@ pub trait FileSystem: Send + Sync {
     /// Returns when what `scope` names of `ino` is durable.
     fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()>;
 
+    /// Syncs several inodes, each as [`FileSystem::sync`] does; the outcomes are in their order.
+    /// Where one flush of the devices serves them all, it is made once.
+    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
+        inodes.iter().map(|(ino, scope)| self.sync(*ino, *scope)).collect()
+    }
+
     /// Returns when everything that was done before is durable.
     fn sync_all(&self) -> Result<()>;
 

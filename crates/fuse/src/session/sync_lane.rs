@@ -1,21 +1,25 @@
-//! Requests that wait for the devices, and that no worker can be spared for, are served by threads
-//! of their own.
+//! Requests that wait for the devices stand in one line.
 //!
-//! A sync lasts until the devices have flushed. If the threads that serve everything else waited
-//! for it, as many programs as there are threads could stop all others by calling fsync; and syncs
-//! that wait together share one flush.
+//! A sync lasts until the devices have flushed. Whoever is at the devices takes everybody along
+//! who stands in line at that moment, and answers them all; those who come meanwhile wait for the
+//! next flush. So any number of programs that call fsync costs one flush at a time and one thread
+//! that wakes up for it, and not a thread each that waits for the same lock.
+//!
+//! A worker goes to the devices itself while enough others wait for requests, since handing over
+//! wakes one more thread on the way of a lone sync; else threads of this lane go. If the threads
+//! that serve everything else waited for devices, as many programs as there are threads could stop
+//! all others by calling fsync.
 
-use super::worker::serve_sync;
+use super::worker::serve_syncs;
 use crate::adapter::{Adapter, SyncJob};
 use crate::protocol::Header;
 use crate::transport::ClassicTransport;
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{Builder, Scope};
 
-/// Most syncs that wait at the same time; more stand in line.
-const THREADS_MAX: usize = 32;
+/// Threads of the lane: one waits for the devices while the other answers whose sync is done.
+const THREADS_MAX: usize = 2;
 
 /// A sync to be done and answered. How many there are is bounded by their callers, who wait.
 pub(super) struct Waiting {
@@ -26,10 +30,23 @@ pub(super) struct Waiting {
 
 #[derive(Default)]
 struct Line {
-    waiting: VecDeque<Waiting>,
+    waiting: Vec<Waiting>,
+    /// Somebody is at the devices, and calls a thread when he comes back and others wait.
+    is_flushing: bool,
     threads: usize,
     idle: usize,
     closed: bool,
+}
+
+impl Line {
+    /// Takes everybody along to the devices, if anybody waits and nobody is there.
+    fn depart(&mut self) -> Option<Vec<Waiting>> {
+        if self.is_flushing || self.waiting.is_empty() {
+            return None;
+        }
+        self.is_flushing = true;
+        Some(std::mem::take(&mut self.waiting))
+    }
 }
 
 /// The line of syncs and the threads that serve it; threads are started as they are needed.
@@ -40,29 +57,62 @@ pub(super) struct SyncLane {
 }
 
 impl SyncLane {
-    /// Puts a sync in line; it is answered when it is done. Where no thread can be had, it is done
-    /// at once.
-    pub(super) fn submit<'scope>(
+    /// Puts a sync in line; it is answered when it is done. A caller that has the time, and finds
+    /// nobody at the devices, goes itself.
+    pub(super) fn submit<'scope, 'env>(
         &'scope self,
         adapter: &'scope Adapter,
-        scope: &'scope Scope<'scope, '_>,
+        scope: &'scope Scope<'scope, 'env>,
         waiting: Waiting,
+        has_time: bool,
     ) {
         let mut line = self.line.lock();
-        if line.idle <= line.waiting.len() && line.threads < THREADS_MAX {
-            let thread = Builder::new().name("marram-sync".into());
-            match thread.spawn_scoped(scope, || self.run(adapter)) {
-                Ok(_) => line.threads += 1,
-                Err(_) if line.threads > 0 => (),
-                Err(_) => {
-                    drop(line);
-                    return serve_sync(adapter, &waiting);
-                }
-            }
+        line.waiting.push(waiting);
+        if line.is_flushing || (!has_time && self.call(&mut line, adapter, scope)) {
+            return;
         }
-        line.waiting.push_back(waiting);
+        let group = line.depart().expect("one waits, and nobody is at the devices");
         drop(line);
-        self.changed.notify_one();
+        self.serve(adapter, scope, group);
+    }
+
+    /// Calls a thread; returns whether one will come.
+    fn call<'scope, 'env>(
+        &'scope self,
+        line: &mut Line,
+        adapter: &'scope Adapter,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> bool {
+        if line.idle > 0 {
+            self.changed.notify_one();
+            return true;
+        }
+        if line.threads < THREADS_MAX {
+            let thread = Builder::new().name("marram-sync".into());
+            let started = thread.spawn_scoped(scope, move || self.run(adapter, scope));
+            line.threads += usize::from(started.is_ok());
+        }
+        line.threads > 0
+    }
+
+    /// Goes to the devices for a group, lets the next go, and answers. Where no thread can be had
+    /// for the next, it goes again.
+    fn serve<'scope, 'env>(
+        &'scope self,
+        adapter: &'scope Adapter,
+        scope: &'scope Scope<'scope, 'env>,
+        group: Vec<Waiting>,
+    ) {
+        let mut next = Some(group);
+        while let Some(group) = next.take() {
+            serve_syncs(adapter, &group, || {
+                let mut line = self.line.lock();
+                line.is_flushing = false;
+                if !line.waiting.is_empty() && !self.call(&mut line, adapter, scope) {
+                    next = line.depart();
+                }
+            });
+        }
     }
 
     /// No more will come: threads that have nothing to do end.
@@ -71,19 +121,23 @@ impl SyncLane {
         self.changed.notify_all();
     }
 
-    fn run(&self, adapter: &Adapter) {
-        while let Some(waiting) = self.next() {
-            serve_sync(adapter, &waiting);
+    fn run<'scope, 'env>(
+        &'scope self,
+        adapter: &'scope Adapter,
+        scope: &'scope Scope<'scope, 'env>,
+    ) {
+        while let Some(group) = self.next() {
+            self.serve(adapter, scope, group);
         }
     }
 
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<Vec<Waiting>> {
         let mut line = self.line.lock();
         loop {
-            if let Some(waiting) = line.waiting.pop_front() {
-                return Some(waiting);
+            if let Some(group) = line.depart() {
+                return Some(group);
             }
-            if line.closed {
+            if line.closed && line.waiting.is_empty() {
                 return None;
             }
             line.idle += 1;

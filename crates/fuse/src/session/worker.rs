@@ -1,9 +1,6 @@
 //! The threads that serve.
 //!
-//! Syncs wait for the devices. A worker serves one itself while enough others wait for requests,
-//! since handing it to another thread wakes one more thread on its way; else it goes to the
-//! [`SyncLane`]. If all workers could be in a sync, a few programs that call fsync would stop all
-//! others.
+//! Syncs wait for the devices and go to the [`SyncLane`].
 
 use super::handshake::request_buffer_bytes;
 use super::sync_lane::{SyncLane, Waiting};
@@ -70,7 +67,8 @@ impl Crew {
                 Ok(request) => match SyncJob::of(&request) {
                     Some(job) => {
                         let waiting = Waiting { header: request.header, job, lane: lane.clone() };
-                        self.sync(scope, waiting, others_waiting);
+                        let has_time = others_waiting >= self.spare;
+                        self.syncs.submit(&self.adapter, scope, waiting, has_time);
                     }
                     None => serve(&self.adapter, &*lane, &request, &mut out),
                 },
@@ -81,19 +79,6 @@ impl Crew {
                     }
                 }
             }
-        }
-    }
-
-    fn sync<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        waiting: Waiting,
-        others_waiting: usize,
-    ) {
-        if others_waiting >= self.spare {
-            serve_sync(&self.adapter, &waiting);
-        } else {
-            self.syncs.submit(&self.adapter, scope, waiting);
         }
     }
 }
@@ -110,15 +95,19 @@ fn serve(adapter: &Adapter, lane: &dyn Transport, request: &Request<'_>, out: &m
     }
 }
 
-/// Serves a request that waits for the devices.
-pub(super) fn serve_sync(adapter: &Adapter, waiting: &Waiting) {
-    let header = &waiting.header;
-    let served = catch_unwind(AssertUnwindSafe(|| adapter.sync(header, waiting.job)));
-    let outcome = served.unwrap_or_else(|panic| {
-        report_panic(adapter, header, &*panic);
-        Err(Errno::IO)
+/// Serves requests that wait for the devices, all at once; `done` is called before anyone is
+/// answered.
+pub(super) fn serve_syncs(adapter: &Adapter, group: &[Waiting], done: impl FnOnce()) {
+    let jobs: Vec<_> = group.iter().map(|waiting| (&waiting.header, waiting.job)).collect();
+    let served = catch_unwind(AssertUnwindSafe(|| adapter.sync(&jobs)));
+    done();
+    let outcomes = served.unwrap_or_else(|panic| {
+        report_panic(adapter, &group[0].header, &*panic);
+        vec![Err(Errno::IO); group.len()]
     });
-    reply(adapter, &*waiting.lane, header.unique, outcome, &[]);
+    for (waiting, outcome) in group.iter().zip(outcomes) {
+        reply(adapter, &*waiting.lane, waiting.header.unique, outcome, &[]);
+    }
 }
 
 /// A bug in serving one request must not take the mount from everyone: it is told and logged.

@@ -179,6 +179,12 @@ impl FileSystem for Proxy {
         self.model.sync(ino, scope)
     }
 
+    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
+        self.take_time();
+        self.syncs.fetch_add(inodes.len() as u64, SeqCst);
+        self.model.sync_many(inodes)
+    }
+
     fn sync_all(&self) -> Result<()> {
         self.take_time();
         self.full_syncs.fetch_add(1, SeqCst);

@@ -44,11 +44,11 @@ const OVERWRITTEN_PART: u64 = 4;
 /// batch is applied meanwhile, and so many hardly fit.
 const NOTES_MAX: usize = 1 << 16;
 /// The ring is this part of a pool.
-const POOL_PART: u64 = 256;
+const POOL_PART: u64 = 64;
 /// Shortest ring, in grains: 256 KiB.
 const RING_GRAINS_MIN: u64 = 64;
-/// Longest ring, in grains: 16 MiB. A replay reads no more than that.
-const RING_GRAINS_MAX: u64 = 4096;
+/// Longest ring, in grains: 32 MiB. A replay reads no more than that.
+const RING_GRAINS_MAX: u64 = 8192;
 /// After a replay or an opening, freezes are counted from this much later on, so that whatever a
 /// torn frame of an earlier run names has been included since.
 const FREEZES_SKIPPED: u64 = 1 << 32;
