@@ -5,6 +5,10 @@
 use marram_codec::Compression;
 use marram_format::key::Key;
 use marram_format::log::{FrameWriter, LogBlock};
+use marram_posix::{
+    Nfs4Entry as Entry, Nfs4Inheritance as Inheritance, Nfs4List as List, Nfs4Rights as Rights,
+    Nfs4Who as Who,
+};
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +19,26 @@ fn main() -> Result<()> {
     frames(&corpus)?;
     compressed(&corpus)?;
     requests(&corpus)?;
+    lists(&corpus)?;
     changes(&corpus)
+}
+
+/// Access control lists of both kinds, with a mode before them.
+fn lists(corpus: &Corpus) -> Result<()> {
+    let mut posix = vec![0xa4, 0x01, 2, 0, 0, 0];
+    for (tag, permissions, id) in
+        [(1, 6, u32::MAX), (2, 7, 1000), (4, 4, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)]
+    {
+        posix.extend([tag, 0, permissions, 0]);
+        posix.extend(u32::to_le_bytes(id));
+    }
+    corpus.add("acl_lists", "posix", &posix)?;
+    let inheritance = Inheritance { files: true, directories: true, ..Inheritance::NONE };
+    let named = Entry::allow(Who::NamedGroup(1000), Rights::ALL);
+    let mut list = List::from_mode(0o640, true);
+    list.entries.push(Entry { inheritance, ..named });
+    list.entries.push(Entry::deny(Who::NamedUser(7), Rights::WRITE_DATA));
+    corpus.add("acl_lists", "nfs4", &[&[0xed, 0x81][..], &list.encode()].concat())
 }
 
 /// Where the seeds go: a folder a target.

@@ -5,12 +5,13 @@
 use libfuzzer_sys::fuzz_target;
 use marram_format::dataset::DatasetRecord;
 use marram_format::record::{
-    Counters, Entry, Inode, InodeCount, OrphanReason, Section, XattrRecord, decode_target,
+    Counters, Entry, Inode, InodeCount, Limit, OrphanReason, Section, Usage, XattrRecord,
+    decode_target,
 };
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    match which % 9 {
+    match which % 11 {
         0 => same(Inode::decode(bytes).ok().map(|inode| inode.encode().to_vec()), bytes),
         1 => same(Entry::decode(bytes).ok().map(|entry| entry.encode()), bytes),
         2 => same(XattrRecord::decode(bytes).ok().map(|record| record.encode()), bytes),
@@ -19,6 +20,8 @@ fuzz_target!(|bytes: &[u8]| {
         5 => same(Counters::decode(bytes).ok().map(|counters| counters.encode().to_vec()), bytes),
         6 => same(InodeCount::decode(bytes).ok().map(|count| count.encode().to_vec()), bytes),
         7 => same(decode_target(bytes).ok().map(<[u8]>::to_vec), bytes),
+        8 => same(Usage::decode(bytes).ok().map(|usage| usage.encode().to_vec()), bytes),
+        9 => same(Limit::decode(bytes).ok().map(|limit| limit.encode().to_vec()), bytes),
         _ => drop(DatasetRecord::decode(bytes).map(|record| record.encode())),
     }
 });

@@ -3,25 +3,39 @@
 //! The explorer lives in crate `sim` (`crash`); this chore builds it with the profile `sim`
 //! (optimised, every assertion and overflow check on). It ends with failure if there is any
 //! violation, and each is printed with the command that replays it.
+//!
+//! With `--programs` it is SQLite, git and mail scripts on a real mount that are cut off, and their
+//! own checks that judge: `xtask/examples/crash_programs`. Most of that time is theirs, so it is
+//! built as tests are.
 
 use crate::failure::Result;
-use crate::process::run_shown;
+use crate::process::{require, run_shown};
 use crate::project;
+
+/// How many distinct states if nobody says: of short workloads, and of real programs.
+const STATES: u64 = 50_000;
+const PROGRAM_STATES: u64 = 600;
 
 /// What is asked for on the command line. As it stands it does what CI does.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many distinct states; the long form is 1000000.
-    #[arg(long, default_value_t = 50_000)]
-    states: u64,
+    /// How many distinct states; the long form is 1000000, of programs 20000.
+    #[arg(long)]
+    states: Option<u64>,
     /// Decides the order of workloads and all samples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: u64,
+    /// Real programs on a real mount: sqlite-rollback, sqlite-wal, git-fsync, git-default, mail.
+    #[arg(long)]
+    programs: bool,
+    /// Only workloads in which commits, syncs and administrative operations are under way at once.
+    #[arg(long, conflicts_with = "programs")]
+    interleaved: bool,
     /// Only the states of this workload: small:rename-over+fsync+append, random:7:60,
-    /// idiom:replace:7:10.
+    /// idiom:replace:7:10; with --programs, of this program.
     #[arg(long)]
     workload: Option<String>,
     /// Only this state, in full, as a violation printed it.
@@ -30,18 +44,34 @@ pub(crate) struct Arguments {
     /// Plant a bug in the engine: the explorer has to find it, and ends with failure.
     #[arg(long)]
     bug: Option<String>,
+    /// With --programs: leave the offline verifier out, so that only their own checks judge.
+    #[arg(long, requires = "programs")]
+    no_verifier: bool,
 }
 
 /// Runs the explorer.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut cargo = project::cargo(&["run", "--quiet", "--profile", "sim"]);
-    cargo.args(["--package", "marram-sim", "--example", "crash", "--"]);
+    let mut cargo = project::cargo(&["run", "--quiet"]);
+    if arguments.programs {
+        require(&[("sqlite3", "sqlite3"), ("git", "git")])?;
+        cargo.args(["--package", "xtask", "--example", "crash_programs", "--", "--keep"]);
+        cargo.arg(project::target().join("crash-programs"));
+        if arguments.no_verifier {
+            cargo.arg("--no-verifier");
+        }
+    } else {
+        cargo.args(["--profile", "sim", "--package", "marram-sim", "--example", "crash", "--"]);
+    }
+    let states = if arguments.programs { PROGRAM_STATES } else { STATES };
     for (name, value) in [
-        ("--states", arguments.states),
+        ("--states", arguments.states.unwrap_or(states)),
         ("--seed", arguments.seed),
         ("--threads", arguments.threads),
     ] {
         cargo.arg(name).arg(value.to_string());
+    }
+    if arguments.interleaved {
+        cargo.args(["--interleaved", "true"]);
     }
     for (name, value) in [
         ("--workload", &arguments.workload),

@@ -186,6 +186,8 @@ kinds! {
         "a file system has no counters"
     InodeCount "inode-count" Error DEFECT
         "a file system has a wrong number of inodes"
+    OwnerUsage "owner-usage" Error DEFECT
+        "what a user, group or project is said to use is not what its inodes use"
     InodeNumber "inode-number" Error COPY
         "an inode has a number that would be given away again"
     InodeMissing "inode-missing" Error COPY
@@ -221,7 +223,7 @@ kinds! {
     SymlinkTarget "symlink-target" Error COPY
         "a symbolic link has no target, or one of another size"
     CapabilityFlag "capability-flag" Error COPY
-        "an inode does not know rightly whether it has file capabilities"
+        "an inode does not know rightly whether it has file capabilities or access lists"
     OrphanRecord "orphan-record" Error COPY
         "an orphan item and its inode do not agree"
     ReferencesCount "references-count" Fatal RESCUE

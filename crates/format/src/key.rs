@@ -35,6 +35,10 @@ pub mod kind {
     pub const COUNTERS: u8 = 7;
     /// How often a shared block is referred to; object 0, offset its address. The engine's own.
     pub const REFERENCES: u8 = 8;
+    /// What the inodes of one owner use; object 0, offset the owner's class and id.
+    pub const USAGE: u8 = 9;
+    /// What the inodes of one owner may use at most; object 0, offset as for the usage.
+    pub const LIMIT: u8 = 10;
 }
 
 impl Key {

@@ -6,10 +6,14 @@
 
 mod entry;
 mod inode;
+mod names;
+mod quota;
 mod small;
 
 pub use entry::{Entry, XattrRecord};
 pub use inode::{INODE_BYTES, Inode, InodeKind, Time, state};
+pub use names::{FOLDING_VERSION, NameRule, name_offset};
+pub use quota::{INODE_USAGE_BYTES_MAX, Limit, OwnerClass, OwnerId, Usage};
 pub use small::{
     COUNTERS_BYTES, Counters, InodeCount, OrphanReason, SECTION_BYTES, Section, decode_target,
 };
@@ -22,13 +26,6 @@ pub const NAME_HASH_BITS: u32 = 54;
 pub const NAME_SLOTS: u64 = 256;
 /// Largest extended attribute value that is kept in the item itself; a larger one has a block.
 pub const XATTR_INLINE_BYTES_MAX: usize = 3072;
-
-/// The offset of the first slot for a name, in keys of entries and attributes: XXH3 of the name
-/// with the dataset's seed, its low 54 bits, shifted over the slot bits.
-pub fn name_offset(seed: u64, name: &[u8]) -> u64 {
-    let hash = xxhash_rust::xxh3::xxh3_64_with_seed(name, seed);
-    (hash & ((1 << NAME_HASH_BITS) - 1)) * NAME_SLOTS
-}
 
 #[cfg(test)]
 mod tests;

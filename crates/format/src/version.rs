@@ -17,7 +17,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// The version that this crate writes.
-    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 1 };
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 2 };
 }
 
 impl fmt::Display for FormatVersion {
@@ -44,17 +44,23 @@ pub mod feature {
         ["devices", "mirror", "parity", "encryption", "intent-log"];
     /// The incompatible features that this version can read.
     pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG;
+    /// Read-compatible: what owners use is counted with each change, see
+    /// [`crate::record::Usage`], and inodes have flags that forbid changes.
+    pub const USAGE: u64 = 1 << 0;
+
+    /// Names of the read-compatible features, by bit.
+    pub const READ_COMPATIBLE_NAMES: [&str; 1] = ["usage"];
     /// The read-compatible features that this version can write.
-    pub const READ_COMPATIBLE_KNOWN: u64 = 0;
+    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE;
 
     /// The names of incompatible features; those without a name by number.
     pub fn incompatible_names(bits: u64) -> String {
         names(bits, &INCOMPATIBLE_NAMES)
     }
 
-    /// The names of read-compatible features; none has a name yet.
+    /// The names of read-compatible features; those without a name by number.
     pub fn read_compatible_names(bits: u64) -> String {
-        names(bits, &[])
+        names(bits, &READ_COMPATIBLE_NAMES)
     }
 
     fn names(bits: u64, known: &[&str]) -> String {
@@ -75,6 +81,6 @@ mod tests {
     fn features_are_named_where_they_have_a_name() {
         let bits = feature::MIRROR | feature::ENCRYPTION | 1 << 60;
         assert_eq!(feature::incompatible_names(bits), "mirror, encryption, bit 60");
-        assert_eq!(feature::read_compatible_names(1), "bit 0");
+        assert_eq!(feature::read_compatible_names(feature::USAGE | 2), "usage, bit 1");
     }
 }

@@ -1,13 +1,18 @@
 //! Requests become calls of a [`FileSystem`], results become replies. It adapts and decides
 //! nothing: what an operation means is the file system's to say.
 //!
-//! Handles do not exist here: OPEN and OPENDIR are answered "no such operation", the kernel then
-//! stops sending them (and RELEASE and FLUSH), keeps its page cache over reopening, and every
-//! request names its inode. CREATE, which would open too, is answered so as well: the kernel then
-//! makes files by MKNOD, and knows itself that who has just made a file may write to it whatever
-//! its mode says. Only TMPFILE makes and opens at once, and only its files are released. A file
-//! that is removed while open lives by its pins: each reply that tells the kernel of an inode pins
-//! it once, FORGET takes pins back.
+//! **Permissions.** Where the file system has rules of its own ([`AccessRules::Own`]), each
+//! operation is preceded by the question whether its caller may: the kernel checks nothing then.
+//! Elsewhere the kernel has checked, and nothing is asked.
+//!
+//! Handles do not exist here where the kernel checks permissions: OPEN and OPENDIR are answered
+//! "no such operation", the kernel then stops sending them (and RELEASE and FLUSH), keeps its page
+//! cache over reopening, and every request names its inode. CREATE, which would open too, is
+//! answered so as well: the kernel then makes files by MKNOD, and knows itself that who has just
+//! made a file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and
+//! only its files are released. A file that is removed while open lives by its pins: each reply
+//! that tells the kernel of an inode pins it once, FORGET takes pins back. Where permissions are
+//! asked for, OPEN, OPENDIR and CREATE are served, as that is when they count; see `opening`.
 
 mod attributes;
 mod caller;
@@ -15,15 +20,21 @@ mod directories;
 mod files;
 mod ioctl;
 mod names;
+mod opening;
 mod xattrs;
 
 use crate::errno::Errno;
 use crate::event::{Event, EventSink};
 use crate::options::MountOptions;
 use crate::protocol::{AttributesEncoding, Encoder, Header, Operation, Request};
-use marram_vfs::{Caller, Error, FileSystem, Ino, Name, SyncScope};
+use crate::session::Agreement;
+use caller::Requester;
+use marram_vfs::{
+    AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How a request is answered; the payload of a reply is in the buffer that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +102,11 @@ impl SyncJob {
 /// Calls a file system on behalf of the kernel.
 pub(crate) struct Adapter {
     file_system: Arc<dyn FileSystem>,
+    /// What the kernel remembers of one spelling of a name it does not revise when another is made
+    /// or removed: so it is told to remember nothing.
+    folds_names: bool,
     encoding: AttributesEncoding,
-    /// The kernel holds written data back and owns the times of files while it does.
-    writeback: bool,
-    pub(crate) transfer_bytes_max: usize,
+    pub(crate) agreement: Agreement,
     pub(crate) on_event: EventSink,
     /// The file system has been shut down through this mount: that nothing works any more is no
     /// news.
@@ -105,18 +117,19 @@ impl Adapter {
     pub(crate) fn new(
         file_system: Arc<dyn FileSystem>,
         options: &MountOptions,
-        writeback: bool,
-        transfer_bytes_max: usize,
+        agreement: Agreement,
     ) -> Adapter {
+        let folds_names = file_system.folds_names();
+        let entry_timeout = if folds_names { Duration::ZERO } else { options.entry_timeout };
         Adapter {
             file_system,
+            folds_names,
             encoding: AttributesEncoding {
-                entry_timeout: options.entry_timeout,
+                entry_timeout,
                 attributes_timeout: options.attributes_timeout,
                 preferred_io_bytes: options.preferred_io_bytes,
             },
-            writeback,
-            transfer_bytes_max,
+            agreement,
             on_event: options.on_event.clone(),
             shut_down: AtomicBool::new(false),
         }
@@ -157,8 +170,8 @@ impl Adapter {
         jobs.iter().map(outcome).collect()
     }
 
-    /// Requests that have no reply. INTERRUPT is one: nothing here waits but syncs, which end by
-    /// themselves, so the request that it names is answered as if it had not come.
+    /// Requests that have no reply. INTERRUPT is one, and says nothing new: callers that have been
+    /// killed are found without it, and no other signal interrupts what is being done.
     fn serve_forgets(&self, request: &Request<'_>) -> bool {
         match &request.operation {
             Operation::Forget { count } => {
@@ -180,9 +193,9 @@ impl Adapter {
         let ino = Ino(header.node);
         let out = &mut Encoder(out);
         match &request.operation {
-            Operation::Lookup { name } => self.lookup(ino, name, out),
-            Operation::GetAttributes => self.attributes(ino, out),
-            Operation::ExtendedAttributes => self.extended_attributes(ino, out),
+            Operation::Lookup { name } => self.lookup(header, name, out),
+            Operation::GetAttributes { open } => self.attributes(header, *open, out),
+            Operation::ExtendedAttributes { open } => self.extended_attributes(header, *open, out),
             Operation::SetAttributes(set) => self.set_attributes(header, set, out),
             Operation::Space => self.space(out),
             Operation::ReadLink => self.read_link(ino, out),
@@ -190,14 +203,14 @@ impl Adapter {
             Operation::MakeNode(node) => self.make_node(header, node, out),
             Operation::MakeDirectory(node) => self.make_directory(header, node, out),
             Operation::CreateAnonymous(create) => self.create_anonymous(header, create, out),
-            Operation::Link { node, new_name } => self.link(Ino(*node), ino, new_name, out),
-            Operation::Unlink { name } => self.unlink(ino, name),
-            Operation::RemoveDirectory { name } => self.remove_directory(ino, name),
+            Operation::Link { node, new_name } => self.link(header, Ino(*node), new_name, out),
+            Operation::Unlink { name } => self.unlink(header, name),
+            Operation::RemoveDirectory { name } => self.remove_directory(header, name),
             Operation::Rename(rename) => self.rename(header, rename),
             Operation::Read(transfer) => self.read(ino, *transfer, out),
             Operation::Write(write) => self.write(ino, write, out),
-            Operation::Allocate { offset, len, mode } => {
-                self.allocate(header, *offset, *len, *mode)
+            Operation::Allocate { handle, offset, len, mode } => {
+                self.allocate(header, *handle, (*offset, *len), *mode)
             }
             Operation::Seek { offset, whence } => self.seek(ino, *offset, *whence, out),
             Operation::CopyRange(copy) => self.copy_range(header, copy, out),
@@ -205,15 +218,35 @@ impl Adapter {
             Operation::ReadDirectoryPlus(transfer) => {
                 self.read_directory(ino, *transfer, true, out)
             }
-            Operation::GetXattr { name, size } => self.xattr(ino, name, *size, out),
-            Operation::SetXattr { name, value, flags } => self.set_xattr(ino, name, value, *flags),
+            Operation::GetXattr { name, size } => self.xattr(header, name, *size, out),
+            Operation::SetXattr { name, value, flags, clear_setgid } => {
+                self.set_xattr(header, name, value, *flags, *clear_setgid)
+            }
             Operation::ListXattrs { size } => self.list_xattrs(header, *size, out),
-            Operation::RemoveXattr { name } => self.remove_xattr(ino, name),
+            Operation::RemoveXattr { name } => self.remove_xattr(header, name),
             Operation::Ioctl(ioctl) => self.ioctl(header, ioctl, out),
+            Operation::Open { caller_flags } => self.open(header, *caller_flags, out),
+            Operation::OpenDirectory => self.open_directory(header, out),
+            Operation::Create(create) => self.create(header, create, out),
+            Operation::Access { mask } => self.access(header, *mask),
             Operation::Release | Operation::ReleaseDirectory => Ok(()),
             Operation::Init(_) => Err(Errno::PROTOCOL.into()),
             _ => Err(Errno::NO_OPERATION.into()),
         }
+    }
+
+    /// Who decides on permissions, if it is not the kernel.
+    fn control(&self) -> Option<&dyn AccessControl> {
+        match self.file_system.access_rules() {
+            AccessRules::Own(control) => Some(control),
+            AccessRules::ModeBits | AccessRules::PosixLists => None,
+        }
+    }
+
+    /// Fails unless the caller may do `action`.
+    fn authorize(&self, header: &Header, action: Action<'_>) -> Result<(), Error> {
+        let ask = |control: &dyn AccessControl| control.authorize(&Requester::of(header), action);
+        self.control().map_or(Ok(()), ask)
     }
 
     /// The errno of a refusal. Damage and failed devices have words that no caller sees: the log

@@ -49,7 +49,7 @@ pub enum MountError {
         reason: String,
     },
     /// Kernel and server have no protocol in common.
-    #[error("the kernel speaks FUSE {major}.{minor}, which lacks {missing}; Linux 5.11 is needed")]
+    #[error("the kernel speaks FUSE {major}.{minor}, which lacks {missing}; Linux 5.14 is needed")]
     Kernel {
         /// The kernel's major version.
         major: u32,

@@ -17,7 +17,7 @@ mod transport;
 
 pub use error::MountError;
 pub use event::{Event, EventSink};
-pub use mount::{MountEntry, Unmount, clear_dead_mount, is_dead_mount, mounts};
+pub use mount::{MountEntry, Unmount, clear_dead_mount, is_dead_mount, mounts, unmount};
 pub use options::{AccessTimes, MountOptions};
 pub use session::{Session, SessionHandle, can_be_wakeful, mount, should_be_wakeful};
 pub use transport::{ClassicTransport, Transport};

@@ -14,8 +14,6 @@ pub use table::{MountEntry, mounts};
 use crate::error::MountError;
 use crate::options::MountOptions;
 use crate::transport::ClassicTransport;
-use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -64,29 +62,36 @@ pub(crate) fn attach(
 /// Takes a mount away; fine if it is gone.
 pub(crate) fn detach(attached: &Attached, how: Unmount) -> Result<(), MountError> {
     let mountpoint = &attached.mountpoint;
-    if !table::mounts().iter().any(|entry| entry.device == attached.device) {
+    if !is_attached(attached) {
         return Ok(());
     }
     if table::on(mountpoint).is_none_or(|entry| entry.device != attached.device) {
         let reason = "it was moved, or another mount covers it";
         return Err(unmount_failed(mountpoint, reason.into()));
     }
-    detach_path(mountpoint, how)
+    match is_root() {
+        true => direct::unmount_from_outside(mountpoint, how),
+        false => fusermount::unmount(mountpoint, how),
+    }
 }
 
-/// Takes away whatever mount is seen on `mountpoint`.
+/// Whether it is mounted anywhere that this process sees: also where somebody has bound it to.
+pub(crate) fn is_attached(attached: &Attached) -> bool {
+    table::mounts().iter().any(|entry| entry.device == attached.device)
+}
+
+/// Takes away whatever mount is seen on `mountpoint`, served by whomever; `lazily` also if it is in
+/// use.
+///
+/// # Errors
+/// It is in use, is no mount, or belongs to somebody else.
+pub fn unmount(mountpoint: &Path, lazily: bool) -> Result<(), MountError> {
+    detach_path(mountpoint, if lazily { Unmount::Lazily } else { Unmount::WhenUnused })
+}
+
+/// Takes away whatever mount is seen on `mountpoint`; not for one that this process serves.
 fn detach_path(mountpoint: &Path, how: Unmount) -> Result<(), MountError> {
-    if !is_root() {
-        return fusermount::unmount(mountpoint, how);
-    }
-    let flags = match how {
-        Unmount::WhenUnused => UnmountFlags::NOFOLLOW,
-        Unmount::Lazily => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
-    };
-    rustix::mount::unmount(mountpoint, flags).map_err(|error| match error {
-        Errno::BUSY => MountError::Busy { mountpoint: mountpoint.to_owned() },
-        error => unmount_failed(mountpoint, error.to_string()),
-    })
+    if is_root() { direct::unmount(mountpoint, how) } else { fusermount::unmount(mountpoint, how) }
 }
 
 fn unmount_failed(mountpoint: &Path, reason: String) -> MountError {
@@ -101,10 +106,26 @@ impl Attached {
     /// Lets the kernel read further ahead than its default of 128 KiB. Only root can; where it
     /// cannot be done, reading in a row is slower and nothing else.
     pub(crate) fn raise_read_ahead(&self, bytes: u32) {
-        let (major, minor) = self.device;
-        for suffix in ["", "-fuseblk"] {
-            let knob = format!("/sys/class/bdi/{major}:{minor}{suffix}/read_ahead_kb");
+        for knob in self.knobs("read_ahead_kb") {
             let _best_effort = fs::write(knob, (bytes / 1024).to_string());
         }
+    }
+
+    /// Lets the kernel hold back no more written data of this mount than `bytes`, unless it holds
+    /// back less anyway. Only root can, from Linux 6.2 on.
+    pub(crate) fn limit_held_back(&self, bytes: u64) {
+        for knob in self.knobs("max_bytes") {
+            let now = fs::read_to_string(&knob).ok().and_then(|text| text.trim().parse().ok());
+            if now.is_some_and(|now: u64| bytes < now) {
+                let _best_effort = fs::write(knob, bytes.to_string());
+            }
+        }
+    }
+
+    /// Where a setting of the kernel for this mount's cache may be.
+    fn knobs(&self, name: &str) -> [PathBuf; 2] {
+        let (major, minor) = self.device;
+        ["", "-fuseblk"]
+            .map(|suffix| format!("/sys/class/bdi/{major}:{minor}{suffix}/{name}").into())
     }
 }

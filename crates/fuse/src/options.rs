@@ -1,6 +1,7 @@
 //! How to mount and serve.
 
 use crate::event::EventSink;
+use marram_vfs::AccessRules;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,8 +19,33 @@ pub enum AccessTimes {
     Strict,
 }
 
-/// Everything that a mount needs to know. Permissions are always checked by the kernel
-/// (`default_permissions`).
+/// Who checks permissions. It follows from the file system that is mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Checks {
+    /// The kernel, by mode bits.
+    #[default]
+    Modes,
+    /// The kernel, by mode bits and POSIX access control lists.
+    PosixLists,
+    /// This server, request by request: nothing that the kernel could hand to somebody else may
+    /// be remembered there.
+    Server,
+}
+
+impl Checks {
+    pub(crate) fn of(rules: AccessRules<'_>) -> Checks {
+        match rules {
+            AccessRules::ModeBits => Checks::Modes,
+            AccessRules::PosixLists => Checks::PosixLists,
+            AccessRules::Own(_) => Checks::Server,
+        }
+    }
+}
+
+/// Everything that a mount needs to know. Who checks permissions is not among it: the file system
+/// says so itself ([`marram_vfs::FileSystem::access_rules`]). Where it checks them, names and
+/// attributes are not remembered, device nodes do not work, and written data is not held back,
+/// whatever is asked for here.
 #[derive(Clone)]
 pub struct MountOptions {
     /// The directory to mount on.
@@ -64,6 +90,7 @@ pub struct MountOptions {
     pub extra: Vec<String>,
     /// Told of what the log should know.
     pub on_event: EventSink,
+    pub(crate) checks: Checks,
 }
 
 impl MountOptions {
@@ -92,7 +119,20 @@ impl MountOptions {
             attributes_timeout: Duration::from_secs(3600),
             extra: Vec::new(),
             on_event: Arc::new(|_| ()),
+            checks: Checks::default(),
         }
+    }
+
+    /// The same for a file system with these rules.
+    pub(crate) fn with_rules(mut self, rules: AccessRules<'_>) -> Self {
+        self.checks = Checks::of(rules);
+        if self.checks == Checks::Server {
+            self.entry_timeout = Duration::ZERO;
+            self.attributes_timeout = Duration::ZERO;
+            self.allow_devices = false;
+            self.writeback = false;
+        }
+        self
     }
 
     /// The largest transfer as the protocol can carry it: whole pages within the limits.

@@ -10,22 +10,27 @@ mod sync_lane;
 mod wakefulness;
 mod worker;
 
+pub(crate) use handshake::Agreement;
 pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::Adapter;
 use crate::error::MountError;
-use crate::mount::{Attached, Unmount, attach, detach};
+use crate::mount::{Attached, Unmount, attach, detach, is_attached};
 use crate::options::MountOptions;
 use crate::protocol::{Encoder, NotifyCode, flags};
 use crate::transport::{ClassicTransport, Transport};
-use handshake::Agreement;
 use marram_vfs::{FileSystem, Ino, Name};
 use std::io::IoSlice;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use wakefulness::hold_processors;
 use worker::Crew;
+
+/// How often to look for callers that have been killed: one gets out of a slow request after once
+/// to twice this time.
+const CALLERS_TICK: Duration = Duration::from_millis(500);
 
 /// Mounts `file_system` and serves it by threads of this process until it is unmounted.
 ///
@@ -42,6 +47,7 @@ pub fn mount(
         mountpoint: options.mountpoint.clone(),
         reason: error.to_string(),
     })?;
+    let options = options.with_rules(file_system.access_rules());
     let (transport, attached) = attach(mountpoint, &options)?;
     serve(file_system, &options, attached.clone(), transport).inspect_err(|_| {
         // The error that made mounting fail is the one to tell; the lane is closed by now, so
@@ -61,8 +67,7 @@ fn serve(
     attached.raise_read_ahead(options.read_ahead_bytes);
     let lanes = open_lanes(transport, options.threads);
     let handle = SessionHandle { attached, transport: Arc::downgrade(&lanes[0]) };
-    let Agreement { writeback, transfer_bytes_max } = agreement;
-    let adapter = Adapter::new(file_system, options, writeback, transfer_bytes_max);
+    let adapter = Adapter::new(file_system, options, agreement);
     let wakeful = options.wakeful;
     let crew = Crew::new(adapter, lanes.len(), wakeful);
     let supervisor = thread::Builder::new()
@@ -98,6 +103,11 @@ fn supervise(
             let _slower_without =
                 keeper.spawn_scoped(scope, || crew.wakefulness.keep(hold_processors));
         }
+        let (over, is_over) = mpsc::channel::<()>();
+        let watched = lanes.clone();
+        let watcher = thread::Builder::new().name("marram-calls".into());
+        let _nobody_is_let_go_without =
+            watcher.spawn_scoped(scope, move || watch_callers(&watched, &is_over));
         let mut lanes = lanes.into_iter();
         let own = lanes.next();
         let workers: Vec<_> = lanes
@@ -114,9 +124,22 @@ fn supervise(
         }
         crew.syncs.close();
         crew.wakefulness.close();
+        drop(over);
     });
     drop(first_lane);
     crew.adapter.end()
+}
+
+/// Lets callers go that have been killed, until the other end of `is_over` goes.
+fn watch_callers(lanes: &[Arc<ClassicTransport>], is_over: &mpsc::Receiver<()>) {
+    while is_over.recv_timeout(CALLERS_TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        for (at, lane) in lanes.iter().enumerate() {
+            // Where threads share a lane it is looked at once.
+            if !lanes[..at].iter().any(|earlier| Arc::ptr_eq(earlier, lane)) {
+                lane.let_the_killed_go();
+            }
+        }
+    }
 }
 
 /// A mount that is being served. Dropping it unmounts lazily and waits for the threads.
@@ -183,6 +206,12 @@ impl SessionHandle {
         self.transport.strong_count() > 0
     }
 
+    /// Whether it is still mounted anywhere that this process sees: a mount can be bound to other
+    /// places, and lives until it is taken from all.
+    pub fn is_mounted(&self) -> bool {
+        is_attached(&self.attached)
+    }
+
     /// Unmounts. Fine if that has happened already, also by other hands. With a `fuseblk` mount
     /// everything is durable when it returns; with others when [`Session::wait`] does.
     ///
@@ -190,6 +219,14 @@ impl SessionHandle {
     /// The mount is in use or covered by another, or the kernel refuses.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
         detach(&self.attached, how)
+    }
+
+    /// Lets the kernel hold back no more written data (shared mappings, `writeback`) of this mount
+    /// than `bytes`: what it holds back when the file system becomes full has to fit all the same.
+    /// A limit is never raised. Without root, and before Linux 6.2, the kernel's own limit stays:
+    /// a hundredth of the memory that may hold written data at all.
+    pub fn limit_held_back(&self, bytes: u64) {
+        self.attached.limit_held_back(bytes);
     }
 
     /// Tells the kernel that attributes and content of `ino` have changed behind its back. An

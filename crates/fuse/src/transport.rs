@@ -1,5 +1,9 @@
 //! The way to the kernel: requests come in whole, replies go out whole.
 
+mod calls;
+
+use crate::protocol::{Encoder, NotifyCode, reply_header};
+use calls::{Calls, Fate};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -18,7 +22,8 @@ pub trait Transport: Send + Sync {
     /// Sends a reply or a notification that consists of `parts`.
     ///
     /// # Errors
-    /// The kernel did not take it.
+    /// The kernel did not take it. [`Errno::CANCELED`]: the caller has been killed and answered
+    /// meanwhile, and will never know of this reply.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno>;
 }
 
@@ -26,6 +31,7 @@ pub trait Transport: Send + Sync {
 #[derive(Debug)]
 pub struct ClassicTransport {
     device: OwnedFd,
+    calls: Calls,
 }
 
 impl ClassicTransport {
@@ -51,7 +57,7 @@ impl ClassicTransport {
 
 impl From<OwnedFd> for ClassicTransport {
     fn from(device: OwnedFd) -> Self {
-        ClassicTransport { device }
+        ClassicTransport { device, calls: Calls::default() }
     }
 }
 
@@ -65,7 +71,10 @@ impl Transport for ClassicTransport {
     fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
         loop {
             match rustix::io::read(&self.device, &mut *buffer) {
-                Ok(len) => return Ok(Some(len)),
+                Ok(len) => {
+                    self.calls.begin(&buffer[..len]);
+                    return Ok(Some(len));
+                }
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 // NOENT: the caller of a request was killed before it was read.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => (),
@@ -75,8 +84,41 @@ impl Transport for ClassicTransport {
     }
 
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        let answered = parts.first().and_then(|header| answered_call(header));
+        if answered.is_some_and(|(unique, well)| self.calls.end(unique, well) == Fate::Drop) {
+            return Err(Errno::CANCELED);
+        }
+        self.pass_on(parts)
+    }
+}
+
+impl ClassicTransport {
+    /// Lets callers go that have been killed and wait since the last time that this was called, and
+    /// tells the kernel what it does not know because they were let go.
+    pub(crate) fn let_the_killed_go(&self) {
+        for call in self.calls.cut_short(calls::is_killed) {
+            let header = reply_header(call.unique, Errno::INTR.raw_os_error(), 0);
+            let _gone_by_now = self.pass_on(&[IoSlice::new(&header)]);
+        }
+        for node in self.calls.take_written_late() {
+            let mut payload = Vec::new();
+            Encoder(&mut payload).u64(node).i64(0).i64(0);
+            let header = NotifyCode::Inode.header(payload.len());
+            let _unknown_by_now = self.pass_on(&[IoSlice::new(&header), IoSlice::new(&payload)]);
+        }
+    }
+
+    fn pass_on(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         rustix::io::retry_on_intr(|| rustix::io::writev(&self.device, parts)).map(|_| ())
     }
+}
+
+/// Which request a reply with this header answers, and whether with success; `None` for a
+/// notification.
+fn answered_call(header: &[u8]) -> Option<(u64, bool)> {
+    let errno = header.get(4..8)?.try_into().map(i32::from_le_bytes).ok()?;
+    let unique = header.get(8..16)?.try_into().map(u64::from_le_bytes).ok()?;
+    (unique != 0).then_some((unique, errno == 0))
 }
 
 /// Connects `lane` to the mount of `connection` (`FUSE_DEV_IOC_CLONE`).

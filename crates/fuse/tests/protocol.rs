@@ -78,12 +78,12 @@ fn requests_about_names() {
     check(
         Opcode::MakeNode,
         &body().u32(0o020_644).u32(0x0103).u32(0o22).u32(0).text("null"),
-        &Operation::MakeNode(Node { mode: 0o020_644, device: 0x0103, name: b"null" }),
+        &Operation::MakeNode(Node { mode: 0o020_644, device: 0x0103, umask: 0o22, name: b"null" }),
     );
     check(
         Opcode::MakeDirectory,
         &body().u32(0o755).u32(0o22).text("dir"),
-        &Operation::MakeDirectory(Node { mode: 0o755, device: 0, name: b"dir" }),
+        &Operation::MakeDirectory(Node { mode: 0o755, device: 0, umask: 0o22, name: b"dir" }),
     );
     check(Opcode::Link, &body().u64(9).text("new"), &Operation::Link { node: 9, new_name: b"new" });
     let rename = Rename { new_parent: 8, flags: 0, name: b"a", new_name: b"b" };
@@ -93,7 +93,8 @@ fn requests_about_names() {
         &body().u64(8).u32(2).u32(0).text("a").text("b"),
         &Operation::Rename(Rename { flags: 2, ..rename }),
     );
-    let create = Create { caller_flags: 0o301, mode: 0o100_600, open_flags: 1, name: b"new" };
+    let create =
+        Create { caller_flags: 0o301, mode: 0o100_600, umask: 0o22, open_flags: 1, name: b"new" };
     let bytes = body().u32(0o301).u32(0o100_600).u32(0o22).u32(1).text("new");
     check(Opcode::Create, &bytes, &Operation::Create(create));
     check(Opcode::CreateAnonymous, &bytes, &Operation::CreateAnonymous(create));
@@ -101,14 +102,19 @@ fn requests_about_names() {
 
 #[test]
 fn requests_about_attributes() {
-    check(Opcode::GetAttributes, &body().u32(0).u32(0).u64(0), &Operation::GetAttributes);
+    check(
+        Opcode::GetAttributes,
+        &body().u32(1).u32(0).u64(0),
+        &Operation::GetAttributes { open: true },
+    );
     check(
         Opcode::ExtendedAttributes,
         &body().u32(0).u32(0).u64(0).u32(0).u32(0xfff),
-        &Operation::ExtendedAttributes,
+        &Operation::ExtendedAttributes { open: false },
     );
     let set = SetAttributesIn {
         valid: 0x7ff,
+        handle: 99,
         size: 1,
         accessed_seconds: -2,
         modified_seconds: 3,
@@ -138,20 +144,21 @@ fn requests_about_content() {
     check(
         Opcode::Write,
         &head.bytes(b"abc"),
-        &Operation::Write(Write { offset: 4096, flags: 4, data: b"abc" }),
+        &Operation::Write(Write { handle: 1, offset: 4096, flags: 4, data: b"abc" }),
     );
     check(
         Opcode::Allocate,
         &body().u64(1).u64(2).u64(3).u32(0x11).u32(0),
-        &Operation::Allocate { offset: 2, len: 3, mode: 0x11 },
+        &Operation::Allocate { handle: 1, offset: 2, len: 3, mode: 0x11 },
     );
     check(
         Opcode::Seek,
         &body().u64(1).u64(7).u32(4).u32(0),
         &Operation::Seek { offset: 7, whence: 4 },
     );
-    let copy =
-        CopyRange { from_offset: 2, to_node: 3, to_offset: 4, len: 5, flags: 6, wide: false };
+    let (from_offset, to_node, to_handle, to_offset) = (2, 3, 9, 4);
+    let (len, flags, wide) = (5, 6, false);
+    let copy = CopyRange { from_offset, to_node, to_handle, to_offset, len, flags, wide };
     let bytes = body().u64(1).u64(2).u64(3).u64(9).u64(4).u64(5).u64(6);
     check(Opcode::CopyRange, &bytes, &Operation::CopyRange(copy));
     let wide = CopyRange { wide: true, ..copy };
@@ -164,7 +171,7 @@ fn requests_about_handles_and_durability() {
     check(Opcode::Sync, &sync, &Operation::Sync { data_only: true });
     check(Opcode::SyncDirectory, &sync, &Operation::SyncDirectory { data_only: true });
     check(Opcode::SyncAll, &body().u64(0), &Operation::SyncAll);
-    check(Opcode::Open, &body().u32(0).u32(0), &Operation::Open);
+    check(Opcode::Open, &body().u32(0o2002).u32(0), &Operation::Open { caller_flags: 0o2002 });
     check(Opcode::OpenDirectory, &body().u32(0).u32(0), &Operation::OpenDirectory);
     check(Opcode::Release, &body().u64(1).u64(0).u64(0), &Operation::Release);
     check(Opcode::ReleaseDirectory, &body().u64(1).u64(0).u64(0), &Operation::ReleaseDirectory);
@@ -191,8 +198,8 @@ fn requests_about_extended_attributes() {
     check(Opcode::ListXattrs, &body().u32(16).u32(0), &Operation::ListXattrs { size: 16 });
     check(
         Opcode::SetXattr,
-        &body().u32(3).u32(1).u32(0).u32(0).text("user.a").bytes(b"v\0w"),
-        &Operation::SetXattr { name: b"user.a", value: b"v\0w", flags: 1 },
+        &body().u32(3).u32(1).u32(1).u32(0).text("user.a").bytes(b"v\0w"),
+        &Operation::SetXattr { name: b"user.a", value: b"v\0w", flags: 1, clear_setgid: true },
     );
     check(Opcode::RemoveXattr, &body().text("user.a"), &Operation::RemoveXattr { name: b"user.a" });
 }

@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Get(GetArguments),
     /// Set properties of a dataset
     Set(SetArguments),
+    /// Tell what users, groups and projects use of a dataset, and set what they may use
+    Quota(QuotaArguments),
     /// Verify a pool that is not mounted, by code that shares nothing with the engine
     Check(CheckArguments),
     /// Take into use what a device has grown by, or enlarge a pool's file; works while mounted
@@ -105,7 +107,8 @@ pub(crate) struct CreateArguments {
     /// A name for people
     #[arg(long, short = 'L', default_value = "")]
     pub(crate) label: String,
-    /// Set a property of the root dataset: compression, checksum, recordsize, atime
+    /// Set a property of the root dataset: compression, checksum, recordsize, atime, acl,
+    /// casefold
     #[arg(short = 'O', long = "option", value_name = "NAME=VALUE")]
     pub(crate) options: Vec<String>,
     /// PATH is a pool, or a path inside a mounted one: make this empty dataset in it
@@ -142,12 +145,15 @@ pub(crate) struct MountArguments {
 const MOUNT_OPTIONS_HELP: &str = "\
 Mount options, comma-separated:
   ro, rw                 read-only, or writable (default)
-  noatime, relatime, strictatime
+  norecovery             only with ro: show the pool as its last group commit left it, without
+                         what was synced since: for a pool whose log cannot be replayed
+  noatime, relatime, strictatime, nodiratime, lazytime
                          when reading a file moves its access time (default: the dataset's
                          property atime)
   allow_other, noallow_other
                          whether other users may use the mount (default: when root mounts)
-  default_permissions    always so; accepted because mount users write it
+  default_permissions    always so, but for datasets with acl=nfsv4; accepted because mount
+                         users write it
   ordered, writeback     writes reach the daemon in program order (default), or when the kernel
                          sees fit: faster for small writes, but after a crash a later write may
                          be there without an earlier one
@@ -307,7 +313,8 @@ pub(crate) struct SetArguments {
     /// A pool, or a path inside a mounted one
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
-    /// New values: compression, checksum, recordsize, atime; they hold for what is written later
+    /// New values: compression, checksum, recordsize, atime, which hold for what is written later;
+    /// quota, reservation: sizes, or none; acl: posix, nfsv4, off, from the next mount on
     #[arg(value_name = "NAME=VALUE", required_unless_present = "defaults")]
     pub(crate) settings: Vec<String>,
     /// Set a property back to its default
@@ -316,6 +323,42 @@ pub(crate) struct SetArguments {
     /// The dataset, if another than the target's own
     #[arg(long, short = 'd', value_name = "NAME")]
     pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `quota`.
+#[derive(Debug, Args)]
+pub(crate) struct QuotaArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) owner: OwnerArguments,
+    /// Most bytes that the owner may use, as in 10G; none takes the limit away
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bytes: Option<String>,
+    /// Most inodes that the owner may have; none takes the limit away
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) inodes: Option<String>,
+    /// The dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
+/// One owner, or none.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct OwnerArguments {
+    /// The user of this name or number
+    #[arg(long, short = 'u', value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// The group of this name or number
+    #[arg(long, short = 'g', value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// The project of this name (in /etc/projid) or number
+    #[arg(long, value_name = "PROJECT")]
+    pub(crate) project: Option<String>,
 }
 
 /// Arguments of `check`.
@@ -377,6 +420,7 @@ impl Command {
             Command::Destroy(_) => "destroy",
             Command::Get(_) => "get",
             Command::Set(_) => "set",
+            Command::Quota(_) => "quota",
             Command::Check(_) => "check",
             Command::Grow(_) => "grow",
             Command::Sync(_) => "sync",

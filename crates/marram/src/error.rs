@@ -122,6 +122,7 @@ impl From<marram_store::Error> for Error {
             Store::NoSpace => Error::failed(message)
                 .hint("destroy snapshots that are not needed, or enlarge it with `marram grow`"),
             Store::DatasetExists(_)
+            | Store::LimitExceeded(_)
             | Store::ReadOnly(_)
             | Store::NotFresh
             | Store::Damaged(_)

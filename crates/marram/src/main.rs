@@ -18,6 +18,7 @@ mod mountinfo;
 mod multicall;
 mod options;
 mod output;
+mod owner_names;
 mod places;
 mod properties;
 mod signatures;

@@ -44,8 +44,17 @@ pub(crate) enum BlockDevice {
 pub(crate) struct MountOptions {
     /// Nothing can be changed through it.
     pub(crate) read_only: bool,
+    /// The pool is shown as its last group commit left it; only with `read_only`.
+    #[serde(default)]
+    pub(crate) no_recovery: bool,
     /// When reading moves access times; `None` leaves it to the dataset's property `atime`.
     pub(crate) access_times: Option<AccessTimes>,
+    /// Reading moves no access times of directories.
+    #[serde(default)]
+    pub(crate) no_directory_access_times: bool,
+    /// Access times are kept in memory, and written with something else.
+    #[serde(default)]
+    pub(crate) lazy_times: bool,
     /// Other users than the one who mounts may use it; `None`: as root they may.
     pub(crate) allow_other: Option<bool>,
     /// The kernel may gather writes of its own accord.
@@ -83,17 +92,13 @@ const SWALLOWED: &[&str] = &[
     "comment",
     "default_permissions",
     "defaults",
-    "diratime",
     "group",
     "group_id",
-    "lazytime",
     "loud",
     "max_read",
     "noauto",
-    "nodiratime",
     "nofail",
     "nogroup",
-    "nolazytime",
     "nonempty",
     "noowner",
     "nouser",
@@ -107,10 +112,10 @@ const SWALLOWED: &[&str] = &[
 ];
 
 /// What is told when an option is not known.
-const KNOWN: &str = "ro, rw, noatime, relatime, strictatime, allow_other, noallow_other, \
-    default_permissions, ordered, writeback, cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, \
-    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, wakeful, \
-    nowakeful, remount";
+const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
+    lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
+    cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
+    snapshot=NAME, blkdev=auto|on|off, wakeful, nowakeful, remount";
 
 impl MountOptions {
     /// Reads lists of comma-separated options; where two contradict each other the later counts.
@@ -126,6 +131,12 @@ impl MountOptions {
                 None => options.set_flag(word)?,
             }
         }
+        if options.no_recovery && !options.read_only {
+            return Err(Error::usage("mount option norecovery goes only with ro").hint(
+                "a pool that was changed without its log would lose what was synced: -o \
+                 ro,norecovery",
+            ));
+        }
         Ok(options)
     }
 
@@ -133,9 +144,14 @@ impl MountOptions {
         match word {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "norecovery" => self.no_recovery = true,
             "noatime" => self.access_times = Some(AccessTimes::Never),
             "atime" | "relatime" => self.access_times = Some(AccessTimes::Relative),
             "strictatime" => self.access_times = Some(AccessTimes::Strict),
+            "diratime" => self.no_directory_access_times = false,
+            "nodiratime" => self.no_directory_access_times = true,
+            "lazytime" => self.lazy_times = true,
+            "nolazytime" => self.lazy_times = false,
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
             "ordered" => self.writeback = false,
@@ -244,6 +260,7 @@ mod tests {
         assert_eq!(options.access_times, Some(AccessTimes::Never));
         assert_eq!(options.allow_other, Some(true));
         assert_eq!(options.cache_bytes, Some(512 << 20));
+        assert!(!options.no_recovery && parse("norecovery,ro").unwrap().no_recovery);
         let options = parse("writeback,commit=30,suid,nodev,noexec,subvol=a/b,snapshot=x").unwrap();
         assert!(options.writeback);
         assert_eq!(options.commit_seconds, Some(30));
@@ -254,6 +271,14 @@ mod tests {
         assert_eq!(options.source().unwrap().to_string(), "a/b@x");
         assert_eq!(parse("wakeful,nowakeful").unwrap().wakeful, Some(false));
         assert_eq!(parse("").unwrap().wakeful, None);
+    }
+
+    #[test]
+    fn when_access_times_are_written_can_be_chosen() {
+        let options = parse("nodiratime,lazytime").unwrap();
+        assert!(options.no_directory_access_times && options.lazy_times);
+        let options = parse("nodiratime,lazytime,diratime,nolazytime").unwrap();
+        assert_eq!(options, MountOptions::default());
     }
 
     #[test]
@@ -286,6 +311,8 @@ mod tests {
             ("dataset=..", ".."),
             ("snapshot=a/b", "a/b"),
             ("blkdev=maybe", "auto, on, off"),
+            ("norecovery", "only with ro"),
+            ("ro,norecovery,rw", "only with ro"),
             ("sync", "sync"),
             ("\u{e4}", "unknown"),
         ];

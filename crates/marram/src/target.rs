@@ -60,17 +60,13 @@ impl Target {
         let entry = mountinfo::mount_of(path)?.filter(mountinfo::MountEntry::is_marram);
         let entry = entry
             .ok_or_else(|| Error::not_found(format!("nothing is mounted at {}", path.display())))?;
-        let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
-        for (socket, greeting) in daemons_of(owner) {
-            let here = greeting.mounts.iter();
-            let mounted = here.rev().find(|mount| mount.directory == entry.directory);
-            if let Some(mounted) = mounted.map(|mount| mount.source.parse()).transpose()? {
-                return Ok(Target {
-                    pool: greeting.pool.clone(),
-                    mounted: Some(mounted),
-                    daemon: Some((socket, greeting)),
-                });
-            }
+        if let Some((socket, greeting)) = daemon_behind(&entry) {
+            let mounted = source_on(&greeting, &entry.directory);
+            return Ok(Target {
+                pool: greeting.pool.clone(),
+                mounted: mounted.map(str::parse).transpose()?,
+                daemon: Some((socket, greeting)),
+            });
         }
         if marram_fuse::is_dead_mount(&entry.directory) {
             return Err(dead_mount(&entry.directory));
@@ -204,6 +200,26 @@ pub(crate) fn daemon_of_pool(pool_id: &str) -> Option<(PathBuf, Greeting)> {
         let client = greeted(&socket)?;
         Some((socket, client))
     })
+}
+
+/// The daemon that has made the mount on `directory`, if it can be asked.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn daemon_of_mount(directory: &Path) -> Result<Option<(PathBuf, Greeting)>> {
+    Ok(mountinfo::mount_on(directory)?.as_ref().and_then(daemon_behind))
+}
+
+fn daemon_behind(entry: &mountinfo::MountEntry) -> Option<(PathBuf, Greeting)> {
+    let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
+    let mut daemons = daemons_of(owner).into_iter();
+    daemons.find(|(_, greeting)| source_on(greeting, &entry.directory).is_some())
+}
+
+/// What a daemon has mounted on `directory`.
+fn source_on<'a>(greeting: &'a Greeting, directory: &Path) -> Option<&'a str> {
+    let on = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
+    on.map(|mount| mount.source.as_str())
 }
 
 /// All daemons of this user, or for root of everybody.

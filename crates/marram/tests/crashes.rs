@@ -2,8 +2,13 @@
 
 mod workbench;
 
+use marram_format::key::{Key, kind};
+use marram_format::log::{FrameWriter, LogBlock, LogHead};
+use marram_format::pointer::{Extent, GRAIN_BYTES};
+use marram_format::superblock::{RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES, Superblock};
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -159,4 +164,77 @@ fn a_dead_mount_is_unmounted_by_its_directory_in_every_way() {
         };
         assert!(bench.mounts().is_empty(), "{how}: {:?}", bench.mounts());
     }
+}
+
+/// Where a grain of the log lies, in bytes.
+fn place(copy: &[Extent], mut grain: u64) -> u64 {
+    for extent in copy {
+        match grain.checked_sub(u64::from(extent.grains)) {
+            None => return (extent.start + grain) * GRAIN_BYTES,
+            Some(left) => grain = left,
+        }
+    }
+    panic!("the ring is shorter")
+}
+
+/// A frame of the log that is whole in both copies, and names a dataset that is not there.
+fn plant_malformed_frame(pool: &Path) {
+    let file = fs::File::options().read(true).write(true).open(pool).expect("the pool is there");
+    let slots = RING_OFFSETS
+        .iter()
+        .flat_map(|ring| (0..RING_SLOTS).map(move |slot| ring + slot * SUPERBLOCK_BYTES as u64));
+    let found = slots.filter_map(|offset| {
+        let mut slot = vec![0; SUPERBLOCK_BYTES];
+        file.read_exact_at(&mut slot, offset).expect("it can be read");
+        Superblock::decode(&slot).ok()
+    });
+    let superblock = found.max_by_key(|found| found.group).expect("it is a pool");
+    let log = superblock.intent_log.as_ref().expect("it has a log");
+    let head = LogHead::from_pointer(log).expect("its head is whole");
+    let mut frame = FrameWriter::new();
+    frame.begin_part(1 << 60, 999);
+    frame.put(Key::new(9, kind::SECTION, 0), b"", LogBlock::None);
+    let bytes = frame.finish(&superblock.pool_id, superblock.secret, head.start);
+    for copy in &head.copies {
+        let offset = place(copy, head.start % u64::from(head.grains));
+        file.write_all_at(&bytes, offset).expect("it can be written");
+    }
+}
+
+#[test]
+fn a_pool_whose_log_makes_no_sense_can_be_read_without_it() {
+    let Some(bench) = mounted("") else { return };
+    fs::write(bench.path("mnt/kept"), "kept").unwrap();
+    bench.run("snapshot mnt@a").good();
+    bench.run("unmount mnt").good();
+    plant_malformed_frame(&bench.path("work.pool"));
+    let before = fs::read(bench.path("work.pool")).unwrap();
+    let words = ["work.pool", "dataset 999", "-o ro,norecovery"];
+    bench.run("mount work.pool mnt").refused(1, &words);
+    bench.run("mount work.pool mnt -o ro").refused(1, &words);
+    bench.run("list work.pool").refused(1, &words);
+    bench.run("mount work.pool mnt -o norecovery").refused(2, &["only with ro"]);
+    for options in ["-o ro,norecovery", "-o ro,norecovery,blkdev=off"] {
+        bench.run(&format!("mount work.pool mnt {options}")).good();
+        assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
+        assert_eq!(errno(fs::write(bench.path("mnt/new"), "")), EROFS);
+        assert!(bench.run("list mnt").good().out.contains("root@a"));
+        bench.make_folder("snap");
+        bench.run("mount work.pool@a snap").good();
+        bench.run("unmount work.pool").good();
+        fs::remove_dir(bench.path("snap")).unwrap();
+    }
+    assert!(before == fs::read(bench.path("work.pool")).unwrap(), "the pool was changed");
+}
+
+#[test]
+fn a_pool_that_is_mounted_with_its_log_is_not_also_shown_without() {
+    let Some(bench) = mounted("") else { return };
+    bench.run("snapshot mnt@a").good();
+    bench.make_folder("snap");
+    let mount = "mount work.pool@a snap -o ro,norecovery";
+    bench.run(mount).refused(2, &["norecovery", "unmount"]);
+    bench.run("unmount mnt").good();
+    bench.run(mount).good();
+    bench.run("unmount snap").good();
 }

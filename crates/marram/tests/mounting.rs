@@ -97,6 +97,24 @@ fn a_snapshot_and_a_clone_are_mounted_beside_the_live_tree() {
 }
 
 #[test]
+fn the_kind_of_access_lists_counts_from_the_next_mount_on() {
+    let Some(bench) = mounted() else { return };
+    let options = || bench.run("status mnt").good().out;
+    assert!(options().contains("default_permissions"));
+    bench.run("set mnt acl=nfsv4").good();
+    assert!(options().contains("default_permissions"), "not before");
+    bench.run("unmount mnt").good();
+    for refused in ["writeback", "dev"] {
+        let mount = format!("mount work.pool mnt -o {refused}");
+        bench.run(&mount).refused(2, &[refused, "acl=nfsv4"]);
+    }
+    bench.run("mount work.pool mnt").good();
+    assert!(!options().contains("default_permissions") && options().contains("nodev"));
+    bench.run("set mnt acl=everything").refused(2, &["posix", "nfsv4", "off"]);
+    bench.run("unmount mnt").good();
+}
+
+#[test]
 fn commands_reach_the_daemon_from_below_the_mount() {
     let Some(bench) = mounted() else { return };
     bench.make_folder("mnt/deep/er");
@@ -127,6 +145,25 @@ fn a_busy_mount_stays_unless_it_is_detached() {
 }
 
 #[test]
+fn a_mount_that_is_bound_elsewhere_lives_on_there() {
+    let Some(bench) = mounted() else { return };
+    let other = bench.make_folder("other");
+    let bind = || rustix::mount::mount_bind(bench.path("mnt"), &other).unwrap();
+    bind();
+    let silent = bench.run_as("umount.fuseblk.marram", "other").good();
+    assert_eq!((silent.out.as_str(), silent.err.as_str()), ("", ""));
+    assert_eq!(bench.mounts().len(), 1);
+    bind();
+    bench.run("unmount mnt").refused(3, &["still in use", "another place"]);
+    fs::write(bench.path("other/file"), "content").unwrap();
+    bench.run("unmount other").good();
+    wait_until("the daemon lets go", || is_free(&bench.path("work.pool")));
+    bench.run("mount work.pool mnt").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/file")).unwrap(), "content");
+    bench.run("unmount mnt").good();
+}
+
+#[test]
 fn a_terminated_daemon_has_made_everything_durable() {
     let Some(bench) = mounted() else { return };
     fs::write(bench.path("mnt/file"), "content").unwrap();
@@ -144,9 +181,14 @@ fn a_crash_is_not_in_the_way_of_the_next_mount() {
     let Some(bench) = mounted() else { return };
     fs::write(bench.path("mnt/kept"), "kept").unwrap();
     bench.run("sync mnt").good();
+    let status = bench.run("status mnt --json").result();
+    let socket = format!("/run/marram/{}.sock", status[0]["pool_id"].as_str().unwrap());
     let pid = bench.daemon_pid("mnt");
     signal(pid, rustix::process::Signal::KILL);
     wait_until("the kernel takes the lock back", || is_free(&bench.path("work.pool")));
+    assert!(Path::new(&socket).exists(), "nobody could take it away");
+    bench.run("status work.pool").refused(3, &[]);
+    assert!(!Path::new(&socket).exists(), "status clears what is abandoned");
     assert!(fs::write(bench.path("mnt/new"), "").is_err());
     bench.run("status mnt").refused(1, &["died", "marram unmount"]);
     bench.run("list work.pool").good();
@@ -186,6 +228,12 @@ fn the_helpers_of_mount_behave_as_their_callers_expect() {
     silent(bench.run_as("mount.marram", "work.pool mnt -o blkdev=off,ro"));
     let line = bench.mounts().remove(0);
     assert!(line.contains(" fuse.marram ro,") && line.contains("work.pool"), "{line}");
+    let held = fs::File::open(bench.path("mnt/x")).unwrap();
+    bench.run_as("mount.marram", "work.pool mnt -o remount,rw").refused(32, &["from the start"]);
+    drop(held);
+    silent(bench.run_as("mount.marram", "work.pool mnt -o remount,rw,noatime,noexec"));
+    fs::write(bench.path("mnt/x"), "changed").unwrap();
+    assert!(bench.mounts()[0].contains(",noexec,relatime"), "{:?}", bench.mounts());
     silent(bench.run_as("umount.marram", "mnt"));
 }
 

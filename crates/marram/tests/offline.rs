@@ -140,6 +140,8 @@ fn mkfs_and_fsck_behave_as_their_callers_expect() {
     silent(bench.run_as("mkfs.marram", "-f -L x -O compression=off work.pool"));
     bench.run_as("mkfs.marram", "-z work.pool").refused(1, &["-z"]);
     silent(bench.run_as("fsck.fuse.marram", "-n -t fuse.marram work.pool"));
+    silent(bench.run_as("mkfs.fuseblk.marram", "-f work.pool"));
+    silent(bench.run_as("fsck.fuseblk.marram", "-n work.pool"));
     bench.run_as("fsck.marram", "").refused(16, &["usage"]);
     bench.run_as("fsck.marram", "-n nowhere").refused(8, &["nowhere"]);
 }

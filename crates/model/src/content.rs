@@ -68,6 +68,7 @@ impl State {
         self.bytes_mut(ino).write(offset, data);
         let node = self.known(ino);
         node.attributes.size = size.max(end);
+        node.drop_capability();
         if options.clear_privileges {
             node.clear_privileges();
         }
@@ -106,6 +107,7 @@ impl State {
             self.bytes_mut(ino).punch(offset, end);
         }
         let node = self.known(ino);
+        node.drop_capability();
         if matches!(how, Allocate::Reserve | Allocate::Zero) {
             node.attributes.size = node.attributes.size.max(end);
         }
@@ -148,6 +150,7 @@ impl State {
             bytes.write(at - from.1 + to.1, &run);
         }
         let node = self.known(to.0);
+        node.drop_capability();
         node.attributes.size = size.max(end);
         node.touch_content(now);
         Ok(len)

@@ -133,7 +133,14 @@ impl Node {
         if self.attributes.permissions & GROUP_EXECUTE != 0 {
             self.attributes.permissions &= !SETGID;
         }
-        self.xattrs.remove(CAPABILITY);
+        self.drop_capability();
+    }
+
+    /// Takes file capabilities away, as every change of content and owner does.
+    pub(crate) fn drop_capability(&mut self) {
+        if !self.is_directory() {
+            self.xattrs.remove(CAPABILITY);
+        }
     }
 
     fn set_times(&mut self, set: &SetAttributes, now: Timestamp) {
@@ -251,6 +258,9 @@ impl State {
         let node = self.node_mut(ino)?;
         if set.clear_privileges {
             node.clear_privileges();
+        }
+        if set.size.is_some() || set.uid.is_some() || set.gid.is_some() {
+            node.drop_capability();
         }
         if let Some(permissions) = set.permissions {
             node.attributes.permissions = permissions & PERMISSION_BITS;

@@ -5,12 +5,15 @@
 //! grains; then the walk meets a block that fails its checksum, sees that a commit has passed, and
 //! starts again from the new root. Damage is believed only if no commit has passed.
 
+use crate::counters::{self, CommittedCounters};
 use crate::media::{At, Media};
-use crate::overlay::{Entry, Overlay};
+use crate::overlay::{Entry, Layer, Overlay};
 use crate::pointers::token_of;
+use crate::quota::Allowance;
 use crate::settings::Settings;
 use crate::tree::{self, Found};
 use bytes::Bytes;
+use marram_format::dataset::DatasetRecord;
 use marram_store::{Block, Edit, Error, Item, Key, Result};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -27,6 +30,16 @@ pub(crate) struct Dataset {
     state: RwLock<State>,
     /// How many views are open on it.
     pub(crate) views: AtomicUsize,
+    /// What it may use.
+    pub(crate) allowance: Allowance,
+}
+
+/// What became of edits that were to be applied.
+pub(crate) enum Attempt<'a> {
+    /// They have been; by how much bytes of fresh blocks and number of edits have grown.
+    Applied((u64, u64)),
+    /// Nothing yet: a counter must be read from the tree under this root.
+    Unread { edits: Vec<Edit<'a>>, key: Key, root: Option<Bytes> },
 }
 
 struct State {
@@ -36,10 +49,20 @@ struct State {
 }
 
 impl Dataset {
-    pub(crate) fn new(id: u64, root: Option<Bytes>, settings: Settings, writable: bool) -> Dataset {
+    pub(crate) fn new(
+        record: &DatasetRecord,
+        root: Option<Bytes>,
+        settings: Settings,
+        writable: bool,
+    ) -> Dataset {
+        let allowance = Allowance::new(record.referenced_grains);
+        if writable {
+            allowance.set(settings.quota_bytes, settings.reservation_bytes);
+        }
+        let id = record.id;
         let settings = Arc::new(settings);
         let state = RwLock::new(State { root, overlay: Overlay::default(), settings });
-        Dataset { id, writable, state, views: AtomicUsize::new(0) }
+        Dataset { id, writable, state, views: AtomicUsize::new(0), allowance }
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
@@ -47,7 +70,20 @@ impl Dataset {
     }
 
     pub(crate) fn set_settings(&self, settings: Settings) {
+        self.allowance.set(settings.quota_bytes, settings.reservation_bytes);
         self.state.write().settings = Arc::new(settings);
+    }
+
+    /// Bytes of content and changed keys that are in no commit yet.
+    pub(crate) fn dirty(&self) -> (u64, u64) {
+        let state = self.state.read();
+        let add = |sum: (u64, u64), layer: &Layer| (sum.0 + layer.fresh_bytes, sum.1 + layer.edits);
+        state.overlay.layers().fold((0, 0), add)
+    }
+
+    /// Whether a commit has anything to take in.
+    pub(crate) fn has_dirty(&self) -> bool {
+        self.dirty() != (0, 0)
     }
 
     /// Whether anyone has it open.
@@ -55,17 +91,46 @@ impl Dataset {
         self.views.load(Ordering::Acquire) > 0
     }
 
-    /// Applies edits, or refuses all of them if a patch does not meet a fresh block. Returns by
-    /// how much bytes of fresh blocks and number of edits have grown.
+    /// Applies edits without additions, or refuses all of them if a patch does not meet a fresh
+    /// block. Returns by how much bytes of fresh blocks and number of edits have grown.
     pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
+        apply_to(&mut self.state.write().overlay, edits)
+    }
+
+    /// As [`Dataset::apply`], for edits that may add to counters; refuses all of them if one would
+    /// pass its limit, or must be read first.
+    pub(crate) fn apply_counted<'a>(
+        &self,
+        mut edits: Vec<Edit<'a>>,
+        committed: &mut CommittedCounters,
+    ) -> Result<Attempt<'a>> {
         let mut state = self.state.write();
-        let overlay = &mut state.overlay;
-        if !overlay.can_patch(&edits) {
-            return Err(Error::NotFresh);
+        committed.keep_if_under(state.root.as_ref());
+        match counters::settle(&mut edits, &state.overlay, committed)? {
+            None => apply_to(&mut state.overlay, edits).map(Attempt::Applied),
+            Some(key) => Ok(Attempt::Unread { edits, key, root: state.root.clone() }),
         }
-        let before = (overlay.open.fresh_bytes, overlay.open.edits);
-        overlay.apply(edits);
-        Ok((overlay.open.fresh_bytes - before.0, overlay.open.edits - before.1))
+    }
+
+    /// Reads a counter from the tree that [`Dataset::apply_counted`] needs.
+    pub(crate) fn read_counter(
+        &self,
+        media: &Media,
+        (key, root): (Key, Option<Bytes>),
+        committed: &mut CommittedCounters,
+    ) -> Result<()> {
+        match tree::get(&At { media, epoch: media.epoch() }, root.as_ref(), key) {
+            // The grains of an older root may have been used again; the next attempt sees it.
+            Err(Error::Damaged(_)) if self.root() != root => Ok(()),
+            Err(Error::Damaged(damage)) => {
+                media.keep_damage(&damage);
+                Err(Error::Damaged(damage))
+            }
+            found => {
+                let item = found?.map(|found| item_of(&found)).transpose()?;
+                committed.add(root.as_ref(), key, item.as_ref())
+            }
+        }
     }
 
     /// Freezes what is open, for a commit; returns whether there is anything to commit.
@@ -227,6 +292,15 @@ impl Dataset {
             }
         }
     }
+}
+
+fn apply_to(overlay: &mut Overlay, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
+    if !overlay.can_patch(&edits) {
+        return Err(Error::NotFresh);
+    }
+    let before = (overlay.open.fresh_bytes, overlay.open.edits);
+    overlay.apply(edits);
+    Ok((overlay.open.fresh_bytes - before.0, overlay.open.edits - before.1))
 }
 
 /// The overlay's entries from `from`, and the key up to which they are complete.

@@ -36,6 +36,10 @@ pub enum Error {
     /// This version cannot do what was asked.
     #[error("{0}")]
     Unsupported(String),
+    /// The intent log cannot be replayed. Without it the pool can be read as its last group commit
+    /// left it: [`crate::OpenOptions::skip_log`].
+    #[error("what was synced last cannot be brought back: {0}")]
+    Log(marram_store::Error),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] marram_device::Error),

@@ -11,6 +11,7 @@
 
 mod administration;
 mod commit;
+mod counters;
 mod create;
 mod dataset;
 mod error;
@@ -24,6 +25,7 @@ pub mod planted;
 mod planted;
 mod pointers;
 mod pool;
+mod quota;
 mod settings;
 mod space;
 mod status;

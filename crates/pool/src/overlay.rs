@@ -93,11 +93,12 @@ impl Overlay {
             Edit::Patch { key, .. } => self.fresh(*key).is_some_and(|fresh| {
                 fresh.data().len() <= COPY_BYTES_MAX || self.open.get(*key).is_some()
             }),
-            Edit::Put { .. } | Edit::Remove { .. } => true,
+            Edit::Put { .. } | Edit::Remove { .. } | Edit::Add { .. } => true,
         })
     }
 
-    /// Applies edits to the open layer. All patches must meet fresh blocks.
+    /// Applies edits to the open layer. All patches must meet fresh blocks, and counters must
+    /// have been settled (see `counters`).
     pub(crate) fn apply(&mut self, edits: Vec<Edit<'_>>) {
         let fresh_bytes = self.open.fresh_bytes;
         for edit in edits {
@@ -125,6 +126,7 @@ impl Overlay {
                 Extent::Whole
             }
             Edit::Patch { key, value, at, data } => self.patch(key, value, at, data),
+            Edit::Add { .. } => unreachable!("additions were settled before"),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Bugs that tests put into the engine, to see that they would be found.
 //!
 //! Each is a mistake that an engine like this one could well have. What is planted holds for the
-//! thread that planted it, so that tests beside each other do not disturb each other. Without the
-//! feature `planted-bugs`, which only the crash explorer of crate `sim` asks for, nothing can be
-//! planted and the compiler removes every hook.
+//! thread that planted it, so that tests beside each other do not disturb each other, or for the
+//! whole process, where threads of a mount are to have it. Without the feature `planted-bugs`,
+//! which only the crash explorers of crate `sim` and of `xtask` ask for, nothing can be planted and
+//! the compiler removes every hook.
 
 /// A mistake in what a crash leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +31,15 @@ pub enum PlantedBug {
 mod switch {
     use super::PlantedBug;
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use xxhash_rust::xxh3::Xxh3;
 
     thread_local! {
         static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
     }
+
+    /// What all threads have: the place in [`PlantedBug::ALL`] from 1, or 0 for nothing.
+    static EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 
     impl PlantedBug {
         /// All of them.
@@ -53,8 +58,17 @@ mod switch {
         PLANTED.set(bug);
     }
 
+    /// From now on the engine has this bug, or none but what threads have planted for themselves,
+    /// in all threads of the process.
+    pub fn plant_everywhere(bug: Option<PlantedBug>) {
+        let place = bug.and_then(|bug| PlantedBug::ALL.iter().position(|known| *known == bug));
+        EVERYWHERE.store(place.map_or(0, |place| place + 1), Ordering::SeqCst);
+    }
+
     pub(crate) fn is_planted(bug: PlantedBug) -> bool {
+        let everywhere = EVERYWHERE.load(Ordering::Relaxed);
         PLANTED.get() == Some(bug)
+            || everywhere.checked_sub(1).is_some_and(|place| PlantedBug::ALL[place] == bug)
     }
 
     /// Gives a frame of the intent log the checksum of whatever it holds.
@@ -81,9 +95,9 @@ mod switch {
     pub(crate) const fn reseal(_frame: &mut [u8], _secret: u64) {}
 }
 
-#[cfg(feature = "planted-bugs")]
-pub use switch::plant;
 pub(crate) use switch::{is_planted, reseal};
+#[cfg(feature = "planted-bugs")]
+pub use switch::{plant, plant_everywhere};
 
 /// Whether a frame of the intent log leaves out items of this kind.
 pub(crate) fn is_left_out(kind: u8) -> bool {

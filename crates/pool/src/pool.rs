@@ -28,6 +28,10 @@ use std::time::Duration;
 pub struct OpenOptions {
     /// Change nothing, not even to heal.
     pub read_only: bool,
+    /// Show what the last group commit holds, and do not read the intent log: for a log that
+    /// cannot be replayed. Only with `read_only`, as a pool that went on from there would lose what
+    /// was synced since.
+    pub skip_log: bool,
     /// Bytes of memory for nodes and blocks that were read.
     pub cache_bytes: usize,
     /// Bytes of unwritten content that start a commit; twice as many make writers wait for it.
@@ -42,6 +46,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             read_only: false,
+            skip_log: false,
             cache_bytes: 64 << 20,
             dirty_bytes_max: 64 << 20,
             threads: 1,
@@ -80,6 +85,8 @@ pub(crate) struct Inner {
     pub(crate) health: Mutex<Option<String>>,
     pub(crate) dirty_bytes: AtomicU64,
     pub(crate) dirty_edits: AtomicU64,
+    /// What is kept free for datasets with a reservation, in bytes.
+    pub(crate) kept_free_bytes: AtomicU64,
     /// Batches applied since the pool was opened.
     pub(crate) batches: AtomicU64,
     /// Number of the last freeze; it changes while no batch is under way.
@@ -99,7 +106,7 @@ impl Pool {
     /// everything, and the intent log has what was synced since.
     ///
     /// # Errors
-    /// No pool, a newer one, a device that is cut off or fails.
+    /// No pool, a newer one, a device that is cut off or fails; a log that cannot be replayed.
     pub fn open(
         devices: Vec<Arc<dyn Device>>,
         options: OpenOptions,
@@ -108,6 +115,11 @@ impl Pool {
             let reason = "this version opens pools on one device: name exactly one";
             return Err(Error::Unsupported(reason.to_owned()));
         };
+        if options.skip_log && !options.read_only {
+            let reason = "a pool is opened without its intent log for reading only: going on from \
+                          there would lose what was synced";
+            return Err(Error::Unsupported(reason.to_owned()));
+        }
         let superblock = newest_superblock(device.as_ref())?;
         check_size(device.as_ref(), &superblock)?;
         if !options.read_only
@@ -142,10 +154,11 @@ impl Pool {
                 datasets.insert(record.id, Arc::new(dataset_of(record, options.read_only)?));
             }
         }
-        let (log, replayed) = match &superblock.intent_log {
+        let (log, replayed) = match superblock.intent_log.as_ref().filter(|_| !options.skip_log) {
             None => (OnceLock::new(), log::Replayed::default()),
             Some(pointer) => {
-                let (log, replayed) = IntentLog::open(&media, &superblock, pointer, &datasets)?;
+                let (log, replayed) =
+                    IntentLog::open(&media, &superblock, pointer, &datasets).map_err(Error::Log)?;
                 (OnceLock::from(log), replayed)
             }
         };
@@ -166,6 +179,7 @@ impl Pool {
             health: Mutex::new(None),
             dirty_bytes: AtomicU64::new(replayed.dirty.0),
             dirty_edits: AtomicU64::new(replayed.dirty.1),
+            kept_free_bytes: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             freezes: AtomicU64::new(log::first_freeze(&replayed)),
             log,
@@ -174,6 +188,7 @@ impl Pool {
             work_arrived: Condvar::new(),
         };
         inner.begin_logging();
+        inner.sum_reservations();
         Ok(Arc::new(Pool { inner: Arc::new(inner) }))
     }
 
@@ -214,25 +229,27 @@ impl Pool {
     /// A device that has shrunk or fails.
     pub fn grow(&self) -> std::result::Result<u64, Error> {
         let inner = &self.inner;
-        inner.check_writable()?;
+        let turn = inner.take_turn()?;
         let device = &inner.media.devices()[0];
         let found_bytes = device.size()? / GRAIN_BYTES * GRAIN_BYTES;
-        {
-            let mut size_bytes = inner.size_bytes.lock();
-            if found_bytes < *size_bytes {
-                return Err(Error::TooSmall {
-                    device: device.name(),
-                    found_bytes,
-                    needed_bytes: *size_bytes,
-                    reason: "a pool cannot shrink; give the device its size back".to_owned(),
-                });
-            }
-            *size_bytes = found_bytes;
+        let size_bytes = *inner.size_bytes.lock();
+        if found_bytes < size_bytes {
+            return Err(Error::TooSmall {
+                device: device.name(),
+                found_bytes,
+                needed_bytes: size_bytes,
+                reason: "a pool cannot shrink; give the device its size back".to_owned(),
+            });
         }
-        inner.commit_with(Some(&mut |commit| {
+        *inner.size_bytes.lock() = found_bytes;
+        let grown = turn.commit(Some(&mut |commit| {
             let committed = commit.pool.committed();
             commit.pool.space.lock().grow(found_bytes / GRAIN_BYTES, &committed)
-        }))?;
+        }));
+        if grown.is_err() {
+            *inner.size_bytes.lock() = size_bytes;
+        }
+        grown?;
         Ok(found_bytes)
     }
 
@@ -345,7 +362,7 @@ pub(crate) fn dataset_of(record: &DatasetRecord, read_only: bool) -> Result<Data
     let settings = Settings::new(&record.properties)?;
     let writable = record.state == DatasetState::Live && !read_only;
     let root = record.root.as_ref().map(Pointer::encode);
-    Ok(Dataset::new(record.id, root, settings, writable))
+    Ok(Dataset::new(record, root, settings, writable))
 }
 
 fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, DatasetRecord>> {

@@ -9,19 +9,37 @@ use std::collections::BTreeMap;
 pub(crate) struct Settings {
     pub(crate) compression: Compression,
     pub(crate) checksum: ChecksumKind,
+    /// Most bytes that the dataset may refer to.
+    pub(crate) quota_bytes: Option<u64>,
+    /// Bytes that it can grow to whatever others write.
+    pub(crate) reservation_bytes: Option<u64>,
     /// All properties in force, as text.
     pub(crate) all: Properties,
 }
+
+/// The property that says how much a dataset may refer to.
+const QUOTA: &str = "quota";
+/// The property that says up to where space is kept free for a dataset.
+pub(crate) const RESERVATION: &str = "reservation";
+/// The property that says whether names differ when only their case does. It holds for good from
+/// the moment that the dataset is made.
+pub(crate) const CASE_FOLDING: &str = "casefold";
+/// No quota, and no reservation.
+const NO_BYTES: &str = "none";
 
 /// Checks a value and brings it into its usual form.
 type CheckValue = fn(&str) -> Result<String>;
 
 /// Name, default and check of each property.
-const KNOWN: [(&str, &str, CheckValue); 4] = [
+const KNOWN: [(&str, &str, CheckValue); 8] = [
+    ("acl", "posix", |text| one_of("acl", text, &["posix", "nfsv4", "off"])),
     ("atime", "relative", |text| one_of("atime", text, &["off", "relative", "strict"])),
+    (CASE_FOLDING, "off", |text| one_of(CASE_FOLDING, text, &["off", "on"])),
     ("checksum", "xxh3", |text| one_of("checksum", text, &["xxh3", "blake3"])),
     ("compression", "lz4", |text| Ok(compression(text)?.to_string())),
+    (QUOTA, NO_BYTES, |text| space_text(QUOTA, text)),
     ("recordsize", "131072", |text| Ok(record_bytes(text)?.to_string())),
+    (RESERVATION, NO_BYTES, |text| space_text(RESERVATION, text)),
 ];
 
 fn one_of(name: &str, text: &str, values: &[&str]) -> Result<String> {
@@ -36,14 +54,27 @@ fn compression(text: &str) -> Result<Compression> {
     text.parse().map_err(|error| Error::Invalid(format!("compression={text}: {error}")))
 }
 
+/// A number of bytes, in units of 1024 with a letter behind it.
+fn bytes_of(text: &str) -> Option<u64> {
+    const UNITS: [&str; 5] = ["kK", "mM", "gG", "tT", "pP"];
+    let unit = UNITS.iter().position(|letters| text.ends_with(|end| letters.contains(end)));
+    let digits = if unit.is_some() { &text[..text.len() - 1] } else { text };
+    let factor = unit.map_or(1, |unit| 1_u64 << (10 * (unit + 1)));
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn space_text(name: &str, text: &str) -> Result<String> {
+    match bytes_of(text) {
+        _ if text == NO_BYTES => Ok(text.to_owned()),
+        Some(bytes) if bytes > 0 => Ok(bytes.to_string()),
+        _ => Err(Error::Invalid(format!(
+            "{name}={text} makes no sense: use a size as in 10G, or none"
+        ))),
+    }
+}
+
 fn record_bytes(text: &str) -> Result<u32> {
-    let (digits, unit) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
-        _ => (text, 1),
-    };
-    let bytes = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
-    match bytes {
+    match bytes_of(text).and_then(|bytes| u32::try_from(bytes).ok()) {
         Some(bytes) if bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes) => Ok(bytes),
         _ => Err(Error::Invalid(format!(
             "recordsize={text} makes no sense: use a power of two from 4K to 1M"
@@ -78,7 +109,8 @@ impl Settings {
             _ => ChecksumKind::Xxh3,
         };
         let compression = compression(&all["compression"])?;
-        Ok(Settings { compression, checksum, all: Properties(all) })
+        let (quota_bytes, reservation_bytes) = (bytes_of(&all[QUOTA]), bytes_of(&all[RESERVATION]));
+        Ok(Settings { compression, checksum, quota_bytes, reservation_bytes, all: Properties(all) })
     }
 }
 
@@ -90,12 +122,20 @@ mod tests {
     fn values_are_checked_and_brought_into_form() {
         assert_eq!(check_property("recordsize", "64K").unwrap(), "65536");
         assert_eq!(check_property("compression", "zstd:3").unwrap(), "zstd:3");
+        assert_eq!(check_property("quota", "10g").unwrap(), (10_u64 << 30).to_string());
+        assert_eq!(check_property("reservation", "none").unwrap(), "none");
         for (name, value) in [
             ("recordsize", "100"),
             ("recordsize", "2M"),
+            ("quota", "0"),
+            ("quota", "18446744073709551615K"),
+            ("quota", "-1"),
+            ("reservation", "much"),
+            ("reservation", "1\u{fc}"),
             ("recordsize", ""),
             ("compression", "best"),
             ("checksum", "crc"),
+            ("acl", "richacl"),
             ("atime", "yes"),
             ("colour", "red"),
         ] {

@@ -52,7 +52,7 @@ pub struct PoolStatus {
     /// Bytes in use, all copies counted, as of the last commit.
     pub allocated_bytes: u64,
     /// Bytes that can still be written: what is not in use, less what is kept back so that a full
-    /// pool can be emptied, less what waits to be committed.
+    /// pool can be emptied or for datasets with a reservation, less what waits to be committed.
     pub free_bytes: u64,
     /// Bytes that are kept back.
     pub reserved_bytes: u64,
@@ -77,6 +77,7 @@ impl Pool {
     pub fn status(&self) -> PoolStatus {
         let inner = &self.inner;
         let space = inner.space();
+        let kept_free = inner.kept_free_bytes.load(Ordering::Acquire);
         let (reserved, total) = (inner.gauge.reserved_grains(), inner.gauge.total_grains());
         let health = match inner.health.lock().clone() {
             None => Health::Online,
@@ -91,8 +92,8 @@ impl Pool {
             last_commit_seconds: superblock.committed_seconds,
             total_bytes: total * GRAIN_BYTES,
             allocated_bytes: superblock.allocated_grains * GRAIN_BYTES,
-            free_bytes: space.free_bytes,
-            reserved_bytes: reserved * GRAIN_BYTES,
+            free_bytes: space.free_bytes.saturating_sub(kept_free),
+            reserved_bytes: reserved * GRAIN_BYTES + kept_free,
             devices: self.device_status(),
             healed_blocks: inner.media.counters.healed_blocks.load(Ordering::Relaxed),
             damage: inner.media.damage(),

@@ -1,6 +1,7 @@
 //! The view of a dataset that callers get, and the reservation of space for what they change.
 
-use crate::dataset::Dataset;
+use crate::counters::CommittedCounters;
+use crate::dataset::{Attempt, Dataset};
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// Bytes on media that a changed key is taken to need when free space is told: neighbours share
 /// leaves.
-const KEY_BYTES: u64 = 1024;
+pub(crate) const KEY_BYTES: u64 = 1024;
 /// The most that a changed key needs: its leaf is rewritten, perhaps as two, in two copies.
 const KEY_BYTES_MAX: u64 = 2 * (NODE_BYTES_MAX as u64 + 2 * GRAIN_BYTES);
 /// The keys of one batch are neighbours of a few others: beside so many leaves of their own, they
@@ -36,6 +37,32 @@ impl DatasetView {
     pub(crate) fn new(pool: Arc<Inner>, dataset: Arc<Dataset>) -> DatasetView {
         dataset.views.fetch_add(1, Ordering::AcqRel);
         DatasetView { pool, dataset }
+    }
+}
+
+impl DatasetView {
+    /// Applies edits; what of counters must be read from a device is read without the gate.
+    fn apply_edits(&self, edits: Vec<Edit<'_>>) -> Result<()> {
+        let mut edits = edits;
+        let mut committed = CommittedCounters::default();
+        loop {
+            let unread = {
+                let _no_freeze = self.pool.gate.read();
+                match self.dataset.apply_counted(edits, &mut committed)? {
+                    Attempt::Applied((bytes, edits)) => {
+                        self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
+                        self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
+                        self.pool.batches.fetch_add(1, Ordering::AcqRel);
+                        return Ok(());
+                    }
+                    Attempt::Unread { edits: kept, key, root } => {
+                        edits = kept;
+                        (key, root)
+                    }
+                }
+            };
+            self.dataset.read_counter(&self.pool.media, unread, &mut committed)?;
+        }
     }
 }
 
@@ -63,14 +90,9 @@ impl View for DatasetView {
             return Err(Error::ReadOnly("a snapshot or a read-only pool".to_owned()));
         }
         self.pool.check_writable()?;
-        self.pool.reserve(&batch)?;
-        {
-            let _no_freeze = self.pool.gate.read();
-            let (bytes, edits) = self.dataset.apply(batch.edits)?;
-            self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
-            self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
-            self.pool.batches.fetch_add(1, Ordering::AcqRel);
-        }
+        self.pool.check_quota(&self.dataset, &batch)?;
+        self.pool.reserve(&self.dataset, &batch)?;
+        self.apply_edits(batch.edits)?;
         // The batch has been applied: that a commit fails is told by whoever asks for one.
         let _told_by_sync = self.pool.throttle();
         Ok(())
@@ -98,7 +120,7 @@ impl View for DatasetView {
     }
 
     fn space(&self) -> Space {
-        self.pool.space()
+        self.pool.space_of(&self.dataset)
     }
 
     fn writable(&self) -> bool {
@@ -117,15 +139,15 @@ impl Inner {
     /// **What was taken can be committed**: a sync that fails for want of space would break the
     /// promise that the batch was given. So all keys that wait for a commit are counted as if each
     /// rewrote a leaf of its own; only of one batch on its own is more expected.
-    fn reserve(&self, batch: &Batch<'_>) -> Result<()> {
-        if self.has_space_for(batch) {
+    fn reserve(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
+        if self.has_space_for(dataset, batch) {
             self.announce_shortage();
             return Ok(());
         }
         if self.dirty_edits.load(Ordering::Acquire) > 0 {
             self.commit()?;
         }
-        if self.has_space_for(batch) { Ok(()) } else { Err(Error::NoSpace) }
+        if self.has_space_for(dataset, batch) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// Asks for a commit in the background when what waits for one may need half of the space that
@@ -140,12 +162,12 @@ impl Inner {
         }
     }
 
-    fn has_space_for(&self, batch: &Batch<'_>) -> bool {
+    fn has_space_for(&self, dataset: &Dataset, batch: &Batch<'_>) -> bool {
         let free = self.gauge.free_grains() * GRAIN_BYTES;
         let reserved = self.gauge.reserved_grains() * GRAIN_BYTES;
         let reserved = match batch.admission {
-            Admission::Ordinary => reserved,
-            Admission::Accepted => reserved / 2,
+            Admission::Ordinary => reserved + self.kept_free_for_others(dataset),
+            Admission::Accepted => reserved / 2 + self.kept_free_for_others(dataset),
             Admission::Freeing => reserved / 4,
         };
         let dirty_bytes = self.dirty_bytes.load(Ordering::Acquire);
@@ -166,16 +188,23 @@ impl Inner {
     }
 }
 
-/// Bytes on media that a batch is taken to need. Content is counted in grains.
-fn cost(batch: &Batch<'_>) -> u64 {
+/// Bytes of content that a batch brings, counted in grains.
+pub(crate) fn content_bytes(batch: &Batch<'_>) -> u64 {
     let bytes = batch.edits.iter().map(|edit| match edit {
         Edit::Put { item: Item { block: Some(Block::Fresh(fresh)), .. }, .. } => {
             (fresh.data().len() as u64).next_multiple_of(GRAIN_BYTES)
         }
         Edit::Patch { data, .. } => data.len() as u64,
-        Edit::Put { .. } | Edit::Remove { .. } => 0,
+        Edit::Put { .. } | Edit::Remove { .. } | Edit::Add { .. } => 0,
     });
-    let keys = batch.edits.len() as u64;
+    bytes.sum()
+}
+
+/// Bytes on media that a batch is taken to need.
+fn cost(batch: &Batch<'_>) -> u64 {
+    let counters = batch.edits.iter().filter(|edit| matches!(edit, Edit::Add { .. })).count();
+    // Counters lie side by side, in a leaf that nearly every batch changes.
+    let keys = (batch.edits.len() - counters) as u64 + u64::from(counters > 0);
     let leaves = keys.min(BATCH_LEAVES) * KEY_BYTES_MAX;
-    bytes.sum::<u64>() + leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
+    content_bytes(batch) + leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
 }

@@ -9,6 +9,7 @@ use crate::content::{PIECE_SECTIONS, range_end};
 use crate::edits::SectionEdits;
 use crate::filesystem::Posix;
 use crate::inode::check_regular;
+use crate::marks::check_allocation;
 use crate::sections::{Section, piece_end};
 use marram_vfs::{Allocate, Error, Result};
 
@@ -41,7 +42,9 @@ impl Posix {
     ) -> Result<()> {
         self.check_writable()?;
         let _held = self.locks.write(&[ino]);
-        check_regular(&self.load_inode(ino)?)?;
+        let inode = self.load_inode(ino)?;
+        check_regular(&inode)?;
+        check_allocation(&inode, how)?;
         if len == 0 {
             return Err(Error::InvalidArgument("length"));
         }
@@ -94,6 +97,7 @@ impl Posix {
             change.batch.admission = marram_store::Admission::Freeing;
         }
         edits.into_change(&mut change, ino)?;
+        self.drop_capability(&mut change, ino)?;
         let extends = matches!(how, Allocate::Reserve | Allocate::Zero);
         change.touch_up_to(ino, if extends && to == end { end } else { 0 })?;
         change.commit()?;

@@ -8,6 +8,8 @@ use crate::counters::CountChange;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::inode::{inode_key, time};
+use crate::marks::note_changed;
+use crate::usage::Share;
 use marram_format::record::{Inode, Time};
 use marram_store::{Batch, Error as StoreError, Item};
 use marram_vfs::{Error, Result};
@@ -24,6 +26,8 @@ struct Record {
     ino: u64,
     inode: Inode,
     fate: Fate,
+    /// What it counted for before; nothing if it is new.
+    before: Option<Share>,
 }
 
 /// A batch and the inodes that it changes.
@@ -35,6 +39,10 @@ pub(crate) struct Change<'p, 'd> {
     pub(crate) batch: Batch<'d>,
     records: Vec<Record>,
     count: Option<CountChange>,
+    /// What an edit of the caller's removes, without a record here.
+    uncounted: Option<Share>,
+    /// Limits of owners do not bind whoever asks for it.
+    pub(crate) lifts_limits: bool,
 }
 
 impl Posix {
@@ -52,6 +60,8 @@ impl Posix {
             batch: Batch::new(),
             records: Vec::new(),
             count: None,
+            uncounted: None,
+            lifts_limits: false,
         })
     }
 }
@@ -62,7 +72,8 @@ impl Change<'_, '_> {
             return Ok(index);
         }
         let inode = self.posix.load_inode(ino)?;
-        self.records.push(Record { ino, inode, fate: Fate::Unchanged });
+        let before = Some(Share::of(&inode));
+        self.records.push(Record { ino, inode, fate: Fate::Unchanged, before });
         Ok(self.records.len() - 1)
     }
 
@@ -82,7 +93,7 @@ impl Change<'_, '_> {
 
     /// Adds a new inode; `locked` is an inode whose lock the operation holds.
     pub(crate) fn add_inode(&mut self, ino: u64, inode: Inode, locked: u64) {
-        self.records.push(Record { ino, inode, fate: Fate::Changed });
+        self.records.push(Record { ino, inode, fate: Fate::Changed, before: None });
         self.count(locked, 1);
     }
 
@@ -95,8 +106,19 @@ impl Change<'_, '_> {
     }
 
     /// The record of an inode without pins goes by an edit of the caller's.
-    pub(crate) fn uncount(&mut self, locked: u64) {
+    pub(crate) fn uncount(&mut self, locked: u64, inode: &Inode) {
+        self.uncounted = Some(Share::of(inode));
         self.count(locked, -1);
+    }
+
+    /// What each inode counted for before the change, and what it will count for.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (Option<Share>, Option<Share>)> {
+        let records = self.records.iter().filter(|record| record.fate != Fate::Unchanged);
+        let shares = |record: &Record| {
+            let stays = record.fate == Fate::Changed;
+            (record.before, stays.then(|| Share::of(&record.inode)))
+        };
+        records.map(shares).chain(self.uncounted.map(|share| (Some(share), None)))
     }
 
     fn count(&mut self, locked: u64, by: i64) {
@@ -118,6 +140,7 @@ impl Change<'_, '_> {
             match record.fate {
                 Fate::Unchanged => (),
                 Fate::Changed => {
+                    note_changed(&record.inode);
                     self.batch.put(key, Item::plain(record.inode.encode().to_vec()));
                 }
                 Fate::Removed => {
@@ -128,7 +151,12 @@ impl Change<'_, '_> {
         if let Some(count) = self.count {
             self.posix.counters.put(&mut self.batch, count);
         }
+        let usage = self.usage_change();
+        usage.put(&self.posix.limits, self.lifts_limits, &mut self.batch);
         self.posix.view.apply(self.batch)?;
+        for record in self.records.iter().filter(|record| record.fate != Fate::Unchanged) {
+            self.posix.lazy_times.forget(record.ino);
+        }
         if let Some(count) = self.count {
             self.posix.counters.applied(count);
         }

@@ -35,7 +35,9 @@ impl Posix {
         let _held = self.locks.write(&[from.ino, to.ino]);
         let source = self.load_inode(from.ino)?;
         check_regular(&source)?;
-        check_regular(&self.load_inode(to.ino)?)?;
+        let target = self.load_inode(to.ino)?;
+        check_regular(&target)?;
+        self.check_write(to.ino, &target, to.offset, &[], false)?;
         let len = len.min(source.size.saturating_sub(from.offset));
         if len == 0 {
             return Ok(0);
@@ -86,6 +88,7 @@ impl Posix {
             }
         }
         edits.into_change(&mut change, to.ino)?;
+        self.drop_capability(&mut change, to.ino)?;
         change.touch_up_to(to.ino, end)?;
         change.commit()?;
         Ok(len)

@@ -10,7 +10,7 @@
 
 use crate::failure::{from_record, from_store};
 use crate::locks::{SHARDS, shard_of};
-use marram_format::record::{Counters, InodeCount};
+use marram_format::record::{Counters, InodeCount, NameRule};
 use marram_store::{Batch, Item, Key, View, kind};
 use marram_vfs::{Error, Ino, Result};
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ const CHUNK_INODES: u64 = 4096;
 /// The counters of a file system.
 pub(crate) struct InodeCounters {
     seed: u64,
+    names: NameRule,
     numbers: Mutex<Numbers>,
     counts: Vec<AtomicI64>,
 }
@@ -61,14 +62,15 @@ fn count_key(shard: usize) -> Key {
 
 impl InodeCounters {
     /// The counters of a new file system, and the items to begin with.
-    pub(crate) fn create(seed: u64, batch: &mut Batch<'_>) -> InodeCounters {
+    pub(crate) fn create(seed: u64, names: NameRule, batch: &mut Batch<'_>) -> InodeCounters {
         let next = Ino::ROOT.0 + 1;
-        let counters = Counters { next_inode: next, name_seed: seed };
+        let counters = Counters { next_inode: next, name_seed: seed, names };
         batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
         batch.put(count_key(0), Item::plain(InodeCount(1).encode().to_vec()));
         let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
         counts[0].store(1, Ordering::Relaxed);
-        InodeCounters { seed, numbers: Mutex::new(Numbers { next, limit: next }), counts }
+        let numbers = Mutex::new(Numbers { next, limit: next });
+        InodeCounters { seed, names, numbers, counts }
     }
 
     /// Reads the counters; `None` if there is no file system yet.
@@ -95,7 +97,8 @@ impl InodeCounters {
         }
         let next = counters.next_inode;
         let numbers = Mutex::new(Numbers { next, limit: next });
-        Ok(Some(InodeCounters { seed: counters.name_seed, numbers, counts }))
+        let Counters { name_seed: seed, names, .. } = counters;
+        Ok(Some(InodeCounters { seed, names, numbers, counts }))
     }
 
     /// The seed of the hashes of names.
@@ -103,12 +106,17 @@ impl InodeCounters {
         self.seed
     }
 
+    /// When two names of a directory are the same.
+    pub(crate) fn names(&self) -> NameRule {
+        self.names
+    }
+
     /// A number that has never been used.
     pub(crate) fn next_ino(&self, view: &dyn View) -> Result<u64> {
         let mut numbers = self.numbers.lock();
         if numbers.next == numbers.limit {
             let limit = numbers.limit.checked_add(CHUNK_INODES).ok_or(Error::NoSpace)?;
-            let counters = Counters { next_inode: limit, name_seed: self.seed };
+            let counters = Counters { next_inode: limit, name_seed: self.seed, names: self.names };
             let mut batch = Batch::new();
             batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
             view.apply(batch).map_err(from_store)?;

@@ -3,6 +3,7 @@
 use crate::change::Change;
 use crate::filesystem::Posix;
 use crate::inode::{SETGID, attributes, check_directory, check_living_directory, new_inode};
+use crate::marks::{check_not_immutable, inherit};
 use crate::orphans::orphan_key;
 use marram_format::record::{Entry, Inode, InodeKind, OrphanReason};
 use marram_store::{Item, Key, kind};
@@ -60,6 +61,7 @@ impl Change<'_, '_> {
                 inode.permissions |= SETGID;
             }
         }
+        inherit(&mut inode, above);
         Ok(inode)
     }
 }
@@ -71,6 +73,7 @@ impl Posix {
         parent: u64,
         name: Name<'_>,
         node: NewNode<'_>,
+        umask: u32,
     ) -> Result<Attributes> {
         let _held = self.locks.write(&[parent]);
         let mut change = self.change()?;
@@ -80,12 +83,14 @@ impl Posix {
             return Err(Error::Exists);
         }
         check_living_directory(change.inode(parent)?)?;
+        check_not_immutable(change.inode(parent)?)?;
         let (kind, permissions, device) = describe(node)?;
         if kind == InodeKind::Directory {
             check_links(change.inode(parent)?)?;
         }
         let ino = self.counters.next_ino(&*self.view)?;
         let mut inode = change.new_owned(caller, parent, kind, permissions)?;
+        self.inherit_lists(&mut change, parent, ino, &mut inode, umask)?;
         inode.device = device;
         inode.links = if kind == InodeKind::Directory { 2 } else { 1 };
         if let NewNode::Symlink { target } = node {
@@ -106,13 +111,16 @@ impl Posix {
         caller: Caller,
         parent: u64,
         permissions: u32,
+        umask: u32,
     ) -> Result<Attributes> {
         self.check_writable()?;
         let ino = self.counters.next_ino(&*self.view)?;
         let _held = self.locks.write(&[ino, parent]);
         let mut change = self.change()?;
         check_living_directory(change.inode(parent)?)?;
-        let inode = change.new_owned(caller, parent, InodeKind::Regular, permissions)?;
+        check_not_immutable(change.inode(parent)?)?;
+        let mut inode = change.new_owned(caller, parent, InodeKind::Regular, permissions)?;
+        self.inherit_lists(&mut change, parent, ino, &mut inode, umask)?;
         let result = attributes(ino, &inode);
         change.add_inode(ino, inode, ino);
         change.batch.put(orphan_key(ino), Item::plain(OrphanReason::Nameless.encode().to_vec()));

@@ -5,12 +5,17 @@
 //! the cookie made from the place (offset + 1) stays valid however the directory changes: a
 //! listing that goes on from a cookie misses nothing that was there all the time and sees nothing
 //! twice.
+//!
+//! Where names are folded, it is their keys that are hashed and compared (see [`NameRule`]); an
+//! entry keeps the name that it was given.
 
 use crate::change::Change;
 use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
 use crate::inode::{attributes, check_directory, check_living_directory, kind_of, touch_content};
 use marram_format::FormatError;
+#[cfg(doc)]
+use marram_format::record::NameRule;
 use marram_format::record::{Entry, InodeKind, NAME_SLOTS, name_offset};
 use marram_store::{Item, Key, kind};
 use marram_vfs::{Attributes, DirectoryEntry, Error, Ino, Name, Result};
@@ -56,15 +61,14 @@ fn entry_key(directory: u64, offset: u64) -> Key {
 }
 
 impl Posix {
-    /// Looks for a name among the entries or attributes of `object`.
+    /// Looks for a name among the entries or attributes of `object`, in the slots from `base` on.
     pub(crate) fn probe<T>(
         &self,
         object: u64,
         item_kind: u8,
-        name: &[u8],
+        base: u64,
         matches: Match<'_, T>,
     ) -> Result<Probe<T>> {
-        let base = name_offset(self.counters.seed(), name);
         let end = base + NAME_SLOTS;
         let mut probe = Probe { found: None, free: None };
         let mut next = base;
@@ -89,11 +93,13 @@ impl Posix {
     }
 
     pub(crate) fn probe_entry(&self, directory: u64, name: Name<'_>) -> Result<Probe<FoundEntry>> {
-        let wanted = name.as_bytes();
-        self.probe(directory, kind::ENTRY, wanted, &|key, item| {
+        let rule = self.counters.names();
+        let wanted = rule.key(name.as_bytes());
+        let base = name_offset(self.counters.seed(), &wanted);
+        self.probe(directory, kind::ENTRY, base, &|key, item| {
             let entry = Entry::decode(&item.value)?;
             let found = FoundEntry { offset: key.offset, ino: entry.ino, kind: entry.kind };
-            Ok((entry.name == wanted).then_some(found))
+            Ok((rule.key(entry.name) == wanted).then_some(found))
         })
     }
 

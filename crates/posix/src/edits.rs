@@ -9,6 +9,7 @@
 
 use crate::change::Change;
 use crate::sections::{Section, section_key};
+use marram_store::Block;
 use marram_vfs::Result;
 use std::collections::BTreeMap;
 
@@ -68,6 +69,12 @@ impl SectionEdits {
     /// Puts a section as it is, unless it has been edited, so that the store sees its reference.
     pub(crate) fn keep(&mut self, section: &Section) {
         self.by_offset.entry(section.at).or_insert_with(|| Some(section.clone()));
+    }
+
+    /// Lets the store write new blocks as they are. Blocks that others hold stay what they are.
+    pub(crate) fn keep_as_is(&mut self) {
+        let blocks = self.by_offset.values_mut().flatten().filter_map(|edit| edit.block.as_mut());
+        blocks.for_each(Block::keep_as_is);
     }
 
     /// Moves the edits into a change of the file `ino`.

@@ -8,6 +8,7 @@ use marram_vfs::Error;
 pub(crate) fn from_store(error: StoreError) -> Error {
     match error {
         StoreError::NoSpace => Error::NoSpace,
+        StoreError::LimitExceeded(_) => Error::QuotaExceeded,
         StoreError::ReadOnly(_) => Error::ReadOnly,
         StoreError::Damaged(damage) => Error::Damaged(damage.to_string()),
         StoreError::Io(text) => Error::Io(text),

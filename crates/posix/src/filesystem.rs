@@ -1,21 +1,25 @@
 //! The file system: what it holds, how it is opened, and which module does what.
 
+use crate::acl::{AccessLists, ListName};
 use crate::content::record_bytes;
 use crate::copy::Place;
 use crate::counters::InodeCounters;
 use crate::failure::{from_store, from_sync};
 use crate::inode::{inode_key, new_inode, time};
+use crate::lazy::LazyTimes;
 use crate::locks::Locks;
 use crate::options::PosixOptions;
 use crate::orphans::Orphans;
 use crate::pins::Pins;
+use crate::quota::Limits;
 use crate::rename::Move;
-use marram_format::record::InodeKind;
+use crate::usage::{Share, UsageChange, make_sums};
+use marram_format::record::{InodeKind, NameRule};
 use marram_store::{Batch, Item, View};
 use marram_vfs::{
-    Allocate, Attributes, Caller, DirectoryEntry, Error, FileSystem, Ino, Name, NewNode,
-    RenameMode, Result, SeekTarget, SetAttributes, Shutdown, SpaceReport, SyncScope, WriteOptions,
-    XattrMode,
+    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, FileSystem, Ino, Marks, Name,
+    NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Shutdown, SpaceReport,
+    SyncScope, WriteOptions, XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -33,8 +37,12 @@ pub struct Posix {
     pub(crate) locks: Locks,
     pub(crate) pins: Pins,
     pub(crate) counters: InodeCounters,
+    pub(crate) limits: Limits,
     pub(crate) orphans: Orphans,
+    pub(crate) lazy_times: LazyTimes,
     pub(crate) shut_down: AtomicBool,
+    /// Which access control lists are obeyed.
+    pub(crate) lists: AccessLists,
     record_bytes: AtomicU64,
 }
 
@@ -54,20 +62,28 @@ impl Posix {
             Some(counters) => counters,
             None => make_root(&*view, &options)?,
         };
-        let record_bytes = AtomicU64::new(record_bytes(&view.properties()));
+        make_sums(&*view)?;
+        let limits = Limits::open(&*view)?;
+        let properties = view.properties();
+        let record_bytes = AtomicU64::new(record_bytes(&properties));
+        let lists = AccessLists::of(&properties);
         Ok(Posix {
             view,
             options,
             locks: Locks::new(),
             pins: Pins::new(),
             counters,
+            limits,
             orphans: Orphans::new(),
+            lazy_times: LazyTimes::new(),
             shut_down: AtomicBool::new(false),
+            lists,
             record_bytes,
         })
     }
 
-    /// Takes note of properties that have been set since the file system was opened.
+    /// Takes note of properties that have been set since the file system was opened, but not of
+    /// `acl`: the mount that serves it has been made for the kind of list that there was.
     pub fn reload_properties(&self) {
         let bytes = record_bytes(&self.view.properties());
         self.record_bytes.store(bytes, Ordering::Relaxed);
@@ -89,12 +105,17 @@ fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
         u64::from(now.nanoseconds),
     );
     let mut batch = Batch::new();
-    let counters = InodeCounters::create(seed, &mut batch);
+    let folds = view.properties().0.get("casefold").is_some_and(|value| value == "on");
+    let names = if folds { NameRule::Folded } else { NameRule::Exact };
+    let counters = InodeCounters::create(seed, names, &mut batch);
     let mut root = new_inode(InodeKind::Directory, ROOT_PERMISSIONS, Ino::ROOT.0, now);
     root.links = 2;
     root.uid = options.root_owner.uid;
     root.gid = options.root_owner.gid;
     batch.put(inode_key(Ino::ROOT.0), Item::plain(root.encode().to_vec()));
+    let mut usage = UsageChange::default();
+    usage.note(None, Some(Share::of(&root)));
+    usage.put(&Limits::default(), true, &mut batch);
     view.apply(batch).map_err(from_store)?;
     Ok(counters)
 }
@@ -145,7 +166,7 @@ impl FileSystem for Posix {
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         self.check_running()?;
         self.check_writable()?;
-        self.with_reclaim(|| self.change_attributes(ino.0, set))
+        self.durably(|| self.with_reclaim(|| self.change_attributes(ino.0, set)))
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -160,8 +181,20 @@ impl FileSystem for Posix {
         name: Name<'_>,
         node: NewNode<'_>,
     ) -> Result<Attributes> {
+        self.create_masked(caller, parent, name, node, 0)
+    }
+
+    fn create_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        umask: u32,
+    ) -> Result<Attributes> {
         self.check_running()?;
-        self.with_reclaim(|| self.create_named(caller, parent.0, name, node))
+        let make = || self.create_named(caller, parent.0, name, node, umask);
+        self.durably(|| self.with_reclaim(make))
     }
 
     fn create_anonymous(
@@ -170,23 +203,34 @@ impl FileSystem for Posix {
         parent: Ino,
         permissions: u32,
     ) -> Result<Attributes> {
+        self.create_anonymous_masked(caller, parent, permissions, 0)
+    }
+
+    fn create_anonymous_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+        umask: u32,
+    ) -> Result<Attributes> {
         self.check_running()?;
-        self.with_reclaim(|| self.create_nameless(caller, parent.0, permissions))
+        let make = || self.create_nameless(caller, parent.0, permissions, umask);
+        self.durably(|| self.with_reclaim(make))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
         self.check_running()?;
-        self.with_reclaim(|| self.add_name(ino.0, parent.0, name))
+        self.durably(|| self.with_reclaim(|| self.add_name(ino.0, parent.0, name)))
     }
 
     fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
         self.check_running()?;
-        self.remove_name(parent.0, name)
+        self.durably(|| self.remove_name(parent.0, name))
     }
 
     fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
         self.check_running()?;
-        self.remove_empty(parent.0, name)
+        self.durably(|| self.remove_empty(parent.0, name))
     }
 
     fn rename(
@@ -200,7 +244,7 @@ impl FileSystem for Posix {
     ) -> Result<()> {
         self.check_running()?;
         let way = Move { parent: parent.0, name, new_parent: new_parent.0, new_name };
-        self.with_reclaim(|| self.move_name(caller, way, mode))
+        self.durably(|| self.with_reclaim(|| self.move_name(caller, way, mode)))
     }
 
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
@@ -210,12 +254,12 @@ impl FileSystem for Posix {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
         self.check_running()?;
-        self.with_reclaim(|| self.write_content(ino.0, offset, data, options))
+        self.durably(|| self.with_reclaim(|| self.write_content(ino.0, offset, data, options)))
     }
 
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_running()?;
-        self.with_reclaim(|| self.allocate_range(ino.0, how, offset, len))
+        self.durably(|| self.with_reclaim(|| self.allocate_range(ino.0, how, offset, len)))
     }
 
     fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -234,7 +278,7 @@ impl FileSystem for Posix {
         self.check_running()?;
         let from = Place { ino: from.0, offset: from_offset };
         let to = Place { ino: to.0, offset: to_offset };
-        self.with_reclaim(|| self.copy_content(from, to, len))
+        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len)))
     }
 
     fn read_directory(
@@ -255,7 +299,28 @@ impl FileSystem for Posix {
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         self.check_running()?;
-        self.with_reclaim(|| self.put_xattr(ino.0, name, value, mode))
+        self.durably(|| self.with_reclaim(|| self.put_xattr(ino.0, name, value, mode)))
+    }
+
+    fn set_access_list(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        clear_setgid: bool,
+    ) -> Result<()> {
+        self.check_running()?;
+        let list = ListName::of(name).ok_or(Error::NotSupported)?;
+        let set = || self.write_list(ino.0, list, value, XattrMode::Any, clear_setgid);
+        self.durably(|| self.with_reclaim(set))
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        match self.guard() {
+            Some(guard) => AccessRules::Own(guard),
+            None if self.lists == AccessLists::Posix => AccessRules::PosixLists,
+            None => AccessRules::ModeBits,
+        }
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
@@ -265,12 +330,27 @@ impl FileSystem for Posix {
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.check_running()?;
-        self.delete_xattr(ino.0, name)
+        self.durably(|| self.delete_xattr(ino.0, name))
+    }
+
+    fn folds_names(&self) -> bool {
+        self.counters.names() == NameRule::Folded
+    }
+
+    fn marks(&self, ino: Ino) -> Result<Marks> {
+        self.check_running()?;
+        self.marks_of(ino.0)
+    }
+
+    fn set_marks(&self, ino: Ino, set: SetMarks) -> Result<()> {
+        self.check_running()?;
+        self.durably(|| self.with_reclaim(|| self.change_marks(ino.0, set)))
     }
 
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
         self.check_running()?;
         self.load_inode(ino.0)?;
+        self.write_lazy_time(ino.0);
         self.view.sync().map_err(from_sync)
     }
 
@@ -283,12 +363,16 @@ impl FileSystem for Posix {
         if found.iter().all(Result::is_err) {
             return found;
         }
-        let synced = self.sync_all();
+        for (ino, _) in inodes {
+            self.write_lazy_time(ino.0);
+        }
+        let synced = self.check_running().and_then(|()| self.view.sync().map_err(from_sync));
         found.into_iter().map(|found| found.and_then(|()| synced.clone())).collect()
     }
 
     fn sync_all(&self) -> Result<()> {
         self.check_running()?;
+        self.write_lazy_times();
         self.view.sync().map_err(from_sync)
     }
 

@@ -4,9 +4,10 @@ use crate::change::Change;
 use crate::content::range_end;
 use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
+use crate::marks::check_attributes;
 use crate::xattr::CAPABILITY;
 use marram_format::record::{Inode, InodeKind, Time, state};
-use marram_store::{Key, kind};
+use marram_store::{Admission, Key, kind};
 use marram_vfs::{Attributes, Error, Ino, Kind, Result, SetAttributes, SetTime, Timestamp};
 
 /// Set-user-id bit.
@@ -72,9 +73,14 @@ pub(crate) fn new_inode(kind: InodeKind, permissions: u32, parent: u64, now: Tim
     }
 }
 
-/// What `stat` tells of an inode. Space in use is what sections cover, rounded up to 4 KiB.
+/// Bytes that the content of an inode uses: what sections cover, rounded up to 4 KiB.
+pub(crate) fn used_bytes(inode: &Inode) -> u64 {
+    let covered = inode.data_bytes.saturating_add(inode.reserved_bytes);
+    covered.div_ceil(ALLOCATION_BYTES).saturating_mul(ALLOCATION_BYTES)
+}
+
+/// What `stat` tells of an inode.
 pub(crate) fn attributes(ino: u64, inode: &Inode) -> Attributes {
-    let used_bytes = inode.data_bytes.saturating_add(inode.reserved_bytes);
     Attributes {
         ino: Ino(ino),
         generation: inode.generation,
@@ -85,7 +91,7 @@ pub(crate) fn attributes(ino: u64, inode: &Inode) -> Attributes {
         gid: inode.gid,
         device: inode.device,
         size: inode.size,
-        blocks_512: used_bytes.div_ceil(ALLOCATION_BYTES) * (ALLOCATION_BYTES / 512),
+        blocks_512: used_bytes(inode) / 512,
         accessed: timestamp(inode.accessed),
         modified: timestamp(inode.modified),
         changed: timestamp(inode.changed),
@@ -139,7 +145,11 @@ impl Posix {
     pub(crate) fn find_inode(&self, ino: u64) -> Result<Option<Inode>> {
         let item = self.view.get(inode_key(ino)).map_err(from_store)?;
         let decode = |bytes: &[u8]| Inode::decode(bytes).map_err(|error| from_record(ino, &error));
-        item.map(|item| decode(&item.value)).transpose()
+        let mut inode = item.map(|item| decode(&item.value)).transpose()?;
+        if let Some(inode) = &mut inode {
+            self.lazy_times.fill(ino, inode);
+        }
+        Ok(inode)
     }
 
     pub(crate) fn attributes_of(&self, ino: u64) -> Result<Attributes> {
@@ -159,18 +169,28 @@ impl Posix {
             self.prepare_size(ino, set)?;
         }
         let mut change = self.change()?;
+        let inode = change.inode(ino)?;
+        check_attributes(inode, set)?;
+        // Only whom no limit binds may do that.
+        let gives_away = set.uid.is_some_and(|uid| uid != inode.uid);
+        change.lifts_limits = gives_away;
+        if are_times_of_a_cache(set) {
+            change.batch.admission = Admission::Accepted;
+        }
         if let Some(size) = set.size {
             self.set_size(&mut change, ino, size)?;
         }
         change.inode_mut(ino)?;
         if set.clear_privileges {
             self.clear_privileges(&mut change, ino)?;
+        } else if set.size.is_some() || set.uid.is_some() || set.gid.is_some() {
+            self.drop_capability(&mut change, ino)?;
         }
         let now = change.now;
-        let inode = change.inode_mut(ino)?;
         if let Some(permissions) = set.permissions {
-            inode.permissions = permission_bits(permissions);
+            self.set_mode(&mut change, ino, permissions)?;
         }
+        let inode = change.inode_mut(ino)?;
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
         set_times(inode, set, now);
@@ -188,6 +208,7 @@ impl Posix {
     fn prepare_size(&self, ino: u64, set: &SetAttributes) -> Result<()> {
         let inode = self.load_inode(ino)?;
         check_regular(&inode)?;
+        check_attributes(&inode, set)?;
         let size = range_end(set.size.unwrap_or(0), 0)?;
         if size >= inode.size && inode.state & state::TAIL != 0 {
             self.finish_tail(ino)?;
@@ -206,12 +227,31 @@ impl Posix {
         if inode.permissions & GROUP_EXECUTE != 0 {
             inode.permissions &= !SETGID;
         }
-        if inode.state & state::CAPABILITY != 0 {
-            inode.state &= !state::CAPABILITY;
-            self.drop_xattr(change, ino, CAPABILITY)?;
-        }
-        Ok(())
+        self.drop_capability(change, ino)
     }
+
+    /// Takes file capabilities away: they were given to the content that is about to change, or by
+    /// the owner that is, so nobody's change keeps them, not even root's.
+    pub(crate) fn drop_capability(&self, change: &mut Change<'_, '_>, ino: u64) -> Result<()> {
+        let inode = change.inode(ino)?;
+        if inode.state & state::CAPABILITY == 0 || inode.kind == InodeKind::Directory {
+            return Ok(());
+        }
+        change.inode_mut(ino)?.state &= !state::CAPABILITY;
+        self.drop_xattr(change, ino, CAPABILITY)
+    }
+}
+
+/// Whether these are the times of what a cache has written back. They come with the sync of data
+/// that was accepted earlier: refused, they would make a sync fail whose data is safe.
+fn are_times_of_a_cache(set: &SetAttributes) -> bool {
+    let times = SetAttributes {
+        accessed: set.accessed,
+        modified: set.modified,
+        changed: set.changed,
+        ..SetAttributes::default()
+    };
+    set.changed.is_some() && *set == times
 }
 
 fn set_times(inode: &mut Inode, set: &SetAttributes, now: Time) {

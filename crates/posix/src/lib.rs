@@ -15,6 +15,7 @@
 
 #![deny(clippy::cast_possible_truncation)]
 
+mod acl;
 mod allocate;
 mod change;
 mod content;
@@ -27,19 +28,29 @@ mod edits;
 mod failure;
 mod filesystem;
 mod inode;
+mod lazy;
 mod link;
 mod locks;
+mod marks;
 mod options;
 mod orphans;
 mod pins;
+mod quota;
 mod read;
 mod rename;
 mod sections;
 mod seek;
 mod shutdown;
 mod truncate;
+mod usage;
 mod write;
 mod xattr;
 
+pub use acl::{
+    Nfs4Entry, Nfs4Inheritance, Nfs4List, Nfs4ListError, Nfs4Rights, Nfs4Verdict, Nfs4Who,
+    PosixList, PosixListError,
+};
 pub use filesystem::Posix;
+pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
+pub use usage::OwnerReport;

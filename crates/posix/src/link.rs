@@ -3,6 +3,7 @@
 use crate::create::check_links;
 use crate::filesystem::Posix;
 use crate::inode::{attributes, check_directory, check_living_directory};
+use crate::marks::{check_not_frozen, check_not_immutable, check_project};
 use crate::orphans::orphan_key;
 use marram_format::record::{Entry, InodeKind, OrphanReason, state};
 use marram_store::{Admission, Item};
@@ -19,9 +20,13 @@ impl Posix {
             return Err(Error::Exists);
         }
         check_living_directory(change.inode(parent)?)?;
+        check_not_immutable(change.inode(parent)?)?;
+        check_not_frozen(change.inode(ino)?)?;
         if kind == InodeKind::Directory {
             return Err(Error::NotPermitted);
         }
+        let inode = change.inode(ino)?.clone();
+        check_project(change.inode(parent)?, &inode)?;
         check_links(change.inode(ino)?)?;
         change.add_entry(parent, probe.free()?, &Entry { ino, kind, name: name.as_bytes() })?;
         let now = change.now;
@@ -72,11 +77,13 @@ impl Posix {
             if entry.ino != seen.ino {
                 continue;
             }
+            let mut change = self.change()?;
+            check_not_frozen(change.inode(parent)?)?;
+            check_not_frozen(change.inode(entry.ino)?)?;
             check_kind(entry.kind)?;
             if entry.kind == InodeKind::Directory && !self.is_empty_directory(entry.ino)? {
                 return Err(Error::NotEmpty);
             }
-            let mut change = self.change()?;
             change.batch.admission = Admission::Freeing;
             change.remove_entry(parent, entry)?;
             let orphan = self.lose_name(&mut change, entry.ino, parent)?;

@@ -41,6 +41,10 @@ pub struct PosixOptions {
     pub clock: Arc<dyn Clock>,
     /// When reading moves the access time.
     pub access_times: AccessTimes,
+    /// Whether reading moves the access time of directories too (`nodiratime` says no).
+    pub directory_access_times: bool,
+    /// Whether access times wait in memory to be written with something else (`lazytime`).
+    pub lazy_times: bool,
     /// Who is told of damage.
     pub on_damage: OnDamage,
     /// Owner of the root directory, if it has to be made.
@@ -53,6 +57,8 @@ impl Default for PosixOptions {
         PosixOptions {
             clock: Arc::new(SystemClock),
             access_times: AccessTimes::default(),
+            directory_access_times: true,
+            lazy_times: false,
             on_damage: Arc::new(|_| {}),
             root_owner: Caller { uid: 0, gid: 0 },
         }
@@ -63,6 +69,7 @@ impl fmt::Debug for PosixOptions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("PosixOptions")
             .field("access_times", &self.access_times)
+            .field("lazy_times", &self.lazy_times)
             .field("root_owner", &self.root_owner)
             .finish_non_exhaustive()
     }

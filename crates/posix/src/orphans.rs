@@ -14,7 +14,7 @@ use crate::failure::from_store;
 use crate::filesystem::Posix;
 use marram_format::record::{InodeKind, OrphanReason, state};
 use marram_store::{Admission, Item, Key, kind};
-use marram_vfs::Result;
+use marram_vfs::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
@@ -77,6 +77,7 @@ impl Posix {
         if !self.view.writable() {
             return Ok(false);
         }
+        self.write_old_lazy_times();
         let mut left = max_items.max(1);
         while left > 0 {
             let Some(ino) = self.next_orphan()? else {
@@ -139,7 +140,7 @@ impl Posix {
         if !more {
             change.batch.remove(orphan_key(ino));
             change.batch.remove(crate::inode::inode_key(ino));
-            change.uncount(ino);
+            change.uncount(ino, &inode);
         }
         change.commit()?;
         Ok(Step { items: keys.len() + 1, more })
@@ -202,15 +203,19 @@ impl Posix {
         }
     }
 
-    /// Runs an operation, and once more if it found no space while space waited to be freed.
+    /// Runs an operation, and once more if it found no space, or a limit in its way, while space
+    /// waited to be freed.
     pub(crate) fn with_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
         let result = operation();
-        let full = matches!(result, Err(marram_vfs::Error::NoSpace));
-        if !full || !self.orphans.pending() {
+        let full = matches!(result, Err(Error::NoSpace));
+        let limited = matches!(result, Err(Error::QuotaExceeded));
+        if !(full || limited) || !self.orphans.pending() {
             return result;
         }
         while self.reclaim_step(SEARCH_ITEMS_MAX)? {}
-        self.view.sync().map_err(from_store)?;
+        if full {
+            self.view.sync().map_err(from_store)?;
+        }
         operation()
     }
 }

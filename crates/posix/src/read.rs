@@ -9,12 +9,13 @@ use crate::create::target_key;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::inode::{check_regular, time};
+use crate::marks::flags_of;
 use crate::options::AccessTimes;
 use crate::sections::Section;
 use bytes::Bytes;
 use marram_format::record::{Inode, InodeKind, Time, decode_target};
 use marram_store::Error as StoreError;
-use marram_vfs::{Error, Result};
+use marram_vfs::{Error, InodeFlags, Result};
 
 /// An access time that is older is moved on also by mounts that seldom do it, in seconds.
 const DAY_SECONDS: i64 = 86_400;
@@ -48,6 +49,19 @@ impl Posix {
             self.accessed(ino, &inode);
         }
         Ok(())
+    }
+
+    /// Whether `data` at `offset` repeats what the file, of `size` bytes, has there; what lies
+    /// past its end is nothing to repeat. The lock is held.
+    pub(crate) fn repeats(&self, ino: u64, size: u64, offset: u64, data: &[u8]) -> Result<bool> {
+        let end = size.min(offset.saturating_add(data.len() as u64));
+        let mut present = Vec::new();
+        if offset < end
+            && let Err(failure) = self.read_range(ino, offset, end, &mut present)?
+        {
+            return Err(from_store(failure.error));
+        }
+        Ok(data.starts_with(&present))
     }
 
     fn read_range(
@@ -117,11 +131,22 @@ impl Posix {
         if !self.wants_access_time(inode) || !self.view.writable() {
             return;
         }
+        if self.options.lazy_times {
+            let _held = self.locks.read(ino);
+            if self.lazy_times.put(ino, time(self.options.clock.now())) {
+                return;
+            }
+        }
         let _held = self.locks.write(&[ino]);
         let _not_the_readers_concern = self.move_access_time(ino);
     }
 
     fn wants_access_time(&self, inode: &Inode) -> bool {
+        let directory = inode.kind == InodeKind::Directory;
+        let left_out = directory && !self.options.directory_access_times;
+        if left_out || flags_of(inode).any(InodeFlags::NO_ACCESS_TIME) {
+            return false;
+        }
         match self.options.access_times {
             AccessTimes::Never => false,
             AccessTimes::Strict => true,

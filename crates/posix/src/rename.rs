@@ -11,7 +11,8 @@ use crate::change::Change;
 use crate::create::check_links;
 use crate::directory::{FoundEntry, Probe};
 use crate::filesystem::Posix;
-use crate::inode::check_living_directory;
+use crate::inode::{check_living_directory, touch_content};
+use crate::marks::{check_not_frozen, check_not_immutable, check_project};
 use marram_format::record::{Entry, InodeKind};
 use marram_vfs::{Caller, Error, Ino, Name, RenameMode, Result};
 
@@ -76,6 +77,10 @@ impl Posix {
         let mut change = self.change()?;
         check_living_directory(change.inode(way.new_parent)?)?;
         let (source, target) = (sides.source, sides.target.found);
+        if self.is_spelling(way, sides) && mode != RenameMode::Exchange {
+            respell(&mut change, way, source)?;
+            return change.commit();
+        }
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
@@ -84,6 +89,7 @@ impl Posix {
         if target.is_some_and(|target| target.ino == source.ino) {
             return Ok(());
         }
+        check_marks(&mut change, way, mode, sides)?;
         self.check_loops(way, mode, source, target)?;
         let mut orphan = None;
         if let (RenameMode::Exchange, Some(target)) = (mode, target) {
@@ -99,6 +105,13 @@ impl Posix {
         change.commit()?;
         self.settle(orphan);
         Ok(())
+    }
+
+    /// Whether both names are spellings of one: it can only be spelt anew. Where names are exact
+    /// it never is.
+    fn is_spelling(&self, way: Move<'_>, sides: &Sides) -> bool {
+        let target = sides.target.found.filter(|_| way.parent == way.new_parent);
+        way.name.as_bytes() != way.new_name.as_bytes() && target == Some(sides.source)
     }
 
     /// Refuses to move a directory into itself, and to replace one that the source lies in.
@@ -159,7 +172,7 @@ impl Posix {
             orphan = self.lose_name(change, target.ino, way.new_parent)?;
             change.put_entry(way.new_parent, target.offset, &entry);
             let now = change.now;
-            crate::inode::touch_content(change.inode_mut(way.new_parent)?, now);
+            touch_content(change.inode_mut(way.new_parent)?, now);
         } else {
             if moves_directory && way.parent != way.new_parent {
                 check_links(change.inode(way.new_parent)?)?;
@@ -198,6 +211,34 @@ impl Posix {
     }
 }
 
+/// Refuses what flags and projects forbid: both names go where a target is replaced or exchanged,
+/// else one goes and one comes.
+fn check_marks(
+    change: &mut Change<'_, '_>,
+    way: Move<'_>,
+    mode: RenameMode,
+    sides: &Sides,
+) -> Result<()> {
+    check_not_frozen(change.inode(way.parent)?)?;
+    check_not_frozen(change.inode(sides.source.ino)?)?;
+    match sides.target_ino() {
+        Some(target) => {
+            check_not_frozen(change.inode(way.new_parent)?)?;
+            check_not_frozen(change.inode(target)?)?;
+        }
+        None => check_not_immutable(change.inode(way.new_parent)?)?,
+    }
+    let moved = change.inode(sides.source.ino)?.clone();
+    check_project(change.inode(way.new_parent)?, &moved)?;
+    match sides.target_ino().filter(|_| mode == RenameMode::Exchange) {
+        Some(target) => {
+            let moved = change.inode(target)?.clone();
+            check_project(change.inode(way.parent)?, &moved)
+        }
+        None => Ok(()),
+    }
+}
+
 /// The inode `ino` has come to the directory `parent`.
 fn arrive(change: &mut Change<'_, '_>, ino: u64, parent: u64) -> Result<()> {
     let now = change.now;
@@ -205,6 +246,17 @@ fn arrive(change: &mut Change<'_, '_>, ino: u64, parent: u64) -> Result<()> {
     inode.changed = now;
     inode.parent = parent;
     Ok(())
+}
+
+/// Gives an entry another spelling of its name.
+fn respell(change: &mut Change<'_, '_>, way: Move<'_>, source: FoundEntry) -> Result<()> {
+    check_not_frozen(change.inode(way.parent)?)?;
+    check_not_frozen(change.inode(source.ino)?)?;
+    let entry = Entry { ino: source.ino, kind: source.kind, name: way.new_name.as_bytes() };
+    change.put_entry(way.parent, source.offset, &entry);
+    let now = change.now;
+    touch_content(change.inode_mut(way.parent)?, now);
+    arrive(change, source.ino, way.parent)
 }
 
 /// Lets an existing entry lead to another inode.
@@ -219,7 +271,7 @@ fn change_entry(
     let inode = change.inode_mut(directory)?;
     let subdirectory = |kind: InodeKind| u32::from(kind == InodeKind::Directory);
     inode.links = (inode.links + subdirectory(new.kind)).saturating_sub(subdirectory(old.kind));
-    crate::inode::touch_content(inode, now);
+    touch_content(inode, now);
     Ok(())
 }
 

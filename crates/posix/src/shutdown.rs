@@ -31,6 +31,7 @@ impl Posix {
     pub(crate) fn stop(&self, how: Shutdown) -> Result<()> {
         self.check_running()?;
         if how == Shutdown::Flush {
+            self.write_lazy_times();
             self.view.sync().map_err(from_sync)?;
         }
         self.shut_down.store(true, Ordering::Release);

@@ -19,9 +19,10 @@ use crate::edits::SectionEdits;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::inode::check_regular;
+use crate::marks::flags_of;
 use crate::sections::{Run, Section, section_key};
 use marram_store::{Admission, Batch, Block, Error as StoreError};
-use marram_vfs::{Result, WriteOptions};
+use marram_vfs::{InodeFlags, Result, WriteOptions};
 
 /// Longest write that is one operation, in bytes. Longer ones are done in pieces of this size.
 const WRITE_BYTES_MAX: usize = 1 << 20;
@@ -100,6 +101,7 @@ impl Posix {
         may_patch: bool,
     ) -> Result<std::result::Result<(), StoreError>> {
         let inode = self.content_inode(ino)?;
+        self.check_write(ino, &inode, span.offset, span.data, options.accepted)?;
         let mut change = self.change()?;
         if options.accepted {
             change.batch.admission = Admission::Accepted;
@@ -123,6 +125,9 @@ impl Posix {
         }
         self.write_blocks(&mut edits, &mut run, rest, covered_to);
         drop(run);
+        if flags_of(&inode).any(InodeFlags::NO_COMPRESSION) {
+            edits.keep_as_is();
+        }
         edits.into_change(&mut change, ino)?;
         if options.keep_times {
             let inode = change.inode_mut(ino)?;
@@ -130,8 +135,9 @@ impl Posix {
         } else {
             change.touch_up_to(ino, span.end())?;
         }
-        if options.clear_privileges {
-            self.clear_privileges(&mut change, ino)?;
+        match options.clear_privileges {
+            true => self.clear_privileges(&mut change, ino)?,
+            false => self.drop_capability(&mut change, ino)?,
         }
         Ok(change.commit_patches())
     }

@@ -3,21 +3,26 @@
 //! They are found as directory entries are, by the hash of their names. A value that is too large
 //! for an item is the item's block.
 
+use crate::acl::ListName;
 use crate::change::Change;
 use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
-use marram_format::record::{XATTR_INLINE_BYTES_MAX, XattrRecord, state};
+use crate::marks::check_not_frozen;
+use marram_format::record::{XATTR_INLINE_BYTES_MAX, XattrRecord, name_offset, state};
 use marram_store::{Admission, Block, Item, Key, kind};
 use marram_vfs::{Error, Result, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode};
 
 /// The file capabilities of a program, dropped with its other privileges.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
-/// The namespaces that are kept. `system.` is not: its access control lists would be stored
-/// without being obeyed.
+/// The namespaces that are kept. Of `system.` only access control lists are, where they are obeyed;
+/// see `acl`.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-/// Refuses names in namespaces that are not kept.
+/// Refuses names in namespaces that are not kept, and a namespace without a name in it.
 fn check_namespace(name: &[u8]) -> Result<()> {
+    if NAMESPACES.contains(&name) {
+        return Err(Error::InvalidArgument("attribute name"));
+    }
     match NAMESPACES.iter().any(|prefix| name.starts_with(prefix)) {
         true => Ok(()),
         false => Err(Error::NotSupported),
@@ -31,11 +36,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(Error::NameTooLong);
     }
-    check_namespace(name)?;
-    if NAMESPACES.contains(&name) {
-        return Err(Error::InvalidArgument("attribute name"));
-    }
-    Ok(())
+    check_namespace(name)
 }
 
 fn xattr_key(ino: u64, offset: u64) -> Key {
@@ -53,25 +54,70 @@ fn item_of(name: &[u8], value: &[u8]) -> Item {
 
 impl Posix {
     fn probe_xattr(&self, ino: u64, name: &[u8]) -> Result<crate::directory::Probe<(u64, Item)>> {
-        self.probe(ino, kind::XATTR, name, &|key, item| {
+        self.probe(ino, kind::XATTR, name_offset(self.counters.seed(), name), &|key, item| {
             let record = XattrRecord::decode(&item.value)?;
             Ok((record.name == name).then(|| (key.offset, item.clone())))
         })
     }
 
     pub(crate) fn get_xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        if let Some(list) = ListName::of(name) {
+            return self.read_list(ino, list);
+        }
         let _held = self.locks.read(ino);
         let inode = self.load_inode(ino)?;
         check_namespace(name)?;
         if name == CAPABILITY && inode.state & state::CAPABILITY == 0 {
             return Err(Error::NoAttribute);
         }
-        let (_, item) = self.probe_xattr(ino, name)?.found.ok_or(Error::NoAttribute)?;
+        self.xattr_value(ino, name)?.ok_or(Error::NoAttribute)
+    }
+
+    /// The value of an attribute, if it is there. The lock is held.
+    pub(crate) fn xattr_value(&self, ino: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some((_, item)) = self.probe_xattr(ino, name)?.found else {
+            return Ok(None);
+        };
         if let Some(block) = &item.block {
-            return Ok(self.view.read_block(block).map_err(from_store)?.to_vec());
+            return Ok(Some(self.view.read_block(block).map_err(from_store)?.to_vec()));
         }
         let record = XattrRecord::decode(&item.value).map_err(|error| from_record(ino, &error))?;
-        Ok(record.value.to_vec())
+        Ok(Some(record.value.to_vec()))
+    }
+
+    /// Sets an attribute as a part of another operation.
+    pub(crate) fn store_xattr(
+        &self,
+        change: &mut Change<'_, '_>,
+        ino: u64,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let probe = self.probe_xattr(ino, name)?;
+        let offset = match &probe.found {
+            Some((offset, _)) => *offset,
+            None => probe.free()?,
+        };
+        change.batch.put(xattr_key(ino, offset), item_of(name, value));
+        Ok(())
+    }
+
+    /// Gives a new inode its first attributes, of different names.
+    pub(crate) fn add_new_xattrs(
+        &self,
+        change: &mut Change<'_, '_>,
+        ino: u64,
+        attributes: &[(ListName, Vec<u8>)],
+    ) {
+        let mut taken = Vec::new();
+        for (list, value) in attributes {
+            let mut offset = name_offset(self.counters.seed(), list.bytes());
+            while taken.contains(&offset) {
+                offset += 1;
+            }
+            taken.push(offset);
+            change.batch.put(xattr_key(ino, offset), item_of(list.bytes(), value));
+        }
     }
 
     pub(crate) fn put_xattr(
@@ -81,9 +127,12 @@ impl Posix {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
+        if let Some(list) = ListName::of(name) {
+            return self.write_list(ino, list, value, mode, false);
+        }
         let _held = self.locks.write(&[ino]);
         let mut change = self.change()?;
-        change.inode(ino)?;
+        check_not_frozen(change.inode(ino)?)?;
         check_name(name)?;
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Error::ValueTooLarge);
@@ -112,6 +161,7 @@ impl Posix {
         let mut failure = None;
         let mut visit = |_: Key, item: &Item| {
             match XattrRecord::decode(&item.value) {
+                Ok(record) if ListName::of(record.name).is_some_and(|list| !self.obeys(list)) => (),
                 Ok(record) => names.push(record.name.to_vec()),
                 Err(error) => failure = Some(from_record(ino, &error)),
             }
@@ -124,9 +174,12 @@ impl Posix {
     }
 
     pub(crate) fn delete_xattr(&self, ino: u64, name: &[u8]) -> Result<()> {
+        if let Some(list) = ListName::of(name) {
+            return self.remove_list(ino, list);
+        }
         let _held = self.locks.write(&[ino]);
         let mut change = self.change()?;
-        change.inode(ino)?;
+        check_not_frozen(change.inode(ino)?)?;
         check_namespace(name)?;
         let (offset, _) = self.probe_xattr(ino, name)?.found.ok_or(Error::NoAttribute)?;
         change.batch.remove(xattr_key(ino, offset));

@@ -1,7 +1,7 @@
 //! Goes through the states that a power cut could leave of a pool: what `cargo xtask crash` starts.
 //!
-//! `crash [--states N] [--seed S] [--threads T] [--workload W] [--replay ID]
-//! [--bug B]`. With a bug planted in the engine, the explorer has to find violations.
+//! `crash [--states N] [--seed S] [--threads T] [--interleaved true] [--workload W]
+//! [--replay ID] [--bug B]`. With a bug planted in the engine, the explorer has to find violations.
 
 #[path = "../tests/homes/mod.rs"]
 mod homes;
@@ -21,7 +21,7 @@ struct Request {
 }
 
 fn read_request(mut words: impl Iterator<Item = String>) -> Result<Request, String> {
-    let plan = Plan { seed: 1, states: 50_000, threads: 2 };
+    let plan = Plan { seed: 1, states: 50_000, threads: 2, interleaved: false };
     let mut request = Request { plan, workload: None, replay: None, bug: None };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -30,6 +30,7 @@ fn read_request(mut words: impl Iterator<Item = String>) -> Result<Request, Stri
             "--states" => request.plan.states = number()?,
             "--seed" => request.plan.seed = number()?,
             "--threads" => request.plan.threads = number()? as usize,
+            "--interleaved" => request.plan.interleaved = value == "true",
             "--workload" => request.workload = Some(value.parse()?),
             "--replay" => request.replay = Some(value.parse()?),
             "--bug" => request.bug = Some(bug(&value)?),
@@ -82,11 +83,13 @@ fn tell_progress(outcome: &Outcome, start: Instant) {
     let seconds = start.elapsed().as_secs_f64();
     println!(
         "{} distinct states of {} compared, {} workloads, {} recoveries crashed in turn, \
-         {} violations, {seconds:.1} s, {:.0} states/s",
+         {} commits, frames and administrative operations held, {} violations, {seconds:.1} s, \
+         {:.0} states/s",
         outcome.distinct,
         outcome.compared,
         outcome.workloads,
         outcome.continued,
+        outcome.held,
         outcome.violations.len(),
         outcome.distinct as f64 / seconds,
     );

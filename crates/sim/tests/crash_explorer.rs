@@ -16,9 +16,17 @@ fn campaign(bug: Option<PlantedBug>, plan: Plan) -> Outcome {
 
 #[test]
 fn whatever_a_power_cut_leaves_is_the_state_at_one_moment() {
-    let outcome = campaign(None, Plan { seed: 2, states: 400, threads: 1 });
+    let outcome = campaign(None, Plan { seed: 2, states: 400, threads: 1, interleaved: false });
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
     assert!(outcome.distinct >= 400 && outcome.continued > 0, "{outcome:?}");
+}
+
+#[test]
+fn administrative_operations_and_frames_that_others_go_on_beside_are_there_or_not() {
+    let plan = Plan { seed: 8, states: 500, threads: 1, interleaved: true };
+    let outcome = campaign(None, plan);
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+    assert!(outcome.held > 0, "{outcome:?}");
 }
 
 #[test]
@@ -26,7 +34,9 @@ fn the_same_seed_gives_the_same_trace_and_the_same_states() {
     let target = PoolTarget { bug: None };
     let (first, second) = (Explorer::new(&target).unwrap(), Explorer::new(&target).unwrap());
     for text in [
-        "small:rename-over+fsync+append+busy3/create+in-clone+sync",
+        "small:rename-over+fsync+append+commit3/create+in-clone+sync",
+        "small:xattr+sync+append+snapshot3/rename-over+destroy-snapshot4/create",
+        "small:xattr+sync+append+sync1/rename-over+drop-kept-clone6/sync2/create",
         "random:3:60",
         "idiom:mail-move:5:4",
     ] {
@@ -42,7 +52,7 @@ fn the_same_seed_gives_the_same_trace_and_the_same_states() {
 #[test]
 fn every_planted_bug_is_caught_and_its_state_replays() {
     for bug in PlantedBug::ALL {
-        let plan = Plan { seed: 3, states: 1_500, threads: 1 };
+        let plan = Plan { seed: 3, states: 1_500, threads: 1, interleaved: false };
         let outcome = campaign(Some(bug), plan);
         let Some(violation) = outcome.violations.first() else {
             panic!("{bug:?} was not caught in {} states", outcome.distinct);

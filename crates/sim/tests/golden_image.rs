@@ -83,13 +83,16 @@ fn fill(pool: &Pool) {
     pool.close().expect("memory takes it");
 }
 
-/// Leaves something in the intent log that no commit has.
+/// Leaves two frames in the intent log that no commit has. The first sync after an opening is a
+/// commit.
 fn log(pool: &Pool) {
     let files = mounted(pool, "root");
     let ino = file(&files, Ino::ROOT, "synced", &pattern(3, 10_000));
     files.sync_all().expect("memory takes it");
-    files.write(ino, 5000, &pattern(4, 200), WriteOptions::default()).expect("written");
-    files.sync_all().expect("memory takes it");
+    for len in [100, 200] {
+        files.write(ino, 5000, &pattern(4, len), WriteOptions::default()).expect("written");
+        files.sync_all().expect("memory takes it");
+    }
 }
 
 fn assert_logged(pool: &Pool) {

@@ -1,6 +1,6 @@
 //! A change of a dataset, applied wholly or not at all.
 
-use crate::{Item, Key};
+use crate::{Error, Item, Key, Result};
 use bytes::Bytes;
 
 /// One edit of a batch.
@@ -31,6 +31,63 @@ pub enum Edit<'a> {
         /// The key.
         key: Key,
     },
+    /// Adds to the counter under a key. An item that is not there counts as zeros, and one that
+    /// becomes zeros goes. What two batches add to one counter at the same time is all in it, and
+    /// neither needs to wait for the other, or to know what the counter was.
+    Add {
+        /// The key.
+        key: Key,
+        /// What to add.
+        by: Counter,
+        /// Where the counter may grow to: a batch that would make one of its sums grow past that
+        /// is refused with [`crate::Error::LimitExceeded`]. A sum that is past it already may
+        /// become smaller, or stay.
+        at_most: Counter,
+    },
+}
+
+/// The value of a counter item: two sums, which change together. Encoded as two little-endian
+/// numbers of 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counter(pub [i64; COUNTER_SUMS]);
+
+/// Sums of a counter.
+const COUNTER_SUMS: usize = 2;
+
+impl Counter {
+    /// As a limit: none.
+    pub const UNLIMITED: Counter = Counter([i64::MAX; COUNTER_SUMS]);
+
+    /// The value of its item; none if it is zeros.
+    pub fn encode(self) -> Option<Bytes> {
+        (self != Counter::default()).then(|| {
+            let mut value = [0; COUNTER_SUMS * 8];
+            for (bytes, sum) in value.chunks_exact_mut(8).zip(self.0) {
+                bytes.copy_from_slice(&sum.to_le_bytes());
+            }
+            Bytes::copy_from_slice(&value)
+        })
+    }
+
+    /// Reads it from the value of its item; `None` if that is no counter.
+    pub fn decode(value: &[u8]) -> Option<Counter> {
+        let (sums, rest) = value.as_chunks::<8>();
+        let sums: [[u8; 8]; COUNTER_SUMS] = sums.try_into().ok()?;
+        rest.is_empty().then(|| Counter(sums.map(i64::from_le_bytes)))
+    }
+
+    /// The counter after an [`Edit::Add`] under `key`.
+    ///
+    /// # Errors
+    /// [`Error::LimitExceeded`], also where a sum would pass what a number can hold.
+    pub fn add(self, key: Key, by: Counter, at_most: Counter) -> Result<Counter> {
+        let mut sums = self.0;
+        for ((sum, by), at_most) in sums.iter_mut().zip(by.0).zip(at_most.0) {
+            let grown = sum.checked_add(by).filter(|grown| by <= 0 || *grown <= at_most);
+            *sum = grown.ok_or_else(|| Error::LimitExceeded(format!("{key:?}")))?;
+        }
+        Ok(Counter(sums))
+    }
 }
 
 /// How near to full a store may be for a batch to be taken. What is kept back is shared out, so
@@ -79,6 +136,12 @@ impl<'a> Batch<'a> {
         self
     }
 
+    /// Adds an addition to a counter; see [`Edit::Add`].
+    pub fn add(&mut self, key: Key, by: Counter, at_most: Counter) -> &mut Self {
+        self.edits.push(Edit::Add { key, by, at_most });
+        self
+    }
+
     /// Adds a removal.
     pub fn remove(&mut self, key: Key) -> &mut Self {
         self.edits.push(Edit::Remove { key });
@@ -90,7 +153,10 @@ impl Edit<'_> {
     /// The key that the edit is about.
     pub fn key(&self) -> Key {
         match self {
-            Edit::Put { key, .. } | Edit::Patch { key, .. } | Edit::Remove { key } => *key,
+            Edit::Put { key, .. }
+            | Edit::Patch { key, .. }
+            | Edit::Remove { key }
+            | Edit::Add { key, .. } => *key,
         }
     }
 }

@@ -50,12 +50,14 @@ pub struct FreshBlock {
     /// Set once by the store when the content has been written, so that items that still hold the
     /// fresh block refer to the written one from then on.
     stored: OnceLock<Token>,
+    /// It is not worth the time to compress it.
+    as_is: bool,
 }
 
 impl Block {
     /// A block with this content: 1 to [`crate::BLOCK_BYTES_MAX`] bytes.
     pub fn fresh(data: Vec<u8>) -> Block {
-        Block::Fresh(Arc::new(FreshBlock { data, stored: OnceLock::new() }))
+        Block::Fresh(Arc::new(FreshBlock { data, ..FreshBlock::default() }))
     }
 
     /// Bytes of content.
@@ -69,6 +71,15 @@ impl Block {
     /// Whether the block has no content; no block in a store is so.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Lets the store write the content as it is, if nobody else holds the block yet.
+    pub fn keep_as_is(&mut self) {
+        if let Block::Fresh(fresh) = self
+            && let Some(fresh) = Arc::get_mut(fresh)
+        {
+            fresh.as_is = true;
+        }
     }
 
     /// Whether both refer to the same block.
@@ -85,6 +96,11 @@ impl FreshBlock {
     /// The content.
     pub fn data(&self) -> &[u8] {
         &self.data
+    }
+
+    /// Whether it is to be written as it is, without a try to compress it.
+    pub fn is_as_is(&self) -> bool {
+        self.as_is
     }
 
     /// Where the store has written it, if it has.
@@ -112,7 +128,7 @@ impl FreshBlock {
 
     /// A copy with the same content that has not been written.
     pub fn duplicate(&self) -> FreshBlock {
-        FreshBlock { data: self.data.clone(), stored: OnceLock::new() }
+        FreshBlock { data: self.data.clone(), stored: OnceLock::new(), as_is: self.as_is }
     }
 }
 

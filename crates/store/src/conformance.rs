@@ -4,9 +4,11 @@
 //! store breaks the contract. [`all`] runs every one of them. What a crash leaves is not tested
 //! here: that needs the store's devices.
 
+mod counters;
 mod datasets;
 mod items;
 
+pub use counters::{counters_add_up, counters_keep_their_limits, counters_lose_nothing_to_threads};
 pub use datasets::{
     clones_diverge_from_their_origin, destruction_is_refused_while_in_use,
     properties_are_set_and_reset, snapshots_keep_their_moment,
@@ -32,6 +34,9 @@ pub fn all(make: MakeStore<'_>) {
     patches_write_fresh_blocks(make);
     blocks_are_shared_and_cut(make);
     many_threads_see_whole_batches(make);
+    counters_add_up(make);
+    counters_keep_their_limits(make);
+    counters_lose_nothing_to_threads(make);
     snapshots_keep_their_moment(make);
     clones_diverge_from_their_origin(make);
     destruction_is_refused_while_in_use(make);

@@ -8,6 +8,9 @@ pub enum Error {
     /// No space for the batch, counting what is kept back.
     #[error("no space left in the pool")]
     NoSpace,
+    /// A counter would grow past its limit, or a dataset past its quota; the text says which.
+    #[error("limit exceeded: {0}")]
+    LimitExceeded(String),
     /// A snapshot, a read-only mount, or a pool that no longer takes changes; the text says why.
     #[error("read-only: {0}")]
     ReadOnly(String),

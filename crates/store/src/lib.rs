@@ -19,7 +19,7 @@ mod name;
 mod store;
 mod view;
 
-pub use batch::{Admission, Batch, Edit};
+pub use batch::{Admission, Batch, Counter, Edit};
 pub use block::{Block, FreshBlock, Item, Token};
 pub use error::{Damage, Error};
 pub use marram_format::key::{Key, kind};

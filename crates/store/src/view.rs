@@ -29,8 +29,9 @@ pub trait View: Send + Sync {
     /// Applies a batch.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::NotFresh`], or a
-    /// failed read; then nothing of the batch has been applied.
+    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::NotFresh`],
+    /// [`crate::Error::LimitExceeded`], or a failed read; then nothing of the batch has been
+    /// applied.
     fn apply(&self, batch: Batch<'_>) -> Result<()>;
 
     /// The whole content of a block, verified.

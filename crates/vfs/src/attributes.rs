@@ -128,5 +128,6 @@ pub struct SetAttributes {
     /// New change time (a kernel that owns times while it writes back sends it).
     pub changed: Option<Timestamp>,
     /// Clear setuid and (if group-executable) setgid, as an unprivileged truncate or chown must.
+    /// `security.capability` goes with any of these, and with any change of size or owner.
     pub clear_privileges: bool,
 }

@@ -1,6 +1,6 @@
 //! The trait that every file system implements.
 
-use crate::{Attributes, Ino, Kind, Name, Result, SetAttributes};
+use crate::{AccessRules, Attributes, Ino, Kind, Marks, Name, Result, SetAttributes, SetMarks};
 
 /// On whose behalf an operation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,21 @@ pub enum NewNode<'a> {
     },
 }
 
+impl<'a> NewNode<'a> {
+    /// The same with a umask taken off its permissions, if it has any.
+    pub fn masked(self, umask: u32) -> NewNode<'a> {
+        match self {
+            NewNode::Node { kind, permissions, device } => {
+                NewNode::Node { kind, permissions: permissions & !umask, device }
+            }
+            NewNode::Directory { permissions } => {
+                NewNode::Directory { permissions: permissions & !umask }
+            }
+            NewNode::Symlink { .. } => self,
+        }
+    }
+}
+
 /// What a rename does when the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
@@ -51,7 +66,7 @@ pub enum RenameMode {
 /// How a write is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Clear setuid and (if group-executable) setgid, and drop `security.capability`.
+    /// Clear setuid and (if group-executable) setgid. `security.capability` goes with any write.
     pub clear_privileges: bool,
     /// The write comes from a cache that owns the times: leave them alone.
     pub keep_times: bool,
@@ -147,8 +162,8 @@ pub struct SpaceReport {
 /// means that nothing has changed. Methods may be called from many threads at once, and the
 /// result is that of some order of the calls.
 ///
-/// **Permissions.** The caller's right to do it has been checked (the kernel does it, with
-/// `default_permissions`); implementations apply what follows from identity: ownership of new
+/// **Permissions.** The caller's right to do it has been checked, as [`FileSystem::access_rules`]
+/// says by whom; implementations apply what follows from identity: ownership of new
 /// inodes, setgid inheritance, clearing of setuid and setgid.
 ///
 /// **Pins.** A method that returns [`Attributes`] of an inode reached through a name (`lookup`,
@@ -197,6 +212,30 @@ pub trait FileSystem: Send + Sync {
         name: Name<'_>,
         node: NewNode<'_>,
     ) -> Result<Attributes>;
+
+    /// As [`FileSystem::create`], for a caller whose umask has not been taken off the permissions:
+    /// it counts only where the directory's access control list does not say what holds instead.
+    fn create_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        umask: u32,
+    ) -> Result<Attributes> {
+        self.create(caller, parent, name, node.masked(umask))
+    }
+
+    /// As [`FileSystem::create_anonymous`], with a umask as in [`FileSystem::create_masked`].
+    fn create_anonymous_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+        umask: u32,
+    ) -> Result<Attributes> {
+        self.create_anonymous(caller, parent, permissions & !umask)
+    }
 
     /// Makes a regular file without a name, owned as a file created in `parent` would be.
     fn create_anonymous(&self, caller: Caller, parent: Ino, permissions: u32)
@@ -265,8 +304,51 @@ pub trait FileSystem: Send + Sync {
     /// The names of all extended attributes.
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
 
+    /// Sets an access control list, which is an extended attribute, and with it the mode; takes
+    /// setgid off if `clear_setgid` says so (the owner is no member of the file's group).
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where lists of that kind are not kept.
+    fn set_access_list(
+        &self,
+        _ino: Ino,
+        _name: &[u8],
+        _value: &[u8],
+        _clear_setgid: bool,
+    ) -> Result<()> {
+        Err(crate::Error::NotSupported)
+    }
+
+    /// Who checks permissions.
+    fn access_rules(&self) -> AccessRules<'_> {
+        AccessRules::ModeBits
+    }
+
     /// Removes an extended attribute.
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
+
+    /// Whether names are the same when only their case differs. What a name led to, and that it
+    /// led to nothing, then says nothing of it once another spelling has been made or removed.
+    fn folds_names(&self) -> bool {
+        false
+    }
+
+    /// The flags and the project of `ino`.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where inodes have none.
+    fn marks(&self, _ino: Ino) -> Result<Marks> {
+        Err(crate::Error::NotSupported)
+    }
+
+    /// Sets flags and project of `ino`. That the caller may has been checked: immutable and
+    /// append-only are an administrator's to change, all else is the owner's too.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] for a flag that is not kept.
+    fn set_marks(&self, _ino: Ino, _set: SetMarks) -> Result<()> {
+        Err(crate::Error::NotSupported)
+    }
 
     /// Returns when what `scope` names of `ino` is durable.
     fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()>;

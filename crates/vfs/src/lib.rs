@@ -4,12 +4,15 @@
 //! Every engine promises what the trait [`FileSystem`] says, and every server (FUSE, tests, the
 //! simulator) relies on nothing else. The crate does no I/O and knows no engine.
 
+mod access;
 mod attributes;
 mod clock;
 mod error;
 mod filesystem;
+mod marks;
 mod name;
 
+pub use access::{AccessControl, AccessRules, Action, Identity, Opened, Opening};
 pub use attributes::{Attributes, Ino, Kind, SetAttributes, SetTime, Timestamp};
 pub use clock::{Clock, SteppedClock, SystemClock};
 pub use error::Error;
@@ -17,6 +20,7 @@ pub use filesystem::{
     Allocate, Caller, DirectoryEntry, FileSystem, NewNode, RenameMode, SeekTarget, Shutdown,
     SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
+pub use marks::{InodeFlags, Marks, SetMarks};
 pub use name::{Name, NameError};
 
 /// Result of a file-system operation.

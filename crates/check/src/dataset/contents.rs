@@ -4,6 +4,7 @@ use super::links::Links;
 use super::object::Object;
 use super::paths::path_of;
 use super::references::{Fault, References};
+use super::usage::Usages;
 use super::{Holding, holding, take_own};
 use crate::block_set::BlockSet;
 use crate::checker::{Checker, offset_of};
@@ -31,6 +32,7 @@ pub(super) struct Contents<'t> {
     inodes: i128,
     references: References,
     links: Links,
+    usages: Usages,
     object: Option<Object>,
     /// Something before the next item is missing.
     after_gap: bool,
@@ -90,6 +92,7 @@ impl<'t> Contents<'t> {
             inodes: 0,
             references: References::default(),
             links: Links::default(),
+            usages: Usages::default(),
             object: None,
             after_gap: false,
             paths_left: PATHS_MAX,
@@ -108,7 +111,8 @@ impl<'t> Contents<'t> {
         let Some(pointer) = &item.pointer else { return false };
         let place = self.place(item.key);
         checker.check_birth(pointer, item.birth, &place);
-        if !matches!(item.key.kind, kind::XATTR | kind::SECTION | kind::REFERENCES..) {
+        let alone = matches!(item.key.kind, kind::USAGE | kind::LIMIT);
+        if alone || !matches!(item.key.kind, kind::XATTR | kind::SECTION | kind::REFERENCES..) {
             let offset = offset_of(pointer).unwrap_or_default();
             let detail = format!("it is its value alone, but there is a block at {offset:#x}");
             self.report(checker, item.key, (FindingKind::ItemBlock, detail));
@@ -154,6 +158,8 @@ impl<'t> Contents<'t> {
                 self.inode_count += i128::from(count.0);
             }
             kind::REFERENCES => self.references.count(item, lost)?,
+            kind::USAGE => self.usages.keep(item)?,
+            kind::LIMIT => self.usages.limit(item)?,
             kind::INODE..=kind::COUNTERS => {
                 let detail = "no such item is looked for there".to_owned();
                 return Err((FindingKind::ItemMisplaced, detail));
@@ -185,14 +191,14 @@ impl<'t> Contents<'t> {
         match item.key.kind {
             kind::INODE => self.inode(checker, item),
             kind::ENTRY => {
-                let (ino, named, fault) = object.entry(item, seed)?;
+                let (ino, named, fault) = object.entry(item, self.counters)?;
                 self.links.add_name(item.key.object, ino, named);
                 fault.map_or(Ok(()), Err)
             }
             kind::XATTR => object.attribute(item, seed),
             kind::TARGET => object.target(item),
             kind::SECTION => object.section(item),
-            kind::ORPHAN..=kind::REFERENCES => {
+            kind::ORPHAN..=kind::LIMIT => {
                 let detail = "no such item is looked for there".to_owned();
                 Err((FindingKind::ItemMisplaced, detail))
             }
@@ -208,10 +214,12 @@ impl<'t> Contents<'t> {
             Ok(inode) => inode,
             Err(fault) => {
                 self.links.add_damaged(ino);
+                self.usages.miss();
                 return Err(fault);
             }
         };
         self.links.add_inode(ino, inode);
+        self.usages.count(inode);
         match inode.kind {
             InodeKind::Regular => checker.summary.files += 1,
             InodeKind::Directory => checker.summary.directories += 1,
@@ -245,6 +253,9 @@ impl<'t> Contents<'t> {
         if self.inode_count != self.inodes {
             let detail = format!("{} instead of {}", self.inode_count, self.inodes);
             checker.report.report(FindingKind::InodeCount, pool, detail);
+        }
+        for (key, fault) in self.usages.finish() {
+            self.report(checker, key, fault);
         }
         for (ino, fault) in self.links.finish() {
             self.report(checker, Key::new(ino, kind::INODE, 0), fault);

@@ -10,6 +10,7 @@ mod names;
 mod object;
 mod paths;
 mod references;
+mod usage;
 
 use crate::block_set::BlockSet;
 use crate::blocks::Reading;

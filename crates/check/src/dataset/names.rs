@@ -1,7 +1,7 @@
 //! Names of entries and attributes: what they may be, and where they lie.
 
 use crate::finding::FindingKind;
-use marram_format::record::{NAME_SLOTS, name_offset};
+use marram_format::record::{NAME_SLOTS, NameRule, name_offset};
 
 /// Whether an entry of a directory can have this name.
 pub(super) fn is_entry_name(name: &[u8]) -> bool {
@@ -13,24 +13,32 @@ pub(super) fn is_entry_name(name: &[u8]) -> bool {
 #[derive(Default)]
 pub(super) struct NameRun {
     base: u64,
-    names: Vec<Vec<u8>>,
+    /// What makes them the names that they are.
+    keys: Vec<Vec<u8>>,
 }
 
 impl NameRun {
     /// A name at an offset; returns what is wrong with it.
-    pub(super) fn add(&mut self, seed: u64, offset: u64, name: &[u8]) -> Option<FindingKind> {
-        let base = name_offset(seed, name);
+    pub(super) fn add(
+        &mut self,
+        seed: u64,
+        rule: NameRule,
+        offset: u64,
+        name: &[u8],
+    ) -> Option<FindingKind> {
+        let key = rule.key(name);
+        let base = name_offset(seed, &key);
         if offset / NAME_SLOTS != base / NAME_SLOTS {
             return Some(FindingKind::NamePlace);
         }
         if self.base != base {
             self.base = base;
-            self.names.clear();
+            self.keys.clear();
         }
-        if self.names.iter().any(|other| other == name) {
+        if self.keys.iter().any(|other| *other == *key) {
             return Some(FindingKind::NameDuplicate);
         }
-        self.names.push(name.to_vec());
+        self.keys.push(key.into_owned());
         None
     }
 }

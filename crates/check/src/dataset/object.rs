@@ -5,9 +5,17 @@ use super::references::Fault;
 use crate::finding::FindingKind;
 use crate::tree::Item;
 use marram_format::key::kind;
-use marram_format::record::{Entry, Inode, InodeKind, Section, XattrRecord, decode_target, state};
+use marram_format::record::{
+    Counters, Entry, Inode, InodeKind, NameRule, Section, XattrRecord, decode_target, state,
+};
 
-const CAPABILITY: &[u8] = b"security.capability";
+/// Attributes that an inode says it has, each by a bit of its state.
+const STATED: [(&[u8], u32); 4] = [
+    (b"security.capability", state::CAPABILITY),
+    (b"system.posix_acl_access", state::POSIX_ACCESS),
+    (b"system.posix_acl_default", state::POSIX_DEFAULT),
+    (b"system.nfs4_acl", state::NFS4_LIST),
+];
 
 /// What is known of an inode while its items pass by.
 pub(super) struct Object {
@@ -23,7 +31,8 @@ pub(super) struct Object {
     section_end: u64,
     data_end: u64,
     target_bytes: Option<u64>,
-    has_capability: bool,
+    /// Bits of the inode's state that belong to attributes found.
+    stated: u32,
     names: NameRun,
     attributes: NameRun,
 }
@@ -45,7 +54,7 @@ impl Object {
             section_end: 0,
             data_end: 0,
             target_bytes: None,
-            has_capability: false,
+            stated: 0,
             names: NameRun::default(),
             attributes: NameRun::default(),
         }
@@ -63,12 +72,14 @@ impl Object {
     pub(super) fn entry(
         &mut self,
         item: &Item,
-        seed: Option<u64>,
+        counters: Option<Counters>,
     ) -> Result<(u64, InodeKind, Option<Fault>), Fault> {
         let entry = Entry::decode(&item.value).map_err(malformed)?;
         self.entries += 1;
         let named = |kind| (kind, String::from_utf8_lossy(entry.name).into_owned());
-        let place = seed.and_then(|seed| self.names.add(seed, item.key.offset, entry.name));
+        let place = counters.and_then(|Counters { name_seed, names, .. }| {
+            self.names.add(name_seed, names, item.key.offset, entry.name)
+        });
         let fault = match is_entry_name(entry.name) {
             false => Some(named(FindingKind::EntryName)),
             true => place.map(named).or_else(|| self.foreign(InodeKind::Directory, "an entry")),
@@ -79,11 +90,14 @@ impl Object {
     /// An extended attribute.
     pub(super) fn attribute(&mut self, item: &Item, seed: Option<u64>) -> Result<(), Fault> {
         let record = XattrRecord::decode(&item.value).map_err(malformed)?;
-        self.has_capability |= record.name == CAPABILITY;
+        let stated = STATED.iter().find(|(name, _)| record.name == *name);
+        self.stated |= stated.map_or(0, |(_, bit)| *bit);
         if item.pointer.is_some() && !record.value.is_empty() {
             return Err(malformed("the value is in the item and in a block"));
         }
-        match seed.and_then(|seed| self.attributes.add(seed, item.key.offset, record.name)) {
+        match seed.and_then(|seed| {
+            self.attributes.add(seed, NameRule::Exact, item.key.offset, record.name)
+        }) {
             None => Ok(()),
             Some(kind) => Err((kind, String::from_utf8_lossy(record.name).into_owned())),
         }
@@ -152,12 +166,14 @@ impl Object {
             let detail = format!("{} instead of {}", inode.size, self.entries);
             faults.push((FindingKind::DirectorySize, detail));
         }
-        if self.has_capability != (inode.state & state::CAPABILITY != 0) {
-            let detail = match self.has_capability {
-                true => "it has some, and does not say so",
-                false => "it says that it has some",
+        for (name, bit) in STATED {
+            let name = String::from_utf8_lossy(name);
+            let detail = match (self.stated & bit != 0, inode.state & bit != 0) {
+                (true, false) => format!("it has {name}, and does not say so"),
+                (false, true) => format!("it says that it has {name}"),
+                _ => continue,
             };
-            faults.push((FindingKind::CapabilityFlag, detail.to_owned()));
+            faults.push((FindingKind::CapabilityFlag, detail));
         }
         faults
     }

@@ -55,6 +55,17 @@ fn a_new_pool_is_in_order() {
 }
 
 #[test]
+fn names_that_fold_are_in_order() {
+    let home = new_home(64, &[("casefold", "on")]);
+    let files = home.mount("root");
+    for name in ["Mixed Case", "\u{c9}t\u{c9}", "Stra\u{df}e"] {
+        files.file(1, name, b"content");
+    }
+    files.commit();
+    assert_eq!(home.assert_clean().files, 3);
+}
+
+#[test]
 fn a_file_system_with_a_bit_of_everything_is_in_order() {
     for properties in [
         &[][..],

@@ -7,8 +7,8 @@ use marram_check::FindingKind as Kind;
 use marram_format::key::{Key, kind};
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::record::{
-    Counters, Entry, Inode, InodeCount, InodeKind, OrphanReason, Section, XattrRecord, name_offset,
-    state,
+    Counters, Entry, Inode, InodeCount, InodeKind, Limit, NameRule, OrphanReason, OwnerClass,
+    OwnerId, Section, Usage, XattrRecord, name_offset, state,
 };
 
 /// Tampers with the root dataset, and expects exactly these kinds of findings.
@@ -81,7 +81,7 @@ fn references_key(items: &Items) -> Key {
 
 #[test]
 fn a_missing_root_directory() {
-    expect(&[Kind::RootMissing, Kind::InodeMissing, Kind::InodeCount], |items| {
+    expect(&[Kind::RootMissing, Kind::InodeMissing, Kind::InodeCount, Kind::OwnerUsage], |items| {
         items.remove(&inode_key(1));
     });
 }
@@ -101,9 +101,26 @@ fn a_wrong_number_of_inodes() {
 }
 
 #[test]
+fn a_wrong_sum_of_what_an_owner_uses() {
+    let owner = OwnerId { class: OwnerClass::User, id: 1 };
+    let key = Key::new(0, kind::USAGE, owner.to_offset());
+    expect(&[Kind::OwnerUsage], |items| {
+        let usage = Usage::decode(&items[&key].0).unwrap();
+        put(items, key, Usage { bytes: usage.bytes + 4096, ..usage }.encode());
+    });
+    expect(&[Kind::OwnerUsage], |items| drop(items.remove(&key)));
+    let nobody = OwnerId { class: OwnerClass::Project, id: 77 };
+    expect(&[Kind::OwnerUsage], |items| {
+        let key = Key::new(0, kind::USAGE, nobody.to_offset());
+        put(items, key, Usage { bytes: 0, inodes: 1 }.encode());
+    });
+}
+
+#[test]
 fn an_inode_number_that_comes_again() {
     expect(&[Kind::InodeNumber], |items| {
-        let counters = Counters { next_inode: base().plain, name_seed: seed(items) };
+        let counters =
+            Counters { next_inode: base().plain, name_seed: seed(items), names: NameRule::Exact };
         put(items, Key::new(0, kind::COUNTERS, 0), counters.encode());
     });
 }
@@ -111,7 +128,8 @@ fn an_inode_number_that_comes_again() {
 #[test]
 fn items_without_an_inode_and_a_name_that_leads_to_it() {
     let base = base();
-    expect(&[Kind::InodeMissing, Kind::EntryDangling, Kind::InodeCount], |items| {
+    let lost = [Kind::InodeMissing, Kind::EntryDangling, Kind::InodeCount, Kind::OwnerUsage];
+    expect(&lost, |items| {
         items.remove(&inode_key(base.plain));
     });
 }
@@ -208,6 +226,31 @@ fn a_name_that_is_there_twice() {
 }
 
 #[test]
+fn names_that_fold_where_they_lie_exactly() {
+    let fold = |items: &mut Items| {
+        let counters = Counters::decode(&items[&Key::new(0, kind::COUNTERS, 0)].0).unwrap();
+        let folded = Counters { names: NameRule::Folded, ..counters };
+        put(items, Key::new(0, kind::COUNTERS, 0), folded.encode());
+    };
+    expect(&[], fold);
+    expect(&[Kind::NameDuplicate], |items| {
+        fold(items);
+        let (key, value) = find_entry(items, 1, "plain");
+        let plain = Entry::decode(&value).unwrap();
+        let other = Entry { name: b"PLAIN", ..plain };
+        put(items, Key { offset: key.offset + 1, ..key }, other.encode());
+        edit_inode(items, 1, |inode| inode.size += 1);
+        edit_inode(items, base().plain, |inode| inode.links += 1);
+    });
+    expect(&[Kind::NamePlace], |items| {
+        fold(items);
+        put_entry(items, 1, b"Other", base().plain, InodeKind::Regular);
+        edit_inode(items, 1, |inode| inode.size += 1);
+        edit_inode(items, base().plain, |inode| inode.links += 1);
+    });
+}
+
+#[test]
 fn a_directory_that_does_not_know_its_parent() {
     let base = base();
     expect(&[Kind::DirectoryParent], |items| {
@@ -269,7 +312,7 @@ fn a_wrong_number_of_bytes_in_use() {
     expect(&[Kind::FileUsage], |items| {
         edit_inode(items, base().plain, |inode| inode.data_bytes += 1);
     });
-    expect(&[Kind::FileUsage], |items| {
+    expect(&[Kind::FileUsage, Kind::OwnerUsage], |items| {
         edit_inode(items, base().directory, |inode| inode.reserved_bytes += 1);
     });
 }
@@ -293,6 +336,9 @@ fn file_capabilities_that_are_hidden_or_missing() {
     });
     expect(&[Kind::CapabilityFlag], |items| {
         edit_inode(items, base.plain, |inode| inode.state = state::CAPABILITY);
+    });
+    expect(&[Kind::CapabilityFlag], |items| {
+        edit_inode(items, base.plain, |inode| inode.state = state::NFS4_LIST);
     });
 }
 
@@ -356,6 +402,8 @@ fn values_that_cannot_be_decoded() {
     let keys = [
         Key::new(0, kind::COUNTERS, 1000),
         Key::new(0, kind::ORPHAN, 1),
+        Key::new(0, kind::USAGE, 1),
+        Key::new(0, kind::LIMIT, 1),
         Key::new(base.plain, kind::XATTR, 1),
         Key::new(base.directory, kind::ENTRY, 1),
     ];
@@ -375,12 +423,17 @@ fn items_where_none_can_be() {
     let keys = [
         Key::new(0, kind::SECTION, 0),
         Key::new(0, kind::COUNTERS, 2000),
+        Key::new(0, kind::USAGE, 3 << 32),
+        Key::new(0, kind::LIMIT, 0),
+        Key::new(base.plain, kind::USAGE, 1),
         Key::new(base.plain, kind::ORPHAN, 0),
         Key::new(base.plain, kind::REFERENCES, 0),
         Key::new(base.link, kind::TARGET, 1),
     ];
     for key in keys {
-        expect(&[Kind::ItemMisplaced], |items| put(items, key, b"target"));
+        let limit = Limit::NONE.encode();
+        let value = if key.kind == kind::LIMIT { &limit[..] } else { b"target" };
+        expect(&[Kind::ItemMisplaced], |items| put(items, key, value));
     }
 }
 

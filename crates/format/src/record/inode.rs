@@ -35,8 +35,14 @@ pub mod state {
     pub const TAIL: u32 = 1;
     /// The inode has the attribute `security.capability`.
     pub const CAPABILITY: u32 = 2;
+    /// The inode has the attribute `system.posix_acl_access`.
+    pub const POSIX_ACCESS: u32 = 4;
+    /// The inode has the attribute `system.posix_acl_default`.
+    pub const POSIX_DEFAULT: u32 = 8;
+    /// The inode has the attribute `system.nfs4_acl`.
+    pub const NFS4_LIST: u32 = 16;
     /// All bits that have a meaning.
-    pub const ALL: u32 = TAIL | CAPABILITY;
+    pub const ALL: u32 = TAIL | CAPABILITY | POSIX_ACCESS | POSIX_DEFAULT | NFS4_LIST;
 }
 
 /// A moment: seconds since 1970 and nanoseconds below 1,000,000,000.
@@ -63,7 +69,7 @@ pub struct Inode {
     pub gid: u32,
     /// Device number of a device node, in Linux's 32-bit encoding.
     pub device: u32,
-    /// Flags as `chattr` knows them; none has an effect yet.
+    /// Flags, in the numbers of Linux (`FS_IOC_GETFLAGS`); bits without a meaning are kept.
     pub flags: u32,
     /// Size in bytes; of a symlink its target's, of a directory its number of entries.
     pub size: u64,

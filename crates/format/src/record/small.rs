@@ -1,5 +1,6 @@
 //! Records of a few fixed fields: sections, orphans, counters; and symlink targets.
 
+use super::NameRule;
 use crate::FormatError;
 use crate::reader::Reader;
 
@@ -38,6 +39,8 @@ pub struct Counters {
     pub next_inode: u64,
     /// Seed of the hashes of names.
     pub name_seed: u64,
+    /// When two names of a directory are the same.
+    pub names: NameRule,
 }
 
 /// The value of the counters items at other offsets: the number of inodes is the sum of all.
@@ -110,6 +113,7 @@ impl Counters {
     pub fn encode(&self) -> [u8; COUNTERS_BYTES] {
         let mut bytes = [0; COUNTERS_BYTES];
         bytes[..4].copy_from_slice(&COUNTERS_VERSION.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.names.number().to_le_bytes());
         bytes[8..16].copy_from_slice(&self.next_inode.to_le_bytes());
         bytes[16..].copy_from_slice(&self.name_seed.to_le_bytes());
         bytes
@@ -118,16 +122,19 @@ impl Counters {
     /// Decodes a record.
     ///
     /// # Errors
-    /// A wrong length or version, or flags without a meaning.
+    /// A wrong length or version, or a name rule without a meaning.
     pub fn decode(bytes: &[u8]) -> Result<Counters, FormatError> {
         let mut fields = Reader::new("counters", bytes);
         let version = fields.u32("record version")?;
         if version != COUNTERS_VERSION {
             return Err(fields.unexpected("record version", 0, u64::from(version), "1"));
         }
-        fields.reserved(4)?;
-        let counters =
-            Counters { next_inode: fields.u64("next inode")?, name_seed: fields.u64("name seed")? };
+        let names = NameRule::read(&mut fields)?;
+        let counters = Counters {
+            next_inode: fields.u64("next inode")?,
+            name_seed: fields.u64("name seed")?,
+            names,
+        };
         fields.finish()?;
         Ok(counters)
     }

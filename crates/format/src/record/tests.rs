@@ -71,6 +71,13 @@ fn the_small_examples_are_what_the_document_says() {
 
     assert_eq!(InodeCount::decode(&example("count")), Ok(InodeCount(-2)));
     assert_eq!(OrphanReason::decode(&example("orphan")), Ok(OrphanReason::Tail));
+    let usage = Usage { bytes: 12_288, inodes: 2 };
+    assert_eq!(Usage::decode(&example("usage")), Ok(usage));
+    assert_eq!(usage.encode()[..], example("usage"));
+    let limit = Limit { bytes: 10 << 30, ..Limit::NONE };
+    assert_eq!(Limit::decode(&example("limit")), Ok(limit));
+    assert_eq!(limit.encode()[..], example("limit"));
+    assert!(Usage::decode(&(-1_i128).to_le_bytes()).is_err(), "less than nothing");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use marram_format::log::{FrameWriter, LogBlock, LogEdit, LogHead, LogPart};
 use marram_format::node::{BranchEntry, LeafEntry, encode_branch, encode_leaf};
 use marram_format::pointer::{Checksum, Extent, Place, Pointer, PointerFlags};
 use marram_format::pointer::{checksum_kind, codec_id};
-use marram_format::record::{Counters, Entry, Inode, InodeCount, InodeKind, OrphanReason};
-use marram_format::record::{Section, Time, XattrRecord, state};
+use marram_format::record::{Counters, Entry, Inode, InodeCount, InodeKind, Limit, OrphanReason};
+use marram_format::record::{NameRule, Section, Time, Usage, XattrRecord, state};
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
 use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
@@ -47,7 +47,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
 /// The encoded examples of the values of a dataset's items by name.
 pub(crate) fn records() -> Vec<(&'static str, Vec<u8>)> {
     let section = Section { len_bytes: 61_440, block_start: 4096 };
-    let counters = Counters { next_inode: 4098, name_seed: 7 };
+    let counters = Counters { next_inode: 4098, name_seed: 7, names: NameRule::Exact };
     let entry = Entry { ino: 4098, kind: InodeKind::Symlink, name: b"link" };
     let xattr = XattrRecord { name: b"user.a", value: b"xy" };
     vec![
@@ -57,6 +57,8 @@ pub(crate) fn records() -> Vec<(&'static str, Vec<u8>)> {
         ("record-section", section.encode().to_vec()),
         ("record-counters", counters.encode().to_vec()),
         ("record-count", InodeCount(-2).encode().to_vec()),
+        ("record-usage", Usage { bytes: 12_288, inodes: 2 }.encode().to_vec()),
+        ("record-limit", Limit { bytes: 10 << 30, ..Limit::NONE }.encode().to_vec()),
         ("record-orphan", OrphanReason::Tail.encode().to_vec()),
     ]
 }

@@ -7,7 +7,7 @@ use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
 use marram_format::node::Node;
 use marram_format::pointer::Pointer;
-use marram_format::record::{Counters, Entry, Inode, InodeCount, OrphanReason};
+use marram_format::record::{Counters, Entry, Inode, InodeCount, Limit, OrphanReason, Usage};
 use marram_format::record::{Section, XattrRecord};
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
@@ -40,6 +40,8 @@ fn decode_records(bytes: &[u8]) {
         XattrRecord::decode(bytes).ok().map(|value| value.encode()),
         Counters::decode(bytes).ok().map(|value| value.encode().to_vec()),
         InodeCount::decode(bytes).ok().map(|value| value.encode().to_vec()),
+        Usage::decode(bytes).ok().map(|value| value.encode().to_vec()),
+        Limit::decode(bytes).ok().map(|value| value.encode().to_vec()),
         OrphanReason::decode(bytes).ok().map(|value| value.encode().to_vec()),
         section.map(|value| value.encode().to_vec()),
     ];

@@ -1,18 +1,34 @@
 //! Telling and changing attributes.
 
+use super::caller::Requester;
+use super::opening::check_may_cut;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
 use crate::protocol::{Encoder, Header, SetAttributesIn, flags::set_attributes as valid};
-use marram_vfs::{Ino, Name, SetAttributes, SetTime, Timestamp};
+use marram_vfs::{Action, Ino, Name, SetAttributes, SetTime, Timestamp};
 
 impl Adapter {
-    pub(super) fn attributes(&self, ino: Ino, out: &mut Encoder<'_>) -> Outcome {
+    /// Through an open file they are told to whoever has it.
+    pub(super) fn attributes(&self, header: &Header, open: bool, out: &mut Encoder<'_>) -> Outcome {
+        let ino = Ino(header.node);
+        if !open {
+            self.authorize(header, Action::ReadAttributes(ino))?;
+        }
         let attributes = self.file_system.attributes(ino)?;
         self.encoding.timed_attributes(out, &attributes);
         Ok(())
     }
 
-    pub(super) fn extended_attributes(&self, ino: Ino, out: &mut Encoder<'_>) -> Outcome {
+    pub(super) fn extended_attributes(
+        &self,
+        header: &Header,
+        open: bool,
+        out: &mut Encoder<'_>,
+    ) -> Outcome {
+        let ino = Ino(header.node);
+        if !open {
+            self.authorize(header, Action::ReadAttributes(ino))?;
+        }
         let attributes = self.file_system.attributes(ino)?;
         self.encoding.extended_attributes(out, &attributes);
         Ok(())
@@ -24,11 +40,37 @@ impl Adapter {
         set: &SetAttributesIn,
         out: &mut Encoder<'_>,
     ) -> Outcome {
-        let set = change(set).ok_or(Errno::INVALID)?;
+        let handle = (set.valid & valid::HANDLE != 0).then_some(set.handle);
+        let mut set = change(set).ok_or(Errno::INVALID)?;
         let ino = Ino(header.node);
+        self.authorize_change(header, handle, &mut set)?;
         let attributes = self.file_system.set_attributes(caller(header), ino, &set)?;
         self.encoding.timed_attributes(out, &attributes);
         Ok(())
+    }
+
+    /// A cut through an open file was allowed when that was opened.
+    fn authorize_change(
+        &self,
+        header: &Header,
+        handle: Option<u64>,
+        set: &mut SetAttributes,
+    ) -> Outcome {
+        let Some(control) = self.control() else {
+            return Ok(());
+        };
+        if let (Some(handle), Some(_)) = (handle, set.size) {
+            let rest = SetAttributes {
+                size: None,
+                modified: set.modified.filter(|time| *time != SetTime::Now),
+                clear_privileges: false,
+                ..*set
+            };
+            if rest == SetAttributes::default() {
+                return check_may_cut(handle);
+            }
+        }
+        Ok(control.authorize_change(&Requester::of(header), Ino(header.node), set)?)
     }
 
     pub(super) fn space(&self, out: &mut Encoder<'_>) -> Outcome {
@@ -39,7 +81,8 @@ impl Adapter {
 }
 
 /// The change that a request asks for; `None` if a time in it is no time. The kernel says itself
-/// when setuid and setgid must go (chown of a file by anyone, truncate by the unprivileged).
+/// when setuid and setgid must go (chown of a file by anyone, truncate by the unprivileged). A
+/// change of nothing says only that file capabilities are gone, which it has seen to itself.
 fn change(set: &SetAttributesIn) -> Option<SetAttributes> {
     let has = |bit: u32| set.valid & bit != 0;
     let time = |at: u32, now: u32, seconds: i64, nanoseconds: u32| match () {

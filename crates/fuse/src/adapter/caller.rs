@@ -1,4 +1,5 @@
-//! What the kernel does not say of a caller: its capabilities, and what lies in its memory.
+//! What the kernel does not say of a caller: its capabilities, its supplementary groups, and what
+//! lies in its memory.
 //!
 //! The kernel marks writes, truncations and chowns that must clear setuid and setgid, but not
 //! `fallocate` and `copy_file_range`; and it hands out lists of extended attributes whole, though
@@ -8,6 +9,8 @@
 //! number cannot have passed to another thread unless it was killed.
 
 use crate::protocol::Header;
+use marram_vfs::Identity;
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -25,6 +28,59 @@ pub(super) fn has_capability(header: &Header, capability: Capability) -> bool {
     header.pid != 0
         && fs::read_to_string(format!("/proc/{}/status", header.pid))
             .is_ok_and(|status| effective(&status) >> capability as u32 & 1 == 1)
+}
+
+/// The caller of a request. Its supplementary groups are looked up once for a request, when they
+/// matter.
+pub(super) struct Requester<'a> {
+    header: &'a Header,
+    groups: OnceCell<Vec<u32>>,
+}
+
+impl<'a> Requester<'a> {
+    pub(super) fn of(header: &'a Header) -> Requester<'a> {
+        Requester { header, groups: OnceCell::new() }
+    }
+
+    fn groups(&self) -> &[u32] {
+        self.groups.get_or_init(|| match self.header.pid {
+            0 => Vec::new(),
+            pid => fs::read_to_string(format!("/proc/{pid}/status"))
+                .map_or_else(|_| Vec::new(), |status| supplementary(&status, self.header)),
+        })
+    }
+}
+
+impl Identity for Requester<'_> {
+    fn uid(&self) -> u32 {
+        self.header.uid
+    }
+
+    fn gid(&self) -> u32 {
+        self.header.gid
+    }
+
+    fn is_member(&self, gid: u32) -> bool {
+        self.header.gid == gid || self.groups().contains(&gid)
+    }
+}
+
+/// The supplementary groups in the text of a `/proc/<pid>/status`, if it is about who the request
+/// says: a kernel thread that works for somebody has other groups than he. `access` asks with the
+/// real identity, all else with that for files.
+fn supplementary(status: &str, header: &Header) -> Vec<u32> {
+    let numbers = |field: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+        line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    };
+    let is = |field: &str, id: u32| match numbers(field)[..] {
+        [real, _, _, for_files] => id == real || id == for_files,
+        _ => false,
+    };
+    match is("Uid:", header.uid) && is("Gid:", header.gid) {
+        true => numbers("Groups:"),
+        false => Vec::new(),
+    }
 }
 
 /// The word at `address` in the caller's memory, as the little-endian protocol has it; `None`
@@ -47,8 +103,9 @@ fn effective(status: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, caller_word, effective, has_capability};
+    use super::{Capability, Requester, caller_word, effective, has_capability, supplementary};
     use crate::protocol::Header;
+    use marram_vfs::Identity;
 
     #[test]
     fn capabilities_are_read_from_the_status() {
@@ -62,6 +119,21 @@ mod tests {
         assert!(!has_capability(&header, Capability::Administer));
         assert!(!has_capability(&Header { pid: u32::MAX, ..header }, Capability::Administer));
         assert_eq!(caller_word(&header, 4096), None);
+    }
+
+    #[test]
+    fn groups_count_only_if_they_are_those_of_the_requests_identity() {
+        let status = "Uid:\t1\t2\t2\t3\nGid:\t4\t5\t5\t6\nGroups:\t7 8 \n";
+        let of = |uid, gid| Header { opcode: 0, unique: 0, node: 0, uid, gid, pid: 1 };
+        assert_eq!(supplementary(status, &of(3, 6)), [7, 8]);
+        assert_eq!(supplementary(status, &of(1, 4)), [7, 8]);
+        for (uid, gid) in [(2, 6), (3, 5), (0, 0)] {
+            assert!(supplementary(status, &of(uid, gid)).is_empty());
+        }
+        assert!(supplementary("Uid:\t3\n", &of(3, 6)).is_empty());
+        let header = Header { pid: 0, ..of(3, 6) };
+        let unseen = Requester::of(&header);
+        assert!(unseen.is_member(6) && !unseen.is_member(7));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The content of files.
 
 use super::caller::{Capability, has_capability};
+use super::opening::check_may_cut;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
 use crate::protocol::flags::{allocate, seek, write};
@@ -9,7 +10,9 @@ use marram_vfs::{Allocate, Error, Ino, Kind, SeekTarget, SetAttributes, WriteOpt
 
 impl Adapter {
     pub(super) fn read(&self, ino: Ino, transfer: Transfer, out: &mut Encoder<'_>) -> Outcome {
-        let len = usize::try_from(transfer.size).unwrap_or(usize::MAX).min(self.transfer_bytes_max);
+        let len = usize::try_from(transfer.size)
+            .unwrap_or(usize::MAX)
+            .min(self.agreement.transfer_bytes_max);
         out.0.reserve(len);
         self.file_system.read(ino, transfer.offset, len, out.0)?;
         assert!(out.0.len() <= len, "a read gives no more than was asked for");
@@ -19,9 +22,10 @@ impl Adapter {
     /// Data that the kernel held back comes long after its times were set; without write-back the
     /// same mark means a shared mapping, and then the times are ours to move.
     pub(super) fn write(&self, ino: Ino, write: &Write<'_>, out: &mut Encoder<'_>) -> Outcome {
+        self.check_write(ino, write.handle, write.offset)?;
         let options = WriteOptions {
             clear_privileges: write.flags & write::KILL_SUIDGID != 0,
-            keep_times: self.writeback && write.flags & write::CACHE != 0,
+            keep_times: self.agreement.writeback && write.flags & write::CACHE != 0,
             accepted: write.flags & write::CACHE != 0,
         };
         self.file_system.write(ino, write.offset, write.data, options)?;
@@ -30,7 +34,14 @@ impl Adapter {
         Ok(())
     }
 
-    pub(super) fn allocate(&self, header: &Header, offset: u64, len: u64, mode: u32) -> Outcome {
+    pub(super) fn allocate(
+        &self,
+        header: &Header,
+        handle: u64,
+        (offset, len): (u64, u64),
+        mode: u32,
+    ) -> Outcome {
+        check_may_cut(handle)?;
         let how = allocation(mode).ok_or(Errno::NOT_SUPPORTED)?;
         self.clear_privileges(header, Ino(header.node))?;
         Ok(self.file_system.allocate(Ino(header.node), how, offset, len)?)
@@ -62,6 +73,7 @@ impl Adapter {
             return Err(Errno::INVALID.into());
         }
         let (from, to) = (Ino(header.node), Ino(copy.to_node));
+        self.check_write(to, copy.to_handle, copy.to_offset)?;
         let len = if copy.wide { copy.len } else { copy.len.min(NARROW_COPY_BYTES_MAX) };
         self.clear_privileges(header, to)?;
         let copied =

@@ -1,26 +1,47 @@
 //! Finding, making, moving and removing names.
 
-use super::{Adapter, Outcome, caller, name};
+use super::opening::PLAIN;
+use super::{Adapter, Outcome, Refusal, caller, name};
 use crate::errno::Errno;
 use crate::protocol::flags::{opened, rename};
 use crate::protocol::{Create, Encoder, Header, Node, Rename};
-use marram_vfs::{Error, Ino, Kind, NewNode, RenameMode};
+use marram_vfs::{Action, Attributes, Error, Ino, Kind, NewNode, RenameMode};
 
 impl Adapter {
     /// `.` and `..` come from whoever resolves a file handle: "." asks for the inode itself, of
     /// any kind. That there is no such name is an answer that the kernel may remember.
-    pub(super) fn lookup(&self, parent: Ino, bytes: &[u8], out: &mut Encoder<'_>) -> Outcome {
+    pub(super) fn lookup(&self, header: &Header, bytes: &[u8], out: &mut Encoder<'_>) -> Outcome {
+        let parent = Ino(header.node);
         let found = match bytes {
             b"." => self.file_system.pin(parent),
             b".." => self.file_system.parent(parent),
-            _ => self.file_system.lookup(parent, name(bytes)?),
+            _ => self.find(header, parent, bytes)?,
         };
+        let remembers = !self.folds_names && !matches!(bytes, b"." | b"..");
         match found {
             Ok(attributes) => self.encoding.entry(out, &attributes),
-            Err(Error::NotFound) if !matches!(bytes, b"." | b"..") => self.encoding.no_entry(out),
+            Err(Error::NotFound) if remembers => self.encoding.no_entry(out),
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Finds a name for somebody who may use it and what it leads to.
+    fn find(
+        &self,
+        header: &Header,
+        parent: Ino,
+        bytes: &[u8],
+    ) -> Result<Result<Attributes, Error>, Refusal> {
+        let name = name(bytes)?;
+        self.authorize(header, Action::Search(parent))?;
+        let found = self.file_system.lookup(parent, name);
+        if let Ok(attributes) = &found {
+            let ino = attributes.ino;
+            self.authorize(header, Action::Reach(ino))
+                .inspect_err(|_| self.file_system.forget(ino, 1))?;
+        }
+        Ok(found)
     }
 
     pub(super) fn read_link(&self, ino: Ino, out: &mut Encoder<'_>) -> Outcome {
@@ -35,7 +56,7 @@ impl Adapter {
         target: &[u8],
         out: &mut Encoder<'_>,
     ) -> Outcome {
-        self.make(header, bytes, NewNode::Symlink { target }, out)
+        self.make(header, bytes, NewNode::Symlink { target }, 0, out)
     }
 
     pub(super) fn make_node(
@@ -53,7 +74,7 @@ impl Adapter {
             _ => 0,
         };
         let new = NewNode::Node { kind, permissions: node.mode & 0o7777, device };
-        self.make(header, node.name, new, out)
+        self.make(header, node.name, new, node.umask, out)
     }
 
     pub(super) fn make_directory(
@@ -63,7 +84,7 @@ impl Adapter {
         out: &mut Encoder<'_>,
     ) -> Outcome {
         let new = NewNode::Directory { permissions: node.mode & 0o7777 };
-        self.make(header, node.name, new, out)
+        self.make(header, node.name, new, node.umask, out)
     }
 
     fn make(
@@ -71,12 +92,20 @@ impl Adapter {
         header: &Header,
         bytes: &[u8],
         new: NewNode<'_>,
+        umask: u32,
         out: &mut Encoder<'_>,
     ) -> Outcome {
-        let parent = Ino(header.node);
-        let made = self.file_system.create(caller(header), parent, name(bytes)?, new)?;
+        let (caller, parent, umask) = (caller(header), Ino(header.node), self.umask(umask));
+        let directory = matches!(new, NewNode::Directory { .. });
+        self.authorize(header, Action::Create { parent, directory })?;
+        let made = self.file_system.create_masked(caller, parent, name(bytes)?, new, umask)?;
         self.encoding.entry(out, &made);
         Ok(())
+    }
+
+    /// What of a request's umask is still to be taken off: nothing, if the kernel has done so.
+    pub(super) fn umask(&self, told: u32) -> u32 {
+        if self.agreement.umask { told & 0o777 } else { 0 }
     }
 
     /// The one request that makes and opens at once; the handle in its reply means nothing.
@@ -88,48 +117,55 @@ impl Adapter {
     ) -> Outcome {
         let parent = Ino(header.node);
         let permissions = create.mode & 0o7777;
-        let file = self.file_system.create_anonymous(caller(header), parent, permissions)?;
+        self.authorize(header, Action::Create { parent, directory: false })?;
+        let (caller, umask) = (caller(header), self.umask(create.umask));
+        let file = self.file_system.create_anonymous_masked(caller, parent, permissions, umask)?;
         self.encoding.entry(out, &file);
-        out.u64(HANDLE).u32(opened::KEEP_CACHE).zeros(4);
+        out.u64(PLAIN).u32(opened::KEEP_CACHE).zeros(4);
         Ok(())
     }
 
     pub(super) fn link(
         &self,
+        header: &Header,
         ino: Ino,
-        parent: Ino,
         bytes: &[u8],
         out: &mut Encoder<'_>,
     ) -> Outcome {
-        let attributes = self.file_system.link(ino, parent, name(bytes)?)?;
+        let (parent, name) = (Ino(header.node), name(bytes)?);
+        self.authorize(header, Action::Link { ino, parent })?;
+        let attributes = self.file_system.link(ino, parent, name)?;
         self.encoding.entry(out, &attributes);
         Ok(())
     }
 
-    pub(super) fn unlink(&self, parent: Ino, bytes: &[u8]) -> Outcome {
-        Ok(self.file_system.unlink(parent, name(bytes)?)?)
+    pub(super) fn unlink(&self, header: &Header, bytes: &[u8]) -> Outcome {
+        let (parent, name) = (Ino(header.node), name(bytes)?);
+        self.authorize(header, Action::Remove { parent, name })?;
+        Ok(self.file_system.unlink(parent, name)?)
     }
 
-    pub(super) fn remove_directory(&self, parent: Ino, bytes: &[u8]) -> Outcome {
-        Ok(self.file_system.remove_directory(parent, name(bytes)?)?)
+    pub(super) fn remove_directory(&self, header: &Header, bytes: &[u8]) -> Outcome {
+        let (parent, name) = (Ino(header.node), name(bytes)?);
+        self.authorize(header, Action::Remove { parent, name })?;
+        Ok(self.file_system.remove_directory(parent, name)?)
     }
 
     pub(super) fn rename(&self, header: &Header, rename: &Rename<'_>) -> Outcome {
         let mode = rename_mode(rename.flags).ok_or(Errno::INVALID)?;
-        self.file_system.rename(
-            caller(header),
-            Ino(header.node),
-            name(rename.name)?,
-            Ino(rename.new_parent),
-            name(rename.new_name)?,
-            mode,
-        )?;
-        Ok(())
+        let (parent, new_parent) = (Ino(header.node), Ino(rename.new_parent));
+        let (old, new) = (name(rename.name)?, name(rename.new_name)?);
+        let action = Action::Rename {
+            parent,
+            name: old,
+            new_parent,
+            new_name: new,
+            exchange: mode == RenameMode::Exchange,
+        };
+        self.authorize(header, action)?;
+        Ok(self.file_system.rename(caller(header), parent, old, new_parent, new, mode)?)
     }
 }
-
-/// The handle of everything that is open.
-const HANDLE: u64 = 0;
 
 fn rename_mode(flags: u32) -> Option<RenameMode> {
     match flags {

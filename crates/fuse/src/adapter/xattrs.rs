@@ -1,27 +1,50 @@
 //! Extended attributes.
 //!
-//! Access control lists are refused: the kernel would store them through here without anyone
-//! enforcing them, and a list that is not enforced is worse than none.
+//! Access control lists are refused unless the kernel has agreed to enforce them: it would store
+//! them through here all the same, and a list that is not enforced is worse than none.
 
-use super::caller::{Capability, has_capability};
+use super::caller::{Capability, Requester, has_capability};
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
 use crate::protocol::flags::set_xattr;
 use crate::protocol::{Encoder, Header};
-use marram_vfs::{Ino, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode};
+use marram_vfs::{
+    Action, Error, Identity, Ino, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
+};
 
 /// Longest list of names that the kernel hands out, in bytes.
 const LIST_BYTES_MAX: usize = 65_536;
 
+/// POSIX access control lists.
+const POSIX_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+/// The NFSv4 access control list, which every inode has where there are any.
+const NFS4_LIST: &[u8] = b"system.nfs4_acl";
+
 impl Adapter {
     /// Size 0 asks how long the value is.
-    pub(super) fn xattr(&self, ino: Ino, name: &[u8], size: u32, out: &mut Encoder<'_>) -> Outcome {
-        check(name)?;
+    pub(super) fn xattr(
+        &self,
+        header: &Header,
+        name: &[u8],
+        size: u32,
+        out: &mut Encoder<'_>,
+    ) -> Outcome {
+        self.check(name)?;
+        let ino = Ino(header.node);
+        self.authorize(header, Action::ReadXattr { ino, name })?;
         reply(&self.file_system.xattr(ino, name)?, size, out)
     }
 
-    pub(super) fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> Outcome {
-        check(name)?;
+    pub(super) fn set_xattr(
+        &self,
+        header: &Header,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        clear_setgid: bool,
+    ) -> Outcome {
+        self.check(name)?;
+        let ino = Ino(header.node);
         let mode = match flags {
             0 => XattrMode::Any,
             set_xattr::CREATE => XattrMode::Create,
@@ -31,11 +54,28 @@ impl Adapter {
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Errno::TOO_BIG.into());
         }
+        self.authorize(header, Action::WriteXattr { ino, name })?;
+        if POSIX_LISTS.contains(&name) {
+            return Ok(self.file_system.set_access_list(ino, name, value, clear_setgid)?);
+        }
+        if name == NFS4_LIST && mode != XattrMode::Create {
+            let clear_setgid = !self.keeps_setgid(header, ino)?;
+            return Ok(self.file_system.set_access_list(ino, name, value, clear_setgid)?);
+        }
         Ok(self.file_system.set_xattr(ino, name, value, mode)?)
     }
 
-    pub(super) fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Outcome {
-        check(name)?;
+    /// Of POSIX lists the kernel says itself whose setgid must go.
+    fn keeps_setgid(&self, header: &Header, ino: Ino) -> Result<bool, Error> {
+        let caller = Requester::of(header);
+        let group = self.file_system.attributes(ino)?.gid;
+        Ok(caller.is_privileged() || caller.is_member(group))
+    }
+
+    pub(super) fn remove_xattr(&self, header: &Header, name: &[u8]) -> Outcome {
+        self.check(name)?;
+        let ino = Ino(header.node);
+        self.authorize(header, Action::WriteXattr { ino, name })?;
         Ok(self.file_system.remove_xattr(ino, name)?)
     }
 
@@ -56,14 +96,16 @@ impl Adapter {
         }
         reply(&list, size, out)
     }
-}
 
-fn check(name: &[u8]) -> Result<(), Errno> {
-    match name {
-        b"" => Err(Errno::INVALID),
-        _ if name.len() > XATTR_NAME_BYTES_MAX => Err(Errno::RANGE),
-        b"system.posix_acl_access" | b"system.posix_acl_default" => Err(Errno::NOT_SUPPORTED),
-        _ => Ok(()),
+    fn check(&self, name: &[u8]) -> Result<(), Errno> {
+        match name {
+            b"" => Err(Errno::INVALID),
+            _ if name.len() > XATTR_NAME_BYTES_MAX => Err(Errno::RANGE),
+            _ if POSIX_LISTS.contains(&name) && !self.agreement.posix_lists => {
+                Err(Errno::NOT_SUPPORTED)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

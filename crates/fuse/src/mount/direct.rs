@@ -1,15 +1,19 @@
 //! Mounting by `mount(2)`, for root.
 
-use super::{SUBTYPE, table};
+use super::{SUBTYPE, Unmount, table, unmount_failed};
 use crate::error::MountError;
-use crate::options::{AccessTimes, MountOptions};
+use crate::options::{AccessTimes, Checks, MountOptions};
 use crate::transport::ClassicTransport;
 use rustix::io::Errno;
-use rustix::mount::MountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Unmounts for a server; in the folder where every system has it, as `PATH` may be empty.
+const UNMOUNT_PROGRAM: &str = "/bin/umount";
 
 pub(super) fn mount(
     mountpoint: &Path,
@@ -31,6 +35,39 @@ pub(super) fn mount(
     rustix::mount::mount(source, mountpoint, kind, flags(options), data.as_c_str())
         .map_err(|error| refused(reason(error, options)))?;
     Ok(transport)
+}
+
+/// Unmounts by another process, for whoever serves the mount: the kernel waits for an answer of
+/// the server before it lets the caller of `umount(2)` go, and does not let go either if the
+/// server dies meanwhile. A thread of the server that waits there would keep the server from
+/// dying: a process that nothing ends, with the pool locked.
+pub(super) fn unmount_from_outside(mountpoint: &Path, how: Unmount) -> Result<(), MountError> {
+    let mut program = Command::new(UNMOUNT_PROGRAM);
+    program.args(["--internal-only", "--no-canonicalize"]).env("LC_ALL", "C");
+    if how == Unmount::Lazily {
+        program.arg("--lazy");
+    }
+    let run = program.arg("--").arg(mountpoint).stdin(Stdio::null()).output();
+    match run {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("busy") => {
+            Err(MountError::Busy { mountpoint: mountpoint.to_owned() })
+        }
+        // It is missing, or of another kind.
+        _ => unmount(mountpoint, how),
+    }
+}
+
+/// Unmounts.
+pub(super) fn unmount(mountpoint: &Path, how: Unmount) -> Result<(), MountError> {
+    let flags = match how {
+        Unmount::WhenUnused => UnmountFlags::NOFOLLOW,
+        Unmount::Lazily => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+    };
+    rustix::mount::unmount(mountpoint, flags).map_err(|error| match error {
+        Errno::BUSY => MountError::Busy { mountpoint: mountpoint.to_owned() },
+        error => unmount_failed(mountpoint, error.to_string()),
+    })
 }
 
 /// The kernel claims a block device for the mount; it says no more than "busy" if it cannot.
@@ -79,8 +116,10 @@ fn flags(options: &MountOptions) -> MountFlags {
 fn data(device: i32, options: &MountOptions) -> String {
     let uid = rustix::process::getuid().as_raw();
     let gid = rustix::process::getgid().as_raw();
-    let mut data =
-        format!("fd={device},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
+    let mut data = format!("fd={device},rootmode=40000,user_id={uid},group_id={gid}");
+    if options.checks != Checks::Server {
+        data.push_str(",default_permissions");
+    }
     if options.allow_other {
         data.push_str(",allow_other");
     }

@@ -5,7 +5,7 @@
 
 use super::{SUBTYPE, Unmount, unmount_failed};
 use crate::error::MountError;
-use crate::options::{AccessTimes, MountOptions};
+use crate::options::{AccessTimes, Checks, MountOptions};
 use crate::transport::ClassicTransport;
 use rustix::io::{FdFlags, IoSliceMut};
 use rustix::net::{
@@ -94,7 +94,10 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<OwnedFd, MountError> {
 /// Commas and backslashes in the source are escaped as the program wants it.
 fn options_text(options: &MountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let mut text = format!("fsname={source},subtype={SUBTYPE},default_permissions");
+    let mut text = format!("fsname={source},subtype={SUBTYPE}");
+    if options.checks != Checks::Server {
+        text.push_str(",default_permissions");
+    }
     text.push_str(match options.access_times {
         AccessTimes::Never => ",noatime",
         AccessTimes::Relative => "",

@@ -5,6 +5,7 @@ pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -12,6 +13,7 @@ pub(crate) mod init {
     pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
     pub(crate) const ABORT_ERROR: u64 = 1 << 21;
     pub(crate) const MAX_PAGES: u64 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
@@ -25,6 +27,12 @@ pub(crate) mod init {
     pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
 }
 
+/// Bits of the GETATTR and STATX requests.
+pub(crate) mod get_attributes {
+    /// It comes through an open file.
+    pub(crate) const HANDLE: u32 = 1 << 0;
+}
+
 /// Which fields of a SETATTR request count.
 pub(crate) mod set_attributes {
     pub(crate) const MODE: u32 = 1 << 0;
@@ -33,6 +41,8 @@ pub(crate) mod set_attributes {
     pub(crate) const SIZE: u32 = 1 << 3;
     pub(crate) const ACCESSED: u32 = 1 << 4;
     pub(crate) const MODIFIED: u32 = 1 << 5;
+    /// It comes through an open file.
+    pub(crate) const HANDLE: u32 = 1 << 6;
     pub(crate) const ACCESSED_NOW: u32 = 1 << 7;
     pub(crate) const MODIFIED_NOW: u32 = 1 << 8;
     pub(crate) const CHANGED: u32 = 1 << 10;
@@ -46,8 +56,27 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
-/// Bits of the reply to TMPFILE.
+/// Bits of the caller's flags in OPEN.
+pub(crate) mod open {
+    pub(crate) const ACCESS_MODE: u32 = 0o3;
+    pub(crate) const READ_ONLY: u32 = 0o0;
+    pub(crate) const WRITE_ONLY: u32 = 0o1;
+    pub(crate) const APPEND: u32 = 0o2000;
+    /// The kernel's own mark: a program is about to be run.
+    pub(crate) const EXECUTE: u32 = 0x20;
+}
+
+/// Bits of an ACCESS request.
+pub(crate) mod access {
+    pub(crate) const EXECUTE: u32 = 1;
+    pub(crate) const WRITE: u32 = 2;
+    pub(crate) const READ: u32 = 4;
+}
+
+/// Bits of the reply to OPEN, CREATE and TMPFILE.
 pub(crate) mod opened {
+    /// Nothing of the file goes through the kernel's cache.
+    pub(crate) const DIRECT_IO: u32 = 1 << 0;
     /// What the kernel has cached of the file stays good.
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
 }
@@ -84,12 +113,23 @@ pub(crate) mod ioctl {
     pub(crate) const SHUTDOWN_FLUSH: u32 = 0;
     pub(crate) const SHUTDOWN_FLUSH_LOG: u32 = 1;
     pub(crate) const SHUTDOWN_NOW: u32 = 2;
+    /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: a word, whatever their numbers say of its size.
+    pub(crate) const FLAGS: u32 = 0x8008_6601;
+    pub(crate) const SET_FLAGS: u32 = 0x4008_6602;
+    /// `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`: a `struct fsxattr` of 28 bytes, with the flags
+    /// first and the project at byte 12.
+    pub(crate) const EXTENDED_FLAGS: u32 = 0x801c_581f;
+    pub(crate) const SET_EXTENDED_FLAGS: u32 = 0x401c_5820;
+    /// `FS_IOC_GETVERSION`: the generation.
+    pub(crate) const VERSION: u32 = 0x8008_7601;
 }
 
 /// Bits of a SETXATTR request.
 pub(crate) mod set_xattr {
     pub(crate) const CREATE: u32 = 1;
     pub(crate) const REPLACE: u32 = 2;
+    /// In the second word: a list is set by someone who is no member of the file's group.
+    pub(crate) const CLEAR_SETGID: u32 = 1;
 }
 
 /// Bits of `statx` masks.

@@ -1,6 +1,7 @@
 //! What a request says, once it is decoded.
 
 use super::Opcode;
+use super::flags::ioctl;
 
 /// Bytes of one entry of a BATCH_FORGET request.
 pub(super) const FORGET_BYTES: usize = 16;
@@ -41,7 +42,9 @@ pub enum Operation<'a> {
     Forget {
         count: u64,
     },
-    GetAttributes,
+    GetAttributes {
+        open: bool,
+    },
     SetAttributes(SetAttributesIn),
     ReadLink,
     Symlink {
@@ -61,7 +64,9 @@ pub enum Operation<'a> {
         node: u64,
         new_name: &'a [u8],
     },
-    Open,
+    Open {
+        caller_flags: u32,
+    },
     Read(Transfer),
     Write(Write<'a>),
     Space,
@@ -73,6 +78,7 @@ pub enum Operation<'a> {
         name: &'a [u8],
         value: &'a [u8],
         flags: u32,
+        clear_setgid: bool,
     },
     GetXattr {
         name: &'a [u8],
@@ -104,6 +110,7 @@ pub enum Operation<'a> {
     NotifyReply,
     BatchForget(Forgets<'a>),
     Allocate {
+        handle: u64,
         offset: u64,
         len: u64,
         mode: u32,
@@ -116,7 +123,9 @@ pub enum Operation<'a> {
     CopyRange(CopyRange),
     SyncAll,
     CreateAnonymous(Create<'a>),
-    ExtendedAttributes,
+    ExtendedAttributes {
+        open: bool,
+    },
     /// Known, and never served: locks, device mapping, readiness, shared mappings.
     Unsupported(Opcode),
     /// A number that the protocol does not have.
@@ -129,6 +138,7 @@ pub enum Operation<'a> {
 pub struct SetAttributesIn {
     /// Which of the others count.
     pub valid: u32,
+    pub handle: u64,
     pub size: u64,
     pub accessed_seconds: i64,
     pub modified_seconds: i64,
@@ -148,6 +158,8 @@ pub struct Node<'a> {
     pub mode: u32,
     /// Device number; 0 for MKDIR.
     pub device: u32,
+    /// The caller's umask.
+    pub umask: u32,
     /// The new name.
     pub name: &'a [u8],
 }
@@ -177,6 +189,8 @@ pub struct Transfer {
 /// Body of WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
+    /// The open file.
+    pub handle: u64,
     /// Where, in bytes.
     pub offset: u64,
     /// How.
@@ -190,8 +204,10 @@ pub struct Write<'a> {
 pub struct Create<'a> {
     /// The caller's `open` flags.
     pub caller_flags: u32,
-    /// `st_mode` with the umask taken off.
+    /// `st_mode`.
     pub mode: u32,
+    /// The caller's umask.
+    pub umask: u32,
     /// The kernel's own flags.
     pub open_flags: u32,
     /// The new name; means nothing for TMPFILE.
@@ -209,6 +225,14 @@ pub struct Init {
     pub read_ahead_bytes: u32,
     /// What the kernel offers.
     pub flags: u64,
+}
+
+impl Operation<'_> {
+    /// Whether it changes attributes of which the kernel goes on remembering the old ones.
+    pub(crate) fn changes_unseen(&self) -> bool {
+        let changes = |command| matches!(command, ioctl::SET_FLAGS | ioctl::SET_EXTENDED_FLAGS);
+        matches!(self, Operation::Ioctl(ioctl) if changes(ioctl.command))
+    }
 }
 
 /// Body of IOCTL.
@@ -233,6 +257,8 @@ pub struct CopyRange {
     pub from_offset: u64,
     /// The inode to write to.
     pub to_node: u64,
+    /// The open file that is written to.
+    pub to_handle: u64,
     /// Where to write, in bytes.
     pub to_offset: u64,
     /// How many bytes.

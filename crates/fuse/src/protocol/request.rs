@@ -57,7 +57,7 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
     Ok(match opcode {
         Opcode::Lookup => Operation::Lookup { name: fields.text("name")? },
         Opcode::Forget => Operation::Forget { count: fields.u64("count")? },
-        Opcode::GetAttributes => Operation::GetAttributes,
+        Opcode::GetAttributes => Operation::GetAttributes { open: is_open(fields)? },
         Opcode::SetAttributes => Operation::SetAttributes(set_attributes(fields)?),
         Opcode::ReadLink => Operation::ReadLink,
         Opcode::Symlink => {
@@ -72,7 +72,7 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
         Opcode::Link => {
             Operation::Link { node: fields.u64("inode")?, new_name: fields.text("name")? }
         }
-        Opcode::Open => Operation::Open,
+        Opcode::Open => Operation::Open { caller_flags: fields.u32("flags")? },
         Opcode::Read => Operation::Read(transfer(fields)?),
         Opcode::Write => Operation::Write(write(fields)?),
         Opcode::Space => Operation::Space,
@@ -105,7 +105,7 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
         Opcode::CopyRange64 => Operation::CopyRange(copy_range(fields, true)?),
         Opcode::SyncAll => Operation::SyncAll,
         Opcode::CreateAnonymous => Operation::CreateAnonymous(create(fields)?),
-        Opcode::ExtendedAttributes => Operation::ExtendedAttributes,
+        Opcode::ExtendedAttributes => Operation::ExtendedAttributes { open: is_open(fields)? },
         Opcode::GetLock
         | Opcode::SetLock
         | Opcode::SetLockWait
@@ -116,9 +116,15 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
     })
 }
 
+/// Whether a request for attributes comes through an open file.
+fn is_open(fields: &mut Fields<'_>) -> Result<bool, Malformed> {
+    Ok(fields.u32("flags")? & flags::get_attributes::HANDLE != 0)
+}
+
 fn set_attributes(fields: &mut Fields<'_>) -> Result<SetAttributesIn, Malformed> {
     let valid = fields.u32("valid")?;
-    fields.skip(4 + 8)?;
+    fields.skip(4)?;
+    let handle = fields.u64("handle")?;
     let size = fields.u64("size")?;
     fields.skip(8)?;
     let accessed_seconds = fields.i64("atime")?;
@@ -131,6 +137,7 @@ fn set_attributes(fields: &mut Fields<'_>) -> Result<SetAttributesIn, Malformed>
     fields.skip(4)?;
     Ok(SetAttributesIn {
         valid,
+        handle,
         size,
         accessed_seconds,
         modified_seconds,
@@ -147,14 +154,15 @@ fn set_attributes(fields: &mut Fields<'_>) -> Result<SetAttributesIn, Malformed>
 fn make_node<'a>(fields: &mut Fields<'a>) -> Result<Node<'a>, Malformed> {
     let mode = fields.u32("mode")?;
     let device = fields.u32("device")?;
-    fields.skip(4 + 4)?;
-    Ok(Node { mode, device, name: fields.text("name")? })
+    let umask = fields.u32("umask")?;
+    fields.skip(4)?;
+    Ok(Node { mode, device, umask, name: fields.text("name")? })
 }
 
 fn make_directory<'a>(fields: &mut Fields<'a>) -> Result<Node<'a>, Malformed> {
     let mode = fields.u32("mode")?;
-    fields.skip(4)?;
-    Ok(Node { mode, device: 0, name: fields.text("name")? })
+    let umask = fields.u32("umask")?;
+    Ok(Node { mode, device: 0, umask, name: fields.text("name")? })
 }
 
 fn rename<'a>(fields: &mut Fields<'a>, with_flags: bool) -> Result<Rename<'a>, Malformed> {
@@ -174,12 +182,12 @@ fn transfer(fields: &mut Fields<'_>) -> Result<Transfer, Malformed> {
 }
 
 fn write<'a>(fields: &mut Fields<'a>) -> Result<Write<'a>, Malformed> {
-    fields.skip(8)?;
+    let handle = fields.u64("handle")?;
     let offset = fields.u64("offset")?;
     let size = fields.u32("size")?;
     let flags = fields.u32("flags")?;
     fields.skip(8 + 4 + 4)?;
-    Ok(Write { offset, flags, data: sized_bytes(fields, size, "data")? })
+    Ok(Write { handle, offset, flags, data: sized_bytes(fields, size, "data")? })
 }
 
 fn sized_bytes<'a>(
@@ -205,17 +213,19 @@ fn sized(fields: &mut Fields<'_>) -> Result<u32, Malformed> {
 fn set_xattr<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>, Malformed> {
     let size = fields.u32("size")?;
     let flags = fields.u32("flags")?;
-    fields.skip(4 + 4)?;
+    let clear_setgid = fields.u32("more flags")? & flags::set_xattr::CLEAR_SETGID != 0;
+    fields.skip(4)?;
     let name = fields.text("name")?;
-    Ok(Operation::SetXattr { name, value: sized_bytes(fields, size, "value")?, flags })
+    let value = sized_bytes(fields, size, "value")?;
+    Ok(Operation::SetXattr { name, value, flags, clear_setgid })
 }
 
 fn create<'a>(fields: &mut Fields<'a>) -> Result<Create<'a>, Malformed> {
     let caller_flags = fields.u32("flags")?;
     let mode = fields.u32("mode")?;
-    fields.skip(4)?;
+    let umask = fields.u32("umask")?;
     let open_flags = fields.u32("open flags")?;
-    Ok(Create { caller_flags, mode, open_flags, name: fields.text("name")? })
+    Ok(Create { caller_flags, mode, umask, open_flags, name: fields.text("name")? })
 }
 
 /// Kernels older than INIT_EXT send the first word of flags only.
@@ -252,10 +262,10 @@ fn forgets<'a>(fields: &mut Fields<'a>) -> Result<Forgets<'a>, Malformed> {
 }
 
 fn allocate<'a>(fields: &mut Fields<'_>) -> Result<Operation<'a>, Malformed> {
-    fields.skip(8)?;
+    let handle = fields.u64("handle")?;
     let offset = fields.u64("offset")?;
     let len = fields.u64("length")?;
-    Ok(Operation::Allocate { offset, len, mode: fields.u32("mode")? })
+    Ok(Operation::Allocate { handle, offset, len, mode: fields.u32("mode")? })
 }
 
 fn seek<'a>(fields: &mut Fields<'_>) -> Result<Operation<'a>, Malformed> {
@@ -267,9 +277,9 @@ fn copy_range(fields: &mut Fields<'_>, wide: bool) -> Result<CopyRange, Malforme
     fields.skip(8)?;
     let from_offset = fields.u64("source offset")?;
     let to_node = fields.u64("target inode")?;
-    fields.skip(8)?;
+    let to_handle = fields.u64("target handle")?;
     let to_offset = fields.u64("target offset")?;
     let len = fields.u64("length")?;
     let flags = fields.u64("flags")?;
-    Ok(CopyRange { from_offset, to_node, to_offset, len, flags, wide })
+    Ok(CopyRange { from_offset, to_node, to_handle, to_offset, len, flags, wide })
 }

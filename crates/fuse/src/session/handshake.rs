@@ -5,7 +5,7 @@
 
 use crate::errno::Errno;
 use crate::error::MountError;
-use crate::options::MountOptions;
+use crate::options::{Checks, MountOptions};
 use crate::protocol::flags::init;
 use crate::protocol::{Encoder, Init, InitReply, MAJOR, MINOR_MIN, Operation, parse, reply_header};
 use crate::transport::Transport;
@@ -38,22 +38,32 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
     | init::ASYNC_DIO
-    | init::NO_OPEN_SUPPORT
     | init::PARALLEL_DIROPS
     | init::ABORT_ERROR
     | init::CACHE_SYMLINKS
-    | init::NO_OPENDIR_SUPPORT
     | init::EXPLICIT_INVAL_DATA
     | init::INIT_EXT
-    | init::HAS_EXPIRE_ONLY
+    | init::HAS_EXPIRE_ONLY;
+
+/// Taken beside them where the kernel checks permissions. A server that checks them itself serves
+/// each opening, is told who somebody is in the file system's own numbers only without mapped
+/// identities, and opens files that may only grow for direct I/O so that they cannot be mapped.
+const KERNEL_CHECKS: u64 = init::NO_OPEN_SUPPORT
+    | init::NO_OPENDIR_SUPPORT
     | init::DIRECT_IO_ALLOW_MMAP
     | init::ALLOW_IDMAP;
 
 /// What was agreed on, as far as serving depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Agreement {
-    pub(super) writeback: bool,
-    pub(super) transfer_bytes_max: usize,
+pub(crate) struct Agreement {
+    /// The kernel holds written data back and owns the times of files while it does.
+    pub(crate) writeback: bool,
+    /// The kernel checks POSIX access control lists, which it reads as extended attributes.
+    pub(crate) posix_lists: bool,
+    /// The kernel does not take the umask off what is made, but tells it.
+    pub(crate) umask: bool,
+    /// Largest read or write, in bytes.
+    pub(crate) transfer_bytes_max: usize,
 }
 
 /// Answers the kernel's greeting.
@@ -73,8 +83,11 @@ pub(super) fn shake_hands(
         Encoder(&mut payload).init(&reply);
         send(transport, unique, Ok(()), &payload)?;
         if greeting.major == MAJOR {
+            let agreed = |flag| reply.flags & flag != 0;
             return Ok(Agreement {
-                writeback: reply.flags & init::WRITEBACK_CACHE != 0,
+                writeback: agreed(init::WRITEBACK_CACHE),
+                posix_lists: agreed(init::POSIX_ACL),
+                umask: agreed(init::DONT_MASK),
                 transfer_bytes_max: transfer_bytes_max(options),
             });
         }
@@ -128,7 +141,7 @@ fn refusal(greeting: &Init) -> Option<MountError> {
         return None;
     }
     if major < MAJOR || minor < MINOR_MIN {
-        return error("what came with 7.33");
+        return error("what came with 7.34");
     }
     let missing = REQUIRED.iter().find(|(flag, _)| greeting.flags & flag == 0);
     missing.and_then(|(_, what)| error(what))
@@ -137,9 +150,14 @@ fn refusal(greeting: &Init) -> Option<MountError> {
 fn answer(greeting: &Init, options: &MountOptions) -> InitReply {
     let required = REQUIRED.iter().fold(0, |flags, (flag, _)| flags | flag);
     let writeback = if options.writeback { init::WRITEBACK_CACHE } else { 0 };
+    let checks = match options.checks {
+        Checks::Modes => KERNEL_CHECKS,
+        Checks::PosixLists => KERNEL_CHECKS | init::POSIX_ACL | init::DONT_MASK,
+        Checks::Server => init::DONT_MASK,
+    };
     let pages_max = options.transfer_pages();
     InitReply {
-        flags: greeting.flags & (WANTED | required | writeback),
+        flags: greeting.flags & (WANTED | required | writeback | checks),
         read_ahead_bytes: greeting.read_ahead_bytes.max(options.read_ahead_bytes),
         background_max: BACKGROUND_MAX,
         congestion_threshold: CONGESTION_THRESHOLD,
@@ -152,7 +170,7 @@ fn answer(greeting: &Init, options: &MountOptions) -> InitReply {
 #[cfg(test)]
 mod tests {
     use super::{Init, answer, init, refusal};
-    use crate::options::MountOptions;
+    use crate::options::{Checks, MountOptions};
 
     const OFFERED: Init = Init { major: 7, minor: 45, read_ahead_bytes: 131_072, flags: u64::MAX };
 
@@ -163,6 +181,17 @@ mod tests {
         assert_eq!(taken & (posix_locks | atomic_truncate | flock | acl), 0);
         assert_eq!(taken & init::WRITEBACK_CACHE, 0);
         assert_ne!(taken & init::HANDLE_KILLPRIV_V2, 0);
+    }
+
+    #[test]
+    fn who_checks_permissions_decides_what_is_taken() {
+        let mut options = MountOptions::new("/mnt", "x");
+        options.checks = Checks::PosixLists;
+        let lists = init::POSIX_ACL | init::DONT_MASK;
+        assert_eq!(answer(&OFFERED, &options).flags & lists, lists);
+        options.checks = Checks::Server;
+        let taken = answer(&OFFERED, &options).flags;
+        assert_eq!(taken & (lists | super::KERNEL_CHECKS), init::DONT_MASK);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::wakefulness::Wakefulness;
 use crate::adapter::{Adapter, Answer, SyncJob};
 use crate::errno::Errno;
 use crate::event::Event;
-use crate::protocol::{Header, Request, parse, reply_header};
+use crate::protocol::{Encoder, Header, NotifyCode, Operation, Request, parse, reply_header};
 use crate::transport::{ClassicTransport, Transport};
 use marram_vfs::Ino;
 use std::any::Any;
@@ -47,7 +47,7 @@ impl Crew {
         lane: Arc<ClassicTransport>,
         scope: &'scope Scope<'scope, 'env>,
     ) {
-        let mut buffer = vec![0; request_buffer_bytes(self.adapter.transfer_bytes_max)];
+        let mut buffer = vec![0; request_buffer_bytes(self.adapter.agreement.transfer_bytes_max)];
         let mut out = Vec::new();
         loop {
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -91,8 +91,22 @@ fn serve(adapter: &Adapter, lane: &dyn Transport, request: &Request<'_>, out: &m
         Answer::Reply(Err(Errno::IO))
     });
     if let Answer::Reply(outcome) = answer {
-        reply(adapter, lane, request.header.unique, outcome, out);
+        let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
+        if !is_taken && outcome.is_ok() {
+            take_back(adapter, request, out);
+        }
+        if outcome.is_ok() && request.operation.changes_unseen() {
+            forget_attributes(lane, request.header.node);
+        }
     }
+}
+
+/// Lets the kernel ask for the attributes of an inode anew; its content stays.
+fn forget_attributes(lane: &dyn Transport, ino: u64) {
+    let mut payload = Vec::new();
+    Encoder(&mut payload).u64(ino).i64(-1).i64(0);
+    let header = NotifyCode::Inode.header(payload.len());
+    let _unknown_by_now = lane.send(&[IoSlice::new(&header), IoSlice::new(&payload)]);
 }
 
 /// Serves requests that wait for the devices, all at once; `done` is called before anyone is
@@ -122,18 +136,20 @@ fn report_panic(adapter: &Adapter, header: &Header, panic: &(dyn Any + Send)) {
 }
 
 /// Sends a reply. A request whose caller is gone by now is not an event; a reply that the kernel
-/// does not understand is, and is replaced by an error, so that nobody waits forever.
+/// does not understand is, and is replaced by an error, so that nobody waits forever. False if the
+/// caller has been let go before.
 fn reply(
     adapter: &Adapter,
     lane: &dyn Transport,
     unique: u64,
     outcome: Result<(), Errno>,
     payload: &[u8],
-) {
+) -> bool {
     let errno = outcome.err().map_or(0, |errno| errno.0);
     let header = reply_header(unique, errno, payload.len());
     match lane.send(&[IoSlice::new(&header), IoSlice::new(payload)]) {
         Ok(()) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => (),
+        Err(rustix::io::Errno::CANCELED) => return false,
         Err(error) => {
             let reason = format!("a reply of {} bytes was refused: {error}", payload.len());
             (adapter.on_event)(Event::Disconnected { reason });
@@ -141,4 +157,41 @@ fn reply(
             let _gone = lane.send(&[IoSlice::new(&header)]);
         }
     }
+    true
+}
+
+/// Takes back the pins of a reply that the kernel never gets: it will not forget what it has not
+/// heard of.
+fn take_back(adapter: &Adapter, request: &Request<'_>, payload: &[u8]) {
+    let nodes = match request.operation {
+        Operation::Lookup { .. } => node_at(payload, 0).into_iter().collect(),
+        Operation::ReadDirectoryPlus(_) => listed_nodes(payload),
+        _ => Vec::new(),
+    };
+    for node in nodes.into_iter().filter(|node| *node != 0) {
+        let header = Header { node, ..request.header };
+        let forget = Request { header, operation: Operation::Forget { count: 1 } };
+        let _has_no_reply = adapter.serve(&forget, &mut Vec::new());
+    }
+}
+
+/// The inodes in a listing with attributes; those of `.` and `..` are 0.
+fn listed_nodes(payload: &[u8]) -> Vec<u64> {
+    const NAME_BYTES_AT: usize = 128 + 16;
+    const NAME_AT: usize = 128 + 24;
+    let mut nodes = Vec::new();
+    let mut at = 0;
+    while let (Some(node), Some(name)) =
+        (node_at(payload, at), node_at(payload, at + NAME_BYTES_AT))
+    {
+        nodes.push(node);
+        // The length of the name is the lower half of the word, its type the upper.
+        let name_bytes = usize::try_from(name & u64::from(u32::MAX)).expect("32 bits");
+        at += NAME_AT + name_bytes.next_multiple_of(8);
+    }
+    nodes
+}
+
+fn node_at(payload: &[u8], at: usize) -> Option<u64> {
+    payload.get(at..at + 8)?.try_into().map(u64::from_le_bytes).ok()
 }

@@ -12,4 +12,6 @@ mod fixture;
 mod names;
 mod privileges;
 mod proxy;
+mod rules;
 mod sessions;
+mod signals;

@@ -1,10 +1,11 @@
 //! A model that can be watched, slowed down and broken.
 
 use crate::fixture::model;
+use crate::rules::Rules;
 use marram_model::Model;
 use marram_vfs::{
-    Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode, RenameMode,
-    Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode,
+    RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -12,7 +13,10 @@ use std::time::Duration;
 
 pub(crate) struct Proxy {
     model: Arc<Model>,
-    /// How long each sync takes, in milliseconds.
+    /// What it asks of callers, if the kernel does not check them.
+    pub(crate) rules: Rules,
+    has_rules: bool,
+    /// How long each sync takes, and looking for the name `slow`, in milliseconds.
     pub(crate) sync_ms: AtomicU64,
     /// How many syncs of one inode have ended.
     pub(crate) syncs: AtomicU64,
@@ -30,8 +34,19 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new() -> Arc<Proxy> {
-        Arc::new(Proxy {
+        Arc::new(Proxy::plain())
+    }
+
+    /// One that checks permissions itself.
+    pub(crate) fn with_rules() -> Arc<Proxy> {
+        Arc::new(Proxy { has_rules: true, ..Proxy::plain() })
+    }
+
+    fn plain() -> Proxy {
+        Proxy {
             model: model(),
+            rules: Rules::default(),
+            has_rules: false,
             sync_ms: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             full_syncs: AtomicU64::new(0),
@@ -39,7 +54,7 @@ impl Proxy {
             lookups: AtomicU64::new(0),
             listings: AtomicU64::new(0),
             reads: AtomicU64::new(0),
-        })
+        }
     }
 
     fn take_time(&self) {
@@ -48,6 +63,10 @@ impl Proxy {
 }
 
 impl FileSystem for Proxy {
+    fn access_rules(&self) -> AccessRules<'_> {
+        if self.has_rules { AccessRules::Own(&self.rules) } else { AccessRules::ModeBits }
+    }
+
     fn space(&self) -> Result<SpaceReport> {
         self.model.space()
     }
@@ -55,6 +74,9 @@ impl FileSystem for Proxy {
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
         self.lookups.fetch_add(1, SeqCst);
         assert!(name.as_bytes() != b"panic", "a planted panic");
+        if name.as_bytes() == b"slow" {
+            self.take_time();
+        }
         self.model.lookup(parent, name)
     }
 

@@ -11,8 +11,8 @@ use std::path::Path;
 
 /// Fewest open files that a daemon should be allowed.
 const OPEN_FILES_MIN: u64 = 1024;
-/// Oldest kernel that has all requests that are relied on: 5.11.
-const KERNEL_MIN: (u32, u32) = (5, 11);
+/// Oldest kernel that has all requests that are relied on: 5.14.
+const KERNEL_MIN: (u32, u32) = (5, 14);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,7 +82,7 @@ fn kernel() -> Finding {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < KERNEL_MIN => {
-            bad("kernel", release, "Linux 5.11 or newer is needed")
+            bad("kernel", release, "Linux 5.14 or newer is needed")
         }
         _ => good("kernel", release),
     }

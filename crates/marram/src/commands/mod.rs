@@ -11,6 +11,7 @@ mod list;
 pub(crate) mod mount;
 mod property;
 mod quickstart;
+mod quota;
 mod snapshot;
 mod status;
 mod sync;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Destroy(arguments) => destroy::run(&arguments.kind, output),
         Command::Get(arguments) => property::get(&arguments, output),
         Command::Set(arguments) => property::set(&arguments, output),
+        Command::Quota(arguments) => quota::run(&arguments, output),
         Command::Check(arguments) => return check::run(&arguments, output),
         Command::Grow(arguments) => grow::run(&arguments, output),
         Command::Sync(arguments) => sync::run(&arguments, output),

@@ -176,6 +176,9 @@ fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, Mo
     let (_, greeting) = target.daemon.as_ref().ok_or_else(nothing)?;
     let here = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
     let report = here.cloned().ok_or_else(nothing)?;
+    if report.read_only && !options.read_only {
+        return make_writable(&target, &report, greeting.mounts.len(), options);
+    }
     check_remount(&report, options)?;
     rustix::mount::mount_remount(directory, remount_flags(&report, options), "")
         .map_err(|error| Error::system("remount", directory, error))?;
@@ -186,21 +189,67 @@ fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, Mo
     Ok((target.pool, pid, report))
 }
 
+/// Mounts anew what was read-only from the start: its daemon has the pool open for reading only. If
+/// that cannot be done it is read-only again.
+fn make_writable(
+    target: &Target,
+    report: &MountReport,
+    mounts: usize,
+    options: &MountOptions,
+) -> Result<(PathBuf, i32, MountReport)> {
+    let place = report.directory.display();
+    let source: marram_store::Source = report.source.parse()?;
+    if source.snapshot.is_some() {
+        return Err(Error::usage(format!("{place} shows a snapshot, which never changes"))
+            .hint("`marram clone` makes a writable dataset of it"));
+    }
+    if mounts > 1 {
+        return Err(Error::in_use(format!(
+            "{place} was mounted read-only from the start, and so were other mounts of the pool"
+        ))
+        .hint("unmount the pool and mount it again"));
+    }
+    let has = |word: &str| report.options.split(',').any(|one| one == word);
+    let again = MountPlan {
+        target: target.pool.clone(),
+        directory: report.directory.clone(),
+        options: MountOptions {
+            remount: false,
+            dataset: Some(source.dataset.to_string()),
+            allow_other: options.allow_other.or(Some(has("allow_other"))),
+            suid: options.suid.or(Some(!has("nosuid"))),
+            dev: options.dev.or(Some(!has("nodev"))),
+            exec: options.exec.or(Some(!has("noexec"))),
+            // A read-only mount moves none, whatever was asked for.
+            access_times: options.access_times.filter(|asked| *asked != AccessTimes::Never),
+            ..options.clone()
+        },
+        foreground: false,
+        log: None,
+    };
+    super::unmount::unmount(&report.directory, false)
+        .map_err(|error| error.during("was mounted read-only from the start"))?;
+    mount(&again).inspect_err(|_| {
+        let as_before = MountOptions { read_only: true, ..again.options.clone() };
+        let _told_already = mount(&MountPlan { options: as_before, ..again.clone() });
+    })
+}
+
 fn check_remount(report: &MountReport, options: &MountOptions) -> Result<()> {
     let refused = |why: &str| {
         let place = report.directory.display();
         Err(Error::failed(format!("{place} {why}")).hint("unmount it and mount it again"))
     };
-    if report.read_only && !options.read_only {
-        return refused("was mounted read-only from the start and cannot become writable");
-    }
     let words: Vec<&str> = report.options.split(',').collect();
     let asked = options.access_times.map(|asked| match asked {
         AccessTimes::Never => "noatime",
         AccessTimes::Relative => "relatime",
         AccessTimes::Strict => "strictatime",
     });
-    if asked.is_some_and(|asked| !words.contains(&asked)) {
+    let others =
+        [(options.no_directory_access_times, "nodiratime"), (options.lazy_times, "lazytime")];
+    let mut all = asked.into_iter().chain(others.into_iter().filter(|one| one.0).map(|one| one.1));
+    if all.any(|asked| !words.contains(&asked)) {
         return refused("keeps the access times as it was mounted; a remount cannot change that");
     }
     Ok(())

@@ -59,7 +59,7 @@ fn choose(rows: Vec<PropertyRow>, names: &[String]) -> Result<Vec<PropertyRow>> 
 
 fn value_text(row: &PropertyRow, exact: bool) -> String {
     match (row.property.as_str(), row.value.parse::<u64>()) {
-        ("recordsize", Ok(bytes)) => size_text(bytes, exact),
+        ("recordsize" | "quota" | "reservation", Ok(bytes)) => size_text(bytes, exact),
         _ => row.value.clone(),
     }
 }

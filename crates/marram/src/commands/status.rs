@@ -2,15 +2,17 @@
 
 use crate::arguments::StatusArguments;
 use crate::control::protocol::{Answer, DamageRow, Operation, StatusReport};
-use crate::dead_mounts;
+use crate::control::server::clear_abandoned;
 use crate::error::{Kind, Result};
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;
+use crate::{dead_mounts, places};
 
 /// Most damaged places that are shown to people; `--json` and the log have all.
 const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
+    places::control_folders().iter().for_each(|folder| clear_abandoned(folder));
     let targets = match &arguments.target {
         Some(path) => vec![Target::find(path)?],
         None => super::list::mounted_pools(),

@@ -2,36 +2,52 @@
 //! its daemon has let go of the device.
 
 use crate::arguments::UnmountArguments;
-use crate::control::client::Process;
+use crate::control::client::{Client, Process};
 use crate::control::protocol::{Answer, Request};
 use crate::error::{Error, Result};
 use crate::output::Output;
-use crate::target::{Target, absolute};
+use crate::target::{self, Target, absolute};
 use crate::{dead_mounts, mountinfo};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
-struct Unmounted {
+struct UnmountedJson {
     unmounted: Vec<PathBuf>,
 }
 
+/// What has come off.
+#[derive(Debug, Default)]
+pub(crate) struct Unmounted {
+    directories: Vec<PathBuf>,
+    /// Those of them whose file system is still in use somewhere else.
+    used_elsewhere: Vec<PathBuf>,
+}
+
 pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
-    let mut unmounted = Vec::new();
+    let mut all = Unmounted::default();
     for target in &arguments.targets {
-        let outcome = unmount(target, arguments.detach);
-        match outcome {
-            Ok(directories) => unmounted.extend(directories),
-            Err(error) if unmounted.is_empty() => return Err(error),
+        match unmount(target, arguments.detach) {
+            Ok(one) => {
+                all.directories.extend(one.directories);
+                all.used_elsewhere.extend(one.used_elsewhere);
+            }
+            Err(error) if all.directories.is_empty() => return Err(error),
             Err(error) => {
-                return Err(Error::partial(format!(
-                    "{error}; {} before it came off",
-                    unmounted.len()
-                )));
+                let count = all.directories.len();
+                return Err(Error::partial(format!("{error}; {count} before it came off")));
             }
         }
     }
-    output.print(&Unmounted { unmounted }, String::new);
+    if let Some(place) = all.used_elsewhere.first() {
+        return Err(Error::partial(format!(
+            "{} is unmounted, but its file system is still in use: it is mounted in another \
+             place or in another namespace, as containers have",
+            place.display()
+        ))
+        .hint("the pool is free when those are unmounted too; findmnt shows the places"));
+    }
+    output.print(&UnmountedJson { unmounted: all.directories }, String::new);
     Ok(())
 }
 
@@ -39,20 +55,21 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
 ///
 /// # Errors
 /// When nothing is mounted, it is busy, or something could not be made durable.
-pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Vec<PathBuf>> {
+pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Unmounted> {
     if marram_fuse::is_dead_mount(target) {
         dead_mounts::clear(target)?;
-        return Ok(vec![target.to_owned()]);
+        return Ok(Unmounted { directories: vec![target.to_owned()], ..Unmounted::default() });
     }
     let path = absolute(target)?;
-    let directories = directories(&path)?;
-    for directory in directories.iter().rev() {
-        match marram_fuse::is_dead_mount(directory) {
-            true => dead_mounts::clear(directory)?,
-            false => unmount_one(directory, detach)?,
+    let mut unmounted = Unmounted { directories: directories(&path)?, ..Unmounted::default() };
+    for directory in unmounted.directories.iter().rev() {
+        if marram_fuse::is_dead_mount(directory) {
+            dead_mounts::clear(directory)?;
+        } else if unmount_one(directory, detach)? {
+            unmounted.used_elsewhere.push(directory.clone());
         }
     }
-    Ok(directories)
+    Ok(unmounted)
 }
 
 /// What is mounted on `path`, or of the pool at `path`, oldest first. If the pool's daemon has
@@ -81,25 +98,38 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(directories)
 }
 
-fn unmount_one(directory: &Path, detach: bool) -> Result<()> {
-    let target = Target::find(directory)?;
-    let Some(client) = target.connect()? else {
-        return Err(Error::not_found(format!(
-            "no daemon answers for the file system at {}",
-            directory.display()
-        )));
+/// Unmounts what is on `directory`; whether its file system is still in use.
+fn unmount_one(directory: &Path, detach: bool) -> Result<bool> {
+    let Some((socket, _)) = target::daemon_of_mount(directory)? else {
+        return unmount_plainly(directory, detach);
+    };
+    let Some(client) = Client::connect(&socket)? else {
+        return unmount_plainly(directory, detach);
     };
     let daemon = Process::hold(client.greeting().pid);
     let request = Request::Unmount { directory: directory.to_owned(), detach };
-    let (mounts_left, not_durable) = match client.ask(&request)? {
-        Answer::Unmounted { mounts_left, not_durable } => (mounts_left, not_durable),
+    let (mounts_left, not_durable, used_elsewhere) = match client.ask(&request)? {
+        Answer::Unmounted { mounts_left, not_durable, used_elsewhere } => {
+            (mounts_left, not_durable, used_elsewhere)
+        }
         other => return Err(super::unexpected(&other)),
     };
     if mounts_left == 0 {
         daemon.wait();
     }
     let place = directory.display();
-    not_durable.map_or(Ok(()), |error| {
+    not_durable.map_or(Ok(used_elsewhere), |error| {
         Err(error.during(format!("{place} is unmounted, but not all of it is durable")))
     })
+}
+
+/// Unmounts what no daemon that can be asked has mounted there: a mount that was bound to another
+/// place, one of a container, or one whose daemon has lost its socket.
+fn unmount_plainly(directory: &Path, detach: bool) -> Result<bool> {
+    match marram_fuse::unmount(directory, detach) {
+        Ok(()) => Ok(false),
+        Err(error @ marram_fuse::MountError::Busy { .. }) => Err(Error::in_use(error.to_string())
+            .hint("end those programs, or use --detach to take it out of sight until they do")),
+        Err(error) => Err(Error::failed(error.to_string())),
+    }
 }

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::MountOptions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The version of the program, which daemon and command must share.
@@ -106,6 +107,22 @@ pub(crate) enum Operation {
         /// Name and value; `None` goes back to the default.
         properties: BTreeMap<String, Option<String>>,
     },
+    /// Tell what owners use and may use.
+    Owners {
+        /// `DATASET` or `DATASET@SNAPSHOT`.
+        source: String,
+    },
+    /// Set what an owner may use.
+    SetLimit {
+        /// The dataset.
+        dataset: String,
+        /// Whose limits.
+        owner: Owner,
+        /// Most bytes; `None` is no limit.
+        bytes_limit: Option<u64>,
+        /// Most inodes; `None` is no limit.
+        inodes_limit: Option<u64>,
+    },
     /// Tell how the pool is.
     Status,
     /// Take into use what its devices have grown by.
@@ -129,6 +146,8 @@ pub(crate) enum Answer {
     Datasets(Vec<DatasetRow>),
     /// Properties.
     Properties(Vec<PropertyRow>),
+    /// Owners.
+    Owners(Vec<OwnerRow>),
     /// How the pool is.
     Status(Box<StatusReport>),
     /// The pool's new size, in bytes.
@@ -144,6 +163,9 @@ pub(crate) enum Answer {
         mounts_left: usize,
         /// Why what was written through it may not all be durable.
         not_durable: Option<Error>,
+        /// The directory is free, but the file system is still in use somewhere else.
+        #[serde(default)]
+        used_elsewhere: bool,
     },
 }
 
@@ -201,6 +223,63 @@ pub(crate) struct PropertyRow {
     pub(crate) value: String,
     /// `default` or `local`.
     pub(crate) source: String,
+}
+
+/// What kind of owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OwnerClass {
+    /// A user.
+    User,
+    /// A group.
+    Group,
+    /// A project.
+    Project,
+}
+
+impl fmt::Display for OwnerClass {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            OwnerClass::User => "user",
+            OwnerClass::Group => "group",
+            OwnerClass::Project => "project",
+        })
+    }
+}
+
+/// A user, group or project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    /// What kind of owner.
+    pub(crate) class: OwnerClass,
+    /// Its number.
+    pub(crate) id: u32,
+}
+
+/// What an owner uses and may use.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OwnerRow {
+    /// Whose.
+    #[serde(flatten)]
+    pub(crate) owner: Owner,
+    /// Its name, where it has one; the daemon does not look for it.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    /// Bytes of content in use, as `du` counts them.
+    pub(crate) bytes: u64,
+    /// Most of them.
+    pub(crate) bytes_limit: Option<u64>,
+    /// Inodes.
+    pub(crate) inodes: u64,
+    /// Most of them.
+    pub(crate) inodes_limit: Option<u64>,
+}
+
+impl OwnerRow {
+    /// An owner that uses nothing and has no limits.
+    pub(crate) fn empty(owner: Owner) -> OwnerRow {
+        OwnerRow { owner, name: None, bytes: 0, bytes_limit: None, inodes: 0, inodes_limit: None }
+    }
 }
 
 /// How a pool is.

@@ -6,7 +6,8 @@
 
 use crate::control::protocol::{Answer, Greeting, REQUEST_BYTES_MAX, Request, Response};
 use crate::error::{Error, Result};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ impl ControlSocket {
     /// When the socket cannot be made.
     pub(crate) fn serve(path: &Path, service: Arc<dyn Service>) -> Result<ControlSocket> {
         let failed = |error| Error::system("make the control socket", path, error);
+        let _nobody_clears_it = path.parent().map(hold_folder).transpose().map_err(failed)?;
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(failed(error));
@@ -73,6 +75,27 @@ impl Drop for ControlSocket {
         // Without the name no client finds it; a name that is left does no harm.
         let _gone_or_harmless = std::fs::remove_file(&self.path);
     }
+}
+
+/// Removes the sockets in `folder` that crashed daemons have left. Others stay.
+pub(crate) fn clear_abandoned(folder: &Path) {
+    let (Ok(_held), Ok(entries)) = (hold_folder(folder), std::fs::read_dir(folder)) else {
+        return;
+    };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let is_socket = path.extension().is_some_and(|end| end == "sock");
+        let refused = |error: &std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
+        if is_socket && UnixStream::connect(&path).is_err_and(|error| refused(&error)) {
+            let _harmless_if_it_stays = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// Keeps others from clearing a socket that has been bound and does not listen yet.
+fn hold_folder(folder: &Path) -> std::io::Result<File> {
+    let held = File::open(folder)?;
+    held.lock()?;
+    Ok(held)
 }
 
 /// The conversations that are still being held.
@@ -162,7 +185,7 @@ fn read_request(stream: &UnixStream) -> Result<Option<Request>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ControlSocket, Service};
+    use super::{ControlSocket, Service, clear_abandoned};
     use crate::control::client::Client;
     use crate::control::protocol::{Answer, Greeting, Operation, Request, VERSION};
     use crate::error::{Error, Kind, Result};
@@ -229,6 +252,17 @@ mod tests {
         assert!(Client::connect(&path).unwrap().is_none());
         let _socket = ControlSocket::serve(&path, Arc::new(Fake { version: VERSION })).unwrap();
         assert!(Client::connect(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn only_sockets_that_nobody_serves_are_cleared() {
+        let (folder, _socket) = serve(VERSION);
+        let (abandoned, other) = (folder.path().join("old.sock"), folder.path().join("file"));
+        drop(std::os::unix::net::UnixListener::bind(&abandoned).unwrap());
+        std::fs::write(&other, "").unwrap();
+        clear_abandoned(folder.path());
+        assert!(!abandoned.exists() && other.exists());
+        assert!(Client::connect(&folder.path().join("x.sock")).unwrap().is_some());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::control::protocol::{
     Answer, DaemonReport, Greeting, MountReport, MountRequest, Operation, Request, StatusReport,
     VERSION,
 };
-use crate::control::server::{ControlSocket, Service};
+use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::{CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
 use crate::error::{Error, Result};
 use crate::instants::now_seconds;
@@ -43,6 +43,7 @@ pub(crate) struct Daemon {
     cache_bytes: u64,
     commit_seconds: u64,
     read_only: bool,
+    no_recovery: bool,
     started_seconds: i64,
 }
 
@@ -84,7 +85,8 @@ impl Daemon {
     fn open(launch: &Launch, log: Log) -> Result<Daemon> {
         let options = &launch.mount.options;
         let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
-        let mode = OpenMode { read_only: options.read_only, cache_bytes };
+        let mode =
+            OpenMode { read_only: options.read_only, skip_log: options.no_recovery, cache_bytes };
         let pool = OpenPool::open(&launch.pool, &mode)?;
         let pool_id = hexadecimal(&pool.pool().status().pool_id);
         Ok(Daemon {
@@ -96,6 +98,7 @@ impl Daemon {
             cache_bytes,
             commit_seconds: options.commit_seconds.unwrap_or(COMMIT_SECONDS_DEFAULT),
             read_only: options.read_only,
+            no_recovery: options.no_recovery,
             started_seconds: now_seconds(),
         })
     }
@@ -103,6 +106,7 @@ impl Daemon {
     fn serve_control(self: &Arc<Self>) -> Result<ControlSocket> {
         let folder = places::control_folder();
         places::make_private_folder(&folder)?;
+        clear_abandoned(&folder);
         let path = folder.join(format!("{}.sock", self.pool_id));
         ControlSocket::serve(&path, Arc::new(Shared(Arc::clone(self))))
     }
@@ -139,24 +143,38 @@ impl Daemon {
         if self.read_only && !options.read_only && options.snapshot.is_none() {
             return differs("read-only", "ro".to_owned());
         }
+        if options.no_recovery && !self.no_recovery {
+            return differs("norecovery", "recovery".to_owned());
+        }
         Ok(())
     }
 
     fn unmount(&self, directory: &Path, detach: bool) -> Result<Answer> {
-        self.mounts.unmount(directory, detach)?;
+        let is_gone = self.mounts.unmount(directory, detach)?;
         self.log.write(&format!("unmounted {}", directory.display()));
         let nothing_to_write = self.read_only || self.pool.pool().is_halted();
         let synced = if nothing_to_write { Ok(()) } else { self.pool.pool().sync() };
         let not_durable = synced.err().map(Error::from);
-        Ok(Answer::Unmounted { mounts_left: self.mounts.reports().len(), not_durable })
+        Ok(Answer::Unmounted {
+            mounts_left: self.mounts.reports().len(),
+            not_durable,
+            used_elsewhere: !is_gone,
+        })
     }
 
     fn perform(&self, operation: &Operation) -> Result<Answer> {
         let changes = !matches!(
             operation,
-            Operation::Status | Operation::List | Operation::Get { .. } | Operation::Sync
+            Operation::Status
+                | Operation::List
+                | Operation::Get { .. }
+                | Operation::Owners { .. }
+                | Operation::Sync
         );
         let answer = self.pool.perform(operation);
+        if matches!(operation, Operation::Set { .. } | Operation::SetLimit { .. }) {
+            self.reload()?;
+        }
         if changes {
             let outcome = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
             self.log.write(&format!("{}: {outcome}", name_of(operation)));
@@ -165,6 +183,15 @@ impl Daemon {
             Answer::Status(status) => Ok(Answer::Status(Box::new(self.complete(*status)))),
             other => Ok(other),
         }
+    }
+
+    /// Lets mounted file systems know of properties and limits that have been set.
+    fn reload(&self) -> Result<()> {
+        for files in self.mounts.file_systems() {
+            files.reload_properties();
+            files.reload_limits()?;
+        }
+        Ok(())
     }
 
     /// Adds what the daemon knows to what the pool knows.

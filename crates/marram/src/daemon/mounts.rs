@@ -15,7 +15,7 @@ use crate::{engine, places};
 use marram_fuse::{SessionHandle, Unmount};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{Source, Store};
-use marram_vfs::SystemClock;
+use marram_vfs::{AccessRules, FileSystem, SystemClock};
 use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,18 @@ use std::time::{Duration, Instant};
 
 /// Fewest threads that serve a mount: one that waits for a device must not hold up all.
 const SERVING_THREADS_MIN: usize = 4;
+
+/// The kernel may hold back as much data as this part of what a full pool keeps back, over all
+/// mounts. Twice as much has its space then: room for records, and for who goes on writing.
+const HELD_BACK_DIVISOR: u64 = 4;
+
+/// How long a mount that has been taken from its directory may still be served before somebody is
+/// taken to use it elsewhere.
+const USED_PATIENCE: Duration = Duration::from_secs(5);
+/// The same if it is seen elsewhere. Not at once: its device number may be another mount's already.
+const SEEN_PATIENCE: Duration = Duration::from_millis(300);
+/// How often to look.
+const USED_TICK: Duration = Duration::from_millis(50);
 
 /// All mounts of the daemon.
 #[derive(Default)]
@@ -59,6 +71,13 @@ impl MountTable {
     /// The file systems behind the mounts.
     pub(super) fn file_systems(&self) -> Vec<Arc<Posix>> {
         self.state.lock().mounts.iter().map(|mount| Arc::clone(&mount.posix)).collect()
+    }
+
+    /// The mounts through which something can be changed.
+    fn writable_sessions(&self) -> Vec<SessionHandle> {
+        let state = self.state.lock();
+        let writable = state.mounts.iter().filter(|mount| !mount.report.read_only);
+        writable.map(|mount| mount.session.clone()).collect()
     }
 
     /// Returns when nothing is mounted any more, or the daemon has given up on what is.
@@ -99,8 +118,8 @@ impl MountTable {
     }
 
     /// Takes the mount on `directory` away, and returns when it is gone; with `detach`, when it is
-    /// out of sight.
-    pub(super) fn unmount(&self, directory: &Path, detach: bool) -> Result<()> {
+    /// out of sight. False if it is gone from there and lives on elsewhere.
+    pub(super) fn unmount(&self, directory: &Path, detach: bool) -> Result<bool> {
         let on = |mount: &&Arc<Mounted>| mount.report.directory == directory;
         let found = self.state.lock().mounts.iter().rev().find(on).map(Arc::clone);
         let mount = found.ok_or_else(|| {
@@ -108,22 +127,31 @@ impl MountTable {
         })?;
         let how = if detach { Unmount::Lazily } else { Unmount::WhenUnused };
         mount.session.unmount(how).map_err(fuse_error)?;
-        if !detach {
-            self.wait_until_gone(mount);
-        }
-        Ok(())
+        Ok(detach || self.wait_until_gone(mount))
     }
 
-    fn wait_until_gone(&self, mount: Arc<Mounted>) {
+    /// Whether it has gone: the file system behind a mount lives as long as it is bound to another
+    /// place, or seen in another namespace.
+    fn wait_until_gone(&self, mount: Arc<Mounted>) -> bool {
         // A weak hold: the file system must be able to go while this waits.
-        let waited_for = Arc::downgrade(&mount);
+        let (waited_for, session) = (Arc::downgrade(&mount), mount.session.clone());
         drop(mount);
+        let began = Instant::now();
         let mut state = self.state.lock();
         let is_there =
             |state: &State| state.mounts.iter().any(|one| Arc::as_ptr(one) == waited_for.as_ptr());
         while is_there(&state) && !state.given_up {
-            self.changed.wait(&mut state);
+            // What is not served any more is only being made durable.
+            let is_used = || {
+                let waited = began.elapsed();
+                waited > USED_PATIENCE || waited > SEEN_PATIENCE && session.is_mounted()
+            };
+            if session.is_served() && is_used() {
+                return false;
+            }
+            self.changed.wait_for(&mut state, USED_TICK);
         }
+        true
     }
 
     /// Takes all mounts away, busy ones out of sight at least; returns what could not be.
@@ -202,6 +230,7 @@ impl Daemon {
         let mounted = made.as_ref().ok().map(|(mounted, _)| Arc::clone(mounted));
         self.mounts.finish(&source, mounted);
         let (mounted, session) = made?;
+        self.limit_held_back();
         let report = mounted.report.clone();
         let daemon = Arc::clone(self);
         std::thread::Builder::new()
@@ -209,6 +238,15 @@ impl Daemon {
             .spawn(move || daemon.attend(mounted, session))
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
         Ok(report)
+    }
+
+    /// Shares out among the mounts how much data the kernel may hold back.
+    fn limit_held_back(&self) {
+        let sessions = self.mounts.writable_sessions();
+        let share = self.pool.pool().status().reserved_bytes / HELD_BACK_DIVISOR;
+        for session in &sessions {
+            session.limit_held_back(share / sessions.len() as u64);
+        }
     }
 
     /// Waits for the end of a mount and takes it off the table.
@@ -232,15 +270,20 @@ impl Daemon {
         let options = &request.options;
         let read_only = options.read_only || source.snapshot.is_some();
         let access_times = self.access_times(options, source, read_only)?;
-        let posix = Arc::new(self.file_system(source, access_times)?);
+        let posix = Arc::new(self.file_system(source, access_times, options)?);
+        let kernel_checks = !matches!(posix.access_rules(), AccessRules::Own(_));
+        if !kernel_checks {
+            check_for_own_rules(options)?;
+        }
         let loop_device = self.loop_device(options, read_only)?;
         let block_device = self.block_device(options, loop_device.as_ref());
-        let fuse = self.fuse_options(request, read_only, access_times, block_device.clone());
+        let mut fuse = self.fuse_options(request, read_only, access_times, block_device.clone());
+        fuse.allow_devices &= kernel_checks;
         let report = MountReport {
             directory: request.directory.clone(),
             source: source.to_string(),
             read_only,
-            options: describe(&fuse),
+            options: describe(&fuse, options, kernel_checks),
             block_device,
         };
         let file_system: Arc<dyn marram_vfs::FileSystem> = posix.clone();
@@ -275,7 +318,12 @@ impl Daemon {
         })
     }
 
-    fn file_system(&self, source: &Source, access_times: AccessTimes) -> Result<Posix> {
+    fn file_system(
+        &self,
+        source: &Source,
+        access_times: AccessTimes,
+        asked: &MountOptions,
+    ) -> Result<Posix> {
         let view = self.pool.pool().open(source)?;
         let (log, damage, dataset) =
             (Arc::clone(&self.log), Arc::clone(&self.damage), source.to_string());
@@ -287,6 +335,8 @@ impl Daemon {
                 AccessTimes::Relative => marram_posix::AccessTimes::Relative,
                 AccessTimes::Strict => marram_posix::AccessTimes::Strict,
             },
+            directory_access_times: !asked.no_directory_access_times,
+            lazy_times: asked.lazy_times,
             on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
                 let row = damage_row(&dataset, &range);
                 let line = format!(
@@ -374,6 +424,19 @@ fn check_directory(directory: &Path) -> Result<()> {
     Err(Error::failed(format!("cannot mount on {}: it is no directory", directory.display())))
 }
 
+/// Refuses what a dataset with NFSv4 access control lists cannot have: a mount whose permissions
+/// the kernel does not check cannot let it hold data back, nor open device nodes.
+fn check_for_own_rules(options: &MountOptions) -> Result<()> {
+    let asked = [(options.writeback, "writeback"), (options.dev == Some(true), "dev")];
+    match asked.iter().find(|(asked, _)| *asked) {
+        None => Ok(()),
+        Some((_, word)) => {
+            Err(Error::usage(format!("mount option {word} is not for a dataset with acl=nfsv4"))
+                .hint("leave the option out, or set acl=posix or acl=off"))
+        }
+    }
+}
+
 /// Whether processors are to be kept from halting while requests flow.
 fn wakeful(options: &MountOptions) -> bool {
     let worth_it = || marram_fuse::should_be_wakeful() && marram_fuse::can_be_wakeful();
@@ -402,7 +465,7 @@ fn damage_row(dataset: &str, range: &marram_posix::DamagedRange) -> DamageRow {
 }
 
 /// The options of a mount in words, as `/proc/mounts` would have them.
-fn describe(fuse: &marram_fuse::MountOptions) -> String {
+fn describe(fuse: &marram_fuse::MountOptions, asked: &MountOptions, kernel_checks: bool) -> String {
     let words = [
         (true, if fuse.read_only { "ro" } else { "rw" }),
         (!fuse.allow_setuid, "nosuid"),
@@ -411,8 +474,10 @@ fn describe(fuse: &marram_fuse::MountOptions) -> String {
         (fuse.access_times == marram_fuse::AccessTimes::Never, "noatime"),
         (fuse.access_times == marram_fuse::AccessTimes::Relative, "relatime"),
         (fuse.access_times == marram_fuse::AccessTimes::Strict, "strictatime"),
+        (asked.no_directory_access_times, "nodiratime"),
+        (asked.lazy_times, "lazytime"),
         (fuse.allow_other, "allow_other"),
-        (true, "default_permissions"),
+        (kernel_checks, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
         (fuse.wakeful, "wakeful"),
     ];

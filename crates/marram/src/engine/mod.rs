@@ -5,6 +5,7 @@
 
 mod create;
 mod operations;
+mod owners;
 
 pub(crate) use create::{CreateRequest, create};
 
@@ -28,6 +29,9 @@ pub(crate) const CACHE_BYTES_DEFAULT: u64 = 128 << 20;
 const DIRTY_BYTES_MAX: usize = 64 << 20;
 /// Memory for the cache of a command that opens a pool for one operation, in bytes.
 const COMMAND_CACHE_BYTES: u64 = 32 << 20;
+/// What to do about a log that cannot be replayed.
+const WITHOUT_LOG: &str = "`marram mount -o ro,norecovery` shows the pool as its last group commit \
+    left it, a few seconds older: copy from there what you need";
 
 /// What is known of a pool without opening it.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ pub(crate) struct PoolProbe {
 pub(crate) struct OpenMode {
     /// Never write to it.
     pub(crate) read_only: bool,
+    /// Show the last group commit, without what the intent log has beyond it.
+    pub(crate) skip_log: bool,
     /// Memory for the cache, in bytes.
     pub(crate) cache_bytes: u64,
 }
@@ -51,11 +57,14 @@ impl OpenMode {
     /// As a command opens a pool for `operation`.
     pub(crate) fn for_operation(operation: &Operation) -> OpenMode {
         let read_only = match operation {
-            Operation::List | Operation::Get { .. } | Operation::Status => true,
+            Operation::List
+            | Operation::Get { .. }
+            | Operation::Owners { .. }
+            | Operation::Status => true,
             Operation::Destroy { dry_run, .. } => *dry_run,
             _ => false,
         };
-        OpenMode { read_only, cache_bytes: COMMAND_CACHE_BYTES }
+        OpenMode { read_only, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
     }
 }
 
@@ -77,6 +86,7 @@ impl OpenPool {
         let lock = device.lock_exclusive().map_err(|error| Error::in_use(error.to_string()))?;
         let options = OpenOptions {
             read_only: mode.read_only,
+            skip_log: mode.skip_log,
             cache_bytes: usize::try_from(mode.cache_bytes).unwrap_or(usize::MAX),
             dirty_bytes_max: DIRTY_BYTES_MAX,
             threads: threads(),
@@ -180,6 +190,9 @@ fn pool_error(path: &Path, error: marram_pool::Error) -> Error {
     match error {
         marram_pool::Error::NoPool { .. } => no_pool(path),
         marram_pool::Error::Store(error) => Error::from(error).during(path.display()),
+        log @ marram_pool::Error::Log(_) => {
+            Error::failed(format!("{}: {log}", path.display())).hint(WITHOUT_LOG)
+        }
         other => Error::failed(other.to_string()),
     }
 }

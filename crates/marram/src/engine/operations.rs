@@ -1,6 +1,6 @@
 //! Each operation on an open pool, whoever asks for it.
 
-use super::{OpenPool, hexadecimal, make_root_directory};
+use super::{OpenPool, hexadecimal, make_root_directory, owners};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
@@ -34,6 +34,10 @@ pub(super) fn perform(open: &OpenPool, operation: &Operation) -> Result<Answer> 
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
         Operation::Set { dataset, properties } => set(pool, &dataset.parse()?, properties)?,
+        Operation::Owners { source } => return owners::report(pool, source),
+        Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit } => {
+            owners::set_limit(pool, dataset, *owner, (*bytes_limit, *inodes_limit))?;
+        }
         Operation::Status => return Ok(Answer::Status(Box::new(status(open)))),
         Operation::Grow { size_bytes } => return grow(open, *size_bytes),
         Operation::Sync => pool.sync()?,

@@ -25,8 +25,10 @@ pub(crate) const NAMES: &[&str] = &[
     "umount.fuseblk.marram",
     "mkfs.marram",
     "mkfs.fuse.marram",
+    "mkfs.fuseblk.marram",
     "fsck.marram",
     "fsck.fuse.marram",
+    "fsck.fuseblk.marram",
 ];
 
 /// The program behind a name, if it is one of [`NAMES`].

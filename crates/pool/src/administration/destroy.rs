@@ -28,23 +28,15 @@ use std::sync::Arc;
 const PRUNE_LEAVES: usize = 2000;
 
 pub(super) fn destroy(pool: &Inner, source: &Source, dry_run: bool) -> Result<Destruction> {
-    let record = pool.find(source)?;
-    if record.name == "root" {
-        let reason = "the root dataset cannot be destroyed: delete what is in it".to_owned();
-        return Err(Error::Invalid(reason));
-    }
-    let goes = all_that_goes(pool, &record)?;
-    let mut sources: Vec<Source> =
-        goes.iter().map(|record| record.name.parse()).collect::<Result<_>>()?;
-    sources.sort();
-    let destruction = Destruction { sources, freed_bytes: freed_bytes(pool, &record)? };
     if dry_run {
-        return Ok(destruction);
+        return plan(pool, source).map(|(destruction, _)| destruction);
     }
-    pool.commit_with(Some(&mut |commit| {
-        for gone in &goes {
-            refuse_in_use(commit, gone)?;
-        }
+    let turn = pool.take_turn()?;
+    let (destruction, goes) = plan(pool, source)?;
+    for gone in &goes {
+        refuse_in_use(pool, gone)?;
+    }
+    turn.commit(Some(&mut |commit| {
         for gone in &goes {
             let record = commit.record(gone.id)?;
             match record.state {
@@ -55,6 +47,20 @@ pub(super) fn destroy(pool: &Inner, source: &Source, dry_run: bool) -> Result<De
         Ok(())
     }))?;
     Ok(destruction)
+}
+
+/// What a destruction takes: to be told, and the records in the order in which they go.
+fn plan(pool: &Inner, source: &Source) -> Result<(Destruction, Vec<DatasetRecord>)> {
+    let record = pool.find(source)?;
+    if record.name == "root" {
+        let reason = "the root dataset cannot be destroyed: delete what is in it".to_owned();
+        return Err(Error::Invalid(reason));
+    }
+    let goes = all_that_goes(pool, &record)?;
+    let mut sources: Vec<Source> =
+        goes.iter().map(|record| record.name.parse()).collect::<Result<_>>()?;
+    sources.sort();
+    Ok((Destruction { sources, freed_bytes: freed_bytes(pool, &record)? }, goes))
 }
 
 /// The record and, for a dataset, its snapshots before it, oldest first.
@@ -89,17 +95,19 @@ fn freed_bytes(pool: &Inner, record: &DatasetRecord) -> Result<u64> {
     Ok((own + newer.dead_grains).saturating_sub(shared) * GRAIN_BYTES)
 }
 
-fn refuse_in_use(commit: &Commit<'_>, gone: &DatasetRecord) -> Result<()> {
+/// **Asked before anything is frozen**: what is written to a dataset after that, through a view
+/// that was open, goes into frames that the commit does not include. If the dataset went with the
+/// commit, a replay of them would find no dataset, and the pool could not be opened.
+fn refuse_in_use(pool: &Inner, gone: &DatasetRecord) -> Result<()> {
     let in_use = |holder: String| Err(Error::InUse { name: gone.name.clone(), holder });
-    if running(commit.pool, gone.id).is_some_and(|dataset| dataset.is_open()) {
+    if running(pool, gone.id).is_some_and(|dataset| dataset.is_open()) {
         return in_use("it is mounted; unmount it first".to_owned());
     }
-    let clones: Vec<String> = commit
-        .all_records()
-        .into_values()
-        .filter(|record| record.origin == gone.id && record.state == DatasetState::Live)
-        .map(|record| record.name)
-        .collect();
+    let records = pool.records.read();
+    let began_as_it =
+        |record: &&DatasetRecord| record.origin == gone.id && record.state == DatasetState::Live;
+    let clones: Vec<String> =
+        records.values().filter(began_as_it).map(|record| record.name.clone()).collect();
     if !clones.is_empty() {
         return in_use(format!("{} began as it; destroy that first", clones.join(", ")));
     }

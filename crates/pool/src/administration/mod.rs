@@ -6,7 +6,7 @@ mod list;
 use crate::commit::{Commit, Publication};
 use crate::dataset::Dataset;
 use crate::pool::{Inner, Pool, dataset_of};
-use crate::settings::{Settings, check_property};
+use crate::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
 use crate::view::DatasetView;
 use bytes::Bytes;
 use marram_format::dataset::{DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState};
@@ -35,21 +35,22 @@ impl Store for Pool {
 
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
         let local = checked(properties)?;
-        self.inner.commit_with(Some(&mut |commit| {
-            commit.refuse_taken(name.as_str())?;
+        let turn = self.inner.take_turn()?;
+        self.inner.refuse_taken(name.as_str())?;
+        turn.commit(Some(&mut |commit| {
             let mut record = commit.new_record(name.as_str(), DatasetState::Live);
             record.properties = local.clone();
+            commit.pool.check_record_reservation(&record, 0)?;
             commit.add(record)
         }))
     }
 
     fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()> {
         let source: Source = format!("{dataset}@{snapshot}").parse()?;
-        self.inner.commit_with(Some(&mut |commit| {
-            commit.refuse_taken(&source.to_string())?;
-            let id = commit.find(dataset.as_str())?.id;
-            commit.snapshot(id, &source)
-        }))
+        let turn = self.inner.take_turn()?;
+        self.inner.refuse_taken(&source.to_string())?;
+        let id = self.inner.find(&dataset.as_str().parse()?)?.id;
+        turn.commit(Some(&mut |commit| commit.snapshot(id, &source)))
     }
 
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()> {
@@ -57,9 +58,11 @@ impl Store for Pool {
             let reason = format!("{origin} is no snapshot: take one and clone that");
             return Err(Error::Invalid(reason));
         }
-        self.inner.commit_with(Some(&mut |commit| {
-            commit.refuse_taken(name.as_str())?;
-            let origin = commit.find(&origin.to_string())?;
+        let turn = self.inner.take_turn()?;
+        self.inner.refuse_taken(name.as_str())?;
+        let origin = self.inner.find(origin)?.id;
+        turn.commit(Some(&mut |commit| {
+            let origin = commit.record(origin)?;
             commit.clone_of(origin, name)
         }))
     }
@@ -88,22 +91,35 @@ impl Store for Pool {
             None => Ok(String::new()),
         })?;
         let value = value.map(|value| check_property(property, value)).transpose()?;
-        let mut changed = None;
-        self.inner.commit_with(Some(&mut |commit| {
-            let mut record = commit.find(name.as_str())?;
-            record.properties.retain(|(set, _)| set != property);
-            if let Some(value) = &value {
-                record.properties.push((property.to_owned(), value.clone()));
-                record.properties.sort();
+        if property == CASE_FOLDING {
+            return Err(Error::Invalid(format!(
+                "{CASE_FOLDING} is chosen when a dataset is made, and cannot be changed: make \
+                 another dataset with it and copy the files"
+            )));
+        }
+        let turn = self.inner.take_turn()?;
+        let mut record = self.inner.find(&name.as_str().parse()?)?;
+        record.properties.retain(|(set, _)| set != property);
+        if let Some(value) = value {
+            record.properties.push((property.to_owned(), value));
+            record.properties.sort();
+        }
+        refuse_too_long(&record)?;
+        let settings = Settings::new(&record.properties)?;
+        let known = running(&self.inner, record.id);
+        turn.commit(Some(&mut |commit| {
+            let changed = commit.record(record.id)?;
+            let record = DatasetRecord { properties: record.properties.clone(), ..changed };
+            if property == RESERVATION {
+                let kept_free = known.as_ref().map_or(0, |dataset| dataset.allowance.kept_free());
+                commit.pool.check_record_reservation(&record, kept_free)?;
             }
-            changed = Some((record.id, Settings::new(&record.properties)?));
             commit.keep(record)
         }))?;
-        if let Some((id, settings)) = changed
-            && let Some(dataset) = self.inner.datasets.read().get(&id)
-        {
+        if let Some(dataset) = known {
             dataset.set_settings(settings);
         }
+        self.inner.sum_reservations();
         Ok(())
     }
 
@@ -126,26 +142,36 @@ impl Inner {
         let found = records.values().find(|record| is_named(record, &name));
         found.cloned().ok_or(Error::NoDataset(name))
     }
+
+    fn refuse_taken(&self, name: &str) -> Result<()> {
+        match self.find(&name.parse()?) {
+            Ok(_) => Err(Error::DatasetExists(name.to_owned())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a record with a reservation that there is no space for; `kept_free_bytes` are kept
+    /// free for it already.
+    fn check_record_reservation(&self, record: &DatasetRecord, kept_free_bytes: u64) -> Result<()> {
+        let wanted = Settings::new(&record.properties)?.reservation_bytes.unwrap_or(0);
+        self.check_reservation(wanted, record.referenced_grains, kept_free_bytes)
+    }
 }
 
 fn is_named(record: &DatasetRecord, name: &str) -> bool {
     record.state != DatasetState::Destroying && record.name == name
 }
 
+/// Refuses a record that does not fit an item.
+fn refuse_too_long(record: &DatasetRecord) -> Result<()> {
+    if record.encoded_len() <= DATASET_RECORD_BYTES_MAX {
+        return Ok(());
+    }
+    let reason = format!("the properties of {} take too many bytes", record.name);
+    Err(Error::Invalid(reason))
+}
+
 impl Commit<'_> {
-    fn find(&self, name: &str) -> Result<DatasetRecord> {
-        let records = self.all_records();
-        let found = records.into_values().find(|record| is_named(record, name));
-        found.ok_or_else(|| Error::NoDataset(name.to_owned()))
-    }
-
-    fn refuse_taken(&self, name: &str) -> Result<()> {
-        match self.find(name) {
-            Ok(_) => Err(Error::DatasetExists(name.to_owned())),
-            Err(_) => Ok(()),
-        }
-    }
-
     fn new_record(&mut self, name: &str, state: DatasetState) -> DatasetRecord {
         let (id, dead_list) = (self.new_id(), self.new_id());
         let mut id128 = self.pool.superblock.lock().pool_id;
@@ -176,10 +202,7 @@ impl Commit<'_> {
 
     /// Keeps a changed record, if it still fits an item.
     fn keep(&mut self, record: DatasetRecord) -> Result<()> {
-        if record.encoded_len() > DATASET_RECORD_BYTES_MAX {
-            let reason = format!("the properties of {} take too many bytes", record.name);
-            return Err(Error::Invalid(reason));
-        }
+        refuse_too_long(&record)?;
         self.records.insert(record.id, Some(record));
         Ok(())
     }
@@ -224,6 +247,7 @@ impl Commit<'_> {
         record.root = origin.root.clone();
         record.referenced_grains = origin.referenced_grains;
         record.properties = origin.properties.clone();
+        record.properties.retain(|(name, _)| name != RESERVATION);
         origin.clones += 1;
         self.keep(origin)?;
         self.add(record)

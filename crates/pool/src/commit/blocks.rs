@@ -27,7 +27,9 @@ struct Prepared {
 
 fn prepare(block: &Arc<FreshBlock>, settings: &Settings) -> Prepared {
     let mut output = Vec::new();
-    let (codec, payload) = if compress(settings.compression, block.data(), &mut output) {
+    let is_compressed =
+        !block.is_as_is() && compress(settings.compression, block.data(), &mut output);
+    let (codec, payload) = if is_compressed {
         (settings.compression.id(), Payload::Owned(Arc::new(output)))
     } else {
         (codec_id::OFF, Payload::Fresh(block.clone()))

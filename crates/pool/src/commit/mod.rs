@@ -26,6 +26,7 @@ use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::superblock::Superblock;
 use marram_store::{Error, FreshBlock, Key, Result, Token};
+use parking_lot::MutexGuard;
 use queue::WriteQueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +59,12 @@ struct Frozen {
     log_start: u64,
 }
 
+/// The right to commit. While somebody has it no dataset or snapshot comes, goes or is opened.
+pub(crate) struct Turn<'p> {
+    pool: &'p Inner,
+    _one_at_a_time: MutexGuard<'p, ()>,
+}
+
 /// A commit that is being made.
 pub(crate) struct Commit<'p> {
     pub(crate) pool: &'p Inner,
@@ -85,27 +92,15 @@ impl Inner {
 
     /// Commits everything that was applied before, and does `work` in the same commit.
     pub(crate) fn commit_with(&self, work: Option<Work<'_>>) -> Result<()> {
-        let _one_at_a_time = self.committing.lock();
+        self.take_turn()?.commit(work)
+    }
+
+    /// Waits for the commit that is under way. What has to be refused is refused now: then
+    /// nothing has been written in vain, and nobody opens meanwhile what is about to go.
+    pub(crate) fn take_turn(&self) -> Result<Turn<'_>> {
+        let one_at_a_time = self.committing.lock();
         self.check_writable()?;
-        self.media.heal().inspect_err(|error| self.fail(error))?;
-        let frozen = self.freeze();
-        if frozen.datasets.is_empty() && work.is_none() {
-            return Ok(());
-        }
-        let dirty = frozen.dirty;
-        let made = self.make(frozen, work);
-        match made {
-            Ok(()) => {
-                self.dirty_bytes.fetch_sub(dirty.0, Ordering::AcqRel);
-                self.dirty_edits.fetch_sub(dirty.1, Ordering::AcqRel);
-            }
-            Err(ref error) => {
-                self.space.lock().roll_back();
-                self.media.forget_all();
-                self.fail(error);
-            }
-        }
-        made
+        Ok(Turn { pool: self, _one_at_a_time: one_at_a_time })
     }
 
     /// Step 1.
@@ -165,6 +160,32 @@ impl Inner {
     }
 }
 
+impl Turn<'_> {
+    /// As [`Inner::commit_with`].
+    pub(crate) fn commit(&self, work: Option<Work<'_>>) -> Result<()> {
+        let pool = self.pool;
+        pool.media.heal().inspect_err(|error| pool.fail(error))?;
+        let frozen = pool.freeze();
+        if frozen.datasets.is_empty() && work.is_none() {
+            return Ok(());
+        }
+        let dirty = frozen.dirty;
+        let made = pool.make(frozen, work);
+        match made {
+            Ok(()) => {
+                pool.dirty_bytes.fetch_sub(dirty.0, Ordering::AcqRel);
+                pool.dirty_edits.fetch_sub(dirty.1, Ordering::AcqRel);
+            }
+            Err(ref error) => {
+                pool.space.lock().roll_back();
+                pool.media.forget_all();
+                pool.fail(error);
+            }
+        }
+        made
+    }
+}
+
 impl Commit<'_> {
     /// The record of a dataset as this commit has it.
     pub(crate) fn record(&self, id: u64) -> Result<DatasetRecord> {
@@ -173,18 +194,6 @@ impl Commit<'_> {
             None => self.pool.records.read().get(&id).cloned(),
         };
         known.ok_or_else(|| Error::NoDataset(format!("number {id}")))
-    }
-
-    /// All records as this commit has them.
-    pub(crate) fn all_records(&self) -> BTreeMap<u64, DatasetRecord> {
-        let mut all = self.pool.records.read().clone();
-        for (id, record) in &self.records {
-            match record {
-                Some(record) => all.insert(*id, record.clone()),
-                None => all.remove(id),
-            };
-        }
-        all
     }
 
     /// A number for a new dataset, snapshot or dead list.
@@ -236,6 +245,7 @@ impl Commit<'_> {
             };
         }
         drop(known);
+        pool.sum_reservations();
         pool.media.set_epoch(superblock.group.0);
         *pool.superblock.lock() = superblock;
         if let Some(log) = pool.log.get() {

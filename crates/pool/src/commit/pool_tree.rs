@@ -16,7 +16,7 @@ use marram_format::space::{
     summary_key, zone_key,
 };
 use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
-use marram_format::version::feature;
+use marram_format::version::{FormatVersion, feature};
 use marram_store::{BLOCK_BYTES_MAX, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ impl Commit<'_> {
             self.pool.media.flush()?;
         }
         superblock.group = self.group;
+        superblock.version = superblock.version.max(FormatVersion::CURRENT);
+        superblock.features_read_compatible |= feature::USAGE;
         superblock.committed_seconds = self.now_seconds;
         superblock.next_dataset = self.next_dataset;
         {

@@ -100,6 +100,8 @@ pub(crate) struct SpaceMap {
     freed: Vec<Extent>,
     /// How many of `allocated` and `freed` the written bitmaps contain.
     serialized: Option<(usize, usize)>,
+    /// Grains that there were before this commit made them more.
+    grown_from: Option<u64>,
 }
 
 const HEAD_GRAINS: u64 = DATA_START_BYTES / GRAIN_BYTES;
@@ -118,6 +120,7 @@ impl SpaceMap {
             allocated: Vec::new(),
             freed: Vec::new(),
             serialized: None,
+            grown_from: None,
         };
         map.extend(total_grains);
         map.cursors[1] = start_at(total_grains / 3);
@@ -164,6 +167,7 @@ impl SpaceMap {
 
     /// The device has grown to `total_grains`.
     pub(crate) fn grow(&mut self, total_grains: u64, source: &dyn ZoneSource) -> Result<()> {
+        let grown_from = self.total_grains;
         if let Some(last) = self.slots.len().checked_sub(1) {
             self.load(last, source)?;
             let zone_end = grains_in(last as u64, total_grains);
@@ -177,7 +181,28 @@ impl SpaceMap {
             }
         }
         self.extend(total_grains);
+        self.grown_from = Some(grown_from);
         Ok(())
+    }
+
+    /// The device has not grown after all. Nothing is allocated in what it grew by.
+    fn shrink_back(&mut self, total_grains: u64) {
+        let zones = usize::try_from(total_grains.div_ceil(ZONE_GRAINS)).unwrap_or(usize::MAX);
+        let gone = self.slots.drain(zones.min(self.slots.len())..);
+        self.free_grains -= gone.map(|slot| u64::from(free_of(&slot))).sum::<u64>();
+        if let Some(last) = self.slots.len().checked_sub(1) {
+            let end = grains_in(last as u64, total_grains);
+            let more = grains_in(last as u64, self.total_grains) - end;
+            self.with_zone(last, |zone| zone.mark(end, u32::try_from(more).unwrap_or(u32::MAX)));
+        }
+        self.total_grains = total_grains;
+        self.dirty.retain(|zone| *zone < zones);
+        for cursor in &mut self.cursors {
+            if cursor.zone >= zones {
+                *cursor = Cursor { zone: 0, grain: HEAD_GRAINS };
+            }
+        }
+        self.show();
     }
 
     /// Grains that exist, without those of the superblocks.
@@ -434,6 +459,7 @@ impl SpaceMap {
         self.allocated.clear();
         self.written.clear();
         self.serialized = None;
+        self.grown_from = None;
     }
 
     /// The commit has failed: everything is as before it.
@@ -447,6 +473,9 @@ impl SpaceMap {
         self.serialized = None;
         let written = std::mem::take(&mut self.written);
         self.dirty.extend(written);
+        if let Some(total_grains) = self.grown_from.take() {
+            self.shrink_back(total_grains);
+        }
     }
 }
 

@@ -91,3 +91,35 @@ fn growth_adds_what_the_last_zone_lacked() {
     map.grow(ZONE_GRAINS + 5, &source).unwrap();
     assert_eq!(map.gauge().free_grains(), ZONE_GRAINS + 5 - HEAD_GRAINS);
 }
+
+#[test]
+fn a_commit_that_fails_to_grow_the_map_leaves_it_as_it_was() {
+    let source = Written::default();
+    for (from, to) in [
+        (2 * ZONE_GRAINS + 100, 2 * ZONE_GRAINS + 300),
+        (2 * ZONE_GRAINS + 100, 5 * ZONE_GRAINS + 7),
+        (2 * ZONE_GRAINS, 3 * ZONE_GRAINS),
+    ] {
+        let mut map = SpaceMap::new(from);
+        let kept = map.allocate(20, Purpose::Data, &source).unwrap().unwrap();
+        map.serialize();
+        map.finish();
+        let before = (map.total_grains(), map.gauge().free_grains());
+        map.grow(to, &source).unwrap();
+        assert!(map.gauge().free_grains() > before.1);
+        let more = u32::try_from(before.1 / 2 + 50).unwrap();
+        map.allocate(more, Purpose::Data, &source).unwrap().unwrap();
+        map.serialize();
+        map.roll_back();
+        assert_eq!((map.total_grains(), map.gauge().free_grains()), before, "{from} to {to}");
+        let all = u32::try_from(before.1).unwrap();
+        let pieces = map.allocate(all, Purpose::Data, &source).unwrap().unwrap();
+        assert!(pieces.iter().all(|piece| piece.end() <= from && *piece != kept[0]));
+        map.roll_back();
+        map.grow(to, &source).unwrap();
+        assert_eq!(map.total_grains(), to - HEAD_GRAINS);
+        map.serialize();
+        map.finish();
+        assert_eq!(map.gauge().free_grains(), to - HEAD_GRAINS - 20);
+    }
+}

@@ -7,8 +7,13 @@ mod concurrency;
 mod damage;
 mod directories;
 mod files;
+mod folding;
+mod marks;
+mod nfs4_lists;
 mod orphans;
+mod posix_lists;
 mod privileges;
+mod quota;
 mod ranges;
 mod renames;
 mod shutdown;
@@ -49,6 +54,19 @@ impl Bench {
         let damage = Arc::new(Mutex::new(Vec::new()));
         let files = open(&view, access_times, &damage);
         Bench { store, view, files, damage }
+    }
+
+    /// A file system whose dataset has this property.
+    fn with_property(name: &str, value: &str) -> Bench {
+        let mut bench = Bench::new();
+        bench.set_property(name, value);
+        bench.crash();
+        bench
+    }
+
+    /// Sets a property; those that are read once count from the next opening on.
+    fn set_property(&self, name: &str, value: &str) {
+        self.store.set_property(&DatasetName::root(), name, Some(value)).unwrap();
     }
 
     /// Opens the file system anew, as after a crash: without telling the old one.

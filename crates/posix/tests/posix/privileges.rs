@@ -2,7 +2,7 @@
 
 use crate::{Bench, USER};
 use marram_vfs::{
-    Allocate, Error, FileSystem, SetAttributes, SetTime, Timestamp, WriteOptions, XattrMode,
+    Allocate, Error, FileSystem, Ino, SetAttributes, SetTime, Timestamp, WriteOptions, XattrMode,
 };
 
 const CAPABILITY: &[u8] = b"security.capability";
@@ -19,8 +19,9 @@ fn privileges_go_with_a_write_and_a_cut() {
     for cut in [false, true] {
         set_permissions(&bench, ino, 0o6755);
         bench.files.set_xattr(ino, CAPABILITY, b"cap", XattrMode::Any).unwrap();
-        bench.write(ino, 0, b"no flag");
-        assert_eq!(bench.attributes(ino).permissions, 0o6755);
+        let set = SetAttributes { permissions: Some(0o6755), ..SetAttributes::default() };
+        bench.files.set_attributes(USER, ino, &set).unwrap();
+        assert_eq!(bench.files.xattr(ino, CAPABILITY).unwrap(), b"cap");
         if cut {
             let set =
                 SetAttributes { size: Some(1), clear_privileges: true, ..SetAttributes::default() };
@@ -37,6 +38,52 @@ fn privileges_go_with_a_write_and_a_cut() {
     let options = WriteOptions { clear_privileges: true, ..WriteOptions::default() };
     bench.files.write(ino, 0, b"flag", options).unwrap();
     assert_eq!(bench.attributes(ino).permissions, 0o2644, "mandatory locking, no privilege");
+}
+
+#[test]
+fn capabilities_go_with_every_change_of_content_or_owner() {
+    let changes: [(&str, Change); 10] = [
+        ("write", |bench, ino| bench.write(ino, 0, b"x")),
+        ("cut", |bench, ino| bench.set_size(ino, 1)),
+        ("the same size", |bench, ino| bench.set_size(ino, 7)),
+        ("owner", |bench, ino| {
+            set(bench, ino, SetAttributes { uid: Some(5), ..SetAttributes::default() })
+        }),
+        ("group", |bench, ino| {
+            set(bench, ino, SetAttributes { gid: Some(1000), ..SetAttributes::default() })
+        }),
+        ("reserve", |bench, ino| allocate(bench, ino, Allocate::ReserveKeepSize)),
+        ("zero", |bench, ino| allocate(bench, ino, Allocate::Zero)),
+        ("punch", |bench, ino| allocate(bench, ino, Allocate::PunchHole)),
+        ("copy", |bench, ino| {
+            let source = bench.file("source");
+            bench.write(source, 0, b"copied");
+            bench.files.copy_range(source, 0, ino, 0, 6).unwrap();
+        }),
+        ("none", |bench, ino| {
+            set(bench, ino, SetAttributes { permissions: Some(0o700), ..SetAttributes::default() })
+        }),
+    ];
+    for (what, change) in changes {
+        let bench = Bench::new();
+        let ino = bench.file("f");
+        bench.write(ino, 0, b"program");
+        bench.files.set_xattr(ino, CAPABILITY, b"cap", XattrMode::Any).unwrap();
+        change(&bench, ino);
+        let kept = bench.files.xattr(ino, CAPABILITY).is_ok();
+        assert_eq!(kept, what == "none", "{what}");
+        assert_eq!(bench.files.list_xattrs(ino).unwrap().len(), usize::from(kept), "{what}");
+    }
+}
+
+type Change = fn(&Bench, Ino);
+
+fn set(bench: &Bench, ino: Ino, set: SetAttributes) {
+    bench.files.set_attributes(USER, ino, &set).unwrap();
+}
+
+fn allocate(bench: &Bench, ino: Ino, how: Allocate) {
+    bench.files.allocate(ino, how, 0, 100).unwrap();
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::{Bench, PLAIN, USER, name, pattern};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Store};
-use marram_vfs::{Error, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions};
+use marram_vfs::{
+    Error, FileSystem, Ino, Kind, NewNode, SetAttributes, SetTime, Timestamp, WriteOptions,
+};
 
 #[test]
 fn a_full_store_refuses_and_can_be_emptied() {
@@ -47,6 +49,11 @@ fn what_a_cache_has_accepted_still_fits_a_full_store() {
         write(at, accepted).expect("space was kept back for what was accepted");
     }
     assert_eq!(write(full + 50, PLAIN), Err(Error::NoSpace));
+    let now = Timestamp { seconds: 7, nanoseconds: 7 };
+    let times = SetAttributes { modified: Some(SetTime::At(now)), ..SetAttributes::default() };
+    assert_eq!(bench.files.set_attributes(USER, ino, &times), Err(Error::NoSpace));
+    let of_the_cache = SetAttributes { changed: Some(now), ..times };
+    bench.files.set_attributes(USER, ino, &of_the_cache).expect("its data has been accepted");
     let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
     bench.files.set_attributes(USER, ino, &cut).expect("cutting works all the same");
     bench.reclaim(100);

@@ -45,7 +45,29 @@ pub enum Change {
     SyncAll,
 }
 
-/// One step of a workload. Each is atomic, and counts as one.
+/// A change of what datasets and snapshots there are: part of one commit. Sources are named as
+/// users name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Administration {
+    /// Keep the present state of a dataset: `root@s`, `root@t`, `c@s`.
+    Snapshot(&'static str),
+    /// Make the dataset `c` from `root@s`.
+    Clone,
+    /// Destroy a snapshot, or the clone with its snapshots.
+    Destroy(&'static str),
+}
+
+/// What is under way in a thread of its own; of each kind one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A commit, with or without an administrative operation in it.
+    Commit,
+    /// A frame of the intent log, for a sync.
+    Frame,
+}
+
+/// One step of a workload. Each is atomic, and all but [`Action::Begin`] and [`Action::End`] count
+/// as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A change of the root dataset.
@@ -56,21 +78,19 @@ pub enum Action {
     Drawn(Operation),
     /// What happens in the background: everything is committed.
     Commit,
-    /// A commit, and in the middle of it other actions by other hands.
-    Busy {
-        /// Before which of its writes and flushes they are done.
+    /// A change of datasets and snapshots.
+    Administer(Administration),
+    /// A commit, an administrative operation or a sync of everything begins. It holds still before
+    /// one of its writes or flushes, and what follows is done by other hands.
+    Begin {
+        /// What begins.
+        action: Box<Action>,
+        /// How many writes and flushes come before the one that waits.
         at: u64,
-        /// What is done. Nothing that would have to wait for the commit.
-        inner: Vec<Action>,
     },
-    /// Keep the root dataset as `root@s`.
-    Snapshot,
-    /// Make the dataset `c` from it.
-    Clone,
-    /// Destroy the snapshot.
-    DestroySnapshot,
-    /// Destroy the clone.
-    DestroyClone,
+    /// What is under way goes on to its end. So it does by itself if what follows had to wait for
+    /// it.
+    End(Turn),
 }
 
 impl Action {
@@ -83,13 +103,23 @@ impl Action {
             Action::Drawn(operation) => {
                 matches!(operation, Operation::Sync { .. } | Operation::SyncAll)
             }
-            Action::Commit
-            | Action::Busy { .. }
-            | Action::Snapshot
-            | Action::Clone
-            | Action::DestroySnapshot
-            | Action::DestroyClone => true,
+            Action::Commit | Action::Administer(_) => true,
+            Action::Begin { .. } | Action::End(_) => false,
         }
+    }
+
+    /// What it would have to wait for if that were under way already.
+    pub fn turn(&self) -> Option<Turn> {
+        match self {
+            Action::Commit | Action::Administer(_) => Some(Turn::Commit),
+            _ if self.promises() => Some(Turn::Frame),
+            _ => None,
+        }
+    }
+
+    /// Whether it can be [begun](Action::Begin).
+    pub fn can_begin(&self) -> bool {
+        matches!(self, Action::Commit | Action::Administer(_) | Action::Root(Change::SyncAll))
     }
 }
 

@@ -4,7 +4,7 @@ use super::action::Action;
 use super::explorer::{Explorer, Violation};
 use super::idiom::IDIOMS;
 use super::states::Bounds;
-use super::table::{CHANGES, PERSISTENCE};
+use super::table::{BEGUN, CHANGES, PERSISTENCE};
 use super::workload::{Part, Workload};
 use crate::random::Random;
 use parking_lot::Mutex;
@@ -14,15 +14,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const VIOLATIONS_MAX: usize = 12;
 /// Most states of one random history or idiom.
 const LONG_STATES_MAX: usize = 600;
-/// One in so many workloads is a random history, and one is an idiom.
-const LONG_ONE_IN: u64 = 24;
+/// Of so many workloads in a row one is a random history, one is an idiom, and
+/// [`INTERLEAVED`] are bounded ones in which commits, frames and administrative operations are
+/// under way while something else is done.
+const ROUND: u64 = 24;
+/// See [`ROUND`].
+const INTERLEAVED: u64 = 4;
 
-/// How often every pair comes with a commit between that something else interrupts.
+/// How often every pair comes with something between that it interrupts.
 const BUSY_ROUNDS: u64 = 6;
-/// Of the other persistence points one in so many is such a commit.
+/// Of the other persistence points one in so many is interrupted.
 const BUSY_ONE_IN: u64 = 4;
-/// Writes and flushes of a commit before which it may be interrupted.
-const BUSY_PLACES: u64 = 10;
+/// Writes and flushes before which something may be interrupted.
+const BUSY_PLACES: u64 = 12;
+/// The persistence points that lead to a first commit: without one, a sync makes no frame.
+const FIRST_COMMITS: &[&str] = &["sync", "commit", "snapshot", "clone", "sync-in-clone"];
 
 /// Which workloads a campaign runs, in which order.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +39,8 @@ pub struct Plan {
     pub states: u64,
     /// How many threads.
     pub threads: usize,
+    /// Only workloads in which several things are under way at once.
+    pub interleaved: bool,
 }
 
 /// What a campaign has found.
@@ -44,6 +52,8 @@ pub struct Outcome {
     pub compared: u64,
     /// Recoveries that were crashed in turn.
     pub continued: u64,
+    /// Commits, frames and administrative operations that stood still while others went on.
+    pub held: u64,
     /// Workloads.
     pub workloads: u64,
     /// What must not be.
@@ -67,8 +77,11 @@ impl Plan {
 
     /// The workload with this number. Every bounded workload comes up once before any comes again.
     pub fn workload(&self, number: u64) -> Workload {
-        let (round, place) = (number / LONG_ONE_IN, number % LONG_ONE_IN);
+        let (round, place) = (number / ROUND, number % ROUND);
         let mut random = Random::new(self.seed ^ number.rotate_left(32));
+        if self.interleaved {
+            return interleaved(&mut random);
+        }
         match place {
             0 => Workload::Random {
                 seed: random.number() >> 32,
@@ -79,8 +92,10 @@ impl Plan {
                 seed: random.number() >> 32,
                 rounds: random.pick(&[2, 5, 10]),
             },
+            _ if place < 2 + INTERLEAVED => interleaved(&mut random),
             _ => {
-                let turn = round * (LONG_ONE_IN - 2) + place - 2;
+                let first = 2 + INTERLEAVED;
+                let turn = round * (ROUND - first) + place - first;
                 small(scattered(self.seed, turn % Plan::small_count()))
             }
         }
@@ -108,14 +123,14 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// The bounded workload with this number.
 fn small(number: u64) -> Workload {
     let changes = CHANGES.len() as u64;
-    let change = |index: u64| part(CHANGES[(index % changes) as usize].0);
+    let change = |index: u64| Part::of(CHANGES[(index % changes) as usize].0);
     // The persistence points that the number does not say follow from it all the same.
     let mut random = Random::new(number);
     let parts = match number.checked_sub(pair_count()) {
         None => {
             let between = (number / changes / changes) as usize;
             let between = match PERSISTENCE.get(between) {
-                Some((row, _)) => part(row),
+                Some((row, _)) => Part::of(row),
                 None => busy(&mut random),
             };
             vec![change(number), between, change(number / changes), persistence(&mut random)]
@@ -130,32 +145,52 @@ fn small(number: u64) -> Workload {
         ],
     };
     // What nothing makes durable is not worth a last action.
-    let last = part(if parts.last().is_some_and(|last| last.row == NONE) { "sync" } else { NONE });
-    Workload::Small(parts.into_iter().chain([last]).filter(|part| part.row != NONE).collect())
+    let last = if parts.last().is_some_and(|last| last.row != NONE) { NONE } else { "sync" };
+    let parts = parts.into_iter().chain([Part::of(last)]);
+    Workload::Small(parts.filter(|part| part.row != NONE).collect())
 }
 
 /// The persistence point that is none.
 const NONE: &str = PERSISTENCE[0].0;
-
-fn part(row: &'static str) -> Part {
-    Part { row, busy: None }
-}
+/// What makes a frame.
+const SYNC: &str = "sync";
 
 fn persistence(random: &mut Random) -> Part {
     if random.once_in(BUSY_ONE_IN) {
         return busy(random);
     }
-    part(PERSISTENCE[random.below(PERSISTENCE.len() as u64) as usize].0)
+    Part::of(PERSISTENCE[random.below(PERSISTENCE.len() as u64) as usize].0)
 }
 
-/// A commit with an operation in the middle.
+/// Something done while one or two others are under way.
 fn busy(random: &mut Random) -> Part {
     loop {
         let (row, actions) = CHANGES[random.below(CHANGES.len() as u64) as usize];
-        if actions.iter().all(|action| matches!(action, Action::Root(_))) {
-            return Part { row, busy: Some(random.below(BUSY_PLACES)) };
+        if !actions.iter().any(|action| matches!(action, Action::Administer(_))) {
+            let (beside, _) = BEGUN[random.below(BEGUN.len() as u64) as usize];
+            let begun = match random.below(8) {
+                0 if beside != SYNC => vec![SYNC, beside],
+                1 | 2 if beside != SYNC => vec![beside, SYNC],
+                _ => vec![beside],
+            };
+            let begun = begun.into_iter().map(|row| (row, random.below(BUSY_PLACES))).collect();
+            return Part { row, begun };
         }
     }
+}
+
+/// A bounded workload about what is under way at once. Something is there to be written, and
+/// frames have room.
+fn interleaved(random: &mut Random) -> Workload {
+    let mut change = || Part::of(CHANGES[random.below(CHANGES.len() as u64) as usize].0);
+    let (first, second) = (change(), change());
+    let mut parts = vec![first, Part::of(random.pick(FIRST_COMMITS)), second, busy(random)];
+    if random.once_in(2) {
+        parts.push(busy(random));
+    }
+    parts.push(persistence(random));
+    parts.push(Part::of("sync"));
+    Workload::Small(parts.into_iter().filter(|part| part.row != NONE).collect())
 }
 
 impl<'e, 't> Campaign<'e, 't> {
@@ -199,6 +234,7 @@ impl<'e, 't> Campaign<'e, 't> {
             distinct: self.explorer.distinct(),
             compared: self.explorer.compared(),
             continued: self.explorer.continued(),
+            held: self.explorer.held(),
             workloads: self.next.load(Ordering::Relaxed),
             violations: self.violations.lock().clone(),
         }
@@ -207,7 +243,7 @@ impl<'e, 't> Campaign<'e, 't> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG_ONE_IN, Plan, scattered, small};
+    use super::{Plan, ROUND, scattered, small};
     use crate::crash::Workload;
     use std::collections::BTreeSet;
 
@@ -224,9 +260,9 @@ mod tests {
 
     #[test]
     fn a_seed_decides_the_plan() {
-        let plan = Plan { seed: 4, states: 1, threads: 1 };
+        let plan = Plan { seed: 4, states: 1, threads: 1, interleaved: false };
         let other = Plan { seed: 5, ..plan };
-        for number in 0..3 * LONG_ONE_IN {
+        for number in 0..3 * ROUND {
             assert_eq!(plan.workload(number), plan.workload(number));
             assert_eq!(plan.workload(number).to_string().parse(), Ok(plan.workload(number)));
         }

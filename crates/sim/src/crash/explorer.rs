@@ -1,9 +1,12 @@
 //! Mounts what a crash left, and compares it with what may be there.
 
+use super::action::Action;
 use super::digest::Digest;
-use super::recording::{ROOT, Recording, pool_digest, preset};
+use super::images::Images;
+use super::recording::{Recording, preset};
 use super::states::{Bounds, states};
 use super::target::Target;
+use super::twin::{ROOT, pool_digest};
 use super::workload::Workload;
 use crate::clock::HistoryClock;
 use crate::device::{CrashState, Event, Layer, OverlayDevice, RecordingDevice, Trace};
@@ -55,14 +58,13 @@ pub struct Explorer<'t> {
     known: Mutex<HashMap<u128, Option<Digest>>>,
     states: AtomicU64,
     continued: AtomicU64,
+    held: AtomicU64,
 }
 
 /// What one crash is compared with.
 struct Scene<'a> {
     base: &'a Arc<[u8]>,
-    trace: &'a Trace,
-    /// What is durable, by the number of events before the last flush.
-    layers: HashMap<usize, Arc<Layer>>,
+    images: Images<'a>,
     judge: &'a dyn Fn(usize, Digest) -> Result<(), String>,
 }
 
@@ -78,6 +80,7 @@ impl<'t> Explorer<'t> {
             known: Mutex::default(),
             states: AtomicU64::new(0),
             continued: AtomicU64::new(0),
+            held: AtomicU64::new(0),
         })
     }
 
@@ -89,6 +92,7 @@ impl<'t> Explorer<'t> {
             known: Mutex::default(),
             states: AtomicU64::new(0),
             continued: AtomicU64::new(0),
+            held: AtomicU64::new(0),
         }
     }
 
@@ -107,6 +111,11 @@ impl<'t> Explorer<'t> {
         self.continued.load(Ordering::Relaxed)
     }
 
+    /// How many commits, frames and administrative operations stood still while others went on.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// Runs a workload.
     ///
     /// # Errors
@@ -121,6 +130,7 @@ impl<'t> Explorer<'t> {
             Ok(recording) => recording,
             Err(reason) => return vec![Violation { id: workload.to_string(), reason }],
         };
+        self.held.fetch_add(recording.held, Ordering::Relaxed);
         let judge = |cut, found| recording.judge(cut, found);
         let scene = Scene::new(&self.base, Arc::default(), &recording.trace, &judge);
         let mut violations = Vec::new();
@@ -323,38 +333,24 @@ impl<'a> Scene<'a> {
         trace: &'a Trace,
         judge: &'a dyn Fn(usize, Digest) -> Result<(), String>,
     ) -> Scene<'a> {
-        let device = OverlayDevice::new(Arc::clone(base), Arc::clone(&lower));
-        let mut layers = HashMap::from([(0, lower)]);
-        for (index, event) in trace.events().iter().enumerate() {
-            trace_whole(event, &device);
-            if *event == Event::Flush {
-                layers.insert(index, Arc::new(device.freeze()));
-            }
-        }
-        Scene { base, trace, layers, judge }
+        Scene { base, images: Images::new(base, lower, trace), judge }
     }
 
     /// What a crash left.
     fn image(&self, state: CrashState) -> OverlayDevice {
-        let layer = Arc::clone(&self.layers[&self.trace.durable_before(state.cut)]);
-        let device = OverlayDevice::new(Arc::clone(self.base), layer);
-        self.trace.arrivals(state, &mut |start, bytes| device.put(start, bytes));
-        device
+        self.images.image(state)
     }
-}
-
-fn trace_whole(event: &Event, device: &OverlayDevice) {
-    crate::device::whole(event, &mut |start, bytes| device.put(start, bytes));
 }
 
 /// What ran, and what the device saw around the cut.
 fn story(recording: &Recording, id: &StateId) -> String {
     let mut text = String::from("actions:");
-    for (index, action) in id.workload.actions().iter().enumerate() {
-        text += &format!("\n  {}: {action:?}", index + 1);
+    let mut count = 0;
+    for action in id.workload.actions() {
+        count += usize::from(!matches!(action, Action::Begin { .. } | Action::End(_)));
+        text += &format!("\n  {count}: {action:?}");
     }
-    let (least, most) = recording.window(id.state.cut);
-    text += &format!("\nallowed: after {least} to {most} actions\nevents:");
+    text += &format!("\nallowed: {}\nevents:", recording.window(id.state.cut));
     let durable = recording.trace.durable_before(id.state.cut);
     for (index, event) in recording.trace.events().iter().enumerate().skip(durable) {
         if index == id.state.cut {
@@ -372,7 +368,7 @@ fn story(recording: &Recording, id: &StateId) -> String {
 }
 
 /// Runs something that must not panic.
-fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|panic| Err(format!("panic: {}", crate::run::panic_text(&*panic))))
 }

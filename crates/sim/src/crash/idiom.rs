@@ -2,7 +2,7 @@
 
 use super::action::Change::{Append, Create, CreateHeld, LetGo, Link, Rename, Sync, Unlink, Write};
 use super::action::File::{At, Held};
-use super::action::{Action, Change};
+use super::action::{Action, Administration, Change};
 use crate::random::Random;
 use marram_vfs::RenameMode::Replace;
 use marram_vfs::SyncScope::{All, Data};
@@ -32,7 +32,8 @@ pub(crate) fn actions(idiom: Round, seed: u64, rounds: usize) -> Vec<Action> {
             }
         }
         if random.once_in(12) {
-            actions.extend([Action::DestroySnapshot, Action::Snapshot]);
+            actions.push(Action::Administer(Administration::Destroy("root@s")));
+            actions.push(Action::Administer(Administration::Snapshot("root@s")));
         }
     }
     actions.push(Action::Commit);

@@ -14,6 +14,10 @@
 //! offline, mounted, read and compared ([`Explorer`]); where the mount wrote something, what it
 //! wrote is cut short too.
 //!
+//! **Beside each other.** A commit, a sync or an administrative operation can be begun in a thread
+//! of its own and held before one of its writes or flushes ([`Action::Begin`]) while others go
+//! on. Then there are two lines of moments: with the administrative operation and without it.
+//!
 //! **Counting.** States with equal images count once. What an image recovers to does not depend
 //! on how it came about, so it is mounted once; but each state that leads to it is compared with
 //! what *it* allows: the image just before an fsync is acknowledged and just after may be the
@@ -22,22 +26,27 @@
 //! The bounded workloads follow CrashMonkey's ACE (Mohan and others, OSDI 2018).
 
 mod action;
+mod archive;
 mod campaign;
 mod digest;
 mod explorer;
 mod idiom;
+mod images;
 mod minimize;
 mod pause;
 mod recording;
 mod states;
 mod table;
 mod target;
+mod twin;
 mod workload;
 
-pub use action::{Action, Change, File};
+pub use action::{Action, Administration, Change, File, Turn};
+pub use archive::{decode_trace, encode_trace};
 pub use campaign::{Campaign, Outcome, Plan};
 pub use digest::{Digest, tree_digest};
 pub use explorer::{Explorer, StateId, Violation};
+pub use images::Images;
 pub use recording::Recording;
 pub use states::{Bounds, states};
 pub use target::{Mounted, Target};

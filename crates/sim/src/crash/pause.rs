@@ -1,11 +1,13 @@
-//! A device that holds still in the middle of a commit, so that others go on meanwhile.
+//! A device that holds still in the middle of a commit or a frame, so that others go on meanwhile.
 //!
 //! A frame of the intent log that is written while a commit is under way is where the two could
-//! disagree about who has what. Threads would race, and no seed would replay them; so the
-//! commit stops before a certain write or flush, and goes on when it is told to.
+//! disagree about who has what. Threads would race, and no seed would replay them; so the thread
+//! that was begun stops before a certain write or flush, and goes on when it is told to. The
+//! next one that is begun has its own stop: whoever stopped before is not counted any more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use marram_device::{Device, Result};
@@ -20,22 +22,33 @@ pub(super) struct PausingDevice {
     pause: Mutex<Option<Pause>>,
 }
 
-struct Pause {
+/// Where one thread is to stop.
+pub(super) struct Pause {
+    thread: ThreadId,
     left: u64,
     arrived: Sender<()>,
     go_on: Receiver<()>,
 }
 
 /// The other end of a pause.
-pub(super) struct Turn {
+pub(super) struct Stop {
     arrived: Receiver<()>,
     go_on: Sender<()>,
 }
 
-impl Turn {
-    /// Waits until the device has stopped, or will not any more.
-    pub(super) fn wait(&self) {
-        let _never_stopped = self.arrived.recv();
+/// A stop before the write or flush of a thread that comes after `at` others: for the thread, and
+/// for the one who ends it.
+pub(super) fn stop_before(at: u64) -> (Pause, Stop) {
+    let (arrived, arrival) = channel();
+    let (end, go_on) = channel();
+    let pause = Pause { thread: thread::current().id(), left: at, arrived, go_on };
+    (pause, Stop { arrived: arrival, go_on: end })
+}
+
+impl Stop {
+    /// Waits until the device has stopped, or will not any more; returns whether it has.
+    pub(super) fn wait(&self) -> bool {
+        self.arrived.recv().is_ok()
     }
 
     /// Lets the device go on.
@@ -49,22 +62,21 @@ impl PausingDevice {
         PausingDevice { inner, pause: Mutex::new(None) }
     }
 
-    /// Will stop before the write or flush that comes after `at` others.
-    pub(super) fn pause_before(&self, at: u64) -> Turn {
-        let (arrived, arrival) = channel();
-        let (end, go_on) = channel();
-        *self.pause.lock() = Some(Pause { left: at, arrived, go_on });
-        Turn { arrived: arrival, go_on: end }
+    /// Will stop this thread where it is to stop. Others may go on by themselves meanwhile, if they
+    /// have stopped for too long: their writes do not count.
+    pub(super) fn arm(&self, pause: Pause) {
+        *self.pause.lock() = Some(Pause { thread: thread::current().id(), ..pause });
     }
 
-    /// Will not stop any more.
-    pub(super) fn cancel(&self) {
-        *self.pause.lock() = None;
+    /// Will not stop this thread any more.
+    pub(super) fn disarm(&self) {
+        self.pause.lock().take_if(|pause| pause.thread == thread::current().id());
     }
 
     fn count(&self) {
         let mut pause = self.pause.lock();
-        let Some(waiting) = pause.as_mut() else { return };
+        let here = thread::current().id();
+        let Some(waiting) = pause.as_mut().filter(|pause| pause.thread == here) else { return };
         if waiting.left > 0 {
             waiting.left -= 1;
             return;

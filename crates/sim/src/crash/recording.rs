@@ -1,39 +1,59 @@
-//! A workload runs: on the real file system, whose device remembers everything, and on the model.
+//! A workload runs: on the real file system, whose device remembers all, and on the model.
+//!
+//! **Moments.** After each action the pool has been at one more moment: what the model holds then.
+//! A crash may leave a moment from when its action had begun until a later one was acknowledged
+//! as durable. An administrative operation that is under way while others go on doubles them:
+//! the same moments without it, until it is acknowledged, and with it. What a snapshot keeps, or a
+//! clone begins with, is the state at the moment when the operation began.
 
-use super::action::{Action, Change, Hand};
-use super::digest::{Digest, tree_digest};
-use super::pause::PausingDevice;
+use super::action::{Action, Hand, Turn};
+use super::digest::Digest;
+use super::explorer::guarded;
+use super::pause::{Pause, PausingDevice, Stop, stop_before};
 use super::table::PRESET;
 use super::target::{Mounted, Target};
+use super::twin::{Sources, Twin, model_digest};
 use super::workload::Workload;
 use crate::clock::HistoryClock;
 use crate::device::{Event, OverlayDevice, RecordingDevice, Trace};
-use crate::pair::{Outcome, Pair};
 use marram_device::Device;
 use marram_model::Model;
-use marram_vfs::{Clock, Error, FileSystem, Ino};
-use std::collections::BTreeMap;
+use marram_vfs::Clock;
 use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
 
-/// The root dataset, its snapshot, and the clone of that.
-pub(crate) const ROOT: &str = "root";
-const SNAPSHOT: &str = "root@s";
-const CLONE: &str = "c";
 /// The clock of a workload starts here; that of the preset at 1.
 const START_STEP: u64 = 1000;
+/// Most syncs that are under way at once.
+const SYNCS_MAX: usize = 3;
+/// How long a sync that stands in line may take to be acknowledged too early.
+const LINE_TIME: Duration = Duration::from_millis(2);
+
+/// A state that the pool was in.
+struct Moment {
+    digest: Digest,
+    /// After how many actions.
+    actions: usize,
+    /// With how many of the administrative operations that others went on beside.
+    administrations: usize,
+    /// The mark from which on a crash may leave it; of the first moment none.
+    from: Option<u64>,
+    /// The mark from which on a crash must leave a later one.
+    until: Option<u64>,
+    /// What the model holds, if that was asked for.
+    sources: Option<Sources>,
+}
 
 /// What a workload did.
 pub struct Recording {
     /// What it did to the device.
     pub trace: Trace,
-    /// The digest of the whole pool after each number of actions.
-    digests: Vec<Digest>,
-    /// For each number of events: how many actions were acknowledged as durable, and how many had
-    /// begun.
-    windows: Vec<(usize, usize)>,
-    /// The models after each number of actions, if they were asked for.
-    models: Vec<BTreeMap<String, Model>>,
+    moments: Vec<Moment>,
+    /// The places of marks in the trace.
+    marks: Vec<usize>,
+    /// How many of the actions that were begun stood still while others went on.
+    pub held: u64,
 }
 
 /// A device with the preset on it, from which all workloads start.
@@ -45,13 +65,13 @@ pub(crate) fn preset(target: &dyn Target) -> Result<Arc<[u8]>, String> {
     let device = Arc::new(OverlayDevice::new(Arc::clone(&empty), Arc::default()));
     let clock = Arc::new(HistoryClock::default());
     let mounted = target.mount(Arc::clone(&device) as Arc<dyn Device>, Arc::clone(&clock))?;
-    let mut run = Run::new(mounted, Model::new(Arc::clone(&clock) as Arc<dyn Clock>))?;
+    let mut twin = Twin::new(mounted.into(), Model::new(Arc::clone(&clock) as Arc<dyn Clock>))?;
     for (index, action) in PRESET.iter().enumerate() {
         clock.set(1 + index as u64);
-        run.act(action)?;
+        twin.act(action)?;
     }
-    run.act(&Action::Commit)?;
-    drop(run);
+    twin.act(&Action::Commit)?;
+    drop(twin);
     let mut image = vec![0; empty.len()];
     device.read(0, &mut image).map_err(|error| error.to_string())?;
     Ok(image.into())
@@ -91,27 +111,57 @@ impl Recording {
         let pausing = Arc::new(PausingDevice::new(Arc::clone(&device) as Arc<dyn Device>));
         clock.set(START_STEP);
         let mounted = target.mount(Arc::clone(&pausing) as Arc<dyn Device>, Arc::clone(&clock))?;
-        let run = Run::new(mounted, model)?;
-        let mut recorder = Recorder {
-            digests: vec![run.digest()?],
-            models: if keep_models { vec![run.models()] } else { Vec::new() },
-            run,
-            clock,
-            device,
-            pausing,
-        };
-        for action in workload.actions() {
-            recorder.perform(&action)?;
-        }
-        let Recorder { run, digests, models, device, .. } = recorder;
-        drop(run);
+        let mounted: Arc<dyn Mounted> = mounted.into();
+        let twin = Twin::new(Arc::clone(&mounted), model)?;
+        let (moments, held) = std::thread::scope(|scope| {
+            let mut recorder = Recorder {
+                twin,
+                mounted,
+                clock,
+                device: Arc::clone(&device),
+                pausing,
+                moments: Vec::new(),
+                keep_models,
+                actions: 0,
+                administrations: 0,
+                marks: 0,
+                scope,
+                under_way: Vec::new(),
+                held: 0,
+            };
+            recorder.perform_all(workload)?;
+            Ok::<_, String>((recorder.moments, recorder.held))
+        })?;
         let trace = device.trace();
-        Ok(Recording { windows: windows(&trace), trace, digests, models })
+        Ok(Recording { marks: places_of_marks(&trace), trace, moments, held })
     }
 
-    /// How many actions may have survived a crash after `cut` events: at least, and at most.
-    pub fn window(&self, cut: usize) -> (usize, usize) {
-        self.windows[cut]
+    /// The moments that a crash after `cut` events may leave.
+    fn allowed(&self, cut: usize) -> impl Iterator<Item = &Moment> {
+        self.moments.iter().filter(move |moment| {
+            moment.from.is_none_or(|mark| self.is_before(mark, cut))
+                && !moment.until.is_some_and(|mark| self.is_before(mark, cut))
+        })
+    }
+
+    fn is_before(&self, mark: u64, cut: usize) -> bool {
+        self.marks[mark as usize] < cut
+    }
+
+    /// In words, which moments a crash after `cut` events may leave.
+    pub fn window(&self, cut: usize) -> String {
+        let allowed = |number: fn(&Moment) -> usize| {
+            let numbers = || self.allowed(cut).map(number);
+            (numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default())
+        };
+        let (least, most) = allowed(|moment| moment.actions);
+        let beside = match allowed(|moment| moment.administrations) {
+            (without, with) if without < with => {
+                ", with and without the administrative operation that is under way"
+            }
+            _ => "",
+        };
+        format!("after {least} to {most} actions{beside}")
     }
 
     /// Compares what a crash after `cut` events left with what it may leave.
@@ -119,47 +169,47 @@ impl Recording {
     /// # Errors
     /// Says what it is instead.
     pub fn judge(&self, cut: usize, found: Digest) -> Result<(), String> {
-        let (least, most) = self.window(cut);
-        if self.digests[least..=most].contains(&found) {
+        if self.allowed(cut).any(|moment| moment.digest == found) {
             return Ok(());
         }
-        let window = format!("{least} to {most} of {} actions", self.digests.len() - 1);
-        match self.digests.iter().position(|digest| *digest == found) {
-            Some(after) if after < least => Err(format!(
-                "what was acknowledged as durable is lost: the state is that after {after} \
-                 actions, {window} must be there"
+        let window = self.window(cut);
+        match self.moments.iter().find(|moment| moment.digest == found) {
+            Some(Moment { actions, until: Some(mark), .. }) if self.is_before(*mark, cut) => {
+                Err(format!(
+                    "what was acknowledged as durable is lost: the state is that after {actions} \
+                     actions; it must be one {window}"
+                ))
+            }
+            Some(Moment { actions, .. }) => Err(format!(
+                "the state is that after {actions} actions, which had not begun; it must be one \
+                 {window}"
             )),
-            Some(after) => Err(format!(
-                "the state is that after {after} actions, which had not begun: {window} may \
-                 be there"
-            )),
-            None => Err(format!("the state is that of no moment: {window} may be there")),
+            None => Err(format!("the state is that of no moment; it must be one {window}")),
         }
     }
 
     /// In words, how a mounted file system differs from each state that it may be in.
     pub fn differences(&self, cut: usize, mounted: &dyn Mounted) -> String {
-        let (least, most) = self.window(cut);
         let mut text = String::new();
-        for after in least..=most {
-            let Some(models) = self.models.get(after) else { continue };
-            let difference = compare(models, mounted);
-            text += &format!("\n  after {after} actions: {difference}");
+        for moment in self.allowed(cut) {
+            let Some(sources) = &moment.sources else { continue };
+            let difference = compare(sources, mounted);
+            text += &format!("\n  after {} actions: {difference}", moment.actions);
         }
         text
     }
 }
 
-fn compare(models: &BTreeMap<String, Model>, mounted: &dyn Mounted) -> String {
-    let names: Vec<&String> = models.keys().collect();
+fn compare(sources: &Sources, mounted: &dyn Mounted) -> String {
+    let names: Vec<&str> = sources.keys().copied().collect();
     match mounted.sources() {
         Err(reason) => return reason,
-        Ok(found) if found.iter().ne(names.iter().copied()) => {
+        Ok(found) if found != names => {
             return format!("there are {found:?}, not {names:?}");
         }
         Ok(_) => (),
     }
-    for (name, model) in models {
+    for (name, model) in sources {
         let compared = mounted.open(name).and_then(|files| {
             crate::compare_trees(&mut crate::InodeMap::default(), &*files, model)
         });
@@ -170,220 +220,188 @@ fn compare(models: &BTreeMap<String, Model>, mounted: &dyn Mounted) -> String {
     "no difference".to_owned()
 }
 
-/// For each number of events, how many actions are promised and how many have begun.
-fn windows(trace: &Trace) -> Vec<(usize, usize)> {
-    let mut window = (0, 0);
-    let mut windows = vec![window];
-    for event in trace.events() {
-        if let Event::Mark(mark) = event {
-            let action = (*mark / 2) as usize + 1;
-            window = match mark % 2 {
-                0 => (window.0, action),
-                _ => (window.0.max(action), window.1),
-            };
-        }
-        windows.push(window);
-    }
-    windows
+fn places_of_marks(trace: &Trace) -> Vec<usize> {
+    let events = trace.events().iter().enumerate();
+    events.filter(|(_, event)| matches!(event, Event::Mark(_))).map(|(place, _)| place).collect()
 }
 
-/// The digest of all datasets and snapshots.
-///
-/// # Errors
-/// Says what cannot be read.
-pub(crate) fn pool_digest(mounted: &dyn Mounted) -> Result<Digest, String> {
-    let mut sum = 0;
-    for name in mounted.sources()? {
-        let files = mounted.open(&name)?;
-        let tree = tree_digest(&*files).map_err(|reason| format!("{name}: {reason}"))?;
-        sum = add_source(sum, &name, tree);
-    }
-    Ok(sum)
-}
-
-fn add_source(sum: Digest, name: &str, tree: Digest) -> Digest {
-    let name = xxh3_128_with_seed(name.as_bytes(), 1);
-    sum.wrapping_add(xxh3_128_with_seed(&(name ^ tree).to_le_bytes(), 2))
+/// What another thread does.
+struct UnderWay<'scope> {
+    action: Action,
+    turn: Turn,
+    stop: Option<Stop>,
+    thread: ScopedJoinHandle<'scope, Result<(), String>>,
+    /// How many actions and administrative operations came before it.
+    before: (usize, usize),
 }
 
 /// Takes down what a workload does.
-struct Recorder {
-    run: Run,
+struct Recorder<'scope, 'env> {
+    twin: Twin,
+    mounted: Arc<dyn Mounted>,
     clock: Arc<HistoryClock>,
     device: Arc<RecordingDevice>,
     pausing: Arc<PausingDevice>,
-    digests: Vec<Digest>,
-    models: Vec<BTreeMap<String, Model>>,
+    moments: Vec<Moment>,
+    keep_models: bool,
+    /// Done so far.
+    actions: usize,
+    administrations: usize,
+    /// Left in the trace so far.
+    marks: u64,
+    scope: &'scope Scope<'scope, 'env>,
+    under_way: Vec<UnderWay<'scope>>,
+    held: u64,
 }
 
-impl Recorder {
+impl<'scope> Recorder<'scope, '_> {
+    fn perform_all(&mut self, workload: &Workload) -> Result<(), String> {
+        self.note_moment(None)?;
+        for action in workload.actions() {
+            let number = self.actions + 1;
+            let performed = self.perform(&action);
+            performed.map_err(|reason| format!("action {number} ({action:?}): {reason}"))?;
+        }
+        [Turn::Commit, Turn::Frame].into_iter().try_for_each(|turn| self.end(turn))
+    }
+
     /// Does an action, with the marks that belong to it.
     fn perform(&mut self, action: &Action) -> Result<(), String> {
-        let done_before = self.digests.len() as u64 - 1;
-        if let Action::Busy { at, inner } = action {
-            self.commit_around(*at, inner)?;
-            if done_before > 0 {
-                self.device.mark(2 * (done_before - 1) + 1);
-            }
-            return Ok(());
+        match action {
+            Action::Begin { action, at } => self.begin(action, *at),
+            Action::End(turn) => self.end(*turn),
+            _ => self.act(action),
         }
-        self.clock.set(START_STEP + 1 + done_before);
-        self.device.mark(2 * done_before);
-        let done = self
-            .run
-            .act(action)
-            .map_err(|reason| format!("action {} ({action:?}): {reason}", done_before + 1))?;
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), String> {
+        action.turn().map_or(Ok(()), |turn| self.end(turn))?;
+        self.clock.set(START_STEP + 1 + self.actions as u64);
+        let begun = self.mark();
+        let done = self.twin.act(action)?;
+        self.actions += 1;
+        self.note_moment(Some(begun))?;
         if done && action.promises() {
-            self.device.mark(2 * done_before + 1);
-        }
-        self.digests.push(self.run.digest()?);
-        if !self.models.is_empty() {
-            self.models.push(self.run.models());
+            self.promise((self.actions, self.administrations));
         }
         Ok(())
     }
 
-    /// Commits, and does other actions while the commit stands before its write or flush number
-    /// `at`.
-    fn commit_around(&mut self, at: u64, inner: &[Action]) -> Result<(), String> {
-        let mounted = Arc::clone(&self.run.mounted);
-        let pausing = Arc::clone(&self.pausing);
-        let turn = pausing.pause_before(at);
-        std::thread::scope(|scope| {
-            let commit = scope.spawn(|| {
-                let committed = mounted.commit();
-                pausing.cancel();
-                committed
+    /// Begins an action in a thread of its own, which waits before its write or flush number `at`.
+    fn begin(&mut self, action: &Action, at: u64) -> Result<(), String> {
+        let turn = action.turn().ok_or("it cannot be begun")?;
+        let before_it = self.under_way.iter().filter(|under_way| under_way.turn == turn).count();
+        if turn == Turn::Frame && (1..SYNCS_MAX).contains(&before_it) {
+            return self.stand_in_line(action);
+        }
+        self.end(turn)?;
+        let begun = self.mark();
+        let (pause, stop) = stop_before(at);
+        let mut begun_action = self.spawn(action, Some(pause))?;
+        self.held += u64::from(stop.wait());
+        begun_action.stop = Some(stop);
+        self.under_way.push(begun_action);
+        self.note_moment(Some(begun))
+    }
+
+    /// A sync beside a frame that is under way. It waits for its own frame: if it is acknowledged
+    /// before the other one has gone on, what it promises must be durable already.
+    fn stand_in_line(&mut self, action: &Action) -> Result<(), String> {
+        let waiting = self.spawn(action, None)?;
+        std::thread::sleep(LINE_TIME);
+        if waiting.thread.is_finished() {
+            return self.settle(vec![waiting]);
+        }
+        self.under_way.push(waiting);
+        Ok(())
+    }
+
+    fn spawn(&mut self, action: &Action, pause: Option<Pause>) -> Result<UnderWay<'scope>, String> {
+        let before = (self.actions, self.administrations);
+        let work = self.twin.begin(action)?;
+        let (mounted, pausing) = (Arc::clone(&self.mounted), Arc::clone(&self.pausing));
+        let thread = self.scope.spawn(move || {
+            mounted.enter_thread();
+            pause.into_iter().for_each(|pause| pausing.arm(pause));
+            let done = guarded(work);
+            pausing.disarm();
+            done
+        });
+        let (action, turn) = (action.clone(), action.turn().ok_or("it cannot be begun")?);
+        Ok(UnderWay { action, turn, stop: None, thread, before })
+    }
+
+    /// Lets go on what is under way, and waits for it.
+    fn end(&mut self, turn: Turn) -> Result<(), String> {
+        let all = std::mem::take(&mut self.under_way);
+        let (ending, going_on) = all.into_iter().partition(|under_way| under_way.turn == turn);
+        self.under_way = going_on;
+        self.settle(ending)
+    }
+
+    /// First all of them end, then they are acknowledged: where marks lie does not depend on
+    /// who is faster.
+    fn settle(&mut self, ending: Vec<UnderWay<'_>>) -> Result<(), String> {
+        let mut ended = Vec::new();
+        for UnderWay { action, stop, thread, before, .. } in ending {
+            stop.into_iter().for_each(Stop::end);
+            let done = thread.join().unwrap_or_else(|_| Err("its thread is lost".to_owned()));
+            ended.push((action, before, done));
+        }
+        for (action, before, done) in ended {
+            let done = self
+                .twin
+                .end(&action, done)
+                .map_err(|reason| format!("{action:?}, which others went on beside: {reason}"))?;
+            match action {
+                _ if !done => {}
+                Action::Administer(_) => {
+                    self.administrations += 1;
+                    self.promise((before.0, self.administrations));
+                }
+                _ => self.promise(before),
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self) -> u64 {
+        self.device.mark(self.marks);
+        self.marks += 1;
+        self.marks - 1
+    }
+
+    /// The pool is at the moment after all actions so far, with and without what is coming.
+    fn note_moment(&mut self, from: Option<u64>) -> Result<(), String> {
+        let (now, coming) = self.twin.sources();
+        for (more, sources) in std::iter::once(now).chain(coming).enumerate() {
+            let administrations = self.administrations + more;
+            let is_known = |moment: &Moment| {
+                (moment.actions, moment.administrations) == (self.actions, administrations)
+            };
+            if self.moments.iter().rev().take(2).any(is_known) {
+                continue;
+            }
+            self.moments.push(Moment {
+                digest: model_digest(&sources)?,
+                actions: self.actions,
+                administrations,
+                from,
+                until: None,
+                sources: self.keep_models.then_some(sources),
             });
-            turn.wait();
-            let done = inner.iter().try_for_each(|action| self.perform(action));
-            turn.end();
-            let committed = commit.join().map_err(|panic| crate::run::panic_text(&*panic));
-            done.and(committed.unwrap_or_else(|panic| Err(format!("panic: {panic}"))))
-        })
-    }
-}
-
-/// A workload under way.
-struct Run {
-    files: Arc<dyn FileSystem>,
-    pair: Pair,
-    /// Snapshot and clone as the model has them.
-    kept: Option<Model>,
-    clone: Option<(Model, Arc<dyn FileSystem>)>,
-    /// The inode that is held open: in the real file system, and in the model.
-    held: (Option<Ino>, Option<Ino>),
-    held_in_clone: (Option<Ino>, Option<Ino>),
-    mounted: Arc<dyn Mounted>,
-}
-
-impl Run {
-    fn new(mounted: Box<dyn Mounted>, model: Model) -> Result<Run, String> {
-        let files = mounted.open(ROOT)?;
-        Ok(Run {
-            pair: Pair::new(Arc::clone(&files), model),
-            files,
-            kept: None,
-            clone: None,
-            held: (None, None),
-            held_in_clone: (None, None),
-            mounted: mounted.into(),
-        })
-    }
-
-    /// Does an action on both; returns whether both did it.
-    fn act(&mut self, action: &Action) -> Result<bool, String> {
-        match action {
-            Action::Root(change) => both(
-                (&*self.files, &mut self.held.0),
-                (self.pair.model(), &mut self.held.1),
-                change,
-            ),
-            Action::InClone(change) => {
-                let Some((model, files)) = &self.clone else { return Ok(false) };
-                let held = &mut self.held_in_clone;
-                both((&**files, &mut held.0), (model, &mut held.1), change)
-            }
-            Action::Drawn(operation) => {
-                self.pair.apply(operation).map(|outcome| outcome == Outcome::Done)
-            }
-            Action::Commit => self.mounted.commit().map(|()| true),
-            _ => self.administer(action),
         }
+        Ok(())
     }
 
-    fn administer(&mut self, action: &Action) -> Result<bool, String> {
-        let (kept, cloned) = (self.kept.is_some(), self.clone.is_some());
-        match action {
-            Action::Snapshot => {
-                let done = agree(self.mounted.snapshot("s"), !kept)?;
-                if done {
-                    self.kept = Some(self.pair.model().snapshot());
-                }
-                Ok(done)
-            }
-            Action::Clone => {
-                let done = agree(self.mounted.clone_snapshot("s", CLONE), kept && !cloned)?;
-                if let Some(kept) = self.kept.as_ref().filter(|_| done) {
-                    self.clone = Some((kept.fork(), self.mounted.open(CLONE)?));
-                }
-                Ok(done)
-            }
-            Action::DestroySnapshot => {
-                let done = agree(self.mounted.destroy(SNAPSHOT), kept && !cloned)?;
-                if done {
-                    self.kept = None;
-                }
-                Ok(done)
-            }
-            _ => {
-                self.clone = None;
-                self.held_in_clone = (None, None);
-                agree(self.mounted.destroy(CLONE), cloned)
+    /// It is acknowledged that so many actions and administrative operations are durable.
+    fn promise(&mut self, (actions, administrations): (usize, usize)) {
+        let mark = self.mark();
+        for moment in &mut self.moments {
+            let is_older = moment.actions < actions || moment.administrations < administrations;
+            if is_older && moment.until.is_none() {
+                moment.until = Some(mark);
             }
         }
-    }
-
-    /// All sources as the model has them.
-    fn models(&self) -> BTreeMap<String, Model> {
-        let live = (ROOT, Some(self.pair.model()));
-        let kept = (SNAPSHOT, self.kept.as_ref());
-        let clone = (CLONE, self.clone.as_ref().map(|(model, _)| model));
-        let sources = [live, kept, clone].into_iter();
-        sources.filter_map(|(name, model)| Some((name.to_owned(), model?.snapshot()))).collect()
-    }
-
-    /// The digest that the pool should have.
-    fn digest(&self) -> Result<Digest, String> {
-        let mut sum = 0;
-        for (name, model) in self.models() {
-            sum = add_source(sum, &name, tree_digest(&model)?);
-        }
-        Ok(sum)
-    }
-}
-
-/// A file system and what is held open in it.
-type At<'a> = (&'a dyn FileSystem, &'a mut Option<Ino>);
-
-fn both(real: At<'_>, model: At<'_>, change: &Change) -> Result<bool, String> {
-    let done = Hand { files: real.0, held: real.1 }.change(change);
-    if matches!(done, Err(Error::NoSpace)) {
-        return Ok(false);
-    }
-    let expected = Hand { files: model.0, held: model.1 }.change(change);
-    match (done, expected) {
-        (Ok(()), Ok(())) => Ok(true),
-        (Err(a), Err(b)) if std::mem::discriminant(&a) == std::mem::discriminant(&b) => Ok(false),
-        (done, expected) => Err(format!("gave {done:?}; the model gives {expected:?}")),
-    }
-}
-
-/// Whether it was done, as it should have been or not.
-fn agree(done: Result<(), String>, expected: bool) -> Result<bool, String> {
-    match done {
-        Ok(()) if !expected => Err("was done; the model refuses it".to_owned()),
-        Err(reason) if expected => Err(reason),
-        _ => Ok(expected),
     }
 }

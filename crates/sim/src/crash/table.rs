@@ -1,8 +1,7 @@
 //! The small set of things that bounded workloads are made of.
 
-use super::action::Action::{
-    Clone, Commit, DestroyClone, DestroySnapshot, InClone, Root, Snapshot,
-};
+use super::action::Action::{Administer, Commit, InClone, Root};
+use super::action::Administration::{Clone, Destroy, Snapshot};
 use super::action::Change::{
     Allocate, Append, Copy, Create, CreateHeld, Hold, LetGo, Link, MakeDirectory, RemoveDirectory,
     RemoveXattr, Rename, Resize, SetPermissions, SetXattr, Symlink, Sync, SyncAll, Unlink, Write,
@@ -104,13 +103,18 @@ pub(crate) const CHANGES: &[Row] = &[
     (
         "in-clone",
         &[
-            Snapshot,
-            Clone,
+            Administer(Snapshot("root@s")),
+            Administer(Clone),
             InClone(Write { file: G, offset: 50, len: 6_000, seed: 38 }),
             Root(Append { file: G, len: 40, seed: 41 }),
         ],
     ),
-    ("drop-snapshot", &[Snapshot, Root(Unlink("h")), DestroySnapshot]),
+    ("clone-write", &[InClone(Write { file: G, offset: 10, len: 5_000, seed: 44 })]),
+    ("clone-rename", &[InClone(Rename("A/f", "B/g", Replace))]),
+    (
+        "drop-snapshot",
+        &[Administer(Snapshot("root@s")), Root(Unlink("h")), Administer(Destroy("root@s"))],
+    ),
 ];
 
 /// The points at which something becomes durable; the first is none.
@@ -122,15 +126,84 @@ pub(crate) const PERSISTENCE: &[Row] = &[
     ("fsync-directory", &[Root(Sync(At("A"), All))]),
     ("sync", &[Root(SyncAll)]),
     ("commit", &[Commit]),
-    ("snapshot", &[Snapshot]),
-    ("clone", &[Snapshot, Clone]),
-    ("destroy-snapshot", &[DestroySnapshot]),
-    ("destroy-clone", &[DestroyClone]),
+    ("snapshot", &[Administer(Snapshot("root@s"))]),
+    ("second-snapshot", &[Administer(Snapshot("root@t"))]),
+    ("clone", &[Administer(Snapshot("root@s")), Administer(Clone)]),
+    ("snapshot-of-clone", &[Administer(Snapshot("c@s"))]),
+    ("destroy-snapshot", &[Administer(Destroy("root@s"))]),
+    ("destroy-second", &[Administer(Destroy("root@t"))]),
+    ("destroy-clone", &[Administer(Destroy("c"))]),
     ("sync-in-clone", &[InClone(SetXattr { file: F, len: 9 }), InClone(SyncAll)]),
 ];
 
-/// What a row of either table does.
+/// What can be under way while something else happens: the last action of each.
+pub(crate) const BEGUN: &[Row] = &[
+    ("commit", &[Commit]),
+    ("sync", &[Root(SyncAll)]),
+    ("snapshot", &[Administer(Snapshot("root@s"))]),
+    ("clone", &[Administer(Snapshot("root@s")), Administer(Clone)]),
+    ("destroy-snapshot", &[Administer(Destroy("root@s"))]),
+    ("destroy-clone", &[Administer(Destroy("c"))]),
+    (
+        "snapshot-again",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Resize { file: F, size: 9_000 }),
+            Administer(Snapshot("root@t")),
+        ],
+    ),
+    (
+        "drop-older",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Write { file: F, offset: 2_000, len: 9_000, seed: 47 }),
+            Administer(Snapshot("root@t")),
+            Root(Resize { file: H, size: 100 }),
+            Administer(Destroy("root@s")),
+        ],
+    ),
+    (
+        "drop-newer",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Append { file: H, len: 9_000, seed: 50 }),
+            Administer(Snapshot("root@t")),
+            Root(Unlink("A/f")),
+            Administer(Destroy("root@t")),
+        ],
+    ),
+    (
+        "drop-changed-clone",
+        &[
+            Administer(Snapshot("root@s")),
+            Administer(Clone),
+            InClone(Unlink("A/f")),
+            InClone(SyncAll),
+            InClone(Append { file: H, len: 6_000, seed: 53 }),
+            Administer(Destroy("c")),
+        ],
+    ),
+    (
+        "drop-kept-clone",
+        &[
+            Administer(Snapshot("root@s")),
+            Administer(Clone),
+            InClone(Append { file: H, len: 6_000, seed: 56 }),
+            Administer(Snapshot("c@s")),
+            InClone(Resize { file: H, size: 10 }),
+            Administer(Destroy("c")),
+        ],
+    ),
+];
+
+/// What a row of the tables does.
 pub(crate) fn row(name: &str) -> Option<&'static [Action]> {
-    let mut rows = CHANGES.iter().chain(PERSISTENCE);
+    let mut rows = CHANGES.iter().chain(PERSISTENCE).chain(BEGUN);
     rows.find(|(known, _)| *known == name).map(|(_, actions)| *actions)
+}
+
+/// The name of a row as the tables have it.
+pub(crate) fn known_row(name: &str) -> Option<&'static str> {
+    let mut rows = CHANGES.iter().chain(PERSISTENCE).chain(BEGUN);
+    rows.find(|(known, _)| *known == name).map(|(known, _)| *known)
 }

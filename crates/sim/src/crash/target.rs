@@ -36,8 +36,11 @@ pub trait Mounted: Send + Sync {
     /// committed.
     fn commit(&self) -> HomeResult<()>;
 
-    /// Keeps the present state of the root dataset.
-    fn snapshot(&self, name: &str) -> HomeResult<()>;
+    /// Another thread than the one that mounted it is going to use it.
+    fn enter_thread(&self) {}
+
+    /// Keeps the present state of a dataset, under a name like `root@s`.
+    fn snapshot(&self, source: &str) -> HomeResult<()>;
 
     /// Makes a dataset that begins as a snapshot of the root dataset.
     fn clone_snapshot(&self, snapshot: &str, clone: &str) -> HomeResult<()>;

@@ -1,6 +1,6 @@
 //! Workloads: what runs before the power goes. Each has a text that brings it back.
 
-use super::action::{Action, Change};
+use super::action::{Action, Administration, Change, File, Turn};
 use super::idiom::{self, IDIOMS};
 use super::table;
 use crate::generate::Generator;
@@ -10,15 +10,20 @@ use std::str::FromStr;
 
 /// Most steps of a workload that is read from text.
 const STEPS_MAX: usize = 100_000;
+/// What is begun in a history waits before one of so many writes and flushes.
+const BEGUN_AT_MAX: u64 = 12;
+/// After one in so many actions something that is under way goes on.
+const ENDS_ONE_IN: u64 = 4;
 
-/// A part of a bounded workload: `rename`, or `busy3/rename`, a commit in which the renaming, and a
-/// sync, come before its write or flush number 3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A part of a bounded workload: `rename`, or `commit3/rename`, a commit in which the renaming, and
+/// a sync, come before its write or flush number 3; or with both a commit and a frame of the log
+/// under way, `snapshot3/sync1/rename`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// A row of the tables of operations and persistence points.
+    /// A row of the tables.
     pub row: &'static str,
-    /// In which place of a commit, if in any.
-    pub busy: Option<u64>,
+    /// What is under way meanwhile: rows whose last action waits before a write or flush.
+    pub begun: Vec<(&'static str, u64)>,
 }
 
 /// A workload: `small:rename-over+fsync+append`, `random:SEED:STEPS` or
@@ -46,15 +51,32 @@ pub enum Workload {
 }
 
 impl Part {
+    /// What is done one after the other, with nothing under way.
+    pub fn of(row: &'static str) -> Part {
+        Part { row, begun: Vec::new() }
+    }
+
     fn actions(&self) -> Vec<Action> {
-        let row = table::row(self.row).unwrap_or_default();
-        match self.busy {
-            None => row.to_vec(),
-            Some(at) => {
-                let sync = Action::Root(Change::SyncAll);
-                vec![Action::Busy { at, inner: row.iter().cloned().chain([sync]).collect() }]
-            }
+        let mut actions = Vec::new();
+        let mut turns = Vec::new();
+        for (row, at) in &self.begun {
+            actions.extend_from_slice(table::row(row).unwrap_or_default());
+            let Some(action) = actions.pop().filter(Action::can_begin) else { continue };
+            turns.extend(action.turn());
+            actions.push(Action::Begin { action: Box::new(action), at: *at });
         }
+        actions.extend_from_slice(table::row(self.row).unwrap_or_default());
+        let sync = || Action::Root(Change::SyncAll);
+        match (&turns[..], self.begun.last()) {
+            ([Turn::Commit], _) => actions.push(sync()),
+            ([Turn::Frame], Some((_, at))) if at.is_multiple_of(2) => {
+                actions.push(Action::Begin { action: Box::new(sync()), at: 0 });
+            }
+            ([Turn::Frame], _) => actions.push(Action::Commit),
+            _ => {}
+        }
+        actions.extend(turns.into_iter().map(Action::End));
+        actions
     }
 }
 
@@ -83,12 +105,16 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
         if !random.once_in(often) {
             return Action::Drawn(generator.draw());
         }
-        match random.below(12) {
-            0 => Action::Snapshot,
-            1 => Action::Clone,
-            2 => Action::DestroyClone,
-            3 => Action::DestroySnapshot,
-            4..6 => Action::Commit,
+        match random.below(18) {
+            0 | 1 => Action::Administer(Administration::Snapshot("root@s")),
+            2 => Action::Administer(Administration::Snapshot("root@t")),
+            3 => Action::Administer(Administration::Snapshot("c@s")),
+            4 | 5 => Action::Administer(Administration::Clone),
+            6 => Action::Administer(Administration::Destroy("c")),
+            7 => Action::Administer(Administration::Destroy("root@s")),
+            8 => Action::Administer(Administration::Destroy("root@t")),
+            9..12 => Action::Commit,
+            12..14 => Action::InClone(clone_change(&mut random)),
             _ => Action::Root(Change::SyncAll),
         }
     };
@@ -96,17 +122,31 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
     interrupt(actions, &mut random)
 }
 
-/// Puts what follows some of the commits into the middle of them.
+/// Something that happens to the clone, if there is one.
+fn clone_change(random: &mut Random) -> Change {
+    let (file, seed) = (File::At("h"), random.number());
+    match random.below(5) {
+        0 => Change::Write { file, offset: random.below(20_000), len: 5_000, seed },
+        1 => Change::Append { file, len: 200, seed },
+        2 => Change::Unlink("A/f"),
+        3 => Change::Rename("B/g", "A/g", marram_vfs::RenameMode::Replace),
+        _ => Change::SyncAll,
+    }
+}
+
+/// Lets others go on in the middle of some of what takes long.
 fn interrupt(actions: Vec<Action>, random: &mut Random) -> Vec<Action> {
     let mut interrupted: Vec<Action> = Vec::new();
     for action in actions {
-        let waits = !matches!(action, Action::Root(_) | Action::InClone(_) | Action::Drawn(_));
-        match interrupted.last_mut() {
-            Some(Action::Busy { inner, .. }) if !waits && !random.once_in(4) => inner.push(action),
-            _ if action == Action::Commit && random.once_in(2) => {
-                interrupted.push(Action::Busy { at: random.below(9), inner: Vec::new() });
-            }
-            _ => interrupted.push(action),
+        if action.can_begin() && random.once_in(2) {
+            let at = random.below(BEGUN_AT_MAX);
+            interrupted.push(Action::Begin { action: Box::new(action), at });
+        } else {
+            interrupted.push(action);
+        }
+        if random.once_in(ENDS_ONE_IN) {
+            let turn = random.pick(&[Turn::Commit, Turn::Frame]);
+            interrupted.push(Action::End(turn));
         }
     }
     interrupted
@@ -158,28 +198,26 @@ impl FromStr for Workload {
 
 impl fmt::Display for Part {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(at) = self.busy {
-            write!(out, "busy{at}/")?;
+        for (row, at) in &self.begun {
+            write!(out, "{row}{at}/")?;
         }
         out.write_str(self.row)
     }
 }
 
 fn part(text: &str) -> Result<Part, String> {
-    match text.split_once('/') {
-        None => Ok(Part { row: known_row(text)?, busy: None }),
-        Some((busy, row)) => {
-            let at = busy.strip_prefix("busy").and_then(|digits| digits.parse().ok());
-            let at: u64 = at.ok_or_else(|| format!("{busy:?} is not like busy3"))?;
-            Ok(Part { row: known_row(row)?, busy: Some(at) })
-        }
-    }
+    let mut words: Vec<&str> = text.split('/').collect();
+    let row = known_row(words.pop().unwrap_or_default())?;
+    let begun = words.into_iter().map(|word| {
+        let (name, at) = word.split_at(word.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+        let at = at.parse().map_err(|_| format!("{word:?} is not like commit3"))?;
+        Ok((known_row(name)?, at))
+    });
+    Ok(Part { row, begun: begun.collect::<Result<_, String>>()? })
 }
 
 fn known_row(name: &str) -> Result<&'static str, String> {
-    let mut rows = table::CHANGES.iter().chain(table::PERSISTENCE);
-    let found = rows.find(|(known, _)| *known == name);
-    found.map(|(known, _)| *known).ok_or_else(|| format!("nothing small is named {name:?}"))
+    table::known_row(name).ok_or_else(|| format!("nothing small is named {name:?}"))
 }
 
 #[cfg(test)]
@@ -188,13 +226,18 @@ mod tests {
 
     #[test]
     fn a_workload_is_read_from_its_text() {
-        for text in ["small:rename-over+busy3/create+append", "random:7:60", "idiom:replace:7:10"] {
+        for text in [
+            "small:rename-over+commit3/create+append",
+            "small:clone2/sync1/append",
+            "random:7:60",
+            "idiom:replace:7:10",
+        ] {
             let workload: Workload = text.parse().unwrap();
             assert_eq!(workload.to_string(), text);
             assert!(!workload.actions().is_empty());
         }
         for text in
-            ["", "small:nothing", "small:busy/create", "random:7", "idiom:none:1:1", "random:x:1"]
+            ["", "small:nothing", "small:commit/create", "random:7", "idiom:none:1:1", "random:x:1"]
         {
             assert!(text.parse::<Workload>().is_err(), "{text}");
         }

@@ -48,6 +48,11 @@ impl Trace {
         self.events.push(event);
     }
 
+    /// The image that the device started with.
+    pub fn base(&self) -> &Arc<[u8]> {
+        &self.base
+    }
+
     /// All events in order.
     pub fn events(&self) -> &[Event] {
         &self.events

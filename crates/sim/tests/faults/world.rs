@@ -25,6 +25,7 @@ pub fn mount(pool: &Pool, name: &str, clock: &Arc<HistoryClock>) -> Result<Arc<P
         access_times: AccessTimes::Never,
         on_damage: Arc::new(|_| {}),
         root_owner: Caller { uid: 0, gid: 0 },
+        ..PosixOptions::default()
     };
     Posix::new(view, options).map(Arc::new).map_err(|error| format!("mounting {name}: {error}"))
 }

@@ -91,9 +91,11 @@ impl Mounted for MountedPool {
         Ok(files)
     }
 
-    /// May be called in a thread of its own.
-    fn commit(&self) -> HomeResult<()> {
+    fn enter_thread(&self) {
         plant(self.bug);
+    }
+
+    fn commit(&self) -> HomeResult<()> {
         let open: Vec<Arc<Posix>> =
             self.open.lock().map_err(text)?.values().filter_map(Weak::upgrade).collect();
         for files in open {
@@ -103,8 +105,10 @@ impl Mounted for MountedPool {
         self.pool.commit().map_err(text)
     }
 
-    fn snapshot(&self, name: &str) -> HomeResult<()> {
-        self.pool.snapshot(&DatasetName::root(), name).map_err(text)
+    fn snapshot(&self, source: &str) -> HomeResult<()> {
+        let source: Source = source.parse().map_err(text)?;
+        let name = source.snapshot.ok_or("it names no snapshot")?;
+        self.pool.snapshot(&source.dataset, &name).map_err(text)
     }
 
     fn clone_snapshot(&self, snapshot: &str, clone: &str) -> HomeResult<()> {

@@ -95,6 +95,7 @@ pub fn mount(view: Arc<dyn View>, clock: &Arc<HistoryClock>) -> HomeResult<Arc<P
         access_times: AccessTimes::Never,
         on_damage: Arc::new(|range| panic!("damage where none was done: {range:?}")),
         root_owner: Caller { uid: 0, gid: 0 },
+        ..PosixOptions::default()
     };
     Posix::new(view, options).map(Arc::new).map_err(text)
 }

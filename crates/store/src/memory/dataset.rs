@@ -2,8 +2,8 @@
 
 use super::{ITEM_BYTES, RESERVE_BYTES, Shared};
 use crate::{
-    Admission, Batch, Block, DatasetKind, Edit, Error, FreshBlock, Item, Key, Properties, Result,
-    Source, Space, Token, VALUE_BYTES_MAX, View,
+    Admission, Batch, Block, Counter, DatasetKind, Edit, Error, FreshBlock, Item, Key, Properties,
+    Result, Source, Space, Token, VALUE_BYTES_MAX, View,
 };
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -75,6 +75,8 @@ pub(super) fn check_property(property: &str, value: &str) -> Result<()> {
         "recordsize" => Err(Error::Invalid(format!(
             "recordsize {value:?}: use a power of two from 4096 to 1048576"
         ))),
+        "acl" if matches!(value, "posix" | "nfsv4" | "off") => Ok(()),
+        "casefold" if matches!(value, "on" | "off") => Ok(()),
         _ => Err(Error::Invalid(format!("no property named {property:?}"))),
     }
 }
@@ -139,7 +141,7 @@ impl MemoryView {
                 (item.value.len() + block) as u64 + ITEM_BYTES
             }
             Edit::Patch { value, data, .. } => (value.len() + data.len()) as u64,
-            Edit::Remove { .. } => 0,
+            Edit::Remove { .. } | Edit::Add { .. } => 0,
         };
         let limit = self.shared.limit_bytes.load(Ordering::Relaxed);
         if limit == super::UNLIMITED_BYTES {
@@ -158,7 +160,8 @@ impl MemoryView {
     }
 }
 
-/// Panics where the caller breaks the contract; fails where a patch meets no fresh block.
+/// Panics where the caller breaks the contract; fails where a patch meets no fresh block, or a
+/// counter its limit.
 fn check_batch(items: &Items, batch: &Batch<'_>) -> Result<()> {
     let mut keys = BTreeSet::new();
     for edit in &batch.edits {
@@ -173,11 +176,20 @@ fn check_batch(items: &Items, batch: &Batch<'_>) -> Result<()> {
                     _ => return Err(Error::NotFresh),
                 }
             }
+            Edit::Add { key, by, at_most } => {
+                counter_at(items, *key).add(*key, *by, *at_most)?;
+            }
             Edit::Remove { .. } => {}
         }
     }
     check_sharing(items, batch, &keys);
     Ok(())
+}
+
+fn counter_at(items: &Items, key: Key) -> Counter {
+    items.get(&key).map_or_else(Counter::default, |item| {
+        Counter::decode(&item.value).expect("what is added to is a counter")
+    })
 }
 
 fn check_item(item: &Item) {
@@ -224,6 +236,13 @@ fn apply_edit(items: &mut Items, edit: Edit<'_>) {
         }
         Edit::Remove { key } => {
             items.remove(&key);
+        }
+        Edit::Add { key, by, .. } => {
+            let sum = counter_at(items, key).add(key, by, Counter::UNLIMITED);
+            match sum.expect("the batch was checked").encode() {
+                Some(value) => items.insert(key, Item::plain(value)),
+                None => items.remove(&key),
+            };
         }
         Edit::Patch { key, value, at, data } => {
             let item = items.get_mut(&key).expect("the batch was checked");

@@ -1,0 +1,72 @@
+//! A program that has been killed gets out of a request that takes long.
+
+use crate::fixture::{Mounted, can_mount};
+use crate::proxy::Proxy;
+use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode};
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// How long the requests take.
+const SLOW: Duration = Duration::from_secs(6);
+/// In what time a killed program has to be gone.
+const GONE: Duration = Duration::from_secs(4);
+
+fn slow_mount() -> Option<(Arc<Proxy>, Mounted)> {
+    if !can_mount() {
+        return None;
+    }
+    let proxy = Proxy::new();
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+    let name = Name::new(b"slow").unwrap();
+    let made = proxy.create(Caller { uid: 0, gid: 0 }, Ino::ROOT, name, node).unwrap();
+    proxy.forget(made.ino, 1);
+    let mounted = Mounted::with(proxy.clone(), |_| ());
+    Some((proxy, mounted))
+}
+
+/// Starts a program, kills it while it waits, and tells how long it took to go.
+fn killed(program: &mut Command) -> Duration {
+    let mut child = program.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it waits");
+    let begin = Instant::now();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    begin.elapsed()
+}
+
+#[test]
+fn a_killed_program_does_not_wait_for_a_slow_sync_which_is_done_all_the_same() {
+    let Some((proxy, mounted)) = slow_mount() else { return };
+    fs::write(mounted.path("f"), b"x").unwrap();
+    proxy.sync_ms.store(u64::try_from(SLOW.as_millis()).unwrap(), SeqCst);
+    let took = killed(Command::new("sync").arg(mounted.path("f")));
+    assert!(took < GONE, "{took:?}");
+    proxy.sync_ms.store(0, SeqCst);
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"x");
+    let syncs = mounted.events.clone();
+    mounted.end();
+    assert_eq!(proxy.syncs.load(SeqCst), 1);
+    assert!(syncs.lock().unwrap().is_empty(), "an answer that comes too late is no event");
+}
+
+#[test]
+fn an_inode_that_a_killed_program_asked_for_is_not_kept_for_it() {
+    let Some((proxy, mounted)) = slow_mount() else { return };
+    let before = proxy.space().unwrap().inodes_used;
+    proxy.sync_ms.store(u64::try_from(SLOW.as_millis()).unwrap(), SeqCst);
+    let took = killed(Command::new("stat").arg(mounted.path("slow")));
+    assert!(took < GONE, "{took:?}");
+    std::thread::sleep(SLOW - GONE + Duration::from_secs(3));
+    proxy.sync_ms.store(0, SeqCst);
+    fs::remove_file(mounted.path("slow")).unwrap();
+    let begin = Instant::now();
+    while proxy.space().unwrap().inodes_used == before {
+        assert!(begin.elapsed() < GONE, "the inode is still held");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    mounted.end();
+}

@@ -1,0 +1,147 @@
+//! `marram quota`: what users, groups and projects use of a dataset, and what they may use.
+
+use crate::arguments::{OwnerArguments, QuotaArguments};
+use crate::control::protocol::{Answer, Operation, Owner, OwnerClass, OwnerRow};
+use crate::error::{Error, Result};
+use crate::output::{Align, Output, Table, size_text};
+use crate::sizes::parse_size;
+use crate::target::Target;
+use crate::{owner_names, target};
+use marram_store::Source;
+
+/// What takes a limit away.
+const NONE: &str = "none";
+
+pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.target)?;
+    let source = source(&target, arguments.dataset.as_deref())?;
+    let owner = chosen(&arguments.owner)?;
+    match (owner, arguments.bytes.is_some() || arguments.inodes.is_some()) {
+        (None, true) => {
+            return Err(Error::usage("a limit needs an owner: --user, --group or --project"));
+        }
+        (Some(owner), true) => set(&target, &source, owner, arguments)?,
+        (_, false) => {}
+    }
+    let mut rows = owners(&target, &source)?;
+    if let Some(owner) = owner {
+        rows.retain(|row| row.owner == owner);
+        if rows.is_empty() {
+            rows.push(OwnerRow::empty(owner));
+        }
+    }
+    for row in &mut rows {
+        row.name = owner_names::name_of(row.owner.class, row.owner.id);
+    }
+    output.print(&rows, || text(&rows, arguments, output));
+    Ok(())
+}
+
+/// What is asked about: also a snapshot, where that is mounted.
+fn source(target: &Target, named: Option<&str>) -> Result<Source> {
+    match (named, &target.mounted) {
+        (None, Some(mounted)) => Ok(mounted.clone()),
+        _ => Ok(Source { dataset: target.dataset(named)?, snapshot: None }),
+    }
+}
+
+fn chosen(arguments: &OwnerArguments) -> Result<Option<Owner>> {
+    let OwnerArguments { user, group, project } = arguments;
+    let named =
+        [(OwnerClass::User, user), (OwnerClass::Group, group), (OwnerClass::Project, project)];
+    let Some((class, Some(name))) = named.into_iter().find(|(_, name)| name.is_some()) else {
+        return Ok(None);
+    };
+    let id = owner_names::id_of(class, name).ok_or_else(|| {
+        Error::not_found(format!("no {class} is named {name:?}")).hint("give its number")
+    })?;
+    Ok(Some(Owner { class, id }))
+}
+
+fn owners(target: &target::Target, source: &Source) -> Result<Vec<OwnerRow>> {
+    match target.perform(&Operation::Owners { source: source.to_string() })? {
+        Answer::Owners(rows) => Ok(rows),
+        other => Err(super::unexpected(&other)),
+    }
+}
+
+/// Sets the limits that are named, and leaves the others as they are.
+fn set(target: &Target, source: &Source, owner: Owner, wanted: &QuotaArguments) -> Result<()> {
+    if source.snapshot.is_some() {
+        return Err(Error::usage(format!("{source} is a snapshot: its limits cannot change")));
+    }
+    if owner.id == 0 {
+        return Err(Error::usage(format!("{} 0 has no limits", owner.class)));
+    }
+    let rows = owners(target, source)?;
+    let known = rows.into_iter().find(|row| row.owner == owner);
+    let known = known.unwrap_or_else(|| OwnerRow::empty(owner));
+    let bytes_limit = match wanted.bytes.as_deref() {
+        None => known.bytes_limit,
+        Some(text) => limit(text, parse_size)?,
+    };
+    let inodes_limit = match wanted.inodes.as_deref() {
+        None => known.inodes_limit,
+        Some(text) => limit(text, parse_count)?,
+    };
+    let dataset = source.dataset.to_string();
+    target.perform(&Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit })?;
+    Ok(())
+}
+
+fn limit(text: &str, parse: impl FnOnce(&str) -> Result<u64>) -> Result<Option<u64>> {
+    if text == NONE {
+        return Ok(None);
+    }
+    match parse(text)? {
+        limit if i64::try_from(limit).is_ok() => Ok(Some(limit)),
+        limit => Err(Error::usage(format!("a limit of {limit} is none: write \"none\""))),
+    }
+}
+
+fn parse_count(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| Error::usage(format!("{text:?} is no number of inodes")))
+}
+
+fn text(rows: &[OwnerRow], arguments: &QuotaArguments, output: &Output) -> String {
+    let format = arguments.format;
+    let mut table = Table::new(&[
+        ("CLASS", Align::Left),
+        ("ID", Align::Right),
+        ("NAME", Align::Left),
+        ("BYTES", Align::Right),
+        ("LIMIT", Align::Right),
+        ("INODES", Align::Right),
+        ("LIMIT", Align::Right),
+    ]);
+    for row in rows {
+        let none = || NONE.to_owned();
+        table.row(vec![
+            row.owner.class.to_string(),
+            row.owner.id.to_string(),
+            row.name.clone().unwrap_or_else(|| "-".to_owned()),
+            size_text(row.bytes, format.exact),
+            row.bytes_limit.map_or_else(none, |bytes| size_text(bytes, format.exact)),
+            row.inodes.to_string(),
+            row.inodes_limit.map_or_else(none, |inodes| inodes.to_string()),
+        ]);
+    }
+    if format.no_header { table.tab_separated() } else { table.columns(output.colour) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{limit, parse_count};
+    use crate::sizes::parse_size;
+
+    #[test]
+    fn limits_are_numbers_or_none() {
+        assert_eq!(limit("none", parse_size).unwrap(), None);
+        assert_eq!(limit("10G", parse_size).unwrap(), Some(10 << 30));
+        assert_eq!(limit("12", parse_count).unwrap(), Some(12));
+        for text in ["", "-1", "many", "1K"] {
+            assert!(limit(text, parse_count).is_err(), "{text}");
+        }
+        assert!(limit("15E", parse_size).is_err(), "more than there can be");
+    }
+}

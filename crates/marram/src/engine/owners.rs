@@ -1,0 +1,56 @@
+//! What users, groups and projects use of a dataset, and what they may use.
+
+use crate::control::protocol::{Answer, Owner, OwnerClass, OwnerRow};
+use crate::error::Result;
+use marram_pool::Pool;
+use marram_posix::{self as posix, Limit, OwnerId, OwnerReport, Posix, PosixOptions};
+use marram_store::{Source, Store};
+
+/// Tells of all owners of a dataset or snapshot.
+pub(super) fn report(pool: &Pool, source: &str) -> Result<Answer> {
+    let owners = file_system(pool, &source.parse()?)?.owners()?;
+    Ok(Answer::Owners(owners.iter().map(row).collect()))
+}
+
+/// Sets what an owner may use: bytes and inodes.
+pub(super) fn set_limit(
+    pool: &Pool,
+    dataset: &str,
+    owner: Owner,
+    (bytes, inodes): (Option<u64>, Option<u64>),
+) -> Result<()> {
+    let most = |limit: Option<u64>| limit.and_then(|limit| i64::try_from(limit).ok());
+    let limit = Limit {
+        bytes: most(bytes).unwrap_or(Limit::NONE.bytes),
+        inodes: most(inodes).unwrap_or(Limit::NONE.inodes),
+    };
+    let class = match owner.class {
+        OwnerClass::User => posix::OwnerClass::User,
+        OwnerClass::Group => posix::OwnerClass::Group,
+        OwnerClass::Project => posix::OwnerClass::Project,
+    };
+    let source = Source { dataset: dataset.parse()?, snapshot: None };
+    file_system(pool, &source)?.set_limit(OwnerId { class, id: owner.id }, limit)?;
+    Ok(pool.sync()?)
+}
+
+fn file_system(pool: &Pool, source: &Source) -> Result<Posix> {
+    Ok(Posix::new(pool.open(source)?, PosixOptions::default())?)
+}
+
+fn row(report: &OwnerReport) -> OwnerRow {
+    let class = match report.owner.class {
+        posix::OwnerClass::User => OwnerClass::User,
+        posix::OwnerClass::Group => OwnerClass::Group,
+        posix::OwnerClass::Project => OwnerClass::Project,
+    };
+    let limit = |most: i64| u64::try_from(most).ok().filter(|_| most != i64::MAX);
+    OwnerRow {
+        owner: Owner { class, id: report.owner.id },
+        name: None,
+        bytes: u64::try_from(report.usage.bytes).unwrap_or(0),
+        bytes_limit: limit(report.limit.bytes),
+        inodes: u64::try_from(report.usage.inodes).unwrap_or(0),
+        inodes_limit: limit(report.limit.inodes),
+    }
+}

@@ -1,0 +1,150 @@
+//! Quotas and reservations of datasets.
+//!
+//! Both are about what a dataset itself refers to: the bytes in the pool of its files, names and
+//! attributes as they are now, compressed, all copies counted. What only its snapshots still hold
+//! is not counted, so whoever is at a quota gets below it by deleting.
+//!
+//! A **quota** is the most that it may refer to; a **reservation** is space that is kept free for
+//! it to grow into. What the last commit wrote is known to the grain. What waits for a commit is
+//! taken to need what it has uncompressed, and nothing that it replaces is taken off; so before a
+//! batch is refused, one commit is made, if the dataset has anything for it.
+
+use crate::dataset::Dataset;
+use crate::pool::Inner;
+use crate::view::{KEY_BYTES, content_bytes};
+use marram_format::pointer::GRAIN_BYTES;
+use marram_store::{Admission, Batch, Error, Result, Space};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Content that a cache has accepted may pass a quota by an eighth and this many bytes.
+const ACCEPTED_BYTES: u64 = 16 << 20;
+
+/// What a key that waits for a commit may need beside its content: its part of a leaf, and what
+/// the content is rounded up by.
+const DIRTY_KEY_BYTES: u64 = KEY_BYTES + GRAIN_BYTES;
+
+/// What a dataset may use and has used, readable without its lock. In bytes.
+pub(crate) struct Allowance {
+    quota: AtomicU64,
+    reservation: AtomicU64,
+    /// What it refers to since the last commit.
+    referenced: AtomicU64,
+}
+
+impl Allowance {
+    pub(crate) fn new(referenced_grains: u64) -> Allowance {
+        Allowance {
+            quota: AtomicU64::new(u64::MAX),
+            reservation: AtomicU64::new(0),
+            referenced: AtomicU64::new(referenced_grains * GRAIN_BYTES),
+        }
+    }
+
+    /// The properties have been set.
+    pub(crate) fn set(&self, quota: Option<u64>, reservation: Option<u64>) {
+        self.quota.store(quota.unwrap_or(u64::MAX), Ordering::Release);
+        self.reservation.store(reservation.unwrap_or(0), Ordering::Release);
+    }
+
+    /// A commit has been made.
+    pub(crate) fn set_referenced(&self, grains: u64) {
+        self.referenced.store(grains * GRAIN_BYTES, Ordering::Release);
+    }
+
+    /// What of the reservation is not in use.
+    pub(crate) fn kept_free(&self) -> u64 {
+        let referenced = self.referenced.load(Ordering::Acquire);
+        self.reservation.load(Ordering::Acquire).saturating_sub(referenced)
+    }
+}
+
+impl Inner {
+    /// Sums up what is kept free for datasets; after every commit, and when properties are set.
+    pub(crate) fn sum_reservations(&self) {
+        let datasets = self.datasets.read();
+        let records = self.records.read();
+        let mut kept_free = 0;
+        for (id, dataset) in datasets.iter().filter(|(_, dataset)| dataset.writable) {
+            if let Some(record) = records.get(id) {
+                dataset.allowance.set_referenced(record.referenced_grains);
+            }
+            kept_free += dataset.allowance.kept_free();
+        }
+        self.kept_free_bytes.store(kept_free, Ordering::Release);
+    }
+
+    /// Bytes that are kept free for other datasets than this one.
+    pub(crate) fn kept_free_for_others(&self, dataset: &Dataset) -> u64 {
+        let all = self.kept_free_bytes.load(Ordering::Acquire);
+        all.saturating_sub(dataset.allowance.kept_free())
+    }
+
+    /// Refuses a reservation that there is no space for. It is asked during a commit, when nothing
+    /// that batches have freed counts yet.
+    pub(crate) fn check_reservation(
+        &self,
+        wanted_bytes: u64,
+        referenced_grains: u64,
+        kept_free_bytes: u64,
+    ) -> Result<()> {
+        let others = self.kept_free_bytes.load(Ordering::Acquire).saturating_sub(kept_free_bytes);
+        let free = self.gauge.free_grains().saturating_sub(self.gauge.reserved_grains());
+        let free_bytes = (free * GRAIN_BYTES).saturating_sub(others);
+        let needed = wanted_bytes.saturating_sub(referenced_grains * GRAIN_BYTES);
+        if needed <= free_bytes {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "reservation={wanted_bytes} needs {needed} free bytes; there are {free_bytes}"
+        )))
+    }
+
+    /// Sees that a batch keeps the quota of its dataset.
+    pub(crate) fn check_quota(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
+        let quota = dataset.allowance.quota.load(Ordering::Acquire);
+        if quota == u64::MAX || batch.admission == Admission::Freeing {
+            return Ok(());
+        }
+        let quota = match batch.admission {
+            Admission::Accepted => quota.saturating_add(quota / 8).saturating_add(ACCEPTED_BYTES),
+            Admission::Ordinary | Admission::Freeing => quota,
+        };
+        let wanted = content_bytes(batch) + batch.edits.len() as u64 * KEY_BYTES;
+        let fits = || used_bytes(dataset, DIRTY_KEY_BYTES).saturating_add(wanted) <= quota;
+        if fits() {
+            return Ok(());
+        }
+        if dataset.has_dirty() {
+            self.commit()?;
+        }
+        if fits() {
+            return Ok(());
+        }
+        Err(Error::LimitExceeded(format!("the dataset may refer to {quota} bytes")))
+    }
+
+    /// How much space there is for a dataset: of the pool's what is not kept free for others, and
+    /// not more than its quota.
+    pub(crate) fn space_of(&self, dataset: &Dataset) -> Space {
+        let pool = self.space();
+        let others = self.kept_free_for_others(dataset);
+        let space = Space {
+            total_bytes: pool.total_bytes,
+            free_bytes: pool.free_bytes.saturating_sub(others),
+        };
+        let quota = dataset.allowance.quota.load(Ordering::Acquire);
+        if quota == u64::MAX {
+            return space;
+        }
+        let used = used_bytes(dataset, KEY_BYTES);
+        let free_bytes = space.free_bytes.min(quota.saturating_sub(used));
+        Space { total_bytes: used.saturating_add(free_bytes).min(pool.total_bytes), free_bytes }
+    }
+}
+
+/// Bytes that a dataset refers to, with what waits for a commit: of that each key is taken to need
+/// so many bytes beside its content.
+fn used_bytes(dataset: &Dataset, key_bytes: u64) -> u64 {
+    let (content, keys) = dataset.dirty();
+    dataset.allowance.referenced.load(Ordering::Acquire) + content + keys * key_bytes
+}

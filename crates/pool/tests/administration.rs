@@ -1,0 +1,221 @@
+//! Snapshots, clones and destruction while others go on beside them, and what is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use marram_device::{Device, MemoryDevice};
+use marram_pool::Pool;
+use marram_store::{DatasetName, Error, Properties, Store, View};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use support::{content, create_on, new_pool, noise, open, put, root, section, view};
+
+/// What is done in the middle of a commit.
+type Interruption = Box<dyn FnOnce() + Send>;
+
+/// A device on which something else happens before the next write.
+struct Interrupted {
+    memory: MemoryDevice,
+    interruption: Mutex<Option<Interruption>>,
+}
+
+impl Interrupted {
+    fn interrupt(&self, interruption: impl FnOnce() + Send + 'static) {
+        *self.interruption.lock() = Some(Box::new(interruption));
+    }
+}
+
+impl Device for Interrupted {
+    fn name(&self) -> String {
+        self.memory.name()
+    }
+
+    fn size(&self) -> marram_device::Result<u64> {
+        self.memory.size()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> marram_device::Result<()> {
+        self.memory.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffer: &[u8]) -> marram_device::Result<()> {
+        let due = self.interruption.lock().take();
+        if let Some(interruption) = due {
+            interruption();
+        }
+        self.memory.write(offset, buffer)
+    }
+
+    fn flush(&self) -> marram_device::Result<()> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> marram_device::Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+/// A device that grows, and whose flushes can fail.
+struct Growing {
+    memory: MemoryDevice,
+    size_bytes: AtomicU64,
+    fails: AtomicBool,
+}
+
+impl Device for Growing {
+    fn name(&self) -> String {
+        self.memory.name()
+    }
+
+    fn size(&self) -> marram_device::Result<u64> {
+        Ok(self.size_bytes.load(Ordering::Relaxed))
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> marram_device::Result<()> {
+        self.memory.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffer: &[u8]) -> marram_device::Result<()> {
+        self.memory.write(offset, buffer)
+    }
+
+    fn flush(&self) -> marram_device::Result<()> {
+        if self.fails.load(Ordering::Relaxed) {
+            let (device, reason) = (self.name(), "it fails".to_owned());
+            return Err(marram_device::Error::Unusable { device, reason });
+        }
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> marram_device::Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+/// A pool with a clone, whose next sync goes into the log.
+fn pool_with_clone() -> (Arc<Interrupted>, Arc<Pool>) {
+    let memory = MemoryDevice::new(64 << 20);
+    let device = Arc::new(Interrupted { memory, interruption: Mutex::default() });
+    let seam: Arc<dyn Device> = device.clone();
+    create_on(&seam, &[]);
+    let pool = open(&seam);
+    put(&*root(&pool), section(1, 0), noise(1, 5_000)).unwrap();
+    pool.snapshot(&"root".parse().unwrap(), "s").unwrap();
+    pool.clone_snapshot(&"root@s".parse().unwrap(), &"c".parse().unwrap()).unwrap();
+    (device, pool)
+}
+
+fn crashed(device: &Interrupted) -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::from_bytes(device.memory.snapshot()))
+}
+
+#[test]
+fn a_dataset_that_is_written_while_it_is_to_be_destroyed_stays() {
+    let (device, pool) = pool_with_clone();
+    let clone: Arc<dyn View> = view(&pool, "c");
+    put(&*root(&pool), section(2, 0), noise(2, 5_000)).unwrap();
+    device.interrupt({
+        let live = root(&pool);
+        move || {
+            put(&*clone, section(3, 0), noise(3, 5_000)).unwrap();
+            live.sync().unwrap();
+            drop(clone);
+        }
+    });
+    let destroyed = pool.destroy(&"c".parse().unwrap(), false);
+    assert!(matches!(destroyed, Err(Error::InUse { .. })), "{destroyed:?}");
+    pool.commit().unwrap();
+    let again = open(&crashed(&device));
+    assert_eq!(content(&*root(&again), section(2, 0)), Some(noise(2, 5_000)));
+    assert_eq!(content(&*view(&again, "c"), section(3, 0)), Some(noise(3, 5_000)));
+}
+
+/// Bytes that the device was given.
+fn written_bytes(pool: &Pool) -> u64 {
+    pool.status().devices[0].written_bytes
+}
+
+#[test]
+fn what_is_refused_is_refused_before_anything_is_written() {
+    let (_, pool) = pool_with_clone();
+    put(&*root(&pool), section(2, 0), noise(2, 5_000)).unwrap();
+    let _open = view(&pool, "c");
+    let before = (written_bytes(&pool), pool.status().group);
+    assert!(content(&*root(&pool), section(1, 0)).is_some());
+    let cached = pool.status().cache_bytes;
+    let (root_name, c) = ("root".parse().unwrap(), "c".parse().unwrap());
+    let refusals = [
+        pool.snapshot(&root_name, "s"),
+        pool.snapshot(&"none".parse().unwrap(), "s"),
+        pool.create(&c, &Properties::default()),
+        pool.clone_snapshot(&"root@s".parse().unwrap(), &c),
+        pool.clone_snapshot(&"root@none".parse().unwrap(), &"d".parse().unwrap()),
+        pool.set_property(&"none".parse().unwrap(), "compression", Some("off")),
+        pool.destroy(&"c".parse().unwrap(), false).map(|_| ()),
+        pool.destroy(&"root@s".parse().unwrap(), false).map(|_| ()),
+        pool.destroy(&"root".parse().unwrap(), false).map(|_| ()),
+    ];
+    assert!(refusals.iter().all(Result::is_err), "{refusals:?}");
+    assert_eq!((written_bytes(&pool), pool.status().group), before);
+    assert!(cached > 0 && pool.status().cache_bytes == cached, "the cache was emptied");
+}
+
+#[test]
+fn a_snapshot_that_is_taken_beside_a_destruction_goes_with_it_or_is_refused() {
+    for _ in 0..30 {
+        let (device, pool) = pool_with_clone();
+        put(&*root(&pool), section(2, 0), noise(2, 500_000)).unwrap();
+        let names = thread::scope(|scope| {
+            let taking = scope.spawn(|| pool.snapshot(&"c".parse().unwrap(), "late"));
+            pool.destroy(&"c".parse().unwrap(), false).unwrap();
+            let _taken_before_or_refused = taking.join().unwrap();
+            pool.list().unwrap().len()
+        });
+        assert_eq!(names, 2, "the root dataset and its snapshot are left");
+        while pool.reclaim_step().unwrap() {}
+        assert_eq!(open(&crashed(&device)).list().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_pool_that_could_not_grow_has_its_old_size() {
+    let (memory, pool) = new_pool(64, &[]);
+    drop(pool);
+    let device = Arc::new(Growing {
+        memory: MemoryDevice::from_bytes([memory.snapshot(), vec![0; 64 << 20]].concat()),
+        size_bytes: AtomicU64::new(64 << 20),
+        fails: AtomicBool::new(false),
+    });
+    let pool = open(&(device.clone() as Arc<dyn Device>));
+    let before = pool.status().total_bytes;
+    device.size_bytes.store(128 << 20, Ordering::Relaxed);
+    device.fails.store(true, Ordering::Relaxed);
+    pool.grow().unwrap_err();
+    let status = pool.status();
+    assert_eq!((status.total_bytes, status.devices[0].size_bytes), (before, 64 << 20));
+    device.fails.store(false, Ordering::Relaxed);
+    let pool = open(&(device.clone() as Arc<dyn Device>));
+    assert_eq!(pool.grow().unwrap(), 128 << 20);
+    assert_eq!(pool.status().total_bytes, before + (64 << 20));
+}
+
+#[test]
+fn whether_names_fold_is_chosen_once() {
+    let (_, pool) = new_pool(64, &[]);
+    let folding: DatasetName = "folding".parse().unwrap();
+    let on = Properties([("casefold".to_owned(), "on".to_owned())].into());
+    pool.create(&folding, &on).unwrap();
+    let told = |name: &DatasetName| pool.properties(name).unwrap()["casefold"].0.clone();
+    assert_eq!((told(&folding), told(&DatasetName::root())), ("on".to_owned(), "off".to_owned()));
+    for value in [Some("off"), Some("on"), None] {
+        let refused = pool.set_property(&folding, "casefold", value).unwrap_err();
+        assert!(refused.to_string().contains("when a dataset is made"), "{refused}");
+    }
+    pool.snapshot(&folding, "s").unwrap();
+    let clone: DatasetName = "clone".parse().unwrap();
+    pool.clone_snapshot(&"folding@s".parse().unwrap(), &clone).unwrap();
+    assert_eq!(told(&clone), "on");
+}

@@ -1,0 +1,228 @@
+//! A pool under test, and beside it the models that say what it should hold.
+
+use super::action::{Action, Administration, Change, Hand};
+use super::digest::{Digest, tree_digest};
+use super::target::Mounted;
+use crate::pair::{Outcome, Pair};
+use marram_model::Model;
+use marram_vfs::{Error, FileSystem, Ino};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// The root dataset.
+pub(crate) const ROOT: &str = "root";
+/// What the clone begins as.
+const ORIGIN: &str = "root@s";
+/// The clone.
+const CLONE: &str = "c";
+
+/// All datasets and snapshots by name, as the model has them.
+pub(super) type Sources = BTreeMap<&'static str, Model>;
+
+/// The digest of all datasets and snapshots.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn pool_digest(mounted: &dyn Mounted) -> Result<Digest, String> {
+    let mut sum = 0;
+    for name in mounted.sources()? {
+        let files = mounted.open(&name)?;
+        let tree = tree_digest(&*files).map_err(|reason| format!("{name}: {reason}"))?;
+        sum = add_source(sum, &name, tree);
+    }
+    Ok(sum)
+}
+
+/// The digest that a pool with these has.
+pub(super) fn model_digest(sources: &Sources) -> Result<Digest, String> {
+    sources.iter().try_fold(0, |sum, (name, model)| Ok(add_source(sum, name, tree_digest(model)?)))
+}
+
+fn add_source(sum: Digest, name: &str, tree: Digest) -> Digest {
+    let name = xxh3_128_with_seed(name.as_bytes(), 1);
+    sum.wrapping_add(xxh3_128_with_seed(&(name ^ tree).to_le_bytes(), 2))
+}
+
+/// What an administrative operation does to the sources.
+enum Effect {
+    Add(&'static str, Model),
+    Remove(Vec<&'static str>),
+}
+
+/// Real file systems and models.
+pub(super) struct Twin {
+    mounted: Arc<dyn Mounted>,
+    files: Arc<dyn FileSystem>,
+    pair: Pair,
+    /// Snapshots and the clone as the model has them.
+    others: Sources,
+    /// The clone, open.
+    clone_files: Option<Arc<dyn FileSystem>>,
+    /// The inode that is held open: in the real file system, and in the model.
+    held: (Option<Ino>, Option<Ino>),
+    held_in_clone: (Option<Ino>, Option<Ino>),
+    /// What the administrative operation that is under way does, unless it is refused.
+    coming: Option<Effect>,
+}
+
+impl Twin {
+    /// Both hold the same.
+    pub(super) fn new(mounted: Arc<dyn Mounted>, model: Model) -> Result<Twin, String> {
+        let files = mounted.open(ROOT)?;
+        Ok(Twin {
+            pair: Pair::new(Arc::clone(&files), model),
+            files,
+            others: Sources::new(),
+            clone_files: None,
+            held: (None, None),
+            held_in_clone: (None, None),
+            coming: None,
+            mounted,
+        })
+    }
+
+    /// Does an action on both; returns whether both did it.
+    pub(super) fn act(&mut self, action: &Action) -> Result<bool, String> {
+        match action {
+            Action::Root(change) => both(
+                (&*self.files, &mut self.held.0),
+                (self.pair.model(), &mut self.held.1),
+                change,
+            ),
+            Action::InClone(change) => {
+                let (Some(files), Some(model)) = (&self.clone_files, self.others.get(CLONE)) else {
+                    return Ok(false);
+                };
+                let held = &mut self.held_in_clone;
+                both((&**files, &mut held.0), (model, &mut held.1), change)
+            }
+            Action::Drawn(operation) => {
+                self.pair.apply(operation).map(|outcome| outcome == Outcome::Done)
+            }
+            Action::Commit | Action::Administer(_) => {
+                let work = self.begin(action)?;
+                self.end(action, work())
+            }
+            Action::Begin { .. } | Action::End(_) => Ok(false),
+        }
+    }
+
+    /// Begins what can be done by another thread: returns what that has to do. To be followed by
+    /// [`Twin::end`].
+    pub(super) fn begin(
+        &mut self,
+        action: &Action,
+    ) -> Result<impl FnOnce() -> Result<(), String> + Send + use<>, String> {
+        if !action.can_begin() {
+            return Err(format!("{action:?} cannot be begun"));
+        }
+        if let Action::Administer(administration) = action {
+            self.coming = self.effect(*administration);
+            if *administration == Administration::Destroy(CLONE) {
+                self.clone_files = None;
+                self.held_in_clone = (None, None);
+            }
+        }
+        let (mounted, files) = (Arc::clone(&self.mounted), Arc::clone(&self.files));
+        let action = action.clone();
+        Ok(move || match action {
+            Action::Commit => mounted.commit(),
+            Action::Administer(Administration::Snapshot(source)) => mounted.snapshot(source),
+            Action::Administer(Administration::Clone) => mounted.clone_snapshot("s", CLONE),
+            Action::Administer(Administration::Destroy(source)) => mounted.destroy(source),
+            _ => files.sync_all().map_err(|error| format!("{error:?}")),
+        })
+    }
+
+    /// What was begun is done, with this result; returns whether both did it.
+    pub(super) fn end(
+        &mut self,
+        action: &Action,
+        done: Result<(), String>,
+    ) -> Result<bool, String> {
+        if !matches!(action, Action::Administer(_)) {
+            return done.map(|()| true);
+        }
+        match (self.coming.take(), done) {
+            (None, Ok(())) => Err("was done; the model refuses it".to_owned()),
+            (None, Err(_)) => Ok(false),
+            (Some(_), Err(reason)) => Err(reason),
+            (Some(effect), Ok(())) => {
+                effect.apply(&mut self.others);
+                if self.others.contains_key(CLONE) && self.clone_files.is_none() {
+                    self.clone_files = Some(self.mounted.open(CLONE)?);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// What an administrative operation would do; nothing if it has to be refused.
+    fn effect(&self, administration: Administration) -> Option<Effect> {
+        let is_there = |source: &str| self.others.contains_key(source);
+        match administration {
+            Administration::Snapshot(source) => {
+                let (dataset, _) = source.split_once('@')?;
+                let kept = match dataset {
+                    ROOT => self.pair.model(),
+                    _ => self.others.get(dataset)?,
+                };
+                (!is_there(source)).then(|| Effect::Add(source, kept.snapshot()))
+            }
+            Administration::Clone => {
+                let origin = self.others.get(ORIGIN)?;
+                (!is_there(CLONE)).then(|| Effect::Add(CLONE, origin.fork()))
+            }
+            Administration::Destroy(ORIGIN) if is_there(CLONE) => None,
+            Administration::Destroy(CLONE) => is_there(CLONE).then(|| {
+                let names = self.others.keys().copied();
+                Effect::Remove(names.filter(|name| name.starts_with(CLONE)).collect())
+            }),
+            Administration::Destroy(source) => {
+                is_there(source).then(|| Effect::Remove(vec![source]))
+            }
+        }
+    }
+
+    /// What the pool holds as the model has it; and what it holds with the administrative operation
+    /// that is under way, if one is.
+    pub(super) fn sources(&self) -> (Sources, Option<Sources>) {
+        let mut now = Sources::from([(ROOT, self.pair.model().snapshot())]);
+        now.extend(self.others.iter().map(|(name, model)| (*name, model.snapshot())));
+        let coming = self.coming.as_ref().map(|effect| {
+            let copies = now.iter().map(|(name, model)| (*name, model.snapshot()));
+            let mut coming: Sources = copies.collect();
+            effect.apply(&mut coming);
+            coming
+        });
+        (now, coming)
+    }
+}
+
+impl Effect {
+    fn apply(&self, sources: &mut Sources) {
+        match self {
+            Effect::Add(name, model) => {
+                sources.insert(name, model.fork());
+            }
+            Effect::Remove(names) => sources.retain(|name, _| !names.contains(name)),
+        }
+    }
+}
+
+/// A file system and what is held open in it.
+type At<'a> = (&'a dyn FileSystem, &'a mut Option<Ino>);
+
+fn both(real: At<'_>, model: At<'_>, change: &Change) -> Result<bool, String> {
+    let done = Hand { files: real.0, held: real.1 }.change(change);
+    if matches!(done, Err(Error::NoSpace)) {
+        return Ok(false);
+    }
+    let expected = Hand { files: model.0, held: model.1 }.change(change);
+    match (done, expected) {
+        (Ok(()), Ok(())) => Ok(true),
+        (Err(a), Err(b)) if std::mem::discriminant(&a) == std::mem::discriminant(&b) => Ok(false),
+        (done, expected) => Err(format!("gave {done:?}; the model gives {expected:?}")),
+    }
+}
