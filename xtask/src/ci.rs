@@ -76,7 +76,9 @@ fn cargo(words: &[&str]) -> Result<()> {
 
 fn packages() -> Result<()> {
     setup::install(&setup::RUN_PACKAGES)?;
-    setup::install(&setup::TEST_PACKAGES)
+    setup::install(&setup::TEST_PACKAGES)?;
+    let missing = setup::TEST_PROGRAMS.iter().filter(|(program, _)| !is_installed(program));
+    setup::install(&missing.map(|(_, package)| *package).collect::<Vec<_>>())
 }
 
 fn fmt() -> Result<()> {
@@ -132,9 +134,14 @@ fn faults() -> Result<()> {
     chore(&["faults", "--every", "10"])
 }
 
-/// 50,000 states that a power cut could leave.
+/// 50,000 states that a power cut could leave, and 400 of real programs.
 fn crash() -> Result<()> {
-    chore(&["crash", "--states", "50000", "--seed", "1"])
+    chore(&["crash", "--states", "50000", "--seed", "1"])?;
+    if !can_mount() {
+        println!("SKIPPED, NOT TESTED: no /dev/fuse, so no program was cut off on a mount");
+        return Ok(());
+    }
+    chore(&["crash", "--programs", "--states", "400", "--seed", "1"])
 }
 
 fn fuzz_slice() -> Result<()> {
@@ -142,11 +149,15 @@ fn fuzz_slice() -> Result<()> {
 }
 
 fn real() -> Result<()> {
-    if !Path::new("/dev/fuse").exists() {
+    if !can_mount() {
         println!("SKIPPED, NOT TESTED: no /dev/fuse on this machine, so nothing ran on a mount");
         return Ok(());
     }
     chore(&["real", "--short", "all"])
+}
+
+fn can_mount() -> bool {
+    Path::new("/dev/fuse").exists()
 }
 
 /// Another chore of this program, as a user would type it.

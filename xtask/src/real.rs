@@ -5,9 +5,13 @@
 //! `--on ext4` runs the same script on a file system that is known to be good: what fails there is
 //! the script's fault.
 
+mod accepted;
+mod acl;
 mod build;
 mod copies;
+mod differential;
 mod fio;
+mod folding;
 mod fsx;
 mod full;
 mod git;
@@ -16,8 +20,17 @@ mod kill;
 mod linux_tree;
 mod many;
 mod mount_tools;
+mod mounts;
+mod overlay;
+mod packages;
 mod pjdfstest;
+mod postgres;
+mod quota;
+mod rsync;
+mod same;
+mod sizes;
 mod sqlite;
+mod stress;
 mod tree;
 mod user;
 
@@ -49,6 +62,8 @@ pub(crate) struct Arguments {
     /// Rounds of `kill`: 500, or 20 when short.
     #[arg(long)]
     rounds: Option<u32>,
+    #[command(flatten)]
+    sizes: sizes::Sizes,
     /// The folder for images and mounts (`target/real`).
     #[arg(long)]
     work: Option<PathBuf>,
@@ -60,6 +75,7 @@ pub(crate) struct Setting {
     is_short: bool,
     seed: u64,
     rounds: u32,
+    sizes: sizes::Sizes,
     /// An empty folder of the script's own.
     folder: PathBuf,
 }
@@ -91,7 +107,7 @@ struct Script {
     run: fn(&Setting) -> Result<()>,
 }
 
-const SCRIPTS: [Script; 16] = [
+const SCRIPTS: &[Script] = &[
     script(
         "linux-tree",
         "tar unpacks the Linux tree; compared, remounted, compared",
@@ -109,14 +125,33 @@ const SCRIPTS: [Script; 16] = [
     script("fio", "sequential and random writes verified by crc32c", fio::run_all),
     script("fsx", "200,000 random file operations", fsx::run_all),
     script("pjdfstest", "the POSIX suite against its list of known failures", pjdfstest::run_all),
+    script("differential", "the same calls on Marram and on ext4, compared", differential::run_all),
+    script("flags", "chattr and lsattr as on ext4, over a remount", same::flags),
+    script("privileges", "setuid, setgid, capabilities after changes as on ext4", same::privileges),
+    script("limits", "names, links, directories and times at their limits", same::limits),
+    script("folding", "a dataset without regard to case, through the kernel", folding::run_all),
+    script("stress", "stress-ng's stressors of files and names, verified", stress::run_all),
+    script("postgres", "pgbench, SIGKILL, recovery, pg_amcheck", postgres::run_all),
+    script("overlay", "OverlayFS with its layers on the mount", overlay::run_all),
+    script("rsync", "rsync -aHAX --checksum of /usr, there and back", rsync::run_all),
+    script("packages", "pip, npm, debootstrap and apt on the mount", packages::run_all),
     script("kill", "SIGKILL under loads that were told what is durable", kill::run_all),
     script("full", "a full pool: ENOSPC, delete, go on", full::fill),
+    script("accepted", "what mmap and writeback had accepted fits a full pool", accepted::run_all),
     script(
         "mount-tools",
         "mount(8), umount(8), fstab, background, second mount",
         mount_tools::run_all,
     ),
+    script("quota", "two users, a project and a dataset at their limits", quota::run_all),
+    script(
+        "mounts",
+        "options, remounts, handles, containers, bound mounts, many open files",
+        mounts::run_all,
+    ),
+    script("hang", "a device that hangs, kills and signals", mounts::hang),
     script("user", "a pool of an ordinary user, through fusermount3", user::run_all),
+    script("acl", "access control lists of both kinds, and strangers who try", acl::run_all),
     script("many", "a directory with a million entries", many::run_all),
     script("grow", "a pool that grows while it is mounted", full::grow),
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
@@ -177,6 +212,7 @@ fn run_one(script: &Script, arguments: &Arguments) -> Result<()> {
         is_short: arguments.short,
         seed: arguments.seed,
         rounds: arguments.rounds.unwrap_or(if arguments.short { 20 } else { 500 }),
+        sizes: arguments.sizes.clone(),
         folder: folder.path().canonicalize()?,
     };
     let result = (script.run)(&setting);

@@ -8,7 +8,7 @@ pub(crate) const RUN_PACKAGES: [&str; 5] =
     ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
 
 /// What the tests and the scripts on real mounts take beside that.
-pub(crate) const TEST_PACKAGES: [&str; 10] = [
+pub(crate) const TEST_PACKAGES: [&str; 15] = [
     "acl",
     "attr",
     "e2fsprogs",
@@ -16,10 +16,19 @@ pub(crate) const TEST_PACKAGES: [&str; 10] = [
     "git",
     "linux-source-6.1",
     "mount",
+    "nfs4-acl-tools",
+    "postgresql",
+    "python3",
+    "python3-venv",
     "rsync",
     "sqlite3",
+    "stress-ng",
     "util-linux",
 ];
+
+/// Programs that the scripts on real mounts take, each with its package, which is installed only
+/// where the program is missing: it may come from elsewhere than Debian.
+pub(crate) const TEST_PROGRAMS: [(&str, &str); 2] = [("node", "nodejs"), ("npm", "npm")];
 
 /// What the peers of the benchmarks take.
 pub(crate) const BENCH_PACKAGES: [&str; 5] =

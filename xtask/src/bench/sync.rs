@@ -21,9 +21,17 @@ use crate::subject::{self, Kind, Making, Subject};
 use case::{Case, Outcome, Outcomes};
 use std::time::Duration;
 
-/// All subjects of a whole comparison; ours are the first two.
-const ALL: [Kind; 6] =
-    [Kind::Marram, Kind::MarramLoop, Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::ZfsFuse];
+/// All subjects of a whole comparison. Ours are the first two, and the last is no peer: it shows
+/// what FUSE costs alone.
+const ALL: [Kind; 7] = [
+    Kind::Marram,
+    Kind::MarramLoop,
+    Kind::Ext4,
+    Kind::Xfs,
+    Kind::Btrfs,
+    Kind::ZfsFuse,
+    Kind::Passthrough,
+];
 
 /// Where each run takes place and for how long.
 struct Scale {

@@ -13,13 +13,15 @@ const CONFIGURATION: &str = "flen = 1048576\n[weights]\nclose_open = 1\ninvalida
     truncate = 2\nread = 10\nwrite = 10\nmapread = 10\nmapwrite = 10\nfsync = 0.1\n\
     fdatasync = 0.1\npunch_hole = 2\nposix_fallocate = 1\ncopy_file_range = 2\nsendfile = 2\n";
 
-/// 200,000 operations, in runs of several seeds, with a remount between.
+/// 200,000 operations unless told otherwise, in runs of several seeds, with a remount between.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let fsx = project::registry_tool("fsx", VERSION)?;
     let configuration = setting.folder.join("fsx.toml");
     std::fs::write(&configuration, CONFIGURATION)?;
     let mut subject = setting.subject(GIB)?;
-    let (runs, operations) = (4, setting.scaled(50_000, 5_000));
+    let runs = setting.sizes.seeds.unwrap_or(4).max(1);
+    let all = setting.sizes.operations.unwrap_or(setting.scaled(200_000, 20_000));
+    let operations = all.div_ceil(runs);
     for number in 0..runs {
         let seed = setting.seed + number;
         let file = subject.root().join(format!("file-{number}"));

@@ -11,7 +11,9 @@ use crate::subject::MountPoint;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const LINKS: [&str; 10] = [
+const LINKS: [&str; 12] = [
+    "mkfs.fuseblk.marram",
+    "fsck.fuseblk.marram",
     "mount.fuseblk.marram",
     "umount.fuseblk.marram",
     "mkfs.fuse.marram",

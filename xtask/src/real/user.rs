@@ -31,6 +31,9 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     user.marram(&["mount", "own.pool", "mnt"])?;
     let write = "printf kept > mnt/file && chmod 600 mnt/file && ln mnt/file mnt/link";
     user.words(&["sh", "-c", write])?;
+    if std::fs::read(point.path().join("file")).is_ok() {
+        return fail("others may enter what a user has mounted for himself");
+    }
     user.marram(&["snapshot", "mnt@before"])?;
     user.words(&["sh", "-c", "printf changed > mnt/file"])?;
     user.marram(&["unmount", "mnt"])?;

@@ -84,6 +84,16 @@ impl Marram {
         marram
     }
 
+    /// Waits for the daemon's end after somebody else has unmounted or told it to end.
+    pub(crate) fn unmount_has_happened(&mut self) -> Result<()> {
+        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
+        let status = daemon.wait(UNMOUNT_LIMIT)?;
+        if !status.success() {
+            return fail(format!("the daemon ended badly after the unmount ({status})"));
+        }
+        if self.point.is_mounted()? { fail("still mounted after the unmount") } else { Ok(()) }
+    }
+
     /// Kills the daemon. The dead mount stays, for the next mount to clean up.
     pub(crate) fn kill(&mut self) -> Result<()> {
         match &mut self.daemon {
@@ -116,12 +126,7 @@ impl Subject for Marram {
 
     fn unmount(&mut self) -> Result<()> {
         run(self.command(&["unmount"]).arg(self.point.path()))?;
-        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
-        let status = daemon.wait(UNMOUNT_LIMIT)?;
-        if !status.success() {
-            return fail(format!("the daemon ended badly after the unmount ({status})"));
-        }
-        if self.point.is_mounted()? { fail("still mounted after the unmount") } else { Ok(()) }
+        self.unmount_has_happened()
     }
 
     /// What the daemon counts, or on a loop device the kernel. `/proc/PID/io` is of no use: a write

@@ -19,6 +19,10 @@ fn is_ours(kind: Kind) -> bool {
     matches!(kind, Kind::Marram | Kind::MarramLoop)
 }
 
+fn is_peer(kind: Kind) -> bool {
+    !is_ours(kind) && kind != Kind::Passthrough
+}
+
 /// The whole page in Markdown.
 pub(super) fn page(
     header: &[(String, String)],
@@ -37,7 +41,9 @@ pub(super) fn page(
          its file directly; `marram-loop` is on a loop device, as the peers are. The kernel's \
          FUSE holds the lock of an inode as long as its `fsync` runs, so threads that sync one \
          shared file or folder come one after another, whatever the daemon does; in the other \
-         cases each thread has a file or folder of its own.\n",
+         cases each thread has a file or folder of its own. `passthrough` stores nothing itself: \
+         it hands each call to ext4 below, and is here to show what FUSE costs; no target is \
+         measured by it.\n",
     );
     for case in Case::all() {
         table(&mut page, kinds, outcomes, case);
@@ -114,7 +120,7 @@ impl Verdict {
 fn verdicts(kinds: &[Kind], outcomes: &Outcomes) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for case in Case::all() {
-        let peers = kinds.iter().copied().filter(|kind| !is_ours(*kind));
+        let peers = kinds.iter().copied().filter(|kind| is_peer(*kind));
         let rated = peers.filter_map(|kind| Some((kind, outcomes.median(kind, case)?.rate)));
         let Some((peer, best)) = rated.max_by(|one, other| one.1.total_cmp(&other.1)) else {
             continue;

@@ -1,0 +1,126 @@
+//! Package managers on the mount: a virtual environment of Python with pip, npm, and in the long
+//! form a Debian root made by debootstrap with apt in it.
+//!
+//! They unpack many small files, rename and link them, sync them, set modes and owners, and run
+//! what they have installed. Packages come from wherever the system's own settings say.
+
+use super::{GIB, Setting, step};
+use crate::failure::{Context, Result, fail};
+use crate::process::{command, require, run, text};
+use crate::subject::{Kind, Making, Subject, make};
+use std::path::Path;
+use std::process::Command;
+
+/// Packages of Python: the short form takes the first one.
+const PYTHON: [&str; 4] = ["pygments", "django", "numpy", "sympy"];
+
+/// Packages of npm: the short form takes the first one, the long form about 2,000 in all.
+const NODE: [&str; 3] = ["express", "react-scripts", "gatsby-cli"];
+
+/// What apt installs in the Debian root: a little of everything, with scripts of its own.
+const DEBIAN: [&str; 3] = ["git", "openssh-client", "python3-minimal"];
+
+/// All that the form has, run again after a remount.
+pub(super) fn run_all(setting: &Setting) -> Result<()> {
+    require(&[("python3", "python3"), ("npm", "npm"), ("node", "nodejs")])?;
+    let mut making = Making::sized(12 * GIB);
+    if matches!(setting.kind, Kind::Marram | Kind::MarramLoop) {
+        making.mount_words =
+            ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into();
+    }
+    let mut subject = make(setting.kind, &setting.folder.join("subject"), &making)?;
+    let count = |all: usize| if setting.is_short { 1 } else { all };
+    let (python, node) = (&PYTHON[..count(PYTHON.len())], &NODE[..count(NODE.len())]);
+    make_environment(subject.root(), python)?;
+    make_modules(subject.root(), node)?;
+    if !setting.is_short {
+        make_debian(subject.root())?;
+    }
+    subject.remount()?;
+    judge(subject.as_ref(), python, node)?;
+    if !setting.is_short {
+        use_debian(subject.root())?;
+    }
+    step("all of it runs after a remount");
+    subject.unmount()?;
+    subject.check()
+}
+
+fn make_environment(root: &Path, packages: &[&str]) -> Result<()> {
+    let environment = root.join("python");
+    run(command(&["python3", "-m", "venv"]).arg(&environment))?;
+    let mut pip = Command::new(environment.join("bin/pip"));
+    run(pip.args(["install", "--quiet", "--no-cache-dir"]).args(packages))?;
+    step(&format!("pip install {}: {} files", packages.join(" "), files(&environment)?));
+    Ok(())
+}
+
+fn make_modules(root: &Path, packages: &[&str]) -> Result<()> {
+    let project = root.join("node");
+    std::fs::create_dir(&project)?;
+    std::fs::write(project.join("package.json"), "{\"name\": \"trial\", \"private\": true}\n")?;
+    let mut npm = command(&["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]);
+    npm.arg("--cache").arg(root.join("npm-cache")).arg("--ignore-scripts").args(packages);
+    run(npm.current_dir(&project))?;
+    let lock = std::fs::read(project.join("node_modules/.package-lock.json"))?;
+    let lock: serde_json::Value = serde_json::from_slice(&lock)?;
+    let installed = lock["packages"].as_object().map_or(0, serde_json::Map::len);
+    let files = files(&project)?;
+    step(&format!("npm install {}: {installed} packages, {files} files", packages.join(" ")));
+    Ok(())
+}
+
+/// What was installed is whole, by the word of each package manager, and runs.
+fn judge(subject: &dyn Subject, python: &[&str], node: &[&str]) -> Result<()> {
+    let bin = subject.root().join("python/bin");
+    run(Command::new(bin.join("pip")).arg("check"))?;
+    let imports: Vec<String> = python.iter().map(|name| format!("import {name}")).collect();
+    run(Command::new(bin.join("python")).args(["-c", &imports.join("; ")]))?;
+    let project = subject.root().join("node");
+    run(command(&["npm", "ls", "--all", "--silent"]).current_dir(&project))?;
+    let script = format!("require('{}')", node[0]);
+    run(command(&["node", "-e", &script]).current_dir(&project))
+}
+
+fn make_debian(root: &Path) -> Result<()> {
+    require(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
+    let mut targets = command(&["apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)"]);
+    let source = text(targets.arg("Created-By: Packages"))?;
+    let Some((suite, mirror)) = source.lines().next().and_then(|line| line.split_once(' ')) else {
+        return fail("apt knows no source of packages");
+    };
+    let debian = root.join("debian");
+    let mut debootstrap = command(&["debootstrap", "--variant=minbase", suite]);
+    run(debootstrap.arg(&debian).arg(mirror)).context(|| "debootstrap")?;
+    step(&format!("debootstrap: {} files", files(&debian)?));
+    let certificates = Path::new("/etc/ssl/certs/ca-certificates.crt");
+    if certificates.is_file() {
+        std::fs::create_dir_all(debian.join("etc/ssl/certs"))?;
+        std::fs::copy(certificates, debian.join("etc/ssl/certs/ca-certificates.crt"))?;
+    }
+    let apt = |words: &[&str]| {
+        let mut apt = command(&["chroot"]);
+        apt.arg(&debian).args(["apt-get", "-qq"]).args(words);
+        run(apt.env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    apt(&["update"])?;
+    apt(&[&["install", "-y", "--no-install-recommends"], &DEBIAN[..]].concat())?;
+    step(&format!("apt-get install {}: {} files", DEBIAN.join(" "), files(&debian)?));
+    Ok(())
+}
+
+/// Every file that dpkg installed has the checksum that dpkg noted.
+fn use_debian(root: &Path) -> Result<()> {
+    let debian = root.join("debian");
+    run(command(&["chroot"]).arg(&debian).args(["dpkg", "--audit"]))?;
+    let verified = text(command(&["chroot"]).arg(&debian).args(["dpkg", "--verify"]))?;
+    if !verified.is_empty() {
+        return fail(format!("dpkg --verify:\n{verified}"));
+    }
+    run(command(&["chroot"]).arg(&debian).args(["git", "--version"]))
+}
+
+fn files(folder: &Path) -> Result<u64> {
+    let count = text(command(&["sh", "-c", "find . | wc -l"]).current_dir(folder))?;
+    count.parse().context(|| format!("a count of files: {count}"))
+}
