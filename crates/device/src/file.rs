@@ -185,13 +185,11 @@ impl Device for FileDevice {
         self.check_writable()?;
         let len = buffer.len() as u64;
         self.check_range(offset, len)?;
-        let direct = self.direct.as_ref().map_or(Ok(false), |direct| direct.write(offset, buffer));
-        match direct {
-            Ok(true) => Ok(()),
-            Ok(false) => self.file.write_all_at(buffer, offset),
-            Err(error) => Err(error),
-        }
-        .map_err(|error| self.failed("write", offset, len, &error))
+        let written = match &self.direct {
+            Some(direct) => direct.write(&self.file, offset, buffer),
+            None => self.file.write_all_at(buffer, offset),
+        };
+        written.map_err(|error| self.failed("write", offset, len, &error))
     }
 
     fn flush(&self) -> Result<()> {
