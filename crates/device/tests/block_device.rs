@@ -92,8 +92,9 @@ fn a_block_device_has_one_user() {
     second.lock_exclusive().unwrap();
 }
 
-/// The backing store of the disk is full: writes reach the page cache, and only the flush can tell.
-/// The kernel reports that once; a second `fdatasync` would answer success.
+/// The backing store of the disk is full. Short writes reach the page cache, and only the flush can
+/// tell; the kernel reports that once, and a second `fdatasync` would answer success. A long
+/// write goes past the page cache, and is told by itself.
 #[test]
 #[ignore = "needs root and a loop device"]
 fn a_failed_flush_is_told_for_good() {
@@ -103,7 +104,11 @@ fn a_failed_flush_is_told_for_good() {
     File::create(&file).unwrap().set_len(SIZE).unwrap();
     let disk = LoopDevice::on(&file);
     let device = FileDevice::open(&disk.0, false).unwrap();
-    device.write(0, &vec![1; 4 << 20]).unwrap();
+    for piece in 0..4 << 5 {
+        device.write(piece * (32 << 10), &[1; 32 << 10]).unwrap();
+    }
+    let long = device.write(0, &vec![1; 4 << 20]);
+    assert!(matches!(long, Err(Error::Failed { action: "write", .. })), "{long:?}");
     let failure = device.flush().unwrap_err();
     assert!(matches!(failure, Error::Failed { action: "flush", .. }), "{failure}");
     assert_eq!(device.flush(), Err(failure.clone()));
