@@ -8,6 +8,7 @@ use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
 use crate::process::{OwnedChild, check_status, command, require, run, text};
 use crate::subject::{Kind, Making, Marram, Subject, make};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -121,10 +122,10 @@ impl Database {
 
     fn survives_its_own_death(&self, seconds: u64) -> Result<()> {
         let before = self.history()?;
-        let mut server = self.start()?;
+        let server = self.start()?;
         let load = self.load("first")?;
         std::thread::sleep(Duration::from_secs(seconds));
-        server.kill()?;
+        kill(server)?;
         drop(load);
         let rows = self.judge(before, "first")?;
         step(&format!("the server killed: recovered, sound, {rows} rows of history"));
@@ -133,11 +134,11 @@ impl Database {
 
     fn survives_the_daemon(&self, marram: &mut Marram, seconds: u64) -> Result<()> {
         let before = self.history()?;
-        let mut server = self.start()?;
+        let server = self.start()?;
         let load = self.load("second")?;
         std::thread::sleep(Duration::from_secs(seconds));
         marram.kill()?;
-        server.kill()?;
+        kill(server)?;
         drop(load);
         marram.mount()?;
         let rows = self.judge(before, "second")?;
@@ -198,6 +199,22 @@ impl Database {
         }
         Ok(lines)
     }
+}
+
+/// SIGKILL for the server and all of its processes. One that waits for a lock of another would wait
+/// for ever if only some were killed, and hold the mount under it.
+fn kill(mut server: OwnedChild) -> Result<()> {
+    let process = |id: &str| id.parse().ok().and_then(Pid::from_raw);
+    let id = server.id().to_string();
+    if let Some(server) = process(&id) {
+        kill_process(server, Signal::STOP)?; // It starts no more.
+    }
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+    server.kill()?;
+    for child in children.split_whitespace().filter_map(process) {
+        let _has_ended_itself = kill_process(child, Signal::KILL);
+    }
+    Ok(())
 }
 
 /// Where the newest version's programs are: Debian keeps them off the path.
