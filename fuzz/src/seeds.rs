@@ -5,10 +5,12 @@
 use marram_codec::Compression;
 use marram_format::key::Key;
 use marram_format::log::{FrameWriter, LogBlock};
+use marram_fuse::protocol::{Deed, FileCall, encode_extents};
 use marram_posix::{
     Nfs4Entry as Entry, Nfs4Inheritance as Inheritance, Nfs4List as List, Nfs4Rights as Rights,
     Nfs4Who as Who,
 };
+use marram_vfs::{Allocate, Extent, ExtentPlace};
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +21,7 @@ fn main() -> Result<()> {
     frames(&corpus)?;
     compressed(&corpus)?;
     requests(&corpus)?;
+    control_calls(&corpus)?;
     lists(&corpus)?;
     changes(&corpus)
 }
@@ -39,6 +42,31 @@ fn lists(corpus: &Corpus) -> Result<()> {
     list.entries.push(Entry { inheritance, ..named });
     list.entries.push(Entry::deny(Who::NamedUser(7), Rights::WRITE_DATA));
     corpus.add("acl_lists", "nfs4", &[&[0xed, 0x81][..], &list.encode()].concat())
+}
+
+/// Each of our own control calls, and an answer that tells of extents.
+fn control_calls(corpus: &Corpus) -> Result<()> {
+    let deed = Deed::Allocate(Allocate::Collapse);
+    let calls = [
+        ("prepare", FileCall::Prepare { deed, offset: 4096, len: 100 }),
+        ("withdraw", FileCall::Withdraw { offset: 1, len: 2 }),
+        ("extents", FileCall::Extents { offset: 1 << 20 }),
+    ];
+    for (name, call) in calls {
+        let (command, input) = call.encode();
+        corpus.add("fuse_ioctl", name, &[&command.to_le_bytes()[..], &input].concat())?;
+    }
+    let stored = ExtentPlace::Stored {
+        device: 1,
+        address: 1 << 30,
+        stored_bytes: 4096,
+        block_bytes: 131_072,
+        block_start: 77,
+        shared: true,
+    };
+    let places = [ExtentPlace::Reserved, ExtentPlace::Waiting, ExtentPlace::Beside, stored];
+    let extents = places.map(|place| Extent { offset: 5, len: 6, place });
+    corpus.add("fuse_ioctl", "answer", &[&[0; 4][..], &encode_extents(&extents)].concat())
 }
 
 /// Where the seeds go: a folder a target.

@@ -8,6 +8,7 @@ mod plot;
 mod report;
 mod sample;
 mod sync;
+mod transport;
 mod workload;
 
 use crate::failure::{Context, Result, fail};
@@ -67,6 +68,8 @@ enum Workloads {
     Tree,
     /// What is synced: small writes, replaced files, SQLite; and mounts after a crash.
     Sync,
+    /// Requests to a file system that does nothing, over each way that FUSE has.
+    Transport,
 }
 
 impl Arguments {
@@ -92,6 +95,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     match arguments.workloads {
         Workloads::Tree => run_tree(arguments),
         Workloads::Sync => sync::run_all(arguments),
+        Workloads::Transport => transport::run_all(),
     }
 }
 

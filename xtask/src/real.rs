@@ -12,6 +12,7 @@ mod copies;
 mod differential;
 mod fio;
 mod folding;
+mod forks;
 mod fsx;
 mod full;
 mod git;
@@ -155,6 +156,7 @@ const SCRIPTS: &[Script] = &[
     script("many", "a directory with a million entries", many::run_all),
     script("grow", "a pool that grows while it is mounted", full::grow),
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
+    script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
 ];
 
 const fn script(

@@ -3,6 +3,7 @@
 use crate::CheckOptions;
 use crate::blocks::{BadCopy, Blocks, Copies, Reading, Unreadable};
 use crate::finding::{FindingKind, Place};
+use crate::owners::{Meeting, Owners};
 use crate::reporter::Reporter;
 use crate::space::Space;
 use crate::summary::Summary;
@@ -19,6 +20,11 @@ pub(crate) struct Checker<'a> {
     pub(crate) summary: Summary,
     /// Nothing has been lost that would be needed to know what is in use.
     pub(crate) complete: bool,
+    /// Blocks that have several owners.
+    pub(crate) owners: Owners,
+    /// Trees may have nodes that were written for other datasets with numbers below this: they have
+    /// taken over what those had.
+    pub(crate) foreign_below: u64,
     /// Nodes that look-ups for messages may still read.
     pub(crate) lookup_nodes_left: usize,
 }
@@ -40,6 +46,21 @@ impl Checker<'_> {
     /// A block was met by the tree that it belongs to; false if it shares its space with another.
     pub(crate) fn reach(&mut self, pointer: &Pointer, place: &Place) -> bool {
         self.reach_extents(pointer.extents(), place)
+    }
+
+    /// An owner of a block of content was met. A block that has several is met by each of them.
+    pub(crate) fn reach_content(&mut self, pointer: &Pointer, place: &Place) {
+        match self.owners.meet(pointer) {
+            Meeting::First => {
+                self.reach(pointer, place);
+            }
+            Meeting::Again => {}
+            Meeting::Another => {
+                let place = place.clone().at(offset_of(pointer));
+                let detail = "another owner has another block there".to_owned();
+                self.report.report(FindingKind::SpaceDouble, place, detail);
+            }
+        }
     }
 
     /// The same for space that no pointer leads to.

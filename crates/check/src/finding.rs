@@ -150,6 +150,8 @@ kinds! {
         "a dataset has a wrong number of grains that it refers to"
     DeadGrains "dead-grains" Error DEFECT
         "a dataset has a wrong number of grains on its dead list"
+    DatasetProperty "dataset-property" Error DEFECT
+        "a property that the pool itself keeps of a dataset makes no sense"
     DeadUnowned "dead-unowned" Error DEFECT
         "a dead list belongs to no dataset"
     DeadContent "dead-content" Fatal RESCUE
@@ -228,6 +230,8 @@ kinds! {
         "an orphan item and its inode do not agree"
     ReferencesCount "references-count" Fatal RESCUE
         "the count of references to a shared block is wrong"
+    OwnersCount "owners-count" Fatal RESCUE
+        "the number of owners of a block is wrong"
     ReferencesFlag "references-flag" Fatal RESCUE
         "a shared block is referred to as if it were not, or is not counted"
 }

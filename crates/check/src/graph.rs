@@ -1,13 +1,16 @@
 //! Datasets, snapshots and clones: who follows whom.
 //!
-//! The snapshots of a dataset form a list from the oldest to the dataset itself, linked in both
-//! directions; a clone begins as a snapshot of another list. Who owns a block is decided by these
-//! links and the groups beside them alone.
+//! The snapshots of a dataset form a line from the oldest to the dataset itself, linked in both
+//! directions. Other lines begin as a snapshot of it: those of clones, and of the dataset itself
+//! where it was rolled back; and a promoted clone has taken over the beginning of another line. Who
+//! owns a block is decided by these links and the groups beside them alone.
 
 use crate::checker::Checker;
 use crate::finding::{FindingKind, Place};
 use crate::pool::{FoundDataset, PoolTree};
-use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::dataset::{
+    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
+};
 use marram_format::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +28,10 @@ pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, next_dataset: u6
             check_name(checker, datasets, record, &mut names);
             check_links(checker, datasets, record);
             check_group(checker, datasets, record);
+            check_properties(checker, record);
+            if record.state == DatasetState::Live {
+                check_origin(checker, datasets, record);
+            }
         }
         if record.id.max(record.dead_list) >= next_dataset {
             let (id, list) = (record.id, record.dead_list);
@@ -113,7 +120,7 @@ fn check_links(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetR
     if record.previous != 0 {
         match snapshot(record.previous) {
             None => report(format!("there is no snapshot {} before it", record.previous)),
-            Some(before) if before.next != record.id || before.parent != owner => {
+            Some(before) if !goes_on(checker.foreign_below, before, record, owner) => {
                 report(format!("{} is before it, but does not say so", before.name));
             }
             Some(before) if is_snapshot && before.created_group >= record.created_group => {
@@ -122,7 +129,8 @@ fn check_links(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetR
             Some(_) => {}
         }
     }
-    if record.origin != 0 && snapshot(record.origin).is_none() {
+    let begins = record.previous == 0 || !is_snapshot;
+    if begins && record.origin != 0 && snapshot(record.origin).is_none() {
         report(format!("there is no snapshot {} that it began as", record.origin));
     }
     if !is_snapshot {
@@ -138,11 +146,56 @@ fn check_links(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetR
         next.previous == record.id && [next.id, next.parent].contains(&record.parent)
     };
     match found(record.next) {
+        None if record.next == 0 && checker.foreign_below > 0 => {}
         None => report(format!("there is no dataset {} after it", record.next)),
         Some(next) if !follows(next) => {
             report(format!("{} is after it, but does not say so", next.name));
         }
         Some(_) => {}
+    }
+}
+
+/// Whether a record can have that snapshot before it: it goes on from it, or began as it.
+fn goes_on(foreign_below: u64, before: &DatasetRecord, record: &DatasetRecord, owner: u64) -> bool {
+    let is_next = before.next == record.id && before.parent == owner;
+    let is_branch = foreign_below > 0 && before.next != record.id;
+    is_next || is_branch
+}
+
+/// A dataset's origin is where following what is before it first leads out of the dataset.
+fn check_origin(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetRecord) {
+    let mut at = record;
+    let mut left = datasets.len();
+    while let Some(before) = datasets.get(&predecessor(at)).map(|found| &found.record)
+        && before.parent == record.id
+        && left > 0
+    {
+        at = before;
+        left -= 1;
+    }
+    let expected = predecessor(at);
+    if left > 0 && datasets.contains_key(&expected) && record.origin != expected {
+        let place = Place::of(Some(&record.name));
+        let detail = format!("it leads back to {expected}, but says {}", record.origin);
+        checker.report.report(FindingKind::DatasetLink, place, detail);
+    }
+}
+
+/// What the pool itself keeps among the properties.
+fn check_properties(checker: &mut Checker<'_>, record: &DatasetRecord) {
+    let mut report = |detail: String| {
+        let place = Place::of(Some(&record.name));
+        checker.report.report(FindingKind::DatasetProperty, place, detail);
+    };
+    let mut holds = 0;
+    for (name, value) in record.properties.iter().filter(|(name, _)| name.starts_with('.')) {
+        holds += u32::from(name.starts_with(HOLD_PROPERTY_PREFIX));
+        if name == ROOT_OBJECT_PROPERTY && value.parse::<u64>().is_err() {
+            report(format!("its root is object {value:?}"));
+        }
+    }
+    if holds != record.holds {
+        report(format!("{} holds instead of {holds}", record.holds));
     }
 }
 
@@ -166,8 +219,13 @@ fn check_group(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetR
 fn check_clones(checker: &mut Checker<'_>, datasets: &Datasets) {
     let mut clones: BTreeMap<u64, u32> = BTreeMap::new();
     for FoundDataset { record, .. } in datasets.values() {
-        if record.state == DatasetState::Live && record.origin != 0 {
-            *clones.entry(record.origin).or_default() += 1;
+        let before = datasets.get(&predecessor(record));
+        if let Some(FoundDataset { record: before, .. }) = before
+            && record.state != DatasetState::Destroying
+            && before.next != record.id
+            && (record.previous == 0 || checker.foreign_below > 0)
+        {
+            *clones.entry(before.id).or_default() += 1;
         }
     }
     for FoundDataset { record, .. } in datasets.values() {

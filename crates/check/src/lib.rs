@@ -21,6 +21,7 @@ mod finding;
 mod grains;
 mod graph;
 mod log;
+mod owners;
 mod pool;
 mod reporter;
 mod space;
@@ -31,10 +32,12 @@ mod tree;
 use crate::blocks::Blocks;
 use crate::checker::Checker;
 use crate::finding::Place;
+use crate::owners::Owners;
 use crate::reporter::Reporter;
 use crate::space::Space;
 use marram_device::Device;
-use marram_format::pointer::GRAIN_BYTES;
+use marram_format::pointer::{DEVICE_GRAINS_MAX, GRAIN_BYTES};
+use marram_format::version::feature;
 
 pub use error::Error;
 pub use finding::{Finding, FindingKind, Place as FindingPlace, Severity};
@@ -85,6 +88,12 @@ pub fn check(
             ..Summary::default()
         },
         complete: true,
+        owners: Owners::default(),
+        foreign_below: if superblock.features_read_compatible & feature::OWNERS == 0 {
+            0
+        } else {
+            superblock.next_dataset
+        },
         lookup_nodes_left: tree::ALL_LOOKUP_NODES_MAX,
     };
     let log = log::read_head(&mut checker, &superblock);
@@ -93,11 +102,26 @@ pub fn check(
         log::check(&mut checker, device, &superblock, log, &pool);
     }
     graph::check(&mut checker, &pool, superblock.next_dataset);
+    checker.owners = Owners::new(&pool.owners);
     dataset::check_all(&mut checker, &pool);
+    check_owners(&mut checker);
     check_leaks(&mut checker);
     let Checker { space, mut summary, report, .. } = checker;
     summary.used_bytes = space.reached_grains() * GRAIN_BYTES;
     Ok(finished(summary, &report))
+}
+
+/// Every owner has been met that can be met.
+fn check_owners(checker: &mut Checker<'_>) {
+    if !checker.complete {
+        return;
+    }
+    for (address, recorded, met) in checker.owners.wrong() {
+        // The device's number is in the bits above.
+        let place = Place::device((address & (DEVICE_GRAINS_MAX - 1)) * GRAIN_BYTES);
+        let detail = format!("{recorded} owners recorded, {met} found");
+        checker.report.report(FindingKind::OwnersCount, place, detail);
+    }
 }
 
 /// Everything has been met that can be met.

@@ -9,6 +9,7 @@ use crate::finding::{FindingKind, Place};
 use crate::pool::PoolTree;
 use marram_device::Device;
 use marram_format::dataset::DatasetState;
+use marram_format::group::Group;
 use marram_format::key::Key;
 use marram_format::log::{FRAME_HEADER_BYTES, LogBlock, LogEdit, LogHead, LogPart};
 use marram_format::log::{decode_frame, frame_header};
@@ -279,7 +280,9 @@ impl Waiting<'_> {
     /// The block of a logged item must be one that the last commit has.
     fn stored(&self, checker: &mut Checker<'_>, pointer: &[u8], place: &Place) {
         let Ok(pointer) = Pointer::decode(pointer) else { return };
-        checker.check_birth(&pointer, self.superblock.group, place);
+        if pointer.adopted() != Some(Group(0)) {
+            checker.check_birth(&pointer, self.superblock.group, place);
+        }
         if !checker.complete {
             return;
         }

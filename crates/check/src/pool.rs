@@ -10,7 +10,8 @@ use marram_format::group::Group;
 use marram_format::key::{KEY_BYTES, Key};
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{
-    DeadChunk, SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, cursor_key, dataset_key, pool_kind,
+    DeadChunk, OwnersRecord, SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, cursor_key, dataset_key,
+    pool_kind,
 };
 use marram_format::superblock::Superblock;
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub(crate) struct PoolTree {
     pub(crate) datasets: BTreeMap<u64, FoundDataset>,
     pub(crate) dead_lists: BTreeMap<u64, DeadList>,
     pub(crate) cursors: BTreeMap<u64, Key>,
+    /// How many owners blocks have, by address.
+    pub(crate) owners: BTreeMap<u64, u64>,
     complete: bool,
 }
 
@@ -117,8 +120,9 @@ impl Visitor for PoolTree {
             (2, pool_kind::SUMMARY) => self.summary(checker, &item),
             (3, pool_kind::ZONE) => self.zone(checker, &item),
             (4, pool_kind::CURSOR) => self.cursor(&item),
+            (5, pool_kind::OWNERS) => self.owners(&item),
             (DEAD_OBJECT_MIN.., pool_kind::DEAD) => self.dead(checker, &item),
-            (_, pool_kind::DATASET..=pool_kind::DEAD | pool_kind::CURSOR) => {
+            (_, pool_kind::DATASET..=pool_kind::DEAD | pool_kind::CURSOR | pool_kind::OWNERS) => {
                 Err((FindingKind::ItemMisplaced, "no such item is looked for there".to_owned()))
             }
             (_, kind) => Err((FindingKind::ItemUnknown, format!("kind {kind}"))),
@@ -194,6 +198,12 @@ impl PoolTree {
             return Err((FindingKind::ItemMisplaced, detail));
         }
         self.cursors.insert(dataset, Key::decode(&bytes));
+        Ok(())
+    }
+
+    fn owners(&mut self, item: &Item) -> ItemResult {
+        let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
+        self.owners.insert(item.key.offset, record.count);
         Ok(())
     }
 

@@ -104,6 +104,10 @@ impl Walk<'_, '_> {
             let detail = "a pointer to a tree node is not flagged as metadata";
             self.checker.report.report(FindingKind::PointerFlags, place.clone(), detail);
         }
+        if pointer.flags.contains(PointerFlags::ADOPTED) {
+            let detail = "a pointer to a tree node is flagged as adopted";
+            self.checker.report.report(FindingKind::PointerFlags, place.clone(), detail);
+        }
         self.checker.check_birth(pointer, youngest, &place);
         self.to.node(pointer);
         if owned {
@@ -156,7 +160,11 @@ impl Walk<'_, '_> {
         owned: bool,
         place: &Place,
     ) -> bool {
-        if owned && node.tree() != self.tree.id {
+        let is_foreign = node.tree() != self.tree.id;
+        // Snapshots that a clone took over, or went on from, were written for another dataset.
+        let is_taken_over =
+            self.tree.dataset.is_some() && (1..self.checker.foreign_below).contains(&node.tree());
+        if owned && is_foreign && !is_taken_over {
             let detail = format!("it is of tree {}, not {}", node.tree(), self.tree.id);
             self.checker.report.report(FindingKind::NodeTree, place.clone(), detail);
         }

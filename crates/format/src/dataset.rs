@@ -1,8 +1,12 @@
 //! The record of a dataset or snapshot in the pool's own tree.
 //!
-//! Snapshots of a dataset form a list, from the oldest to the live dataset. Blocks that were born
+//! Snapshots of a dataset form a line, from the oldest to the live dataset. Blocks that were born
 //! in or before the group of the previous snapshot belong to it too: freeing one puts it on the
 //! dead list. That one comparison is all that a snapshot costs.
+//!
+//! A line may branch. The parent of a record is its `previous`, or else its `origin`; the one whose
+//! id is the parent's `next` goes on from it, and every other one began as it and is counted in its
+//! `clones`. A snapshot without a `next` is the last of its line.
 
 use crate::FormatError;
 use crate::group::Group;
@@ -19,6 +23,11 @@ pub const COUNTS_MAX: u32 = 1 << 31;
 pub const DATASET_FIXED_BYTES: usize = 120;
 /// Longest encoded record, in bytes: it is the value of an item.
 pub const DATASET_RECORD_BYTES_MAX: usize = 4096;
+
+/// Property: the object that is the root of what a fork shows, in decimal; without it object 1.
+pub const ROOT_OBJECT_PROPERTY: &str = ".root-object";
+/// With this the name of a property begins that says that a snapshot is held; the tag follows.
+pub const HOLD_PROPERTY_PREFIX: &str = ".hold:";
 
 const WHAT: &str = "dataset record";
 const LAYOUT: u8 = 1;
@@ -43,13 +52,15 @@ pub struct DatasetRecord {
     pub name: String,
     /// What state it is in.
     pub state: DatasetState,
-    /// Of a snapshot: the dataset that it was taken of; else 0.
+    /// Of a snapshot: the dataset that it belongs to; else 0.
     pub parent: u64,
-    /// Of a clone: the snapshot that it began as; else 0.
+    /// Of a clone: the snapshot of another dataset that it leads back to; else 0. Its snapshots
+    /// may have it too; what counts is that of the one without `previous`.
     pub origin: u64,
-    /// The newest older snapshot; 0 if there is none.
+    /// The snapshot of the same dataset before it, or that a branch began as; 0 if there is none.
     pub previous: u64,
-    /// Of a snapshot: the next newer snapshot, or else the live dataset; else 0.
+    /// Of a snapshot: the next newer snapshot, or else the live dataset; 0 if it is the last of its
+    /// line. Else 0.
     pub next: u64,
     /// The group in which `previous` (or, without one, the origin) was taken. Blocks born in or
     /// before it are not this dataset's to free.
@@ -69,11 +80,11 @@ pub struct DatasetRecord {
     /// Object number under which the pool's tree has the chunks of its dead list. A snapshot takes
     /// over the list of its dataset, which goes on with a new one: so no chunk is moved.
     pub dead_list: u64,
-    /// Clones that began as this snapshot.
+    /// Clones and other lines that began as this snapshot.
     pub clones: u32,
     /// What keeps it from being destroyed, besides clones.
     pub holds: u32,
-    /// Properties set on it, sorted by name.
+    /// Properties set on it, sorted by name. Those whose name begins with a dot are the pool's own.
     pub properties: Vec<(String, String)>,
 }
 

@@ -124,8 +124,11 @@ impl PointerFlags {
     pub const METADATA: PointerFlags = PointerFlags(1 << 1);
     /// Reserved: 48 bytes follow the checksum (key id 8, nonce 24, authentication tag 16).
     pub const ENCRYPTED: PointerFlags = PointerFlags(1 << 2);
+    /// The dataset has taken the block over from another one; the birth is the group in which it
+    /// did, or 0 as long as it waits for that in the intent log.
+    pub const ADOPTED: PointerFlags = PointerFlags(1 << 3);
     /// The flags that this version can read.
-    pub const KNOWN: PointerFlags = PointerFlags(0b011);
+    pub const KNOWN: PointerFlags = PointerFlags(0b1011);
 
     /// Whether all of `flags` are set.
     pub const fn contains(self, flags: PointerFlags) -> bool {
@@ -318,6 +321,17 @@ impl Pointer {
         let checksum_len = Checksum::len_of(*encoded.get(POINTER_HEADER_BYTES)?)?;
         let first_extent = POINTER_HEADER_BYTES + 2 + checksum_len + 1;
         Some((Group(word(4)?), word(first_extent)?))
+    }
+
+    /// Of an adopted block the group in which it was adopted.
+    pub fn adopted(&self) -> Option<Group> {
+        self.flags.contains(PointerFlags::ADOPTED).then_some(self.birth)
+    }
+
+    /// Whether an encoded pointer has the flag adopted and birth 0, without decoding the rest.
+    pub fn peek_waiting(encoded: &[u8]) -> bool {
+        const FLAG: u8 = PointerFlags::ADOPTED.0.to_le_bytes()[0];
+        encoded.get(2..12).is_some_and(|bytes| bytes[0] & FLAG != 0 && bytes[2..] == [0; 8])
     }
 
     /// All extents of all copies.

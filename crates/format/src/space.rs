@@ -1,12 +1,13 @@
 //! What the pool's own tree knows of space: which grains are in use, which blocks wait for a
-//! snapshot to go, how often a shared block is referred to.
+//! snapshot to go, how often a shared block is referred to, how many owners a block has.
 //!
 //! The bitmaps of a group are items of the pool's own tree, and writing that tree allocates and
 //! frees grains itself. What its writing changed is in the group's [`Tail`], a block that the
 //! superblock points to; the bitmaps of the next group take it in.
 
 use crate::FormatError;
-use crate::key::Key;
+use crate::group::Group;
+use crate::key::{Key, kind};
 use crate::pointer::{EXTENT_BYTES, Extent};
 use crate::reader::Reader;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,6 +20,8 @@ pub const ZONE_BITMAP_BYTES: usize = 2048;
 pub const SUMMARY_ZONES: u64 = 512;
 /// References to a block are fewer than this.
 pub const REFERENCES_MAX: u64 = 1 << 62;
+/// Owners of a block are fewer than this.
+pub const OWNERS_MAX: u64 = 1 << 62;
 /// Numbers of dead lists are below this.
 pub const DEAD_LISTS_MAX: u64 = 1 << 63;
 /// Longest chunk of a dead list, in bytes: it is the value of an item.
@@ -45,6 +48,8 @@ pub mod pool_kind {
     /// How far a dataset that is being destroyed has been given back: an encoded key, before
     /// which everything is gone; object 4, offset the dataset.
     pub const CURSOR: u8 = 7;
+    /// An [`super::OwnersRecord`]; object 5, offset the address of the block.
+    pub const OWNERS: u8 = 8;
 }
 
 /// Grains allocated and freed while the pool's own tree was being written: the bitmaps in that
@@ -75,6 +80,13 @@ pub struct ReferenceRecord {
     pub used_bytes: u64,
 }
 
+/// How many owners a block has that was adopted; a block without this record has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnersRecord {
+    /// Owners, 2 to [`OWNERS_MAX`] - 1.
+    pub count: u64,
+}
+
 /// Key of the bitmap of a zone.
 pub const fn zone_key(device: u16, zone: u64) -> Key {
     Key::new(3, pool_kind::ZONE, on_device(device, zone))
@@ -103,6 +115,21 @@ pub const fn dead_key(list: u64, sequence: u64) -> Key {
     assert!(list < DEAD_LISTS_MAX, "a dead list has a number below 2^63");
     Key::new((1 << 32) + list, pool_kind::DEAD, sequence)
 }
+
+/// Key of the number of owners of a block.
+pub const fn owners_key(address: u64) -> Key {
+    Key::new(5, pool_kind::OWNERS, address)
+}
+
+/// Key, in a dataset's tree, of the count of references to a shared block; `adopted` is the birth
+/// of a pointer with the flag adopted.
+pub fn references_key(address: u64, adopted: Option<Group>) -> Key {
+    let object = adopted.map_or(0, |birth| ADOPTED_OBJECTS | birth.0);
+    Key::new(object, kind::REFERENCES, address)
+}
+
+/// Objects from this on count references to adopted blocks.
+const ADOPTED_OBJECTS: u64 = 1 << 63;
 
 const fn on_device(device: u16, index: u64) -> u64 {
     assert!(index < 1 << 48, "a device has fewer than 2^48 zones");
@@ -243,5 +270,33 @@ impl ReferenceRecord {
         };
         from.finish()?;
         Ok(record)
+    }
+}
+
+impl OwnersRecord {
+    /// The encoded record, 16 bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(16);
+        out.put_u8(LAYOUT);
+        out.put_bytes(0, 7);
+        out.put_u64_le(self.count);
+        out.freeze()
+    }
+
+    /// Decodes a record.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<OwnersRecord, FormatError> {
+        let mut from = Reader::new("record of owners", bytes);
+        from.expect_u8("layout", LAYOUT, "1")?;
+        from.reserved(7)?;
+        let offset = from.at();
+        let count = from.u64_below("number of owners", OWNERS_MAX, "less than 2^62")?;
+        if count < 2 {
+            return Err(from.unexpected("number of owners", offset, count, "at least 2"));
+        }
+        from.finish()?;
+        Ok(OwnersRecord { count })
     }
 }

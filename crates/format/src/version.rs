@@ -17,7 +17,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// The version that this crate writes.
-    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 2 };
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 3 };
 }
 
 impl fmt::Display for FormatVersion {
@@ -38,20 +38,25 @@ pub mod feature {
     pub const ENCRYPTION: u64 = 1 << 3;
     /// Incompatible: there is an intent log, and what is durable in it alone must be replayed.
     pub const INTENT_LOG: u64 = 1 << 4;
+    /// Incompatible: inode records say where their name is, in bytes that were reserved.
+    pub const NAME_PLACES: u64 = 1 << 5;
 
     /// Names of the incompatible features, by bit.
-    pub const INCOMPATIBLE_NAMES: [&str; 5] =
-        ["devices", "mirror", "parity", "encryption", "intent-log"];
+    pub const INCOMPATIBLE_NAMES: [&str; 6] =
+        ["devices", "mirror", "parity", "encryption", "intent-log", "name-places"];
     /// The incompatible features that this version can read.
-    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG;
+    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG | NAME_PLACES;
     /// Read-compatible: what owners use is counted with each change, see
     /// [`crate::record::Usage`], and inodes have flags that forbid changes.
     pub const USAGE: u64 = 1 << 0;
+    /// Read-compatible: blocks may have several owners, snapshots may be the last of a line or be
+    /// held, and several lines of one dataset may begin as one snapshot.
+    pub const OWNERS: u64 = 1 << 1;
 
     /// Names of the read-compatible features, by bit.
-    pub const READ_COMPATIBLE_NAMES: [&str; 1] = ["usage"];
+    pub const READ_COMPATIBLE_NAMES: [&str; 2] = ["usage", "owners"];
     /// The read-compatible features that this version can write.
-    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE;
+    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS;
 
     /// The names of incompatible features; those without a name by number.
     pub fn incompatible_names(bits: u64) -> String {
@@ -81,6 +86,6 @@ mod tests {
     fn features_are_named_where_they_have_a_name() {
         let bits = feature::MIRROR | feature::ENCRYPTION | 1 << 60;
         assert_eq!(feature::incompatible_names(bits), "mirror, encryption, bit 60");
-        assert_eq!(feature::read_compatible_names(feature::USAGE | 2), "usage, bit 1");
+        assert_eq!(feature::read_compatible_names(feature::USAGE | 4), "usage, bit 2");
     }
 }

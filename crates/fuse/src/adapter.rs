@@ -21,6 +21,7 @@ mod files;
 mod ioctl;
 mod names;
 mod opening;
+mod prepared;
 mod xattrs;
 
 use crate::errno::Errno;
@@ -32,6 +33,7 @@ use caller::Requester;
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
 };
+use prepared::Announced;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -111,6 +113,8 @@ pub(crate) struct Adapter {
     /// The file system has been shut down through this mount: that nothing works any more is no
     /// news.
     shut_down: AtomicBool,
+    /// What callers are about to do with ranges of files.
+    announced: Announced,
 }
 
 impl Adapter {
@@ -132,6 +136,7 @@ impl Adapter {
             agreement,
             on_event: options.on_event.clone(),
             shut_down: AtomicBool::new(false),
+            announced: Announced::default(),
         }
     }
 
@@ -208,7 +213,7 @@ impl Adapter {
             Operation::RemoveDirectory { name } => self.remove_directory(header, name),
             Operation::Rename(rename) => self.rename(header, rename),
             Operation::Read(transfer) => self.read(ino, *transfer, out),
-            Operation::Write(write) => self.write(ino, write, out),
+            Operation::Write(write) => self.write(header, write, out),
             Operation::Allocate { handle, offset, len, mode } => {
                 self.allocate(header, *handle, (*offset, *len), *mode)
             }

@@ -64,6 +64,12 @@ pub enum MountError {
         /// What happened.
         reason: String,
     },
+    /// Requests were to come over io_uring.
+    #[error("no requests over io_uring: {reason}")]
+    IoUring {
+        /// What is missing.
+        reason: String,
+    },
     /// Programs still use the mount.
     #[error("{} is in use; `fuser -vm` shows by whom", mountpoint.display())]
     Busy {

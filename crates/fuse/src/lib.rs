@@ -9,7 +9,9 @@ mod adapter;
 mod errno;
 mod error;
 mod event;
+mod file_calls;
 mod mount;
+mod notify;
 mod options;
 pub mod protocol;
 mod session;
@@ -17,7 +19,10 @@ mod transport;
 
 pub use error::MountError;
 pub use event::{Event, EventSink};
+pub use file_calls::{FileCallError, change_range, extents, share_range};
 pub use mount::{MountEntry, Unmount, clear_dead_mount, is_dead_mount, mounts, unmount};
-pub use options::{AccessTimes, MountOptions};
-pub use session::{Session, SessionHandle, can_be_wakeful, mount, should_be_wakeful};
+pub use options::{AccessTimes, MountOptions, TransportChoice};
+pub use session::{
+    Session, SessionHandle, TransportInUse, can_be_wakeful, mount, should_be_wakeful,
+};
 pub use transport::{ClassicTransport, Transport};

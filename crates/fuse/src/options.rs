@@ -19,6 +19,19 @@ pub enum AccessTimes {
     Strict,
 }
 
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// What has proven itself: by reading `/dev/fuse` until io_uring has been measured on a quiet
+    /// machine and run through all tests.
+    #[default]
+    Auto,
+    /// By reading `/dev/fuse`, which every kernel can.
+    Classic,
+    /// Over io_uring, or the mount is refused.
+    IoUring,
+}
+
 /// Who checks permissions. It follows from the file system that is mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checks {
@@ -71,8 +84,10 @@ pub struct MountOptions {
     /// The kernel may hold written data back. Faster for small writes, but what a crash leaves is
     /// then no longer one moment of the program's writes.
     pub writeback: bool,
-    /// How many threads serve; at least 1.
+    /// How many threads serve; at least 1. Over io_uring there are as many as are needed instead.
     pub threads: usize,
+    /// How requests come.
+    pub transport: TransportChoice,
     /// Keep processors from halting while requests flow; see [`crate::should_be_wakeful`]. Where
     /// that cannot be had, requests take longer and nothing else.
     pub wakeful: bool,
@@ -111,6 +126,7 @@ impl MountOptions {
             access_times: AccessTimes::default(),
             writeback: false,
             threads: 4,
+            transport: TransportChoice::default(),
             wakeful: false,
             transfer_bytes_max: Self::TRANSFER_BYTES_MAX,
             read_ahead_bytes: 1 << 20,

@@ -7,6 +7,7 @@
 
 mod encode;
 mod fields;
+mod file_calls;
 pub(crate) mod flags;
 mod opcode;
 mod operation;
@@ -16,6 +17,8 @@ pub(crate) use encode::{
     AttributesEncoding, Encoder, InitReply, NotifyCode, directory_entry_bytes, reply_header,
 };
 pub use fields::Malformed;
+pub use file_calls::{Deed, EXTENTS_MAX, FileCall, Prepared, decode_extents, encode_extents};
+pub(crate) use file_calls::{EXTENTS_BYTES, PREPARE_BYTES, PREPARED_BYTES_MIN, WITHDRAW_BYTES};
 pub use opcode::Opcode;
 pub use operation::{
     CopyRange, Create, Forgets, Header, Init, Ioctl, Node, Operation, Rename, Request,

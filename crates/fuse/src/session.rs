@@ -1,11 +1,14 @@
 //! A mount that is served: from the kernel's greeting to the last reply.
 //!
-//! Each serving thread has a lane of its own to the kernel, a buffer for requests and one for
+//! Requests come over io_uring or over `/dev/fuse`, as was chosen and as the kernel allows. Each
+//! serving thread has a lane of its own to the kernel, a buffer for requests and one for
 //! replies, and shares nothing with the others that it would have to lock. A supervisor starts
 //! them, waits until the mount has ended for all, and then makes everything durable and lets go of
 //! all pins: a plain `fuse` mount ends without a word from the kernel.
 
 mod handshake;
+mod lane;
+mod rings;
 mod sync_lane;
 mod wakefulness;
 mod worker;
@@ -17,9 +20,12 @@ use crate::adapter::Adapter;
 use crate::error::MountError;
 use crate::mount::{Attached, Unmount, attach, detach, is_attached};
 use crate::options::MountOptions;
-use crate::protocol::{Encoder, NotifyCode, flags};
+use crate::protocol::NotifyCode;
 use crate::transport::{ClassicTransport, Transport};
-use marram_vfs::{FileSystem, Ino, Name};
+use lane::Lane;
+use marram_vfs::FileSystem;
+use rings::Rings;
+use std::fmt;
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::{Arc, Weak, mpsc};
@@ -63,27 +69,36 @@ fn serve(
     attached: Attached,
     transport: ClassicTransport,
 ) -> Result<Session, MountError> {
-    let agreement = handshake::shake_hands(&transport, options)?;
+    let transport = Arc::new(transport);
+    let rings = Rings::prepare(&transport, options, handshake::transfer_bytes_max(options))
+        .map_err(|reason| MountError::IoUring { reason })?;
+    let agreement = handshake::shake_hands(&*transport, options, rings.is_some())?;
+    if rings.is_some() && !agreement.io_uring {
+        let reason = "the kernel does not offer it to this mount".into();
+        return Err(MountError::IoUring { reason });
+    }
     attached.raise_read_ahead(options.read_ahead_bytes);
-    let lanes = open_lanes(transport, options.threads);
-    let handle = SessionHandle { attached, transport: Arc::downgrade(&lanes[0]) };
+    let in_use = match &rings {
+        Some(_) => TransportInUse::IoUring,
+        None => TransportInUse::Classic,
+    };
+    let handle = SessionHandle { attached, transport: Arc::downgrade(&transport), in_use };
     let adapter = Adapter::new(file_system, options, agreement);
-    let wakeful = options.wakeful;
-    let crew = Crew::new(adapter, lanes.len(), wakeful);
+    let (wakeful, threads) = (options.wakeful, options.threads);
+    let crew = Crew::new(adapter, threads, wakeful);
     let supervisor = thread::Builder::new()
         .name("marram-fuse".into())
-        .spawn(move || supervise(&crew, lanes, wakeful))
+        .spawn(move || supervise(&crew, transport, rings, wakeful))
         .map_err(|error| MountError::Server { reason: error.to_string() })?;
     Ok(Session { handle, supervisor: Some(supervisor) })
 }
 
 /// One lane a thread. A user who may not open the device has only the descriptor that the mount
 /// came with: all threads then share its lane, which is slower and nothing else.
-fn open_lanes(transport: ClassicTransport, threads: usize) -> Vec<Arc<ClassicTransport>> {
-    let first = Arc::new(transport);
-    let mut lanes = vec![Arc::clone(&first)];
+fn open_lanes(first: &Arc<ClassicTransport>, threads: usize) -> Vec<Arc<ClassicTransport>> {
+    let mut lanes = vec![Arc::clone(first)];
     while lanes.len() < threads {
-        lanes.push(first.another_lane().map_or_else(|_| Arc::clone(&first), Arc::new));
+        lanes.push(first.another_lane().map_or_else(|_| Arc::clone(first), Arc::new));
     }
     lanes
 }
@@ -92,53 +107,83 @@ fn open_lanes(transport: ClassicTransport, threads: usize) -> Vec<Arc<ClassicTra
 /// itself: where no more threads can be had, there is one that serves.
 fn supervise(
     crew: &Crew,
-    lanes: Vec<Arc<ClassicTransport>>,
+    device: Arc<ClassicTransport>,
+    rings: Option<Rings>,
     wakeful: bool,
 ) -> marram_vfs::Result<()> {
-    // Handles tell by the first lane whether the mount is served: it must outlive all workers.
-    let first_lane = Arc::clone(&lanes[0]);
     thread::scope(|scope| {
         if wakeful {
             let keeper = thread::Builder::new().name("marram-wake".into());
             let _slower_without =
                 keeper.spawn_scoped(scope, || crew.wakefulness.keep(hold_processors));
         }
+        let rings = rings.as_ref();
+        let has_rings = rings.is_some_and(|rings| crew.start_rings(rings, scope));
+        // Beside rings the device has only forgets to tell.
+        let lanes = open_lanes(&device, if has_rings { 1 } else { crew.workers });
         let (over, is_over) = mpsc::channel::<()>();
         let watched = lanes.clone();
         let watcher = thread::Builder::new().name("marram-calls".into());
-        let _nobody_is_let_go_without =
-            watcher.spawn_scoped(scope, move || watch_callers(&watched, &is_over));
-        let mut lanes = lanes.into_iter();
-        let own = lanes.next();
-        let workers: Vec<_> = lanes
+        let _nobody_is_let_go_without = watcher.spawn_scoped(scope, move || {
+            let mut spare = None;
+            while is_over.recv_timeout(CALLERS_TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let_the_killed_go(&watched);
+                if let Some(rings) = rings {
+                    rings.let_the_killed_go(&mut spare);
+                    crew.start_fresh(rings, scope);
+                }
+            }
+        });
+        let workers: Vec<_> = lanes[1..]
+            .iter()
             .filter_map(|lane| {
+                let lane = Lane::Device(Arc::clone(lane));
                 let thread = thread::Builder::new().name("marram-fuse".into());
-                thread.spawn_scoped(scope, || crew.work(lane, scope)).ok()
+                thread.spawn_scoped(scope, move || crew.work(lane, rings, scope)).ok()
             })
             .collect();
-        if let Some(lane) = own {
-            crew.work(lane, scope);
-        }
+        crew.work(Lane::Device(Arc::clone(&device)), rings, scope);
         for worker in workers {
             worker.join().expect("a worker catches the panics of what it serves");
+        }
+        if let Some(rings) = rings {
+            rings.wait_for_threads();
         }
         crew.syncs.close();
         crew.wakefulness.close();
         drop(over);
     });
-    drop(first_lane);
+    drop(rings);
+    // Handles tell by the device whether the mount is served.
+    drop(device);
     crew.adapter.end()
 }
 
-/// Lets callers go that have been killed, until the other end of `is_over` goes.
-fn watch_callers(lanes: &[Arc<ClassicTransport>], is_over: &mpsc::Receiver<()>) {
-    while is_over.recv_timeout(CALLERS_TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-        for (at, lane) in lanes.iter().enumerate() {
-            // Where threads share a lane it is looked at once.
-            if !lanes[..at].iter().any(|earlier| Arc::ptr_eq(earlier, lane)) {
-                lane.let_the_killed_go();
-            }
+/// Lets callers go that have been killed.
+fn let_the_killed_go(lanes: &[Arc<ClassicTransport>]) {
+    for (at, lane) in lanes.iter().enumerate() {
+        // Where threads share a lane it is looked at once.
+        if !lanes[..at].iter().any(|earlier| Arc::ptr_eq(earlier, lane)) {
+            lane.let_the_killed_go();
         }
+    }
+}
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportInUse {
+    /// By reading `/dev/fuse`.
+    Classic,
+    /// Over io_uring.
+    IoUring,
+}
+
+impl fmt::Display for TransportInUse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            TransportInUse::Classic => "classic",
+            TransportInUse::IoUring => "io_uring",
+        })
     }
 }
 
@@ -193,12 +238,18 @@ impl Drop for Session {
 pub struct SessionHandle {
     attached: Attached,
     transport: Weak<ClassicTransport>,
+    in_use: TransportInUse,
 }
 
 impl SessionHandle {
     /// Where it is mounted: an absolute path.
     pub fn mountpoint(&self) -> &Path {
         &self.attached.mountpoint
+    }
+
+    /// How its requests come.
+    pub fn transport(&self) -> TransportInUse {
+        self.in_use
     }
 
     /// Whether the mount is still served.
@@ -229,36 +280,12 @@ impl SessionHandle {
         self.attached.limit_held_back(bytes);
     }
 
-    /// Tells the kernel that attributes and content of `ino` have changed behind its back. An
-    /// inode that it does not know is fine. Never to be called from within an operation of the
-    /// file system.
-    pub fn notify_inode(&self, ino: Ino) {
-        let mut payload = Vec::new();
-        Encoder(&mut payload).u64(ino.0).i64(0).i64(0);
-        self.notify(NotifyCode::Inode, &payload);
-    }
-
-    /// Tells the kernel that `name` in `parent` may mean something else than it remembers. Never
-    /// to be called from within an operation of the file system: the kernel holds the directory's
-    /// lock for that operation, and wants it for this.
-    pub fn notify_entry(&self, parent: Ino, name: Name<'_>) {
-        let name = name.as_bytes();
-        let name_bytes = u32::try_from(name.len()).expect("names are short");
-        let mut payload = Vec::new();
-        Encoder(&mut payload)
-            .u64(parent.0)
-            .u32(name_bytes)
-            .u32(flags::notify::EXPIRE_ONLY)
-            .bytes(name)
-            .zeros(1);
-        self.notify(NotifyCode::Entry, &payload);
-    }
-
-    /// What the kernel does not know cannot be out of date, so its errors mean nothing here.
-    fn notify(&self, code: NotifyCode, payload: &[u8]) {
-        if let Some(transport) = self.transport.upgrade() {
+    /// Sends what answers no request; whether the kernel took it. What it does not know cannot be
+    /// out of date, so mostly its refusals mean nothing.
+    pub(crate) fn notify(&self, code: NotifyCode, payload: &[u8]) -> bool {
+        self.transport.upgrade().is_some_and(|transport| {
             let header = code.header(payload.len());
-            let _unknown = transport.send(&[IoSlice::new(&header), IoSlice::new(payload)]);
-        }
+            transport.send(&[IoSlice::new(&header), IoSlice::new(payload)]).is_ok()
+        })
     }
 }

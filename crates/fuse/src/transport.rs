@@ -1,6 +1,17 @@
 //! The way to the kernel: requests come in whole, replies go out whole.
 
+//!
+//! There are two: `/dev/fuse` read and written ([`ClassicTransport`]), which every kernel has, and
+//! an io_uring a thread ([`RingLane`]), which costs a request half of the system calls and wakes
+//! nobody on another processor. See docs/decisions/0015-requests-over-io-uring.md.
+
 mod calls;
+mod entry;
+mod ring;
+mod ring_lane;
+
+pub(crate) use ring::Ring;
+pub(crate) use ring_lane::{RingLane, RingQueue, Space};
 
 use crate::protocol::{Encoder, NotifyCode, reply_header};
 use calls::{Calls, Fate};
@@ -16,7 +27,8 @@ pub trait Transport: Send + Sync {
     /// has ended.
     ///
     /// # Errors
-    /// The connection is broken; nothing more will come.
+    /// The connection is broken; nothing more will come. But [`Errno::BADMSG`]: a request that made
+    /// no sense has been refused, and others will come.
     fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno>;
 
     /// Sends a reply or a notification that consists of `parts`.
@@ -101,11 +113,16 @@ impl ClassicTransport {
             let _gone_by_now = self.pass_on(&[IoSlice::new(&header)]);
         }
         for node in self.calls.take_written_late() {
-            let mut payload = Vec::new();
-            Encoder(&mut payload).u64(node).i64(0).i64(0);
-            let header = NotifyCode::Inode.header(payload.len());
-            let _unknown_by_now = self.pass_on(&[IoSlice::new(&header), IoSlice::new(&payload)]);
+            self.forget_content(node);
         }
+    }
+
+    /// Lets the kernel ask for content and attributes of an inode anew.
+    fn forget_content(&self, node: u64) {
+        let mut payload = Vec::new();
+        Encoder(&mut payload).u64(node).i64(0).i64(0);
+        let header = NotifyCode::Inode.header(payload.len());
+        let _unknown_by_now = self.pass_on(&[IoSlice::new(&header), IoSlice::new(&payload)]);
     }
 
     fn pass_on(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {

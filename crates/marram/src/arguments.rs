@@ -1,6 +1,12 @@
 //! The command line: every command, its arguments and its help, from which completions and manual
 //! pages are made too.
 
+mod history;
+
+pub(crate) use history::{
+    DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments, RollbackArguments,
+};
+
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -15,7 +21,8 @@ work.pool@before, /mnt@before.";
 const AFTER_HELP: &str = "\
 Targets:
   A pool is named by its file or block device, or by any path inside a mounted file system of
-  it; --dataset NAME picks a dataset, and @NAME at the end a snapshot: /mnt@before.
+  it; --dataset NAME picks a dataset, and @NAME at the end a snapshot: /mnt@before. The hidden
+  directory .marram at the root of a mount shows its snapshots and forks.
 
 Exit status:
   0 done, 1 failed, 2 wrong usage, 10 not found, 11 locked or in use,
@@ -53,7 +60,21 @@ pub(crate) enum Command {
     Snapshot(SnapshotArguments),
     /// Make a writable dataset that begins as a snapshot
     Clone(CloneArguments),
-    /// Destroy a snapshot, or a dataset with all its snapshots
+    /// Make a writable fork of any directory, in no time and no space
+    Fork(ForkArguments),
+    /// List forks, or draw which began as which
+    Forks(ForksArguments),
+    /// Tell what differs between two states: snapshots, forks, what is there now
+    Diff(DiffArguments),
+    /// Bring what a fork has changed into what it was forked from, all or nothing
+    Merge(MergeArguments),
+    /// Let a dataset go on from a snapshot of it, also while it is in use
+    Rollback(RollbackArguments),
+    /// Keep a snapshot from being destroyed
+    Hold(HoldArguments),
+    /// Take back what keeps a snapshot from being destroyed
+    Release(HoldArguments),
+    /// Destroy a snapshot, a fork, or a dataset with all its snapshots
     Destroy(DestroyArguments),
     /// Tell properties of a dataset
     Get(GetArguments),
@@ -61,6 +82,12 @@ pub(crate) enum Command {
     Set(SetArguments),
     /// Tell what users, groups and projects use of a dataset, and set what they may use
     Quota(QuotaArguments),
+    /// Take a range out of a mounted file, put a hole into it, or give it blocks of its own
+    Range(RangeCommandArguments),
+    /// Make a mounted file, or a range of it, share the blocks of another; never copies
+    Reflink(ReflinkArguments),
+    /// Tell where the content of a mounted file lies, in place of filefrag
+    Extents(ExtentsArguments),
     /// Verify a pool that is not mounted, by code that shares nothing with the engine
     Check(CheckArguments),
     /// Take into use what a device has grown by, or enlarge a pool's file; works while mounted
@@ -130,6 +157,9 @@ pub(crate) struct MountArguments {
     /// Mount this dataset instead of the root dataset
     #[arg(long, short = 'd', value_name = "NAME")]
     pub(crate) dataset: Option<String>,
+    /// Mount this fork alone
+    #[arg(long, value_name = "NAME", conflicts_with = "dataset")]
+    pub(crate) fork: Option<String>,
     /// Mount this snapshot, read-only
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
@@ -165,6 +195,11 @@ Mount options, comma-separated:
                          what to mount, as --dataset and --snapshot
   blkdev=auto|on|off     as root, mount through a block device (a small loop device for a pool
                          in a file), so that sync(2) reaches the daemon
+  transport=auto|classic|io_uring
+                         how requests come from the kernel: by reading /dev/fuse, or over
+                         io_uring, which needs Linux 6.14 and Y in
+                         /sys/module/fuse/parameters/enable_uring (default: auto, which is
+                         classic; `marram status` tells which it is)
   wakeful, nowakeful     whether processors are kept from halting while requests flow, which
                          makes each request faster and uses more processor time (default: as
                          root in a virtual machine whose processors halt)
@@ -206,6 +241,9 @@ pub(crate) struct ListArguments {
     /// A pool, or a path inside a mounted one; all mounted pools if left out
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: Option<PathBuf>,
+    /// Also the snapshots that the pool has made for itself: what forks began as
+    #[arg(long, short = 'a')]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) format: FormatArguments,
 }
@@ -264,6 +302,16 @@ pub(crate) enum DestroyKind {
         /// The snapshot's dataset, if another than the target's own
         #[arg(long, short = 'd', value_name = "NAME")]
         dataset: Option<String>,
+        #[command(flatten)]
+        consent: ConsentArguments,
+    },
+    /// Destroy a fork with all its snapshots
+    Fork {
+        /// The pool, or a path inside a mounted one
+        #[arg(long_help = TARGET_HELP)]
+        target: PathBuf,
+        /// The fork
+        name: String,
         #[command(flatten)]
         consent: ConsentArguments,
     },
@@ -361,6 +409,58 @@ pub(crate) struct OwnerArguments {
     pub(crate) project: Option<String>,
 }
 
+/// Arguments of `range`.
+#[derive(Debug, Args)]
+pub(crate) struct RangeCommandArguments {
+    /// What to do with the range
+    #[command(subcommand)]
+    pub(crate) kind: RangeKind,
+}
+
+/// What to do with a range.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RangeKind {
+    /// Take it out: what comes after it moves to where it began, and the file becomes shorter
+    Collapse(RangeArguments),
+    /// Put a hole there: what was there moves towards the end, and the file becomes longer
+    Insert(RangeArguments),
+    /// Give it blocks that no other file refers to, and reserve space for its holes
+    Unshare(RangeArguments),
+}
+
+/// A range of a file.
+#[derive(Debug, Args)]
+pub(crate) struct RangeArguments {
+    /// The file, inside a mounted Marram file system
+    pub(crate) file: PathBuf,
+    /// Where the range begins, as in 0, 4096 or 1M; any byte may
+    pub(crate) offset: String,
+    /// How long it is, as in 4096 or 1M
+    pub(crate) length: String,
+}
+
+/// Arguments of `reflink`.
+#[derive(Debug, Args)]
+pub(crate) struct ReflinkArguments {
+    /// The file whose blocks are shared
+    pub(crate) source: PathBuf,
+    /// The file that becomes the same; it is made if needed
+    pub(crate) target: PathBuf,
+    /// Only this range of the source, to the same place of the target or to another; the rest of
+    /// the target stays
+    #[arg(long, value_name = "OFFSET:LENGTH[:TARGET_OFFSET]")]
+    pub(crate) range: Option<String>,
+}
+
+/// Arguments of `extents`.
+#[derive(Debug, Args)]
+pub(crate) struct ExtentsArguments {
+    /// The file, inside a mounted Marram file system
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
@@ -417,10 +517,20 @@ impl Command {
             Command::List(_) => "list",
             Command::Snapshot(_) => "snapshot",
             Command::Clone(_) => "clone",
+            Command::Fork(_) => "fork",
+            Command::Forks(_) => "forks",
+            Command::Diff(_) => "diff",
+            Command::Merge(_) => "merge",
+            Command::Rollback(_) => "rollback",
+            Command::Hold(_) => "hold",
+            Command::Release(_) => "release",
             Command::Destroy(_) => "destroy",
             Command::Get(_) => "get",
             Command::Set(_) => "set",
             Command::Quota(_) => "quota",
+            Command::Range(_) => "range",
+            Command::Reflink(_) => "reflink",
+            Command::Extents(_) => "extents",
             Command::Check(_) => "check",
             Command::Grow(_) => "grow",
             Command::Sync(_) => "sync",

@@ -7,9 +7,12 @@
 
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
+use rustix::fs::{Mode, OFlags};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Where dead mounts of the pool at `pool`, an absolute path, are; oldest first. Nobody may serve
 /// the pool: mounts that are alive but slow would be waited for.
@@ -32,6 +35,38 @@ pub(crate) fn clear(directory: &Path) -> Result<()> {
     marram_fuse::clear_dead_mount(directory)
         .map(|_how_many| ())
         .map_err(|error| Error::failed(format!("clearing a dead mount: {error}")))
+}
+
+/// As [`clear`], to mount the pool at `pool` anew.
+///
+/// Whoever lets go of a mount last drops what the kernel has cached of it, and does nothing else
+/// meanwhile: 10 GB took seconds, in which nothing was mounted. So another process is the last one.
+/// A block device is not free before that is over, and must be waited for.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn clear_to_mount(directory: &Path, pool: &Path) -> Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let is_file = fs::metadata(pool).is_ok_and(|found| found.is_file());
+    let held = if is_file { rustix::fs::open(directory, flags, Mode::empty()).ok() } else { None };
+    clear(directory)?;
+    if let Some(held) = held {
+        let_go_elsewhere(held);
+    }
+    Ok(())
+}
+
+/// Has a process of its own close `held`. Where none can be started it is closed here.
+fn let_go_elsewhere(held: OwnedFd) {
+    let mut holder = Command::new("cat");
+    holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::from(held));
+    let started = holder.spawn();
+    // Ours is closed before the other's: that one ends when its input does.
+    drop(holder);
+    if let Ok(mut holder) = started {
+        drop(holder.stdin.take());
+        std::thread::spawn(move || holder.wait());
+    }
 }
 
 /// Whether a mount with this source is one of the pool's.

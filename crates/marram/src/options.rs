@@ -39,6 +39,19 @@ pub(crate) enum BlockDevice {
     On,
 }
 
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Transport {
+    /// What has proven itself: classic.
+    #[default]
+    Auto,
+    /// By reading `/dev/fuse`.
+    Classic,
+    /// Over io_uring, or the mount is refused.
+    IoUring,
+}
+
 /// All that can be said about one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountOptions {
@@ -78,6 +91,9 @@ pub(crate) struct MountOptions {
     /// Processors do not halt while requests flow; `None`: where that is worth its price.
     #[serde(default)]
     pub(crate) wakeful: Option<bool>,
+    /// How requests come from the kernel.
+    #[serde(default)]
+    pub(crate) transport: Transport,
     /// Not a new mount: change the options of the one that is there.
     pub(crate) remount: bool,
 }
@@ -115,7 +131,8 @@ const SWALLOWED: &[&str] = &[
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
     cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
-    snapshot=NAME, blkdev=auto|on|off, wakeful, nowakeful, remount";
+    snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, wakeful, \
+    nowakeful, remount";
 
 impl MountOptions {
     /// Reads lists of comma-separated options; where two contradict each other the later counts.
@@ -181,6 +198,7 @@ impl MountOptions {
             }
             "snapshot" => self.snapshot = Some(snapshot_name(value)?),
             "blkdev" => self.block_device = block_device(value)?,
+            "transport" => self.transport = transport(value)?,
             _ if is_swallowed(name) => {}
             _ => return Err(unknown(name)),
         }
@@ -230,6 +248,10 @@ fn commit_interval(value: &str) -> Result<u64> {
 /// Says what a name looks like.
 pub(crate) fn snapshot_name(value: &str) -> Result<String> {
     let source: marram_store::Source = format!("root@{value}").parse()?;
+    if source.is_own() {
+        return Err(Error::usage(format!("{value}: the pool gives such names itself"))
+            .hint("take one that does not begin with fork:, merge: or diff:"));
+    }
     Ok(source.snapshot.unwrap_or_default())
 }
 
@@ -241,6 +263,17 @@ fn block_device(value: &str) -> Result<BlockDevice> {
         _ => {
             Err(Error::usage(format!("mount option blkdev: {value:?} is not one of auto, on, off")))
         }
+    }
+}
+
+fn transport(value: &str) -> Result<Transport> {
+    match value {
+        "auto" => Ok(Transport::Auto),
+        "classic" => Ok(Transport::Classic),
+        "io_uring" => Ok(Transport::IoUring),
+        _ => Err(Error::usage(format!(
+            "mount option transport: {value:?} is not one of auto, classic, io_uring"
+        ))),
     }
 }
 
@@ -311,6 +344,7 @@ mod tests {
             ("dataset=..", ".."),
             ("snapshot=a/b", "a/b"),
             ("blkdev=maybe", "auto, on, off"),
+            ("transport=pigeon", "auto, classic, io_uring"),
             ("norecovery", "only with ro"),
             ("ro,norecovery,rw", "only with ro"),
             ("sync", "sync"),

@@ -5,14 +5,14 @@
 //! a daemon has the pool, which must then do what is asked, or the command can open it itself.
 
 use crate::control::client::Client;
-use crate::control::protocol::{Answer, Greeting, Operation};
+use crate::control::protocol::{Answer, Greeting, Operation, Request};
 use crate::engine::{self, OpenMode, OpenPool};
 use crate::error::{Error, Kind, Result};
 use crate::options::snapshot_name;
 use crate::{dead_mounts, mountinfo, places};
 use marram_store::{DatasetName, Source};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Most sockets that are looked at when a daemon is searched.
@@ -23,8 +23,14 @@ const SOCKETS_MAX: usize = 256;
 pub(crate) struct Target {
     /// Path of the pool.
     pub(crate) pool: PathBuf,
-    /// The dataset or snapshot that is mounted where the target's path lies.
+    /// The dataset or snapshot that the target's path is in.
     pub(crate) mounted: Option<Source>,
+    /// Where the mount is that the path lies in.
+    pub(crate) directory: Option<PathBuf>,
+    /// The inode of the path in its dataset or snapshot, if it is a directory in one; else 0.
+    pub(crate) ino: Option<u64>,
+    /// The inode that is shown as the root of that dataset or snapshot.
+    pub(crate) root: Option<u64>,
     /// The socket of the daemon that has the pool, if one has, and what it said.
     pub(crate) daemon: Option<(PathBuf, Greeting)>,
 }
@@ -61,10 +67,13 @@ impl Target {
         let entry = entry
             .ok_or_else(|| Error::not_found(format!("nothing is mounted at {}", path.display())))?;
         if let Some((socket, greeting)) = daemon_behind(&entry) {
-            let mounted = source_on(&greeting, &entry.directory);
+            let (mounted, ino, root) = locate(&socket, &entry.directory, path)?;
             return Ok(Target {
                 pool: greeting.pool.clone(),
-                mounted: mounted.map(str::parse).transpose()?,
+                mounted: Some(mounted),
+                directory: Some(entry.directory),
+                ino: Some(ino),
+                root: Some(root),
                 daemon: Some((socket, greeting)),
             });
         }
@@ -80,7 +89,18 @@ impl Target {
         let Some(probe) = engine::probe(path)? else {
             return Err(engine::no_pool(path));
         };
-        Ok(Target { pool: path.to_owned(), mounted: None, daemon: daemon_of_pool(&probe.pool_id) })
+        let daemon = daemon_of_pool(&probe.pool_id);
+        Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
+    }
+
+    /// A pool, whoever has it.
+    pub(crate) fn unmounted(pool: PathBuf) -> Target {
+        Target { pool, mounted: None, directory: None, ino: None, root: None, daemon: None }
+    }
+
+    /// Whether it stands for all of a dataset.
+    pub(crate) fn is_root(&self) -> bool {
+        self.ino.is_none_or(|ino| Some(ino) == self.root)
     }
 
     /// The dataset that is meant: the one named, the one that is mounted, or the root dataset.
@@ -214,6 +234,18 @@ fn daemon_behind(entry: &mountinfo::MountEntry) -> Option<(PathBuf, Greeting)> {
     let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
     let mut daemons = daemons_of(owner).into_iter();
     daemons.find(|(_, greeting)| source_on(greeting, &entry.directory).is_some())
+}
+
+/// What `path`, which lies in the mount on `directory`, belongs to; the daemon knows, since a path
+/// may lead below `.marram`.
+fn locate(socket: &Path, directory: &Path, path: &Path) -> Result<(Source, u64, u64)> {
+    let ino = std::fs::metadata(path).map_err(|error| Error::system("look at", path, error))?.ino();
+    let gone = || Error::not_found(format!("nothing is mounted at {}", directory.display()));
+    let client = Client::connect(socket)?.ok_or_else(gone)?;
+    match client.ask(&Request::Locate { directory: directory.to_owned(), ino })? {
+        Answer::Located { source, ino, root } => Ok((source.parse()?, ino, root)),
+        other => Err(Error::failed(format!("the daemon answered something else: {other:?}"))),
+    }
 }
 
 /// What a daemon has mounted on `directory`.

@@ -202,6 +202,54 @@ fn a_crash_is_not_in_the_way_of_the_next_mount() {
 }
 
 #[test]
+fn a_mount_waits_for_the_one_before_it_to_end() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/file"), "content").unwrap();
+    let open = fs::File::open(bench.path("mnt/file")).unwrap();
+    bench.run("unmount --detach mnt").good();
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(open);
+    });
+    bench.run("mount work.pool mnt").good();
+    closing.join().unwrap();
+    assert_eq!(fs::read_to_string(bench.path("mnt/file")).unwrap(), "content");
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_file_that_is_bound_to_another_is_unmounted_by_its_name() {
+    let Some(bench) = mounted() else { return };
+    for file in ["mnt/file", "bound"] {
+        fs::write(bench.path(file), file).unwrap();
+    }
+    rustix::mount::mount_bind(bench.path("mnt/file"), bench.path("bound")).unwrap();
+    assert_eq!(fs::read(bench.path("bound")).unwrap(), b"mnt/file");
+    let silent = bench.run_as("umount.fuseblk.marram", "bound").good();
+    assert_eq!((silent.out.as_str(), silent.err.as_str()), ("", ""));
+    assert_eq!(fs::read(bench.path("bound")).unwrap(), b"bound");
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_device_that_can_only_be_read_is_mounted_for_reading() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/file"), "content").unwrap();
+    bench.run("unmount mnt").good();
+    let attach = ["losetup", "--read-only", "--show", "-f", "work.pool"];
+    let device = bench.host(&attach).good().out.trim().to_owned();
+    let told = bench.run_as("mount.fuseblk.marram", &format!("{device} mnt -o rw"));
+    let found = fs::read_to_string(bench.path("mnt/file"));
+    let refused = fs::write(bench.path("mnt/file"), "changed").unwrap_err();
+    let after = bench.run_as("umount.fuseblk.marram", "mnt");
+    bench.host(&["losetup", "-d", &device]).good();
+    assert_eq!((told.status, after.status), (0, 0), "{told:?} {after:?}");
+    assert!(told.err.contains("write-protected, mounted read-only"), "{}", told.err);
+    assert_eq!(found.unwrap(), "content");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
 fn the_helpers_of_mount_behave_as_their_callers_expect() {
     if !can_mount() {
         return;

@@ -97,21 +97,42 @@ impl State {
         len: u64,
         now: Timestamp,
     ) -> Result<()> {
-        self.bytes(ino)?;
+        let (size, _) = self.bytes(ino)?;
         if len == 0 {
             return Err(Error::InvalidArgument("length"));
         }
         let end = range_end(offset, len)?;
+        if matches!(how, Allocate::Collapse | Allocate::Insert) {
+            self.shift(ino, how, offset, len, size)?;
+        }
         let clears = matches!(how, Allocate::PunchHole | Allocate::Zero | Allocate::ZeroKeepSize);
         if clears {
             self.bytes_mut(ino).punch(offset, end);
         }
         let node = self.known(ino);
         node.drop_capability();
-        if matches!(how, Allocate::Reserve | Allocate::Zero) {
+        if how.extends() {
             node.attributes.size = node.attributes.size.max(end);
         }
         node.touch_content(now);
+        Ok(())
+    }
+
+    /// Takes a range out of a file of `size` bytes, or puts a hole into it.
+    fn shift(&mut self, ino: Ino, how: Allocate, offset: u64, len: u64, size: u64) -> Result<()> {
+        let collapse = how == Allocate::Collapse;
+        let first_moved = if collapse { offset + len } else { offset };
+        if first_moved >= size {
+            return Err(Error::InvalidArgument("the range reaches the end of the file"));
+        }
+        let new_size = if collapse { size - len } else { range_end(size, len)? };
+        let bytes = self.bytes_mut(ino);
+        let moved = bytes.runs_between(first_moved, size);
+        bytes.punch(offset, u64::MAX);
+        for (at, run) in moved {
+            bytes.write(if collapse { at - len } else { at + len }, &run);
+        }
+        self.known(ino).attributes.size = new_size;
         Ok(())
     }
 
@@ -154,6 +175,22 @@ impl State {
         node.attributes.size = size.max(end);
         node.touch_content(now);
         Ok(len)
+    }
+
+    /// Nobody who reads can tell a block that is shared from one that was copied.
+    pub(crate) fn share_range(
+        &mut self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        now: Timestamp,
+    ) -> Result<u64> {
+        let (source_size, _) = self.bytes(from.0)?;
+        self.bytes(to.0)?;
+        if len > source_size.saturating_sub(from.1) {
+            return Err(Error::InvalidArgument("the range ends after the source"));
+        }
+        self.copy_range(from, to, len, now)
     }
 
     pub(crate) fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -13,6 +13,7 @@
 //! unmount does to pins: inodes that only a pin kept alive are gone.
 
 mod content;
+mod merge;
 mod names;
 mod sparse;
 mod state;
@@ -22,6 +23,7 @@ use marram_vfs::{
     RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, Timestamp, WriteOptions,
     XattrMode,
 };
+pub use merge::Clash;
 use names::Move;
 use parking_lot::{Mutex, MutexGuard};
 use state::State;
@@ -183,6 +185,18 @@ impl FileSystem for Model {
     ) -> Result<u64> {
         let (mut state, now) = self.change()?;
         state.copy_range((from, from_offset), (to, to_offset), len, now)
+    }
+
+    fn share_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (mut state, now) = self.change()?;
+        state.share_range((from, from_offset), (to, to_offset), len, now)
     }
 
     fn read_directory(

@@ -133,7 +133,7 @@ impl State {
         let target = self.find(way.new_parent, way.new_name)?;
         self.living_directory(way.new_parent)?;
         match (mode, target) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (mode, Some(_)) if mode.refuses_to_replace() => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
             _ => (),
         }
@@ -152,7 +152,7 @@ impl State {
             (_, Some(_)) if holds_source => Err(Error::NotEmpty),
             _ => {
                 self.replace(way, source, target, now)?;
-                if mode == RenameMode::Whiteout {
+                if mode.leaves_whiteout() {
                     self.leave_whiteout(caller, way, now);
                 }
                 Ok(())
@@ -244,7 +244,7 @@ impl State {
     }
 
     /// Adds a name, and what it means for link counts and times.
-    fn attach(&mut self, parent: Ino, name: Name<'_>, ino: Ino, now: Timestamp) {
+    pub(crate) fn attach(&mut self, parent: Ino, name: Name<'_>, ino: Ino, now: Timestamp) {
         self.entries_of(parent).set(name, ino);
         self.known(parent).touch_content(now);
         let node = self.known(ino);
@@ -256,7 +256,7 @@ impl State {
     }
 
     /// Takes a name away; the inode stays, with one link less.
-    fn detach(&mut self, parent: Ino, name: Name<'_>, now: Timestamp) {
+    pub(crate) fn detach(&mut self, parent: Ino, name: Name<'_>, now: Timestamp) {
         let directory = self.entries_of(parent);
         let entry = directory.entries.remove(name.as_bytes()).expect("the name was found before");
         self.known(parent).touch_content(now);

@@ -259,6 +259,9 @@ impl State {
         if set.clear_privileges {
             node.clear_privileges();
         }
+        if set.clear_setgid && !node.is_directory() {
+            node.attributes.permissions &= !SETGID;
+        }
         if set.size.is_some() || set.uid.is_some() || set.gid.is_some() {
             node.drop_capability();
         }

@@ -7,6 +7,7 @@
 
 use crate::counters::{self, CommittedCounters};
 use crate::media::{At, Media};
+use crate::order::{self, RwLock};
 use crate::overlay::{Entry, Layer, Overlay};
 use crate::pointers::token_of;
 use crate::quota::Allowance;
@@ -15,7 +16,6 @@ use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_store::{Block, Edit, Error, Item, Key, Result};
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +61,8 @@ impl Dataset {
         }
         let id = record.id;
         let settings = Arc::new(settings);
-        let state = RwLock::new(State { root, overlay: Overlay::default(), settings });
+        let state =
+            RwLock::new(order::DATASET, State { root, overlay: Overlay::default(), settings });
         Dataset { id, writable, state, views: AtomicUsize::new(0), allowance }
     }
 

@@ -18,6 +18,7 @@ mod error;
 mod halt;
 mod log;
 mod media;
+mod order;
 mod overlay;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -29,6 +30,8 @@ mod quota;
 mod settings;
 mod space;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod view;
 

@@ -8,6 +8,7 @@
 //! reader leaves a note with the number of the last commit that was durable when it began, and
 //! the next commit, which nothing runs beside, heals it if no commit lies between.
 
+use crate::order::{self, Mutex};
 use crate::pointers::decode_pointer;
 use crate::tree::NodeSource;
 use bytes::Bytes;
@@ -16,7 +17,6 @@ use marram_device::Device;
 use marram_format::node::Node;
 use marram_format::pointer::{Checksum, Extent, GRAIN_BYTES, Place, Pointer};
 use marram_store::{BLOCK_BYTES_MAX, Damage, Error, Result};
-use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ enum Cached {
 struct WeighBytes;
 
 /// Birth and address: no two blocks ever share both.
-type CacheKey = (u64, u64);
+pub(crate) type CacheKey = (u64, u64);
 
 impl quick_cache::Weighter<CacheKey, Cached> for WeighBytes {
     fn weight(&self, _key: &CacheKey, cached: &Cached) -> u64 {
@@ -92,8 +92,8 @@ impl Media {
             devices,
             cache: Cache::with_weighter(blocks, cache_bytes as u64, WeighBytes),
             epoch: AtomicU64::new(0),
-            heals: Mutex::new(Vec::new()),
-            damage: Mutex::new(Vec::new()),
+            heals: Mutex::new(order::HEALS, Vec::new()),
+            damage: Mutex::new(order::DAMAGE, Vec::new()),
             counters: Counters::default(),
         }
     }
@@ -165,11 +165,9 @@ impl Media {
         }
     }
 
-    /// Forgets a block that is no longer in use.
-    pub(crate) fn forget(&self, pointer: &Pointer) {
-        if let Some(key) = cache_key(pointer) {
-            self.cache.remove(&key);
-        }
+    /// Forgets a block that no root leads to any more.
+    pub(crate) fn forget(&self, key: CacheKey) {
+        self.cache.remove(&key);
     }
 
     /// Forgets everything: a commit has failed, and the next one has the same number, so birth and
@@ -330,11 +328,15 @@ impl Media {
     }
 }
 
+/// Birth and address are never those of two blocks. A block that waits to be adopted has birth 0,
+/// which another one at its place could have later: it is not kept.
 fn peek_key(encoded: &[u8]) -> Option<CacheKey> {
-    Pointer::peek_identity(encoded).map(|(birth, address)| (birth.0, address))
+    let identity = Pointer::peek_identity(encoded).filter(|(birth, _)| birth.0 != 0);
+    identity.map(|(birth, address)| (birth.0, address))
 }
 
-fn cache_key(pointer: &Pointer) -> Option<CacheKey> {
+/// The key of a block that has a place of its own.
+pub(crate) fn cache_key(pointer: &Pointer) -> Option<CacheKey> {
     pointer.address().map(|address| (pointer.birth.0, address))
 }
 

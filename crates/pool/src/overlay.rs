@@ -7,6 +7,7 @@
 
 use crate::log::{Extent, Unlogged};
 use bytes::Bytes;
+use marram_format::pointer::Pointer;
 use marram_store::{Block, Edit, FreshBlock, Item, Key};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -29,8 +30,11 @@ pub(crate) struct Layer {
     pub(crate) entries: BTreeMap<Key, Entry>,
     /// Bytes of fresh blocks that the batches of this layer have brought.
     pub(crate) fresh_bytes: u64,
-    /// Keys that the batches of this layer have changed, each counted once.
+    /// Keys that the batches of this layer have changed, each counted once; and once more for each
+    /// put of a block that is to be adopted, as its owners are counted in an item of their own.
     pub(crate) edits: u64,
+    /// Puts of blocks that are to be adopted.
+    pub(crate) adoptions: u64,
 }
 
 impl Layer {
@@ -118,6 +122,9 @@ impl Overlay {
         match edit {
             Edit::Put { key, item } => {
                 self.open.fresh_bytes += fresh_len(&item);
+                let adoptions = u64::from(is_adoption(&item));
+                self.open.adoptions += adoptions;
+                self.open.edits += adoptions;
                 self.open.put(key, Entry::Item(item));
                 Extent::Whole
             }
@@ -175,6 +182,11 @@ impl Overlay {
         }
         merged
     }
+}
+
+/// Whether the item has a block that the next commit is to adopt.
+pub(crate) fn is_adoption(item: &Item) -> bool {
+    matches!(&item.block, Some(Block::Stored(token)) if Pointer::peek_waiting(&token.place))
 }
 
 fn fresh_len(item: &Item) -> u64 {

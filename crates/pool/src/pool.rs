@@ -1,10 +1,12 @@
 //! An open pool.
 
 use crate::Error;
+use crate::administration::Records;
 use crate::create::newest_superblock;
 use crate::dataset::Dataset;
 use crate::log::{self, IntentLog};
 use crate::media::{At, Media};
+use crate::order::{self, Condvar, Mutex, RwLock};
 use crate::settings::Settings;
 use crate::space::{Gauge, SpaceMap, ZoneSource};
 use crate::tree;
@@ -17,7 +19,6 @@ use marram_format::space::{
 };
 use marram_format::superblock::Superblock;
 use marram_store::{Damage, Key, Result};
-use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -62,9 +63,9 @@ pub struct Pool {
 
 /// What the views of a pool share.
 ///
-/// Locks are taken in this order: the log's writer, `committing`, `gate`, `datasets`, a dataset's
-/// own, `records`, `space`, `superblock`, the log's places, `health`. None but the first two is
-/// held while a device works, except `space` while a bitmap is read, which only a commit does.
+/// Locks are taken in the order that stands in `order.rs`. None but the log's writer and
+/// `committing` is held while a device works, except `space` while a bitmap is read, which only a
+/// commit does.
 pub(crate) struct Inner {
     pub(crate) media: Media,
     pub(crate) threads: usize,
@@ -73,10 +74,11 @@ pub(crate) struct Inner {
     dirty_bytes_max: u64,
     /// Held by the one who commits.
     pub(crate) committing: Mutex<()>,
-    /// Held for reading while a batch applies; for writing while a commit freezes.
+    /// Held for reading while a batch applies; for writing while a commit freezes, and while one
+    /// that takes a dataset back is made.
     pub(crate) gate: RwLock<()>,
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
-    pub(crate) records: RwLock<BTreeMap<u64, DatasetRecord>>,
+    pub(crate) records: RwLock<Records>,
     pub(crate) space: Mutex<SpaceMap>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) superblock: Mutex<Superblock>,
@@ -105,6 +107,10 @@ impl Pool {
     /// Opens a pool. After a crash too there is nothing to repair: the newest superblock leads to
     /// everything, and the intent log has what was synced since.
     ///
+    /// Opening writes nothing and flushes nothing, so that it does not wait for what a device has
+    /// still to write. What was replayed is in memory and still in the log; the next commit takes
+    /// it in, and no sync uses the log before.
+    ///
     /// # Errors
     /// No pool, a newer one, a device that is cut off or fails; a log that cannot be replayed.
     pub fn open(
@@ -128,11 +134,7 @@ impl Pool {
             return Err(Error::TooNew { device: device.name(), reason });
         }
         let tail = superblock.tail.clone();
-        let pool = Pool::start(devices, options, superblock, tail)?;
-        if pool.inner.replayed_frames > 0 && !pool.inner.read_only {
-            pool.inner.commit()?;
-        }
-        Ok(pool)
+        Pool::start(devices, options, superblock, tail)
     }
 
     /// Sets up what is known in memory from a superblock.
@@ -154,6 +156,8 @@ impl Pool {
                 datasets.insert(record.id, Arc::new(dataset_of(record, options.read_only)?));
             }
         }
+        let mut known = Records::default();
+        known.apply(records.into_iter().map(|(id, record)| (id, Some(record))).collect());
         let (log, replayed) = match superblock.intent_log.as_ref().filter(|_| !options.skip_log) {
             None => (OnceLock::new(), log::Replayed::default()),
             Some(pointer) => {
@@ -168,15 +172,15 @@ impl Pool {
             now_seconds: options.now_seconds,
             read_only: options.read_only,
             dirty_bytes_max: options.dirty_bytes_max as u64,
-            committing: Mutex::new(()),
-            gate: RwLock::new(()),
-            datasets: RwLock::new(datasets),
-            records: RwLock::new(records),
+            committing: Mutex::new(order::COMMITTING, ()),
+            gate: RwLock::new(order::GATE, ()),
+            datasets: RwLock::new(order::DATASETS, datasets),
+            records: RwLock::new(order::RECORDS, known),
             gauge: space.gauge(),
-            space: Mutex::new(space),
-            superblock: Mutex::new(superblock),
-            size_bytes: Mutex::new(size_bytes),
-            health: Mutex::new(None),
+            space: Mutex::new(order::SPACE, space),
+            superblock: Mutex::new(order::SUPERBLOCK, superblock),
+            size_bytes: Mutex::new(order::SIZE, size_bytes),
+            health: Mutex::new(order::HEALTH, None),
             dirty_bytes: AtomicU64::new(replayed.dirty.0),
             dirty_edits: AtomicU64::new(replayed.dirty.1),
             kept_free_bytes: AtomicU64::new(0),
@@ -184,7 +188,7 @@ impl Pool {
             freezes: AtomicU64::new(log::first_freeze(&replayed)),
             log,
             replayed_frames: replayed.frames,
-            work: Mutex::new(false),
+            work: Mutex::new(order::WORK, false),
             work_arrived: Condvar::new(),
         };
         inner.begin_logging();

@@ -65,7 +65,7 @@ impl Inner {
         let records = self.records.read();
         let mut kept_free = 0;
         for (id, dataset) in datasets.iter().filter(|(_, dataset)| dataset.writable) {
-            if let Some(record) = records.get(id) {
+            if let Some(record) = records.get(*id) {
                 dataset.allowance.set_referenced(record.referenced_grains);
             }
             kept_free += dataset.allowance.kept_free();

@@ -101,7 +101,8 @@ impl Settings {
             .iter()
             .map(|(name, default, _)| ((*name).to_owned(), (*default).to_owned()))
             .collect();
-        for (name, value) in local {
+        // Names that begin with a dot are the pool's own business, not settings.
+        for (name, value) in local.iter().filter(|(name, _)| !name.starts_with('.')) {
             all.insert(name.clone(), check_property(name, value)?);
         }
         let checksum = match all["checksum"].as_str() {

@@ -1,14 +1,19 @@
 //! The view of a dataset that callers get, and the reservation of space for what they change.
 
+use crate::commit::{is_shared, waiting};
 use crate::counters::CommittedCounters;
-use crate::dataset::{Attempt, Dataset};
-use crate::pointers::decode_pointer;
+use crate::dataset::{Attempt, Dataset, item_of};
+use crate::media::At;
+use crate::overlay::is_adoption;
+use crate::pointers::{decode_pointer, token_of};
 use crate::pool::Inner;
+use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
 use marram_format::node::NODE_BYTES_MAX;
-use marram_format::pointer::GRAIN_BYTES;
+use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_store::{
-    Admission, Batch, Block, Edit, Error, Item, Key, Properties, Result, Space, View,
+    Admission, Batch, Block, BlockPlace, Edit, Error, Item, ItemChange, Key, Properties, Result,
+    Space, View, kind,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +46,32 @@ impl DatasetView {
 }
 
 impl DatasetView {
+    /// Visits the items in which two snapshots differ; see `Store::changes`.
+    pub(crate) fn changes_to(
+        &self,
+        after: &DatasetView,
+        from: Key,
+        visit: &mut dyn FnMut(ItemChange) -> bool,
+    ) -> Result<()> {
+        let media = &self.pool.media;
+        let at = At { media, epoch: media.epoch() };
+        let (before, after) = (self.dataset.root(), after.dataset.root());
+        let mut failed = None;
+        let mut show = |differing: Differing| match change_of(&differing) {
+            Ok(Some(change)) => visit(change),
+            Ok(None) => true,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        };
+        let walked = tree::changes(&at, (before.as_ref(), after.as_ref()), from, &mut show);
+        if let Err(Error::Damaged(damage)) = &walked {
+            media.keep_damage(damage);
+        }
+        failed.map_or(walked, Err)
+    }
+
     /// Applies edits; what of counters must be read from a device is read without the gate.
     fn apply_edits(&self, edits: Vec<Edit<'_>>) -> Result<()> {
         let mut edits = edits;
@@ -64,6 +95,17 @@ impl DatasetView {
             self.dataset.read_counter(&self.pool.media, unread, &mut committed)?;
         }
     }
+}
+
+/// A change as callers see it; none of what the engine keeps for itself.
+fn change_of(differing: &Differing) -> Result<Option<ItemChange>> {
+    let found = differing.after.as_ref().or(differing.before.as_ref());
+    let Some(key) = found.map(|found| found.key).filter(|key| key.kind != kind::REFERENCES) else {
+        return Ok(None);
+    };
+    let item = |found: &Option<Found>| found.as_ref().map(item_of).transpose();
+    let (before, after) = (item(&differing.before)?, item(&differing.after)?);
+    Ok(Some(ItemChange { key, before, after }))
 }
 
 impl Drop for DatasetView {
@@ -102,6 +144,23 @@ impl View for DatasetView {
         self.dataset.read_block(&self.pool.media, block)
     }
 
+    fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
+        let token = match block {
+            Block::Stored(token) => Some(token),
+            Block::Fresh(fresh) => fresh.stored(),
+        };
+        // What no commit has written is written for each dataset: a block that two of them wait for
+        // would be known to one by the pointer that is the other's.
+        let Some(token) = token else {
+            return Ok(Block::fresh(from.read_block(block)?.to_vec()));
+        };
+        let pointer = decode_pointer(&token.place)?;
+        match pointer.address() {
+            None => Ok(Block::Stored(token.clone())),
+            Some(_) => Ok(Block::Stored(token_of(&waiting(pointer).encode())?)),
+        }
+    }
+
     fn stored_bytes(&self, block: &Block) -> u64 {
         match block {
             Block::Fresh(fresh) => fresh.data().len() as u64,
@@ -109,6 +168,29 @@ impl View for DatasetView {
                 decode_pointer(&token.place).map_or(0, |pointer| pointer.grains() * GRAIN_BYTES)
             }
         }
+    }
+
+    fn place_of(&self, block: &Block) -> BlockPlace {
+        let in_memory = BlockPlace {
+            address: None,
+            stored_bytes: self.stored_bytes(block),
+            may_be_shared: true,
+        };
+        let token = match block {
+            Block::Stored(token) => Some(token),
+            Block::Fresh(fresh) => fresh.stored(),
+        };
+        let pointer = token.and_then(|token| decode_pointer(&token.place).ok());
+        pointer.map_or(in_memory, |pointer| BlockPlace {
+            address: pointer
+                .extents()
+                .next()
+                .map(|extent| (extent.device, extent.start * GRAIN_BYTES)),
+            stored_bytes: pointer.grains() * GRAIN_BYTES,
+            may_be_shared: is_shared(&pointer)
+                || matches!(block, Block::Fresh(_))
+                || token.is_some_and(|token| Pointer::peek_waiting(&token.place)),
+        })
     }
 
     fn sync(&self) -> Result<()> {
@@ -200,11 +282,14 @@ pub(crate) fn content_bytes(batch: &Batch<'_>) -> u64 {
     bytes.sum()
 }
 
-/// Bytes on media that a batch is taken to need.
+/// Bytes on media that a batch is taken to need. The number of a block's owners is an item of its
+/// own in the pool's tree.
 fn cost(batch: &Batch<'_>) -> u64 {
     let counters = batch.edits.iter().filter(|edit| matches!(edit, Edit::Add { .. })).count();
     // Counters lie side by side, in a leaf that nearly every batch changes.
     let keys = (batch.edits.len() - counters) as u64 + u64::from(counters > 0);
+    let adopts = |edit: &&Edit<'_>| matches!(edit, Edit::Put { item, .. } if is_adoption(item));
+    let keys = keys + batch.edits.iter().filter(adopts).count() as u64;
     let leaves = keys.min(BATCH_LEAVES) * KEY_BYTES_MAX;
     content_bytes(batch) + leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
 }

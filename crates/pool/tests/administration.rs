@@ -120,8 +120,12 @@ fn a_dataset_that_is_written_while_it_is_to_be_destroyed_stays() {
     device.interrupt({
         let live = root(&pool);
         move || {
-            put(&*clone, section(3, 0), noise(3, 5_000)).unwrap();
-            live.sync().unwrap();
+            // In a thread of its own: who destroys holds locks that may not be held before a sync.
+            let work = || {
+                put(&*clone, section(3, 0), noise(3, 5_000)).unwrap();
+                live.sync().unwrap();
+            };
+            std::thread::scope(|scope| scope.spawn(work).join().expect("the work ends in order"));
             drop(clone);
         }
     });

@@ -93,7 +93,8 @@ fn a_snapshot_and_its_clone_and_the_live_tree_go_their_own_ways() {
         assert_eq!(content(&*view(&pool, source), section(1, 0)), Some(noise(seed, 30_000)));
     }
     let list = pool.list().unwrap();
-    let unique: Vec<u64> = list.iter().map(|report| report.unique_bytes).collect();
+    let unique: Vec<u64> =
+        list.iter().map(|report| pool.unique_bytes(&report.source).unwrap()).collect();
     assert!(unique[0] >= 32_768 && unique[1] >= 32_768, "{list:?}");
 }
 

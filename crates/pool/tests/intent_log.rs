@@ -59,7 +59,27 @@ fn what_was_synced_survives_and_nothing_later_does() {
         let expected = [noise(1, 5_000), noise(3, 100)].concat();
         assert_eq!(content(&*live, section(1, 0)), Some(expected), "round {round}");
         assert_eq!(content(&*live, section(2, 0)), None);
-        assert_eq!(again.status().replayed_frames, if round == 0 { 2 } else { 0 });
+        assert_eq!(again.status().replayed_frames, 2, "nothing was committed since");
+    }
+}
+
+#[test]
+fn opening_after_a_crash_writes_nothing_and_the_first_sync_takes_the_replay_in() {
+    let (memory, pool) = logging_pool();
+    put(&*root(&pool), section(1, 0), noise(1, 9_000)).unwrap();
+    root(&pool).sync().unwrap();
+    let crashed = crashed(&memory);
+    for first in [true, false] {
+        let again = open(&crashed);
+        let device = || again.status().devices[0].clone();
+        assert_eq!(content(&*root(&again), section(1, 0)), Some(noise(1, 9_000)));
+        root(&again).sync().unwrap();
+        assert_eq!((device().written_bytes, device().flushes), (0, 0), "it is durable already");
+        assert_eq!(again.status().replayed_frames, u64::from(first));
+        put(&*root(&again), section(2, 0), noise(2, 9_000)).unwrap();
+        let group = again.status().group;
+        root(&again).sync().unwrap();
+        assert_eq!((again.status().group, again.status().log_frames), (group + 1, 0));
     }
 }
 

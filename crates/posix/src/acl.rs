@@ -73,7 +73,7 @@ impl ListName {
     }
 
     /// The bit of an inode's state that says that it has this list.
-    fn bit(self) -> u32 {
+    pub(crate) fn bit(self) -> u32 {
         match self {
             ListName::PosixAccess => state::POSIX_ACCESS,
             ListName::PosixDefault => state::POSIX_DEFAULT,

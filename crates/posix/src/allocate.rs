@@ -1,4 +1,5 @@
-//! Reserving, zeroing and punching ranges of files.
+//! Reserving, zeroing and punching ranges of files; moving and unsharing them is in `shift` and
+//! `unshare`.
 //!
 //! A range may cover any number of sections, so it is done in pieces, from the front, each a
 //! batch of its own; a new size comes with the last. Reserved space is counted as used by the
@@ -19,7 +20,7 @@ fn reserved(at: u64, end: u64) -> Section {
 }
 
 /// Reserves what no section of the range covers.
-fn fill_gaps(edits: &mut SectionEdits, sections: &[Section], from: u64, to: u64) {
+pub(crate) fn fill_gaps(edits: &mut SectionEdits, sections: &[Section], from: u64, to: u64) {
     let mut at = from;
     for section in sections {
         if section.at > at {
@@ -49,9 +50,12 @@ impl Posix {
             return Err(Error::InvalidArgument("length"));
         }
         let end = range_end(offset, len)?;
-        self.content_inode(ino)?;
-        if how != Allocate::PunchHole {
-            self.check_free(ino, offset, end)?;
+        let size = self.content_inode(ino)?.size;
+        match how {
+            Allocate::Collapse => return self.collapse_range(ino, offset, end, size),
+            Allocate::Insert => return self.insert_range(ino, offset, end, size),
+            Allocate::PunchHole => (),
+            _ => self.check_free(ino, offset, end)?,
         }
         let mut at = offset;
         while at < end {
@@ -78,7 +82,17 @@ impl Posix {
         if missing > free_bytes { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    fn allocate_piece(&self, ino: u64, how: Allocate, from: u64, end: u64) -> Result<u64> {
+    /// Does a piece of a range, from `from` on; returns where it ends.
+    pub(crate) fn allocate_piece(
+        &self,
+        ino: u64,
+        how: Allocate,
+        from: u64,
+        end: u64,
+    ) -> Result<u64> {
+        if matches!(how, Allocate::Unshare | Allocate::UnshareKeepSize) {
+            return self.unshare_piece(ino, how.extends(), from, end);
+        }
         let sections = self.sections(ino, from, end, PIECE_SECTIONS)?;
         let to = piece_end(&sections, PIECE_SECTIONS, end);
         let mut change = self.change()?;
@@ -88,6 +102,12 @@ impl Posix {
                 fill_gaps(&mut edits, &sections, from, to);
             }
             Allocate::PunchHole => edits.cut(&sections, from, to),
+            Allocate::Collapse
+            | Allocate::Insert
+            | Allocate::Unshare
+            | Allocate::UnshareKeepSize => {
+                unreachable!("{how:?} is done elsewhere")
+            }
             Allocate::Zero | Allocate::ZeroKeepSize => {
                 edits.cut(&sections, from, to);
                 edits.put(reserved(from, to));
@@ -98,8 +118,7 @@ impl Posix {
         }
         edits.into_change(&mut change, ino)?;
         self.drop_capability(&mut change, ino)?;
-        let extends = matches!(how, Allocate::Reserve | Allocate::Zero);
-        change.touch_up_to(ino, if extends && to == end { end } else { 0 })?;
+        change.touch_up_to(ino, if how.extends() && to == end { end } else { 0 })?;
         change.commit()?;
         Ok(to)
     }

@@ -16,6 +16,25 @@ use marram_vfs::{Error, Result};
 /// Shorter slices are copied, in bytes.
 const SHARED_BYTES_MIN: u64 = 4096;
 
+/// How a range may come to its target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By sharing blocks, and by copying what is too short to be worth a reference.
+    Any,
+    /// By sharing blocks and nothing else; all of the range has to be there.
+    Shared,
+}
+
+impl Form {
+    /// Shorter slices are copied, in bytes.
+    fn shared_bytes_min(self) -> u64 {
+        match self {
+            Form::Any => SHARED_BYTES_MIN,
+            Form::Shared => 0,
+        }
+    }
+}
+
 /// A place in a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
@@ -30,7 +49,7 @@ impl Place {
 }
 
 impl Posix {
-    pub(crate) fn copy_content(&self, from: Place, to: Place, len: u64) -> Result<u64> {
+    pub(crate) fn copy_content(&self, from: Place, to: Place, len: u64, form: Form) -> Result<u64> {
         self.check_writable()?;
         let _held = self.locks.write(&[from.ino, to.ino]);
         let source = self.load_inode(from.ino)?;
@@ -38,7 +57,11 @@ impl Posix {
         let target = self.load_inode(to.ino)?;
         check_regular(&target)?;
         self.check_write(to.ino, &target, to.offset, &[], false)?;
-        let len = len.min(source.size.saturating_sub(from.offset));
+        let present = source.size.saturating_sub(from.offset);
+        if form == Form::Shared && len > present {
+            return Err(Error::InvalidArgument("the range ends after the source"));
+        }
+        let len = len.min(present);
         if len == 0 {
             return Ok(0);
         }
@@ -49,7 +72,7 @@ impl Posix {
         self.content_inode(to.ino)?;
         let mut copied = 0;
         while copied < len {
-            match self.copy_piece(from.after(copied), to.after(copied), len - copied) {
+            match self.copy_piece(from.after(copied), to.after(copied), len - copied, form) {
                 Ok(bytes) => copied += bytes,
                 Err(_) if copied > 0 => break,
                 Err(error) => return Err(error),
@@ -58,7 +81,7 @@ impl Posix {
         Ok(copied)
     }
 
-    fn copy_piece(&self, from: Place, to: Place, len: u64) -> Result<u64> {
+    fn copy_piece(&self, from: Place, to: Place, len: u64, form: Form) -> Result<u64> {
         let max = PIECE_SECTIONS;
         let sources = self.sections(from.ino, from.offset, from.offset + len, max)?;
         let len = piece_end(&sources, max, from.offset + len) - from.offset;
@@ -72,7 +95,7 @@ impl Posix {
         let mut shared = Vec::new();
         for source in used {
             let mut part = source.part(from.offset, source_end);
-            if part.len >= SHARED_BYTES_MIN {
+            if part.len >= form.shared_bytes_min() {
                 shared.push(source);
             } else {
                 let content = self.content_of(&part).map_err(from_store)?.to_vec();

@@ -13,7 +13,7 @@ use crate::locks::{SHARDS, shard_of};
 use marram_format::record::{Counters, InodeCount, NameRule};
 use marram_store::{Batch, Item, Key, View, kind};
 use marram_vfs::{Error, Ino, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Numbers taken at once.
@@ -60,6 +60,31 @@ fn count_key(shard: usize) -> Key {
     Key::new(0, kind::COUNTERS, 1 + shard as u64)
 }
 
+/// Numbers that nobody else can take meanwhile.
+pub(crate) struct HeldNumbers<'a> {
+    counters: &'a InodeCounters,
+    numbers: MutexGuard<'a, Numbers>,
+}
+
+impl HeldNumbers<'_> {
+    /// The first number that has never been used, nor kept for use.
+    pub(crate) fn first(&self) -> u64 {
+        self.numbers.limit
+    }
+
+    /// Adds to a batch that all numbers below `limit` are used.
+    pub(crate) fn put(&self, batch: &mut Batch<'_>, limit: u64) {
+        let InodeCounters { seed, names, .. } = *self.counters;
+        let counters = Counters { next_inode: limit, name_seed: seed, names };
+        batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
+    }
+
+    /// The batch has been applied.
+    pub(crate) fn applied(mut self, limit: u64) {
+        *self.numbers = Numbers { next: limit, limit };
+    }
+}
+
 impl InodeCounters {
     /// The counters of a new file system, and the items to begin with.
     pub(crate) fn create(seed: u64, names: NameRule, batch: &mut Batch<'_>) -> InodeCounters {
@@ -101,6 +126,20 @@ impl InodeCounters {
         Ok(Some(InodeCounters { seed, names, numbers, counts }))
     }
 
+    /// The state is another one: reads its counts. Numbers that have been given away are not given
+    /// away again.
+    pub(crate) fn read_again(&self, view: &dyn View) -> Result<()> {
+        let found = InodeCounters::open(view)?;
+        let found = found.ok_or_else(|| Error::Damaged("no counters of inodes".to_owned()))?;
+        for (count, found) in self.counts.iter().zip(&found.counts) {
+            count.store(found.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let mut numbers = self.numbers.lock();
+        let next = numbers.next.max(found.numbers.lock().next);
+        *numbers = Numbers { next, limit: next };
+        Ok(())
+    }
+
     /// The seed of the hashes of names.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
@@ -124,6 +163,11 @@ impl InodeCounters {
         }
         numbers.next += 1;
         Ok(numbers.next - 1)
+    }
+
+    /// Keeps others from taking numbers, for whoever takes many.
+    pub(crate) fn hold_numbers(&self) -> HeldNumbers<'_> {
+        HeldNumbers { counters: self, numbers: self.numbers.lock() }
     }
 
     /// Inodes in use.

@@ -92,6 +92,7 @@ impl Posix {
         let mut inode = change.new_owned(caller, parent, kind, permissions)?;
         self.inherit_lists(&mut change, parent, ino, &mut inode, umask)?;
         inode.device = device;
+        inode.name_place = probe.free()?;
         inode.links = if kind == InodeKind::Directory { 2 } else { 1 };
         if let NewNode::Symlink { target } = node {
             inode.size = target.len() as u64;

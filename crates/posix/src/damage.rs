@@ -19,7 +19,7 @@ impl Posix {
     fn path_of(&self, ino: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         let mut at = ino;
-        while at != Ino::ROOT.0 {
+        while at != self.root() {
             let parent = self.find_inode(at).ok()??.parent;
             names.push(self.name_of(parent, at).ok()??);
             at = parent;

@@ -140,7 +140,7 @@ impl Posix {
         let _held = self.locks.read(ino);
         let inode = self.load_inode(ino)?;
         check_living_directory(&inode)?;
-        self.pin_named(inode.parent)
+        self.pin_named(if ino == self.root() { ino } else { inode.parent })
     }
 
     /// Whether a directory has no entries.

@@ -9,6 +9,7 @@
 
 use crate::change::Change;
 use crate::sections::{Section, section_key};
+use marram_format::record::Inode;
 use marram_store::Block;
 use marram_vfs::Result;
 use std::collections::BTreeMap;
@@ -79,13 +80,17 @@ impl SectionEdits {
 
     /// Moves the edits into a change of the file `ino`.
     pub(crate) fn into_change(self, change: &mut Change<'_, '_>, ino: u64) -> Result<()> {
-        for (offset, section) in self.by_offset {
+        for (offset, section) in self.settle(change.inode_mut(ino)?) {
             match section {
                 Some(section) => change.batch.put(section_key(ino, offset), section.into_item()),
                 None => change.batch.remove(section_key(ino, offset)),
             };
         }
-        let inode = change.inode_mut(ino)?;
+        Ok(())
+    }
+
+    /// Brings the sums in the file's record in step. Returns what is to be at which offset.
+    pub(crate) fn settle(self, inode: &mut Inode) -> BTreeMap<u64, Option<Section>> {
         let moved = |bytes: u64, added: u64, removed: u64| {
             bytes.saturating_add(added).saturating_sub(removed)
         };
@@ -93,6 +98,6 @@ impl SectionEdits {
         inode.data_bytes = moved(inode.data_bytes, added.data_bytes, removed.data_bytes);
         inode.reserved_bytes =
             moved(inode.reserved_bytes, added.reserved_bytes, removed.reserved_bytes);
-        Ok(())
+        self.by_offset
     }
 }

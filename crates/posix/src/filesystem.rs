@@ -2,10 +2,10 @@
 
 use crate::acl::{AccessLists, ListName};
 use crate::content::record_bytes;
-use crate::copy::Place;
+use crate::copy::{Form, Place};
 use crate::counters::InodeCounters;
-use crate::failure::{from_store, from_sync};
-use crate::inode::{inode_key, new_inode, time};
+use crate::failure::{from_record, from_store, from_sync};
+use crate::inode::{check_living_directory, inode_key, new_inode, time};
 use crate::lazy::LazyTimes;
 use crate::locks::Locks;
 use crate::options::PosixOptions;
@@ -14,12 +14,12 @@ use crate::pins::Pins;
 use crate::quota::Limits;
 use crate::rename::Move;
 use crate::usage::{Share, UsageChange, make_sums};
-use marram_format::record::{InodeKind, NameRule};
+use marram_format::record::{Inode, InodeKind, NameRule};
 use marram_store::{Batch, Item, View};
 use marram_vfs::{
-    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, FileSystem, Ino, Marks, Name,
-    NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Shutdown, SpaceReport,
-    SyncScope, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
+    Marks, Name, NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Shutdown,
+    SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -56,12 +56,14 @@ impl Posix {
     /// Opens the file system that a view holds; makes one if the view is empty and writable.
     ///
     /// # Errors
-    /// A failed read or write; [`Error::ReadOnly`] if the view is empty and not writable.
+    /// A failed read or write; [`Error::ReadOnly`] if the view is empty and not writable;
+    /// [`Error::Stale`] or [`Error::NotDirectory`] if the root of the options is no directory.
     pub fn new(view: Arc<dyn View>, options: PosixOptions) -> Result<Posix> {
         let counters = match InodeCounters::open(&*view)? {
             Some(counters) => counters,
             None => make_root(&*view, &options)?,
         };
+        check_root(&*view, options.root)?;
         make_sums(&*view)?;
         let limits = Limits::open(&*view)?;
         let properties = view.properties();
@@ -89,10 +91,26 @@ impl Posix {
         self.record_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// The directory that is the root of what is shown.
+    pub fn root_directory(&self) -> Ino {
+        self.options.root
+    }
+
+    /// The number of the root directory.
+    pub(crate) fn root(&self) -> u64 {
+        self.options.root.0
+    }
+
     /// Largest new block of a file, in bytes: a power of two.
     pub(crate) fn record_bytes(&self) -> u64 {
         self.record_bytes.load(Ordering::Relaxed)
     }
+}
+
+fn check_root(view: &dyn View, root: Ino) -> Result<()> {
+    let item = view.get(inode_key(root.0)).map_err(from_store)?.ok_or(Error::Stale)?;
+    let inode = Inode::decode(&item.value).map_err(|error| from_record(root.0, &error))?;
+    check_living_directory(&inode)
 }
 
 fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
@@ -252,6 +270,11 @@ impl FileSystem for Posix {
         self.read_content(ino.0, offset, len, out)
     }
 
+    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.check_running()?;
+        self.read_quietly(ino.0, offset, len, out).map(|_| ())
+    }
+
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
         self.check_running()?;
         self.durably(|| self.with_reclaim(|| self.write_content(ino.0, offset, data, options)))
@@ -278,7 +301,26 @@ impl FileSystem for Posix {
         self.check_running()?;
         let from = Place { ino: from.0, offset: from_offset };
         let to = Place { ino: to.0, offset: to_offset };
-        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len)))
+        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Any)))
+    }
+
+    fn share_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.check_running()?;
+        let from = Place { ino: from.0, offset: from_offset };
+        let to = Place { ino: to.0, offset: to_offset };
+        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Shared)))
+    }
+
+    fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
+        self.check_running()?;
+        self.extents_of(ino.0, offset, max)
     }
 
     fn read_directory(

@@ -70,6 +70,7 @@ pub(crate) fn new_inode(kind: InodeKind, permissions: u32, parent: u64, now: Tim
         modified: now,
         changed: now,
         created: now,
+        name_place: 0,
     }
 }
 
@@ -185,6 +186,9 @@ impl Posix {
             self.clear_privileges(&mut change, ino)?;
         } else if set.size.is_some() || set.uid.is_some() || set.gid.is_some() {
             self.drop_capability(&mut change, ino)?;
+        }
+        if set.clear_setgid && change.inode(ino)?.kind != InodeKind::Directory {
+            change.inode_mut(ino)?.permissions &= !SETGID;
         }
         let now = change.now;
         if let Some(permissions) = set.permissions {

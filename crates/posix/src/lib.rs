@@ -25,8 +25,10 @@ mod create;
 mod damage;
 mod directory;
 mod edits;
+mod extents;
 mod failure;
 mod filesystem;
+mod history;
 mod inode;
 mod lazy;
 mod link;
@@ -38,10 +40,13 @@ mod pins;
 mod quota;
 mod read;
 mod rename;
+mod rollback;
 mod sections;
 mod seek;
+mod shift;
 mod shutdown;
 mod truncate;
+mod unshare;
 mod usage;
 mod write;
 mod xattr;
@@ -51,6 +56,11 @@ pub use acl::{
     PosixList, PosixListError,
 };
 pub use filesystem::Posix;
+pub use history::{
+    AttributeChange, Choice, Conflict, ConflictKind, Difference, MergeOptions, MergeReport,
+    MergeSides, What, XattrChange, diff,
+};
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
+pub use rollback::{Touched, touched};
 pub use usage::OwnerReport;

@@ -28,7 +28,8 @@ impl Posix {
         let inode = change.inode(ino)?.clone();
         check_project(change.inode(parent)?, &inode)?;
         check_links(change.inode(ino)?)?;
-        change.add_entry(parent, probe.free()?, &Entry { ino, kind, name: name.as_bytes() })?;
+        let place = probe.free()?;
+        change.add_entry(parent, place, &Entry { ino, kind, name: name.as_bytes() })?;
         let now = change.now;
         let inode = change.inode_mut(ino)?;
         let first_name = inode.links == 0;
@@ -36,6 +37,7 @@ impl Posix {
         inode.links += 1;
         inode.changed = now;
         inode.parent = parent;
+        inode.name_place = place;
         let result = attributes(ino, inode);
         if first_name && tail {
             let item = Item::plain(OrphanReason::Tail.encode().to_vec());

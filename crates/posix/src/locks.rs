@@ -10,13 +10,24 @@
 //! Besides these there is one lock for moving directories to other parents: it keeps still who is
 //! whose ancestor. It is taken before the others.
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use marram_locks::Rank;
+#[cfg(not(test))]
+use marram_locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+// Unit tests try out schedules.
+#[cfg(test)]
+use marram_locks::explored::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Number of locks; also the number of counters of inodes, see `counters`.
 pub(crate) const SHARDS: usize = 1024;
 const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 /// Most inodes that one operation changes.
 const INODES_MAX: usize = 4;
+
+/// Whoever moves a directory to another parent has this before any inode.
+const MOVES: Rank = Rank { order: 100, name: "the lock of moves" };
+/// Inodes, in the order of their shards.
+const INODES: Rank = Rank { order: 110, name: "an inode's lock" };
 
 /// The locks of a file system.
 pub(crate) struct Locks {
@@ -29,6 +40,12 @@ pub(crate) struct WriteGuards<'a> {
     _held: [Option<RwLockWriteGuard<'a, ()>>; INODES_MAX],
 }
 
+/// All locks, held for a change of everything.
+pub(crate) struct AllGuards<'a> {
+    _held: Vec<RwLockWriteGuard<'a, ()>>,
+    _moves: MutexGuard<'a, ()>,
+}
+
 /// Which lock an inode has.
 pub(crate) fn shard_of(ino: u64) -> usize {
     let scattered = ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SHARD_BITS);
@@ -37,8 +54,8 @@ pub(crate) fn shard_of(ino: u64) -> usize {
 
 impl Locks {
     pub(crate) fn new() -> Locks {
-        let shards = (0..SHARDS).map(|_| RwLock::new(())).collect();
-        Locks { shards, moves: Mutex::new(()) }
+        let shards = (0..SHARDS).map(|shard| RwLock::numbered(INODES, shard, ())).collect();
+        Locks { shards, moves: Mutex::new(MOVES, ()) }
     }
 
     /// Keeps others from changing `ino`.
@@ -63,6 +80,13 @@ impl Locks {
         WriteGuards { _held: held }
     }
 
+    /// Keeps others from seeing or changing anything.
+    pub(crate) fn all(&self) -> AllGuards<'_> {
+        let moves = self.moves.lock();
+        let held = self.shards.iter().map(RwLock::write).collect();
+        AllGuards { _held: held, _moves: moves }
+    }
+
     /// Keeps other directories from moving.
     pub(crate) fn moves(&self) -> MutexGuard<'_, ()> {
         self.moves.lock()
@@ -72,15 +96,79 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::{Locks, SHARDS, shard_of};
+    use shuttle::thread;
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    const SCHEDULES: usize = 300;
+
+    /// Another inode with the lock of `ino`.
+    fn twin_of(ino: u64) -> u64 {
+        (ino + 1..).find(|other| shard_of(*other) == shard_of(ino)).expect("locks are few")
+    }
 
     #[test]
-    fn inodes_of_one_lock_can_be_taken_together() {
-        let locks = Locks::new();
-        let twin = (2..).find(|ino| shard_of(*ino) == shard_of(1)).unwrap();
-        let held = locks.write(&[1, twin, 1, 5]);
-        assert!(locks.shards[shard_of(twin)].try_read().is_none());
-        drop(held);
-        assert!(locks.shards[shard_of(twin)].try_read().is_some());
+    fn operations_on_the_same_inodes_never_wait_for_each_other_in_a_ring() {
+        shuttle::check_random(
+            || {
+                let locks = Arc::new(Locks::new());
+                let twin = twin_of(1);
+                let orders = [[1, 2, 3, 4], [4, 3, 2, twin], [2, twin, 1, 3]];
+                let workers = orders.map(|inos| {
+                    let locks = locks.clone();
+                    thread::spawn(move || {
+                        drop(locks.write(&inos));
+                        let moves = locks.moves();
+                        drop(locks.write(&inos[..2]));
+                        drop(moves);
+                        drop(locks.read(inos[3]));
+                    })
+                });
+                workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
+            },
+            SCHEDULES,
+        );
+    }
+
+    #[test]
+    fn who_changes_an_inode_is_alone_with_it_and_its_twin() {
+        shuttle::check_random(
+            || {
+                let locks = Arc::new(Locks::new());
+                let inside = Arc::new(Alone::default());
+                let workers = [[1, 5], [twin_of(1), 6]].map(|inos| {
+                    let (locks, inside) = (locks.clone(), inside.clone());
+                    thread::spawn(move || {
+                        let _held = locks.write(&inos);
+                        inside.enter();
+                        thread::yield_now();
+                        inside.leave();
+                    })
+                });
+                let reader = locks.read(1);
+                inside.enter();
+                thread::yield_now();
+                inside.leave();
+                drop(reader);
+                workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
+            },
+            SCHEDULES,
+        );
+    }
+
+    /// Panics when two are inside. All threads of a schedule are one of the system.
+    #[derive(Default)]
+    struct Alone(std::sync::Mutex<Cell<bool>>);
+
+    impl Alone {
+        fn enter(&self) {
+            let was_taken = self.0.lock().expect("nobody panics in here").replace(true);
+            assert!(!was_taken, "two at once");
+        }
+
+        fn leave(&self) {
+            self.0.lock().expect("nobody panics in here").set(false);
+        }
     }
 
     #[test]

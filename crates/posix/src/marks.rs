@@ -30,6 +30,8 @@ const FOR_DIRECTORIES: InodeFlags =
 const INHERITED: InodeFlags =
     InodeFlags(FOR_ALL.0 | InodeFlags::SYNC.0 | InodeFlags::NO_COMPRESSION.0 | FOR_DIRECTORIES.0);
 const FROZEN: InodeFlags = InodeFlags(InodeFlags::IMMUTABLE.0 | InodeFlags::APPEND_ONLY.0);
+/// Flags of an inode that does not change, or only grows.
+pub(crate) const FROZEN_FLAGS: u32 = FROZEN.0;
 
 thread_local! {
     /// The operation under way on this thread has changed an inode with a flag for syncs.
@@ -94,7 +96,7 @@ pub(crate) fn check_attributes(inode: &Inode, set: &SetAttributes) -> Result<()>
     let owners = set.permissions.is_some() || set.uid.is_some() || set.gid.is_some();
     if owners || set.size.is_some() || (sets_times && !kernels) {
         check_not_frozen(inode)
-    } else if touches || set.clear_privileges {
+    } else if touches || set.clear_privileges || set.clear_setgid {
         check_not_immutable(inode)
     } else {
         Ok(())
@@ -105,7 +107,7 @@ pub(crate) fn check_attributes(inode: &Inode, set: &SetAttributes) -> Result<()>
 pub(crate) fn check_allocation(inode: &Inode, how: Allocate) -> Result<()> {
     match how {
         Allocate::Reserve | Allocate::ReserveKeepSize => check_not_immutable(inode),
-        Allocate::PunchHole | Allocate::Zero | Allocate::ZeroKeepSize => check_not_frozen(inode),
+        _ => check_not_frozen(inode),
     }
 }
 

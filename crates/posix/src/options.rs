@@ -49,10 +49,14 @@ pub struct PosixOptions {
     pub on_damage: OnDamage,
     /// Owner of the root directory, if it has to be made.
     pub root_owner: Caller,
+    /// The directory that is the root of what is shown: of a fork of a directory that directory,
+    /// else [`Ino::ROOT`]. It is its own parent, and what is not below it cannot be reached.
+    pub root: Ino,
 }
 
 impl Default for PosixOptions {
-    /// The machine's clock, relative access times, nobody told, root owned by user 0.
+    /// The machine's clock, relative access times, nobody told, root owned by user 0, all of the
+    /// dataset.
     fn default() -> Self {
         PosixOptions {
             clock: Arc::new(SystemClock),
@@ -61,6 +65,7 @@ impl Default for PosixOptions {
             lazy_times: false,
             on_damage: Arc::new(|_| {}),
             root_owner: Caller { uid: 0, gid: 0 },
+            root: Ino::ROOT,
         }
     }
 }
@@ -71,6 +76,7 @@ impl fmt::Debug for PosixOptions {
             .field("access_times", &self.access_times)
             .field("lazy_times", &self.lazy_times)
             .field("root_owner", &self.root_owner)
+            .field("root", &self.root)
             .finish_non_exhaustive()
     }
 }

@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 
 /// Items that are removed together with the last name.
 const INLINE_ITEMS_MAX: usize = 64;
+/// Items that are removed at a time while the store is full.
+const FULL_ITEMS: usize = 8;
 /// Orphan items looked at in one go.
 const SEARCH_ITEMS_MAX: usize = 1024;
 
@@ -58,6 +60,11 @@ impl Orphans {
         self.state.lock().inodes.pop_front()
     }
 
+    /// The state is another one: what waits in it is to be searched for from the beginning.
+    pub(crate) fn search_again(&self) {
+        *self.state.lock() = Queue { inodes: VecDeque::new(), search_from: Some(0) };
+    }
+
     /// Whether a step could find something to do.
     pub(crate) fn pending(&self) -> bool {
         let queue = self.state.lock();
@@ -72,7 +79,8 @@ impl Posix {
     /// waits for the next time).
     ///
     /// # Errors
-    /// A failed read or a full store. The inode at hand is left for the next mount.
+    /// A failed read or a full store. The inode at hand is left for the next mount, or, if there
+    /// was no space even for so few, for the next call.
     pub fn reclaim_step(&self, max_items: usize) -> Result<bool> {
         if !self.view.writable() {
             return Ok(false);
@@ -83,7 +91,7 @@ impl Posix {
             let Some(ino) = self.next_orphan()? else {
                 return Ok(false);
             };
-            let step = self.reclaim(ino, left)?;
+            let step = self.reclaim_what_fits(ino, left)?;
             left = left.saturating_sub(step.items.max(1));
             if step.more {
                 self.orphans.push(ino);
@@ -112,6 +120,23 @@ impl Posix {
             let all = found.len() < SEARCH_ITEMS_MAX;
             queue.search_from = found.last().filter(|_| !all).and_then(|ino| ino.checked_add(1));
             queue.inodes.extend(found);
+        }
+    }
+
+    /// A batch that removes much may change many nodes, and so is taken to need more space than a
+    /// full store has left: then less is removed at a time. A small pool that one file had filled
+    /// stayed full for good when its removal was always asked for in one large batch.
+    fn reclaim_what_fits(&self, ino: u64, max_items: usize) -> Result<Step> {
+        let mut items = max_items;
+        loop {
+            match self.reclaim(ino, items) {
+                Err(Error::NoSpace) if items > FULL_ITEMS => items = (items / 8).max(FULL_ITEMS),
+                Err(Error::NoSpace) => {
+                    self.orphans.push(ino);
+                    return Err(Error::NoSpace);
+                }
+                other => return other,
+            }
         }
     }
 
@@ -147,7 +172,7 @@ impl Posix {
     }
 
     /// Keys of at most `max` items of an inode, other than its record.
-    fn content_keys(&self, ino: u64, max: usize) -> Result<Vec<Key>> {
+    pub(crate) fn content_keys(&self, ino: u64, max: usize) -> Result<Vec<Key>> {
         let mut keys = Vec::new();
         let mut visit = |key: Key, _: &Item| {
             keys.push(key);

@@ -65,6 +65,14 @@ impl Pins {
         nameless
     }
 
+    /// All inodes that are pinned.
+    pub(crate) fn all(&self) -> Vec<u64> {
+        let shard = |shard: &Mutex<HashMap<u64, Pin>>| -> Vec<u64> {
+            shard.lock().keys().copied().collect()
+        };
+        self.shards.iter().flat_map(shard).collect()
+    }
+
     pub(crate) fn pinned(&self, ino: u64) -> bool {
         self.shard(ino).lock().contains_key(&ino)
     }

@@ -34,6 +34,21 @@ impl Posix {
         len: usize,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        let inode = self.read_quietly(ino, offset, len, out)?;
+        if len > 0 {
+            self.accessed(ino, &inode);
+        }
+        Ok(())
+    }
+
+    /// Reads without moving the access time; returns the inode as it was then.
+    pub(crate) fn read_quietly(
+        &self,
+        ino: u64,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Inode> {
         let held = self.locks.read(ino);
         let inode = self.load_inode(ino)?;
         check_regular(&inode)?;
@@ -45,10 +60,7 @@ impl Posix {
             out.truncate(before);
             return Err(self.report(ino, failure));
         }
-        if len > 0 {
-            self.accessed(ino, &inode);
-        }
-        Ok(())
+        Ok(inode)
     }
 
     /// Whether `data` at `offset` repeats what the file, of `size` bytes, has there; what lies

@@ -14,7 +14,7 @@ use crate::filesystem::Posix;
 use crate::inode::{check_living_directory, touch_content};
 use crate::marks::{check_not_frozen, check_not_immutable, check_project};
 use marram_format::record::{Entry, InodeKind};
-use marram_vfs::{Caller, Error, Ino, Name, RenameMode, Result};
+use marram_vfs::{Caller, Error, Name, RenameMode, Result};
 
 /// Deepest nesting of directories that is followed upwards: a longer way up is damage.
 const ANCESTORS_MAX: usize = 1 << 20;
@@ -82,7 +82,7 @@ impl Posix {
             return change.commit();
         }
         match (mode, target) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (mode, Some(_)) if mode.refuses_to_replace() => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
             _ => (),
         }
@@ -96,7 +96,7 @@ impl Posix {
             exchange(&mut change, way, source, target)?;
         } else {
             orphan = self.replace(&mut change, way, sides)?;
-            if mode == RenameMode::Whiteout {
+            if mode.leaves_whiteout() {
                 self.leave_whiteout(&mut change, caller, way, source)?;
             } else {
                 change.remove_entry(way.parent, source)?;
@@ -146,7 +146,7 @@ impl Posix {
             if at == top {
                 return Ok(true);
             }
-            if at == Ino::ROOT.0 {
+            if at == self.root() {
                 return Ok(false);
             }
             at = self.load_inode(at)?.parent;
@@ -166,20 +166,24 @@ impl Posix {
         let moves_directory = source.kind == InodeKind::Directory;
         let entry = Entry { ino: source.ino, kind: source.kind, name: way.new_name.as_bytes() };
         let mut orphan = None;
+        let place = match sides.target.found {
+            Some(target) => target.offset,
+            None => sides.target.free()?,
+        };
         if let Some(target) = sides.target.found {
             self.check_replaced(source, target)?;
             change.batch.admission = marram_store::Admission::Freeing;
             orphan = self.lose_name(change, target.ino, way.new_parent)?;
-            change.put_entry(way.new_parent, target.offset, &entry);
+            change.put_entry(way.new_parent, place, &entry);
             let now = change.now;
             touch_content(change.inode_mut(way.new_parent)?, now);
         } else {
             if moves_directory && way.parent != way.new_parent {
                 check_links(change.inode(way.new_parent)?)?;
             }
-            change.add_entry(way.new_parent, sides.target.free()?, &entry)?;
+            change.add_entry(way.new_parent, place, &entry)?;
         }
-        arrive(change, source.ino, way.new_parent)?;
+        arrive(change, source.ino, way.new_parent, place)?;
         Ok(orphan)
     }
 
@@ -205,6 +209,7 @@ impl Posix {
         let kind = InodeKind::CharDevice;
         let mut inode = change.new_owned(caller, way.parent, kind, 0)?;
         inode.links = 1;
+        inode.name_place = source.offset;
         change.add_inode(ino, inode, way.parent);
         let entry = Entry { ino, kind, name: way.name.as_bytes() };
         change_entry(change, way.parent, source, &entry)
@@ -239,12 +244,13 @@ fn check_marks(
     }
 }
 
-/// The inode `ino` has come to the directory `parent`.
-fn arrive(change: &mut Change<'_, '_>, ino: u64, parent: u64) -> Result<()> {
+/// The inode `ino` has come to the directory `parent`, where its entry is at `place`.
+fn arrive(change: &mut Change<'_, '_>, ino: u64, parent: u64, place: u64) -> Result<()> {
     let now = change.now;
     let inode = change.inode_mut(ino)?;
     inode.changed = now;
     inode.parent = parent;
+    inode.name_place = place;
     Ok(())
 }
 
@@ -256,7 +262,7 @@ fn respell(change: &mut Change<'_, '_>, way: Move<'_>, source: FoundEntry) -> Re
     change.put_entry(way.parent, source.offset, &entry);
     let now = change.now;
     touch_content(change.inode_mut(way.parent)?, now);
-    arrive(change, source.ino, way.parent)
+    arrive(change, source.ino, way.parent, source.offset)
 }
 
 /// Lets an existing entry lead to another inode.
@@ -294,6 +300,6 @@ fn exchange(
     let to_old = Entry { ino: target.ino, kind: target.kind, name: way.name.as_bytes() };
     change_entry(change, way.new_parent, target, &to_new)?;
     change_entry(change, way.parent, source, &to_old)?;
-    arrive(change, source.ino, way.new_parent)?;
-    arrive(change, target.ino, way.parent)
+    arrive(change, source.ino, way.new_parent, target.offset)?;
+    arrive(change, target.ino, way.parent, source.offset)
 }

@@ -25,7 +25,7 @@ impl Posix {
     /// As [`Posix::check_running`], for what finds the root directory, without which nobody could
     /// unmount it.
     pub(crate) fn check_running_or_root(&self, ino: Ino) -> Result<()> {
-        if ino == Ino::ROOT { Ok(()) } else { self.check_running() }
+        if ino.0 == self.root() { Ok(()) } else { self.check_running() }
     }
 
     pub(crate) fn stop(&self, how: Shutdown) -> Result<()> {

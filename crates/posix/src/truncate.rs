@@ -16,6 +16,11 @@ use marram_format::record::{OrphanReason, state};
 use marram_store::{Admission, Item};
 use marram_vfs::Result;
 
+/// With less free space than this, [`SCARCE_SECTIONS`] are removed at a time.
+const SCARCE_BYTES: u64 = 64 << 20;
+/// See [`SCARCE_BYTES`].
+const SCARCE_SECTIONS: usize = 32;
+
 impl Posix {
     /// Sets the size. The file has no tail unless it is cut.
     pub(crate) fn set_size(&self, change: &mut Change<'_, '_>, ino: u64, size: u64) -> Result<()> {
@@ -34,12 +39,19 @@ impl Posix {
         if size < old_size {
             change.batch.admission = Admission::Freeing;
         }
-        let more = self.cut_from(change, ino, size, PIECE_SECTIONS)?;
+        let more = self.cut_from(change, ino, size, self.piece_that_fits())?;
         if more && !had_tail && links > 0 {
             let item = Item::plain(OrphanReason::Tail.encode().to_vec());
             change.batch.put(orphan_key(ino), item);
         }
         self.mark_tail(change, ino, more, had_tail)
+    }
+
+    /// How many sections one batch removes. One that removes many is taken to need more space than
+    /// a nearly full store has.
+    fn piece_that_fits(&self) -> usize {
+        let is_scarce = self.view.space().free_bytes < SCARCE_BYTES;
+        if is_scarce { SCARCE_SECTIONS } else { PIECE_SECTIONS }
     }
 
     /// Removes at most about `max` sections past the size; true if there may be more.
@@ -90,7 +102,7 @@ impl Posix {
 
     /// Removes a tail. The lock is held for writing.
     pub(crate) fn finish_tail(&self, ino: u64) -> Result<()> {
-        while self.remove_tail(ino, PIECE_SECTIONS)? {}
+        while self.remove_tail(ino, self.piece_that_fits())? {}
         Ok(())
     }
 }

@@ -39,12 +39,12 @@ fn check_name(name: &[u8]) -> Result<()> {
     check_namespace(name)
 }
 
-fn xattr_key(ino: u64, offset: u64) -> Key {
+pub(crate) fn xattr_key(ino: u64, offset: u64) -> Key {
     Key::new(ino, kind::XATTR, offset)
 }
 
 /// The item of an attribute.
-fn item_of(name: &[u8], value: &[u8]) -> Item {
+pub(crate) fn xattr_item(name: &[u8], value: &[u8]) -> Item {
     if value.len() > XATTR_INLINE_BYTES_MAX {
         let record = XattrRecord { name, value: b"" };
         return Item::with_block(record.encode(), Block::fresh(value.to_vec()));
@@ -98,7 +98,7 @@ impl Posix {
             Some((offset, _)) => *offset,
             None => probe.free()?,
         };
-        change.batch.put(xattr_key(ino, offset), item_of(name, value));
+        change.batch.put(xattr_key(ino, offset), xattr_item(name, value));
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Posix {
                 offset += 1;
             }
             taken.push(offset);
-            change.batch.put(xattr_key(ino, offset), item_of(list.bytes(), value));
+            change.batch.put(xattr_key(ino, offset), xattr_item(list.bytes(), value));
         }
     }
 
@@ -144,7 +144,7 @@ impl Posix {
             (_, Some((offset, _))) => *offset,
             (_, None) => probe.free()?,
         };
-        change.batch.put(xattr_key(ino, offset), item_of(name, value));
+        change.batch.put(xattr_key(ino, offset), xattr_item(name, value));
         let now = change.now;
         let inode = change.inode_mut(ino)?;
         inode.changed = now;

@@ -143,9 +143,14 @@ fn on_content(
         Operation::Seek { subject, offset, target } => {
             files.seek(resolve(subject), offset, target).map(Value::Number)
         }
-        Operation::CopyRange { from, from_offset, to, to_offset, len } => files
-            .copy_range(resolve(from), from_offset, resolve(to), to_offset, len)
-            .map(Value::Number),
+        Operation::CopyRange { from, from_offset, to, to_offset, len, share } => {
+            let (from, to) = (resolve(from), resolve(to));
+            let done = match share {
+                true => files.share_range(from, from_offset, to, to_offset, len),
+                false => files.copy_range(from, from_offset, to, to_offset, len),
+            };
+            done.map(Value::Number)
+        }
         _ => unreachable!("{operation:?} is not about content"),
     }
 }

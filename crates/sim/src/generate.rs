@@ -45,7 +45,7 @@ const KINDS: &[(Draw, u64)] = &[
     (rename, 10),
     (read, 8),
     (write, 20),
-    (allocate, 6),
+    (allocate, 9),
     (seek, 4),
     (copy_range, 6),
     (read_directory, 3),
@@ -285,6 +285,7 @@ fn set_attributes(random: &mut Random) -> Operation {
         set.size = Some(offset(random));
     }
     set.clear_privileges = fields & 0x600 == 0;
+    set.clear_setgid = fields & 0x1800 == 0;
     Operation::SetAttributes { caller: caller(random), subject: any(random), set }
 }
 
@@ -362,6 +363,7 @@ fn rename(random: &mut Random) -> Operation {
         RenameMode::NoReplace,
         RenameMode::Exchange,
         RenameMode::Whiteout,
+        RenameMode::WhiteoutNoReplace,
     ];
     Operation::Rename {
         caller: caller(random),
@@ -397,6 +399,11 @@ fn allocate(random: &mut Random) -> Operation {
         Allocate::PunchHole,
         Allocate::Zero,
         Allocate::ZeroKeepSize,
+        Allocate::Collapse,
+        Allocate::Collapse,
+        Allocate::Insert,
+        Allocate::Unshare,
+        Allocate::UnshareKeepSize,
     ];
     Operation::Allocate {
         subject: file(random),
@@ -423,6 +430,7 @@ fn copy_range(random: &mut Random) -> Operation {
         to,
         to_offset: offset(random),
         len: range_len(random),
+        share: random.once_in(3),
     }
 }
 

@@ -34,3 +34,8 @@ pub use operation::{New, Operation, Place, Slot};
 pub use pair::{Outcome, Pair};
 pub use random::{Random, pattern};
 pub use run::{Failure, Kept, MakeHome, Options, run_history};
+
+/// The examples of the rules that users are promised, to be run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/semantics.md")]
+struct Semantics;

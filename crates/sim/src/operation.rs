@@ -82,7 +82,7 @@ pub enum Operation {
     Write { subject: Slot, offset: u64, len: usize, seed: u64, options: WriteOptions },
     Allocate { subject: Slot, how: Allocate, offset: u64, len: u64 },
     Seek { subject: Slot, offset: u64, target: SeekTarget },
-    CopyRange { from: Slot, from_offset: u64, to: Slot, to_offset: u64, len: u64 },
+    CopyRange { from: Slot, from_offset: u64, to: Slot, to_offset: u64, len: u64, share: bool },
     ReadDirectory { directory: Slot, with_attributes: bool, entries_per_call: usize },
     Xattr { subject: Slot, name: u8 },
     SetXattr { subject: Slot, name: u8, len: usize, seed: u64, mode: XattrMode },

@@ -6,12 +6,18 @@
 
 mod counters;
 mod datasets;
+mod history;
 mod items;
 
 pub use counters::{counters_add_up, counters_keep_their_limits, counters_lose_nothing_to_threads};
 pub use datasets::{
     clones_diverge_from_their_origin, destruction_is_refused_while_in_use,
     properties_are_set_and_reset, snapshots_keep_their_moment,
+};
+pub use history::{
+    adopted_blocks_outlive_their_first_owner, changes_are_found, forks_begin_as_their_base,
+    holds_keep_and_names_change, promoted_clones_take_their_snapshots_over,
+    rollbacks_go_back_and_keep_what_was,
 };
 pub use items::{
     batches_apply_wholly_or_not_at_all, blocks_are_shared_and_cut, blocks_come_back_whole,
@@ -41,6 +47,12 @@ pub fn all(make: MakeStore<'_>) {
     clones_diverge_from_their_origin(make);
     destruction_is_refused_while_in_use(make);
     properties_are_set_and_reset(make);
+    forks_begin_as_their_base(make);
+    rollbacks_go_back_and_keep_what_was(make);
+    promoted_clones_take_their_snapshots_over(make);
+    holds_keep_and_names_change(make);
+    changes_are_found(make);
+    adopted_blocks_outlive_their_first_owner(make);
 }
 
 /// The live dataset of that name.

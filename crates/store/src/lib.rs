@@ -23,9 +23,12 @@ pub use batch::{Admission, Batch, Counter, Edit};
 pub use block::{Block, FreshBlock, Item, Token};
 pub use error::{Damage, Error};
 pub use marram_format::key::{Key, kind};
-pub use name::{DatasetName, Source};
-pub use store::{DatasetKind, DatasetReport, Destruction, Properties, PropertySource, Store};
-pub use view::{Space, View};
+pub use name::{DatasetName, Source, check_rename, check_tag};
+pub use store::{
+    DatasetKind, DatasetReport, Destruction, ItemChange, Properties, PropertySource, ROOT_OBJECT,
+    Store,
+};
+pub use view::{BlockPlace, Space, View};
 
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

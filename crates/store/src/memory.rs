@@ -9,13 +9,15 @@
 
 mod blocks;
 mod dataset;
+mod history;
 
 use crate::{
-    DatasetKind, DatasetName, DatasetReport, Destruction, Error, Properties, PropertySource,
-    Result, Source, Store, Token, View,
+    DatasetKind, DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, Properties,
+    PropertySource, ROOT_OBJECT, Result, Source, Store, Token, View, name,
 };
 use blocks::BlockTable;
-use dataset::{Contents, MemoryView};
+use dataset::{Contents, MemoryView, State};
+use history::History;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +34,7 @@ const RESERVE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
-    datasets: Mutex<BTreeMap<Source, Arc<MemoryView>>>,
+    history: Mutex<History>,
 }
 
 /// What the datasets of a store have in common.
@@ -61,10 +63,12 @@ impl MemoryStore {
             halted: AtomicBool::new(false),
             views: Mutex::default(),
         });
-        let store = MemoryStore { shared, datasets: Mutex::default() };
-        let root = Source { dataset: DatasetName::root(), snapshot: None };
-        let view = store.view(Contents::default(), DatasetKind::Live, None, Properties::default());
-        store.datasets.lock().insert(root, view);
+        let store = MemoryStore { shared, history: Mutex::default() };
+        let state = State { root_object: ROOT_OBJECT, ..State::default() };
+        let mut history = store.history.lock();
+        let view = store.view(&mut history, state, DatasetKind::Live);
+        history.add_live(&DatasetName::root(), view, None);
+        drop(history);
         store
     }
 
@@ -81,7 +85,7 @@ impl MemoryStore {
     /// Writes a part of the fresh blocks that the seed chooses; 0 chooses all. Some items go on
     /// holding the fresh block that now has a stored place, as between the steps of a real commit.
     pub fn commit_some(&self, seed: u64) {
-        for view in self.datasets.lock().values() {
+        for view in self.history.lock().named.values() {
             view.commit_some(seed);
         }
     }
@@ -91,35 +95,22 @@ impl MemoryStore {
         self.shared.blocks.damage(token);
     }
 
-    fn view(
-        &self,
-        contents: Contents,
-        kind: DatasetKind,
-        origin: Option<Source>,
-        properties: Properties,
-    ) -> Arc<MemoryView> {
-        let view = MemoryView::new(Arc::clone(&self.shared), contents, kind, origin, properties);
+    fn view(&self, history: &mut History, state: State, kind: DatasetKind) -> Arc<MemoryView> {
+        let view = MemoryView::new(Arc::clone(&self.shared), history.new_id(), state, kind);
         let view = Arc::new(view);
         self.shared.views.lock().push(Arc::downgrade(&view));
         view
     }
 
-    fn find(&self, source: &Source) -> Result<Arc<MemoryView>> {
-        let found = self.datasets.lock().get(source).cloned();
-        found.ok_or_else(|| Error::NoDataset(source.to_string()))
-    }
-
     fn live(&self, name: &DatasetName) -> Result<Arc<MemoryView>> {
-        self.find(&Source { dataset: name.clone(), snapshot: None })
+        self.history.lock().find(&Source::live(name.clone()))
     }
 
-    fn insert(&self, source: Source, view: Arc<MemoryView>) -> Result<()> {
-        let mut datasets = self.datasets.lock();
-        if datasets.contains_key(&source) {
-            return Err(Error::DatasetExists(source.to_string()));
-        }
-        datasets.insert(source, view);
-        Ok(())
+    /// Keeps the present state of a dataset under a name that is free.
+    fn keep(&self, history: &mut History, live: &MemoryView, source: Source) -> Arc<MemoryView> {
+        let view = self.view(history, live.state(), DatasetKind::Snapshot);
+        history.add_snapshot(source, Arc::clone(&view), live.id);
+        view
     }
 }
 
@@ -134,98 +125,160 @@ impl Shared {
     }
 }
 
-/// Whether a destruction of `source` takes `other`.
-fn goes_with(source: &Source, other: &Source) -> bool {
-    source == other || (source.snapshot.is_none() && source.dataset == other.dataset)
-}
-
-/// References to a view that nobody else holds: the store's own.
-const OWN_REFERENCES: usize = 1;
-
 impl Store for MemoryStore {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
-        Ok(self.find(source)?)
+        Ok(self.history.lock().find(source)?)
     }
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
-        let datasets = self.datasets.lock();
-        let reports = datasets.iter().map(|(source, view)| {
-            let others = datasets.values().filter(|other| !Arc::ptr_eq(other, view));
-            let others = dataset::used_bytes(others.map(|other| other.contents()));
-            let all = dataset::used_bytes(datasets.values().map(|view| view.contents()));
+        let history = self.history.lock();
+        let reports = history.named.iter().map(|(source, view)| {
+            let is_live = view.kind == DatasetKind::Live;
+            let origin = is_live.then(|| history.origin(source)).flatten();
+            let kind = if origin.is_some() { DatasetKind::Clone } else { view.kind };
             DatasetReport {
                 source: source.clone(),
-                kind: view.kind,
-                origin: view.origin.clone(),
+                kind,
+                origin,
+                root_object: view.state().root_object,
+                holds: history.holds(view.id),
                 created_seconds: 0,
                 referenced_bytes: dataset::used_bytes([view.contents()].into_iter()),
-                unique_bytes: all - others,
             }
         });
         Ok(reports.collect())
+    }
+
+    fn unique_bytes(&self, source: &Source) -> Result<u64> {
+        let history = self.history.lock();
+        history.find(source)?;
+        let others = history.named.iter().filter(|(other, _)| *other != source);
+        let others = dataset::used_bytes(others.map(|(_, view)| view.contents()));
+        let all = dataset::used_bytes(history.named.values().map(|view| view.contents()));
+        Ok(all - others)
     }
 
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
         for (property, value) in &properties.0 {
             dataset::check_property(property, value)?;
         }
-        let view = self.view(Contents::default(), DatasetKind::Live, None, properties.clone());
-        self.insert(Source { dataset: name.clone(), snapshot: None }, view)
+        let mut history = self.history.lock();
+        history.refuse_taken(&Source::live(name.clone()))?;
+        let local = properties.clone();
+        let state = State { local, root_object: ROOT_OBJECT, ..State::default() };
+        let view = self.view(&mut history, state, DatasetKind::Live);
+        history.add_live(name, view, None);
+        Ok(())
     }
 
     fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()> {
         let live = self.live(dataset)?;
         let source: Source = format!("{dataset}@{snapshot}").parse()?;
-        let kept = Contents::clone(&live.contents());
-        let view = self.view(kept, DatasetKind::Snapshot, None, live.local_properties());
-        self.insert(source, view)
+        let mut history = self.history.lock();
+        history.refuse_taken(&source)?;
+        self.keep(&mut history, &live, source);
+        Ok(())
     }
 
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()> {
-        let kept = self.find(origin)?;
-        if kept.kind != DatasetKind::Snapshot {
-            return Err(Error::Invalid(format!("{origin} is not a snapshot")));
+        let mut history = self.history.lock();
+        let kept = history.snapshot(origin)?;
+        history.refuse_taken(&Source::live(name.clone()))?;
+        let view = self.view(&mut history, kept.state(), DatasetKind::Live);
+        history.add_live(name, view, Some(kept.id));
+        Ok(())
+    }
+
+    fn fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64) -> Result<()> {
+        let live = self.live(dataset)?;
+        let mut history = self.history.lock();
+        history.refuse_taken(&Source::live(name.clone()))?;
+        let base = Source::fork_base(dataset, name, &|base| history.named.contains_key(base))?;
+        let base = self.keep(&mut history, &live, base);
+        let state = State { root_object, ..base.state() };
+        let view = self.view(&mut history, state, DatasetKind::Live);
+        history.add_live(name, view, Some(base.id));
+        Ok(())
+    }
+
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        let kept: Source = format!("{}@{keep}", to.dataset).parse()?;
+        let live = self.live(&to.dataset)?;
+        let mut history = self.history.lock();
+        let target = history.snapshot(to)?;
+        history.refuse_taken(&kept)?;
+        let mut contents = live.lock_contents();
+        let state = State { contents: Contents::clone(&contents), ..live.properties_alone() };
+        let view = self.view(&mut history, state, DatasetKind::Snapshot);
+        history.add_snapshot(kept, view, live.id);
+        history.roll_back(live.id, target.id);
+        *contents = Contents::clone(&target.contents());
+        Ok(())
+    }
+
+    fn promote(&self, name: &DatasetName) -> Result<()> {
+        self.history.lock().promote(name)
+    }
+
+    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        name::check_tag(tag)?;
+        let mut history = self.history.lock();
+        let id = history.snapshot(snapshot)?.id;
+        if history.hold(id, tag) {
+            return Ok(());
         }
-        let contents = Contents::clone(&kept.contents());
-        let properties = kept.local_properties();
-        let view = self.view(contents, DatasetKind::Clone, Some(origin.clone()), properties);
-        self.insert(Source { dataset: name.clone(), snapshot: None }, view)
+        Err(Error::Invalid(format!("{snapshot} is held with the tag {tag} already")))
+    }
+
+    fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        let mut history = self.history.lock();
+        let id = history.snapshot(snapshot)?.id;
+        if history.release(id, tag) {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")))
+    }
+
+    fn rename(&self, from: &Source, to: &Source) -> Result<()> {
+        name::check_rename(from, to)?;
+        let mut history = self.history.lock();
+        history.refuse_taken(to)?;
+        history.rename(from, to)
+    }
+
+    fn changes(
+        &self,
+        before: &Source,
+        after: &Source,
+        from: Key,
+        visit: &mut dyn FnMut(ItemChange) -> bool,
+    ) -> Result<()> {
+        let history = self.history.lock();
+        let (before, after) = (history.snapshot(before)?, history.snapshot(after)?);
+        drop(history);
+        let (before, after) = (Contents::clone(&before.contents()), after.contents());
+        dataset::changes(&before, &after, from, visit);
+        Ok(())
     }
 
     fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction> {
-        if *source == (Source { dataset: DatasetName::root(), snapshot: None }) {
+        if *source == Source::live(DatasetName::root()) {
             return Err(Error::Invalid("the root dataset cannot be destroyed".to_owned()));
         }
-        let mut datasets = self.datasets.lock();
-        let sources: Vec<Source> =
-            datasets.keys().filter(|other| goes_with(source, other)).cloned().collect();
-        if !sources.contains(source) {
-            return Err(Error::NoDataset(source.to_string()));
-        }
-        let in_use =
-            |name: &Source, holder: String| Error::InUse { name: name.to_string(), holder };
-        for name in &sources {
-            if Arc::strong_count(&datasets[name]) > OWN_REFERENCES {
-                return Err(in_use(name, "it is open".to_owned()));
-            }
-        }
-        for (name, view) in datasets.iter().filter(|(name, _)| !sources.contains(name)) {
-            if let Some(origin) = view.origin.as_ref().filter(|origin| sources.contains(origin)) {
-                return Err(in_use(origin, format!("{name} is a clone of it")));
-            }
-        }
-        let all = dataset::used_bytes(datasets.values().map(|view| view.contents()));
-        let stay = datasets.iter().filter(|(name, _)| !sources.contains(name));
+        let mut history = self.history.lock();
+        let sources = history.all_that_goes(source)?;
+        let all = dataset::used_bytes(history.named.values().map(|view| view.contents()));
+        let stay = history.named.iter().filter(|(name, _)| !sources.contains(name));
         let freed_bytes = all - dataset::used_bytes(stay.map(|(_, view)| view.contents()));
         if !dry_run {
-            datasets.retain(|name, _| !sources.contains(name));
+            sources.iter().for_each(|source| history.remove(source));
         }
         Ok(Destruction { sources, freed_bytes })
     }
 
     fn properties(&self, name: &DatasetName) -> Result<BTreeMap<String, (String, PropertySource)>> {
         let view = self.live(name)?;
-        let local = view.local_properties();
+        let local = view.state().local;
         let with_source = |(property, value): (String, String)| {
             let set = local.0.contains_key(&property);
             let source = if set { PropertySource::Local } else { PropertySource::Default };

@@ -33,6 +33,39 @@ impl DatasetName {
 /// Longest name of a dataset or snapshot, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
+/// Longest tag of a hold, in bytes.
+const TAG_BYTES_MAX: usize = 64;
+
+/// Refuses what cannot be a tag of [`crate::Store::hold`]; for stores.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub fn check_tag(tag: &str) -> Result<(), Error> {
+    if tag.len() <= TAG_BYTES_MAX && check(tag, false).is_ok() {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{tag:?} is no tag: use 1 to {TAG_BYTES_MAX} letters, digits, '-', '_', '.' and ':'"
+    )))
+}
+
+/// Refuses what [`crate::Store::rename`] cannot do, whatever there is; for stores.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub fn check_rename(from: &Source, to: &Source) -> Result<(), Error> {
+    let refuse = |reason: &str| Err(Error::Invalid(format!("{from} to {to}: {reason}")));
+    match (&from.snapshot, &to.snapshot) {
+        (None, None) if from.dataset == DatasetName::root() => {
+            refuse("the root dataset keeps its name")
+        }
+        (None, None) => Ok(()),
+        (Some(_), Some(_)) if from.dataset == to.dataset => Ok(()),
+        (Some(_), Some(_)) => refuse("a snapshot stays with its dataset"),
+        _ => refuse("a dataset becomes no snapshot, and a snapshot no dataset"),
+    }
+}
+
 fn check(text: &str, slash_allowed: bool) -> Result<(), Error> {
     let allowed = |byte: u8| {
         byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte) || (slash_allowed && byte == b'/')
@@ -52,6 +85,59 @@ fn check(text: &str, slash_allowed: bool) -> Result<(), Error> {
         "{text:?} is no name: use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_', '.' and ':'"
     )))
 }
+
+/// Names of snapshots that begin so are the store's own: of forks' bases, and of what a merge or
+/// diff keeps while it works.
+const OWN_PREFIXES: [&str; 3] = [FORK_PREFIX, "merge:", "diff:"];
+/// With this the name of a fork's base begins.
+const FORK_PREFIX: &str = "fork:";
+
+impl Source {
+    /// A dataset as it is now.
+    pub fn live(dataset: DatasetName) -> Source {
+        Source { dataset, snapshot: None }
+    }
+
+    /// Whether it is a snapshot that no user has made: users' commands refuse such names for
+    /// others, and list them only on request.
+    pub fn is_own(&self) -> bool {
+        let is_own = |name: &String| OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        self.snapshot.as_ref().is_some_and(is_own)
+    }
+
+    /// Whether it is the base of a fork.
+    pub fn is_fork_base(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|name| name.starts_with(FORK_PREFIX))
+    }
+
+    /// The name of the base of a fork of `dataset` that is to be named `fork`: the last part of
+    /// that, and a number if the name is taken.
+    ///
+    /// # Errors
+    /// [`Error::DatasetExists`] if all numbers that are tried are taken.
+    pub fn fork_base(
+        dataset: &DatasetName,
+        fork: &DatasetName,
+        is_taken: &dyn Fn(&Source) -> bool,
+    ) -> Result<Source, Error> {
+        let part = fork.0.rsplit('/').next().unwrap_or_default();
+        let part = &part[..part.len().min(FORK_PART_BYTES_MAX)];
+        let named = |name: String| Source { dataset: dataset.clone(), snapshot: Some(name) };
+        let first = named(format!("{FORK_PREFIX}{part}"));
+        // A name that was cut must not end with a dot, nor meet the number of another one.
+        let numbered = |number| named(format!("{FORK_PREFIX}{part}:{number}"));
+        if !part.ends_with('.') && !is_taken(&first) {
+            return Ok(first);
+        }
+        let free = (2..FORK_NUMBERS_MAX).map(numbered).find(|source| !is_taken(source));
+        free.ok_or_else(|| Error::DatasetExists(first.to_string()))
+    }
+}
+
+/// Longest part of a fork's name in the name of its base, in bytes.
+const FORK_PART_BYTES_MAX: usize = 150;
+/// Numbers that are tried for the name of a base.
+const FORK_NUMBERS_MAX: u32 = 1 << 20;
 
 impl FromStr for DatasetName {
     type Err = Error;
@@ -94,6 +180,19 @@ impl fmt::Display for Source {
 #[cfg(test)]
 mod tests {
     use super::{DatasetName, Source};
+
+    #[test]
+    fn bases_of_forks_have_names_of_their_own() {
+        let (root, fork) = (DatasetName::root(), "forks/a".parse::<DatasetName>().unwrap());
+        let first = Source::fork_base(&root, &fork, &|_| false).unwrap();
+        assert_eq!(first.to_string(), "root@fork:a");
+        let second = Source::fork_base(&root, &fork, &|name| *name == first).unwrap();
+        assert_eq!(second.to_string(), "root@fork:a:2");
+        let long: DatasetName = format!("{}.{}", "x".repeat(149), "y".repeat(50)).parse().unwrap();
+        let base = Source::fork_base(&root, &long, &|_| false).unwrap();
+        assert_eq!(base.to_string().parse(), Ok(base.clone()));
+        assert!(base.is_fork_base() && base.is_own() && !Source::live(root).is_own());
+    }
 
     #[test]
     fn sources_are_read_as_they_are_written() {

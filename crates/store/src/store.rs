@@ -1,6 +1,6 @@
 //! Datasets and snapshots: made, listed, destroyed.
 
-use crate::{DatasetName, Result, Source, View};
+use crate::{DatasetName, Item, Key, Result, Source, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,14 +37,31 @@ pub struct DatasetReport {
     pub source: Source,
     /// What it is.
     pub kind: DatasetKind,
-    /// The snapshot that a clone began as.
+    /// The snapshot that a clone or fork began as.
     pub origin: Option<Source>,
+    /// The object that is the root of what it shows: 1, but of a fork the directory that was
+    /// forked; a fork's snapshots and their clones have it from the fork.
+    pub root_object: u64,
+    /// What keeps a snapshot from being destroyed: the tags of [`Store::hold`], sorted.
+    pub holds: Vec<String>,
     /// When it was made: seconds since 1970.
     pub created_seconds: i64,
     /// Bytes that it refers to, shared or not.
     pub referenced_bytes: u64,
-    /// Bytes that only it refers to: what destroying it would give back.
-    pub unique_bytes: u64,
+}
+
+/// The root of a dataset that is no fork of a directory.
+pub const ROOT_OBJECT: u64 = 1;
+
+/// An item in which two states differ, in its value or its block.
+#[derive(Clone, Debug)]
+pub struct ItemChange {
+    /// The key.
+    pub key: Key,
+    /// The item in the first state.
+    pub before: Option<Item>,
+    /// The item in the second state.
+    pub after: Option<Item>,
 }
 
 /// What a destruction would take, or took.
@@ -61,8 +78,12 @@ pub trait Store: Send + Sync {
     /// Opens a dataset or snapshot.
     fn open(&self, source: &Source) -> Result<Arc<dyn View>>;
 
-    /// Lists all datasets and snapshots in order of their names.
+    /// Lists all datasets and snapshots in order of their names. Reads nothing from a device.
     fn list(&self) -> Result<Vec<DatasetReport>>;
+
+    /// Bytes that only this dataset or snapshot refers to: what destroying it alone would give
+    /// back; 0 of a snapshot that others began as. May read as much as has died since.
+    fn unique_bytes(&self, source: &Source) -> Result<u64>;
 
     /// Makes an empty dataset.
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()>;
@@ -74,8 +95,54 @@ pub trait Store: Send + Sync {
     /// Makes a writable dataset that begins as a snapshot.
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()>;
 
+    /// Makes a fork: a clone of the state that `dataset` has now, with `root_object` as the root of
+    /// what it shows. In the same step a snapshot of `dataset` is taken that it begins as, its
+    /// **base**, which [`DatasetReport::origin`] of the fork names; its name begins with `fork:`.
+    /// Takes the same time and space however large the dataset is.
+    fn fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64) -> Result<()>;
+
+    /// Lets the dataset of the snapshot `to` go on from that snapshot, and keeps its present state
+    /// as a snapshot named `keep`. Takes the same time whatever has changed. Views that are open
+    /// on the dataset see the new state at once; batches wait. No other snapshot changes, and `to`
+    /// may be any snapshot of the dataset, one that an earlier rollback kept too.
+    ///
+    /// Whoever prepares a batch from what it read before the call must not apply it after: it
+    /// would put items and blocks of the other state into this one.
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()>;
+
+    /// A clone takes over the snapshot that it began as and those before it, so that the dataset
+    /// that had them can be destroyed, which from then on counts as a clone of the last of them.
+    /// Refused if the clone has snapshots of the same names.
+    fn promote(&self, name: &DatasetName) -> Result<()>;
+
+    /// Keeps a snapshot from being destroyed until the tag is released. A tag is 1 to 64 letters,
+    /// digits, `-`, `_`, `.` and `:`.
+    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()>;
+
+    /// Takes a tag of [`Store::hold`] away.
+    fn release(&self, snapshot: &Source, tag: &str) -> Result<()>;
+
+    /// Gives a dataset (its snapshots go with it) or a snapshot (of the same dataset) another
+    /// name. Works while it is open.
+    fn rename(&self, from: &Source, to: &Source) -> Result<()>;
+
+    /// Visits, by ascending keys from `from` on, the items in which two snapshots of this store
+    /// differ, until the visitor returns false. Costs what differs, not what is there. What the
+    /// store keeps for itself ([`crate::kind::REFERENCES`]) is not shown. An item whose block was
+    /// only marked as shared, or adopted by a merge, may be shown with a block that has the same
+    /// content.
+    fn changes(
+        &self,
+        before: &Source,
+        after: &Source,
+        from: Key,
+        visit: &mut dyn FnMut(ItemChange) -> bool,
+    ) -> Result<()>;
+
     /// Destroys a snapshot, or a dataset with all its snapshots; with `dry_run`, only says what
-    /// would go. Refused while something that would go is open or has clones that stay.
+    /// would go. With the last fork that began as it goes its base. Refused while something that
+    /// would go is open or held, or while another dataset or line of snapshots that stays began as
+    /// it: a rollback to a snapshot, and each clone, begins such a line.
     fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction>;
 
     /// The properties of a dataset and where each comes from.

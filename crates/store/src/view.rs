@@ -12,6 +12,19 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// Where a block is: for people, and for whoever wants a block of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// Number of the device and byte on it where the first copy begins; none of a block that has
+    /// not been written, or that lies beside its item.
+    pub address: Option<(u16, u64)>,
+    /// Bytes that all copies take in the store.
+    pub stored_bytes: u64,
+    /// More than one item of the dataset refers to it; of a block that has not been written that
+    /// may be so.
+    pub may_be_shared: bool,
+}
+
 /// An ordered map of items. All methods may be called from many threads; `apply` is the only
 /// change, and what it changed is seen by every call that starts after it returned.
 pub trait View: Send + Sync {
@@ -37,8 +50,24 @@ pub trait View: Send + Sync {
     /// The whole content of a block, verified.
     fn read_block(&self, block: &Block) -> Result<Bytes>;
 
+    /// A block of another view of the same store, made fit to be put into a batch of this one:
+    /// the store shares what it can. What `from` holds must stay until the batch has been applied:
+    /// it is a snapshot that stays open, or nobody changes meanwhile the items that refer to the
+    /// block. Within the dataset the block is a new one, not the same as any that it has.
+    ///
+    /// # Errors
+    /// A failed read.
+    fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
+        Ok(Block::fresh(from.read_block(block)?.to_vec()))
+    }
+
     /// Bytes that a stored block takes in the store (a fresh one: its length).
     fn stored_bytes(&self, block: &Block) -> u64;
+
+    /// Where a block is. A store that cannot tell says that it may be shared.
+    fn place_of(&self, block: &Block) -> BlockPlace {
+        BlockPlace { address: None, stored_bytes: self.stored_bytes(block), may_be_shared: true }
+    }
 
     /// Returns when all batches that were applied before are durable.
     fn sync(&self) -> Result<()>;

@@ -69,6 +69,15 @@ pub enum Error {
     /// Two file systems are involved where one must be.
     #[error("on different file systems")]
     CrossDevice,
+    /// Something else has it for itself at this moment: a mount of its own.
+    #[error("in use elsewhere")]
+    Busy,
+    /// As many file systems are open below this one as there can be.
+    #[error("too many open file systems")]
+    TooManyOpen,
+    /// The inode's number does not fit into the numbers of the mount.
+    #[error("inode number too large")]
+    NumberTooLarge,
     /// Stored bytes failed their checksum in every copy; the text says where.
     #[error("damaged data: {0}")]
     Damaged(String),
@@ -85,11 +94,13 @@ impl Error {
             Error::Io(_) => 5,               // EIO
             Error::Damaged(_) => 5,          // EIO
             Error::AccessDenied => 13,       // EACCES
+            Error::Busy => 16,               // EBUSY
             Error::Exists => 17,             // EEXIST
             Error::CrossDevice => 18,        // EXDEV
             Error::NotDirectory => 20,       // ENOTDIR
             Error::IsDirectory => 21,        // EISDIR
             Error::InvalidArgument(_) => 22, // EINVAL
+            Error::TooManyOpen => 23,        // ENFILE
             Error::FileTooLarge => 27,       // EFBIG
             Error::NoSpace => 28,            // ENOSPC
             Error::ReadOnly => 30,           // EROFS
@@ -101,6 +112,7 @@ impl Error {
             Error::NotPermitted => 1,        // EPERM
             Error::ValueTooLarge => 7,       // E2BIG
             Error::NoSuchOffset => 6,        // ENXIO
+            Error::NumberTooLarge => 75,     // EOVERFLOW
             Error::NotSupported => 95,       // EOPNOTSUPP
             Error::Stale => 116,             // ESTALE
             Error::QuotaExceeded => 122,     // EDQUOT

@@ -1,6 +1,8 @@
 //! The trait that every file system implements.
 
-use crate::{AccessRules, Attributes, Ino, Kind, Marks, Name, Result, SetAttributes, SetMarks};
+use crate::{
+    AccessRules, Attributes, Extent, Ino, Kind, Marks, Name, Result, SetAttributes, SetMarks,
+};
 
 /// On whose behalf an operation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,20 @@ pub enum RenameMode {
     Exchange,
     /// As `Replace`, and leave a whiteout (character device 0:0) at the old name.
     Whiteout,
+    /// As `NoReplace`, and leave a whiteout.
+    WhiteoutNoReplace,
+}
+
+impl RenameMode {
+    /// Whether a name that is taken is a reason to refuse.
+    pub fn refuses_to_replace(self) -> bool {
+        matches!(self, RenameMode::NoReplace | RenameMode::WhiteoutNoReplace)
+    }
+
+    /// Whether a whiteout is left.
+    pub fn leaves_whiteout(self) -> bool {
+        matches!(self, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace)
+    }
 }
 
 /// How a write is to be done.
@@ -88,6 +104,35 @@ pub enum Allocate {
     Zero,
     /// Make it read as zeros, space promised; the size stays.
     ZeroKeepSize,
+    /// Take it out of the file: what comes after it moves to where it began, and the file becomes
+    /// shorter by its length. Any byte may begin and end it, but it must end before the file does.
+    Collapse,
+    /// Put a hole of its length where it begins: what was there and after it moves towards the
+    /// end, and the file becomes longer. Any byte may begin it, but it must begin inside the file.
+    Insert,
+    /// Give it blocks that no other place refers to, and promise space; extend the size if the
+    /// range ends past it. What reads return does not change.
+    Unshare,
+    /// As `Unshare`; the size stays.
+    UnshareKeepSize,
+}
+
+impl Allocate {
+    /// Whether a range that ends past the end of the file makes it longer.
+    pub fn extends(self) -> bool {
+        matches!(self, Allocate::Reserve | Allocate::Zero | Allocate::Unshare)
+    }
+
+    /// Whether it promises space, and does nothing to what is there.
+    pub fn reserves(self) -> bool {
+        matches!(
+            self,
+            Allocate::Reserve
+                | Allocate::ReserveKeepSize
+                | Allocate::Unshare
+                | Allocate::UnshareKeepSize
+        )
+    }
 }
 
 /// What `seek` looks for.
@@ -264,10 +309,21 @@ pub trait FileSystem: Send + Sync {
     /// Appends to `out` at most `len` bytes from `offset`; fewer only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()>;
 
+    /// As [`FileSystem::read`], for who does not want the access time to move. Where access times
+    /// do not move at all it is the same.
+    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.read(ino, offset, len, out)
+    }
+
     /// Writes all of `data` at `offset`, or nothing.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()>;
 
-    /// Allocates, punches or zeroes a range of a regular file.
+    /// Allocates, punches, zeroes, collapses or inserts a range of a regular file; what was
+    /// reserved past the end of a file is given up when it is collapsed or inserted into.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for an empty range, one to collapse that reaches the end
+    /// of the file, and one to insert that begins there.
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()>;
 
     /// Finds data or a hole at or after `offset`; [`crate::Error::NoSuchOffset`] past the end.
@@ -283,6 +339,31 @@ pub trait FileSystem: Send + Sync {
         to_offset: u64,
         len: u64,
     ) -> Result<u64>;
+
+    /// As [`FileSystem::copy_range`], but never copies a byte: what it cannot share it refuses.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] also for a range that does not lie inside the source;
+    /// [`crate::Error::NotSupported`] where nothing can be shared.
+    fn share_range(
+        &self,
+        _from: Ino,
+        _from_offset: u64,
+        _to: Ino,
+        _to_offset: u64,
+        _len: u64,
+    ) -> Result<u64> {
+        Err(crate::Error::NotSupported)
+    }
+
+    /// Where the content of a regular file lies: at most `max` extents that end after `offset`, in
+    /// order, also those past the end of the file that are reserved.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where that is not known.
+    fn extents(&self, _ino: Ino, _offset: u64, _max: usize) -> Result<Vec<Extent>> {
+        Err(crate::Error::NotSupported)
+    }
 
     /// Visits entries with a cookie above `after` in cookie order (0 starts), without `.` and
     /// `..`, until the visitor returns false (that entry was not accepted and is not pinned).

@@ -8,6 +8,7 @@ mod access;
 mod attributes;
 mod clock;
 mod error;
+mod extent;
 mod filesystem;
 mod marks;
 mod name;
@@ -16,6 +17,7 @@ pub use access::{AccessControl, AccessRules, Action, Identity, Opened, Opening};
 pub use attributes::{Attributes, Ino, Kind, SetAttributes, SetTime, Timestamp};
 pub use clock::{Clock, SteppedClock, SystemClock};
 pub use error::Error;
+pub use extent::{Extent, ExtentPlace};
 pub use filesystem::{
     Allocate, Caller, DirectoryEntry, FileSystem, NewNode, RenameMode, SeekTarget, Shutdown,
     SpaceReport, SyncScope, WriteOptions, XattrMode,

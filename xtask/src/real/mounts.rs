@@ -21,6 +21,7 @@ const HANDLES: &str = include_str!("mount/handles.py");
 const IDMAP: &str = include_str!("mount/idmap.py");
 const INOTIFY: &str = include_str!("mount/inotify.py");
 const OPEN_FILES: &str = include_str!("mount/open_files.py");
+const LOCKS: &str = include_str!("mount/locks.py");
 
 /// In what time a program that was killed, and a daemon that was told to end, have to be gone.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
@@ -42,6 +43,9 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let count = setting.scaled(100_000, 5_000);
     run(python(OPEN_FILES).arg(marram.root()).arg(count.to_string()))?;
     step(&format!("{count} files open without a name"));
+    let count = setting.scaled(1_000_000, 50_000);
+    run(python(LOCKS).arg(marram.root()).arg(count.to_string()))?;
+    step(&format!("{count} locks at the same time"));
     marram.unmount()?;
     marram.check()
 }

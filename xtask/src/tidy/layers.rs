@@ -21,15 +21,16 @@ struct Layer {
 }
 
 /// The layers, bottom up; the table of `ARCHITECTURE.md` in a form that a machine reads.
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     layer("format", &[]),
     layer("codec", &[]),
     layer("device", &[]),
+    layer("locks", &[]),
     layer("vfs", &[]),
     layer("model", &["vfs"]),
     layer("store", &["format"]),
-    tested_layer("posix", &["vfs", "store", "format"]),
-    tested_layer("pool", &["store", "format", "codec", "device"]),
+    tested_layer("posix", &["vfs", "store", "format", "locks"]),
+    tested_layer("pool", &["store", "format", "codec", "device", "locks"]),
     tested_layer("fuse", &["vfs"]),
     tested_layer("check", &["format", "codec", "device"]),
     tested_layer("sim", &["device", "vfs", "model"]),

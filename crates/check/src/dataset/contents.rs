@@ -16,6 +16,8 @@ use marram_format::record::{Counters, InodeCount, InodeKind, OrphanReason};
 
 /// Counters of inodes lie at offsets up to this.
 const COUNT_OFFSET_MAX: u64 = 1024;
+/// Objects from this on count references to adopted blocks.
+const ADOPTED_OBJECTS: u64 = 1 << 63;
 /// Findings of one dataset whose path is looked for.
 const PATHS_MAX: u32 = 256;
 
@@ -47,7 +49,10 @@ impl Visitor for Contents<'_> {
     fn item(&mut self, checker: &mut Checker<'_>, item: Item) {
         self.has_items = true;
         let lost = self.block(checker, &item);
+        let counts_adopted =
+            item.key.kind == kind::REFERENCES && item.key.object >= ADOPTED_OBJECTS;
         let result = match item.key.object {
+            _ if counts_adopted => self.references.count(&item, lost),
             0 => self.of_dataset(&item, lost),
             ino => {
                 self.change_object(checker, ino);
@@ -119,9 +124,12 @@ impl<'t> Contents<'t> {
         }
         let metadata = pointer.flags.contains(PointerFlags::METADATA);
         let shared = pointer.flags.contains(PointerFlags::SHARED);
-        if metadata || (shared && pointer.address().is_none()) {
-            let detail =
-                if metadata { "it is flagged as metadata" } else { "it is flagged shared" };
+        let adopted = pointer.adopted().is_some();
+        if metadata || ((shared || adopted) && pointer.address().is_none()) {
+            let detail = match metadata {
+                true => "it is flagged as metadata",
+                false => "it is flagged as if others could have it",
+            };
             let fault = (FindingKind::PointerFlags, detail.to_owned());
             self.report(checker, item.key, fault);
         }
@@ -238,8 +246,7 @@ impl<'t> Contents<'t> {
     pub(super) fn finish(&mut self, checker: &mut Checker<'_>) {
         let last = self.object.take();
         self.finish_object(checker, last);
-        for (address, (kind, detail)) in self.references.finish() {
-            let key = Key::new(0, kind::REFERENCES, address);
+        for (key, (kind, detail)) in self.references.finish() {
             self.report(checker, key, (kind, detail));
         }
         if !self.has_items {

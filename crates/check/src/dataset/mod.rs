@@ -169,7 +169,7 @@ fn holding(tree: &Tree<'_>, key: Key, pointer: &Pointer) -> Holding {
 /// A tree's own block of content was met; returns what was read of it if anything is wrong.
 fn take_own(checker: &mut Checker<'_>, pointer: &Pointer, place: &Place) -> Option<Reading> {
     checker.summary.blocks += 1;
-    checker.reach(pointer, place);
+    checker.reach_content(pointer, place);
     if checker.options.read_data { checker.verify(pointer) } else { None }
 }
 

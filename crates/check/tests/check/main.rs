@@ -8,6 +8,7 @@ mod document;
 mod engine;
 mod fixture;
 mod hostile;
+mod lines;
 mod planted_blocks;
 mod planted_files;
 mod planted_log;

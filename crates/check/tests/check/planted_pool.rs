@@ -6,10 +6,11 @@ use crate::tamper::Image;
 use bytes::Bytes;
 use marram_check::{CheckOptions, Error, FindingKind as Kind, Severity, check};
 use marram_device::{Device, MemoryDevice};
-use marram_format::dataset::DatasetRecord;
+use marram_format::dataset::{DatasetRecord, ROOT_OBJECT_PROPERTY};
 use marram_format::group::Group;
+use marram_format::key::kind;
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, dataset_key, dead_key};
+use marram_format::space::{DeadChunk, OwnersRecord, dataset_key, dead_key, owners_key};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock, slot_offset};
 
 #[track_caller]
@@ -250,6 +251,27 @@ fn a_wrong_group_of_the_previous_snapshot() {
 fn a_wrong_number_of_clones() {
     expect_record(&[Kind::DatasetClones], "other@one", |record| record.clones = 0);
     expect_record(&[Kind::DatasetClones], "root", |record| record.clones = 1);
+}
+
+#[test]
+fn holds_and_roots_that_make_no_sense() {
+    expect_record(&[Kind::DatasetProperty], "other@one", |record| record.holds = 2);
+    expect_record(&[Kind::DatasetProperty], "root", |record| {
+        let root = (ROOT_OBJECT_PROPERTY.to_owned(), "x".to_owned());
+        record.properties.insert(0, root);
+    });
+}
+
+#[test]
+fn a_wrong_number_of_owners() {
+    let mut image = base().image();
+    let (items, _) = image.items(image.record("root").root.as_ref());
+    let blocks = items.iter().filter(|(key, _)| key.kind == kind::REFERENCES);
+    let block = blocks.map(|(key, _)| key.offset).next().unwrap();
+    image.edit_pool(|items, _| {
+        items.insert(owners_key(block), (OwnersRecord { count: 2 }.encode(), None));
+    });
+    image.assert_found(&[Kind::OwnersCount]);
 }
 
 #[test]

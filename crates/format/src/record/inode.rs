@@ -93,6 +93,9 @@ pub struct Inode {
     pub changed: Time,
     /// Birth.
     pub created: Time,
+    /// The offset of the entry in `parent` that led to it when that was last made, by which a name
+    /// is found: a hint; 0 if none is known.
+    pub name_place: u64,
 }
 
 impl InodeKind {
@@ -140,6 +143,7 @@ impl Inode {
         for time in times {
             put(&time.nanoseconds.to_le_bytes());
         }
+        put(&self.name_place.to_le_bytes());
         bytes
     }
 
@@ -170,9 +174,10 @@ impl Inode {
             modified: Time::default(),
             changed: Time::default(),
             created: Time::default(),
+            name_place: 0,
         };
         inode.read_times(&mut fields)?;
-        fields.reserved(8)?;
+        inode.name_place = fields.u64("name place")?;
         fields.finish()?;
         Ok(inode)
     }

@@ -36,6 +36,7 @@ fn example_inode() -> Inode {
         modified: Time { seconds: 1_700_000_001, nanoseconds: 2 },
         changed: Time { seconds: 1_700_000_002, nanoseconds: 3 },
         created: Time { seconds: -1, nanoseconds: 999_999_999 },
+        name_place: 0,
     }
 }
 

@@ -11,7 +11,7 @@ use marram_format::log::{LogHead, decode_frame};
 use marram_format::node::Node;
 use marram_format::pointer::Pointer;
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
 use marram_format::superblock::Superblock;
 use std::collections::BTreeMap;
 
@@ -41,6 +41,7 @@ pub(crate) fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
         "tail" => Tail::decode(bytes)?.encode().to_vec(),
         "dead-chunk" => DeadChunk::decode(bytes)?.encode().to_vec(),
         "references" => ReferenceRecord::decode(bytes)?.encode().to_vec(),
+        "owners" => OwnersRecord::decode(bytes)?.encode().to_vec(),
         "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(bytes))?.bytes().to_vec(),
         "log-head" => {
             let pointer = Pointer::decode(bytes)?;

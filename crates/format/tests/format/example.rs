@@ -11,7 +11,7 @@ use marram_format::pointer::{checksum_kind, codec_id};
 use marram_format::record::{Counters, Entry, Inode, InodeCount, InodeKind, Limit, OrphanReason};
 use marram_format::record::{NameRule, Section, Time, Usage, XattrRecord, state};
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
 use marram_format::version::{FormatVersion, feature};
 
@@ -32,6 +32,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("superblock", superblock().encode()),
         ("pointer-stored", pointer_stored().encode().to_vec()),
         ("pointer-pieces", pointer_pieces().encode().to_vec()),
+        ("pointer-adopted", pointer_adopted().encode().to_vec()),
         ("pointer-embedded", pointer_embedded().encode().to_vec()),
         ("leaf", encode_leaf(7, &leaf()).to_vec()),
         ("branch", encode_branch(7, 1, &branch()).to_vec()),
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("tail", tail().encode().to_vec()),
         ("dead-chunk", dead_chunk().encode().to_vec()),
         ("references", references().encode().to_vec()),
+        ("owners", owners().encode().to_vec()),
         ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
         ("log-frame", encode_frame(&frame())),
     ]
@@ -84,6 +86,7 @@ fn inode() -> Inode {
         modified: time(1_700_000_001, 2),
         changed: time(1_700_000_002, 3),
         created: time(-1, 999_999_999),
+        name_place: 0,
     }
 }
 
@@ -137,6 +140,22 @@ pub(crate) fn pointer_pieces() -> Pointer {
             copies: vec![vec![extent(0x2000, 9), second]],
         },
     }
+}
+
+pub(crate) fn pointer_adopted() -> Pointer {
+    let copies = vec![vec![extent(0x7_1234, 2)]];
+    Pointer {
+        birth: Group(1001),
+        logical_len: 8192,
+        physical_len: 8192,
+        codec: codec_id::OFF,
+        flags: PointerFlags::ADOPTED,
+        place: Place::Stored { checksum: checksum(checksum_kind::XXH3_128, 0xe0), copies },
+    }
+}
+
+pub(crate) fn owners() -> OwnersRecord {
+    OwnersRecord { count: 3 }
 }
 
 pub(crate) fn pointer_embedded() -> Pointer {

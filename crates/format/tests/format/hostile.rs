@@ -10,7 +10,7 @@ use marram_format::pointer::Pointer;
 use marram_format::record::{Counters, Entry, Inode, InodeCount, Limit, OrphanReason, Usage};
 use marram_format::record::{Section, XattrRecord};
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -25,6 +25,7 @@ fn decode_all(bytes: &[u8]) {
         Pointer::decode(bytes).map(|value| value.encode()),
         Tail::decode(bytes).map(|value| value.encode()),
         ReferenceRecord::decode(bytes).map(|value| value.encode()),
+        OwnersRecord::decode(bytes).map(|value| value.encode()),
         Node::decode(Bytes::copy_from_slice(bytes)).map(|node| visit(&node)),
         DeadChunk::decode(bytes).map(|chunk| chunk.encoded_len()),
         DatasetRecord::decode(bytes).map(|record| record.encoded_len()),
@@ -92,6 +93,7 @@ fn truncated_examples_are_refused() {
                 "tail" => Tail::decode(cut).is_err(),
                 "dead-chunk" => DeadChunk::decode(cut).is_err(),
                 "references" => ReferenceRecord::decode(cut).is_err(),
+                "owners" => OwnersRecord::decode(cut).is_err(),
                 "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(cut)).is_err(),
                 "key" => true,
                 "log-frame" => true, // Its end is not that of its last grain; see `log`.
@@ -132,7 +134,7 @@ proptest! {
 
     #[test]
     fn overwritten_examples_never_panic(
-        which in 0..14usize,
+        which in 0..16usize,
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         let (_, mut bytes) = example::all().swap_remove(which);

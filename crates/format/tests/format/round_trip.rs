@@ -6,7 +6,7 @@ use marram_format::node::{NODE_HEADER_BYTES, branch_entry_bytes, leaf_entry_byte
 use marram_format::node::{Node, encode_branch, encode_leaf};
 use marram_format::pointer::{POINTER_BYTES_MAX, Place, Pointer};
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, ReferenceRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use proptest::prelude::*;
 
@@ -89,5 +89,7 @@ proptest! {
         prop_assert_eq!(DeadChunk::decode(&chunk.encode()), Ok(chunk));
         let record = ReferenceRecord { count, used_bytes: !count };
         prop_assert_eq!(ReferenceRecord::decode(&record.encode()), Ok(record));
+        let owners = OwnersRecord { count };
+        prop_assert_eq!(OwnersRecord::decode(&owners.encode()).ok(), (count > 1).then_some(owners));
     }
 }

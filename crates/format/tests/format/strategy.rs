@@ -81,7 +81,7 @@ fn embedded() -> impl Strategy<Value = (u32, Place)> {
 
 pub(crate) fn pointer() -> impl Strategy<Value = Pointer> {
     let place = prop_oneof![4 => stored(), 1 => embedded()];
-    let flags = 0..=PointerFlags::KNOWN.0;
+    let flags = any::<u16>().prop_map(|bits| bits & PointerFlags::KNOWN.0);
     (any::<u64>(), 0..=LEN_BYTES_MAX, 0..6u8, flags, place).prop_map(
         |(birth, logical_len, codec, flags, (physical_len, place))| Pointer {
             birth: Group(birth),

@@ -1,11 +1,14 @@
 //! Telling and changing attributes.
 
-use super::caller::Requester;
+use super::caller::{Capability, Requester, acts_as_owner, has_capability, is_strangers_setgid};
 use super::opening::check_may_cut;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
 use crate::protocol::{Encoder, Header, SetAttributesIn, flags::set_attributes as valid};
-use marram_vfs::{Action, Ino, Name, SetAttributes, SetTime, Timestamp};
+use marram_vfs::{Action, Error, Ino, Kind, Name, SetAttributes, SetTime, Timestamp};
+
+/// Where the kernel keeps file capabilities.
+const FILE_CAPABILITIES: &[u8] = b"security.capability";
 
 impl Adapter {
     /// Through an open file they are told to whoever has it.
@@ -43,6 +46,13 @@ impl Adapter {
         let handle = (set.valid & valid::HANDLE != 0).then_some(set.handle);
         let mut set = change(set).ok_or(Errno::INVALID)?;
         let ino = Ino(header.node);
+        if set == SetAttributes::default() {
+            set.clear_privileges = self.is_change_of_owner(header, ino)?;
+        }
+        if set.clear_privileges {
+            let present = self.file_system.attributes(ino)?;
+            set.clear_setgid = is_strangers_setgid(header, &present);
+        }
         self.authorize_change(header, handle, &mut set)?;
         let attributes = self.file_system.set_attributes(caller(header), ino, &set)?;
         self.encoding.timed_attributes(out, &attributes);
@@ -64,6 +74,7 @@ impl Adapter {
                 size: None,
                 modified: set.modified.filter(|time| *time != SetTime::Now),
                 clear_privileges: false,
+                clear_setgid: false,
                 ..*set
             };
             if rest == SetAttributes::default() {
@@ -71,6 +82,27 @@ impl Adapter {
             }
         }
         Ok(control.authorize_change(&Requester::of(header), Ino(header.node), set)?)
+    }
+
+    /// Whether a change of nothing is a `chown` that names neither owner nor group. Before a write
+    /// the kernel says as much when privileges must go: by one who may not keep them, and then they
+    /// may go now; or because of file capabilities, which it has seen to. Only of a file with
+    /// both kinds of privilege is it not to be known, if the caller may keep setuid; it stays.
+    /// Strangers can make that call too, and take nothing away.
+    fn is_change_of_owner(&self, header: &Header, ino: Ino) -> Result<bool, Error> {
+        let present = self.file_system.attributes(ino)?;
+        if present.kind == Kind::Directory || present.permissions & 0o6000 == 0 {
+            return Ok(false);
+        }
+        let owns = acts_as_owner(header, &present);
+        if !owns || !has_capability(header, Capability::KeepPrivileges) {
+            return Ok(owns);
+        }
+        match self.file_system.xattr(ino, FILE_CAPABILITIES) {
+            Ok(_) => Ok(false),
+            Err(Error::NoAttribute) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn space(&self, out: &mut Encoder<'_>) -> Outcome {
@@ -113,6 +145,7 @@ fn change(set: &SetAttributesIn) -> Option<SetAttributes> {
         )?,
         changed,
         clear_privileges: has(valid::KILL_SUIDGID),
+        clear_setgid: false,
     })
 }
 

@@ -9,7 +9,7 @@
 //! number cannot have passed to another thread unless it was killed.
 
 use crate::protocol::Header;
-use marram_vfs::Identity;
+use marram_vfs::{Attributes, Identity, Kind};
 use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -17,6 +17,8 @@ use std::os::unix::fs::FileExt;
 /// A power that root has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Capability {
+    /// What only the owner of a file may do.
+    Own = 3,
     /// Setuid and setgid stay when it changes a file.
     KeepPrivileges = 4,
     /// Administration; sees `trusted.` attributes.
@@ -28,6 +30,46 @@ pub(super) fn has_capability(header: &Header, capability: Capability) -> bool {
     header.pid != 0
         && fs::read_to_string(format!("/proc/{}/status", header.pid))
             .is_ok_and(|status| effective(&status) >> capability as u32 & 1 == 1)
+}
+
+/// Whether a file has setgid without being executable for its group, and the caller is neither a
+/// member of that group nor may keep such bits: what he changes loses it. The kernel speaks only of
+/// setgid that is a privilege.
+pub(super) fn is_strangers_setgid(header: &Header, file: &Attributes) -> bool {
+    if file.kind == Kind::Directory || file.permissions & 0o2010 != 0o2000 {
+        return false;
+    }
+    let status = status(header);
+    let keeps = effective(&status) >> Capability::KeepPrivileges as u32 & 1 == 1;
+    let acts_in = id_for_files(&status, "Gid:") == Some(file.gid);
+    !keeps && !acts_in && !numbers(&status, "Groups:").contains(&file.gid)
+}
+
+/// Whether the caller owns a file, or may do what its owner may. Where identities can be mapped the
+/// kernel says who somebody is only when he makes something.
+pub(super) fn acts_as_owner(header: &Header, file: &Attributes) -> bool {
+    let status = status(header);
+    id_for_files(&status, "Uid:") == Some(file.uid)
+        || effective(&status) >> Capability::Own as u32 & 1 == 1
+}
+
+/// What the system tells of the caller; nothing if it cannot be seen.
+fn status(header: &Header) -> String {
+    match header.pid {
+        0 => String::new(),
+        pid => fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
+    }
+}
+
+/// The numbers in a line of a `/proc/<pid>/status`.
+fn numbers(status: &str, field: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The identity that counts for files, the last of four.
+fn id_for_files(status: &str, field: &str) -> Option<u32> {
+    numbers(status, field).get(3).copied()
 }
 
 /// The caller of a request. Its supplementary groups are looked up once for a request, when they
@@ -69,16 +111,12 @@ impl Identity for Requester<'_> {
 /// says: a kernel thread that works for somebody has other groups than he. `access` asks with the
 /// real identity, all else with that for files.
 fn supplementary(status: &str, header: &Header) -> Vec<u32> {
-    let numbers = |field: &str| -> Vec<u32> {
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-        line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-    };
-    let is = |field: &str, id: u32| match numbers(field)[..] {
+    let is = |field: &str, id: u32| match numbers(status, field)[..] {
         [real, _, _, for_files] => id == real || id == for_files,
         _ => false,
     };
     match is("Uid:", header.uid) && is("Gid:", header.gid) {
-        true => numbers("Groups:"),
+        true => numbers(status, "Groups:"),
         false => Vec::new(),
     }
 }
@@ -103,9 +141,19 @@ fn effective(status: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, Requester, caller_word, effective, has_capability, supplementary};
+    use super::{
+        Capability, Requester, caller_word, effective, has_capability, id_for_files, supplementary,
+    };
     use crate::protocol::Header;
     use marram_vfs::Identity;
+
+    #[test]
+    fn the_identity_for_files_is_the_last() {
+        let status = "Uid:\t1\t2\t2\t3\nGid:\t4\t5\t5\t6\nGroups:\t7 8 \n";
+        assert_eq!(id_for_files(status, "Uid:"), Some(3));
+        assert_eq!(id_for_files(status, "Gid:"), Some(6));
+        assert_eq!(id_for_files("", "Gid:"), None);
+    }
 
     #[test]
     fn capabilities_are_read_from_the_status() {

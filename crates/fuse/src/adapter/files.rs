@@ -1,10 +1,11 @@
 //! The content of files.
 
-use super::caller::{Capability, has_capability};
+use super::caller::{Capability, has_capability, is_strangers_setgid};
 use super::opening::check_may_cut;
+use super::prepared::Allocation;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
-use crate::protocol::flags::{allocate, seek, write};
+use crate::protocol::flags::{allocate, open, seek, write};
 use crate::protocol::{CopyRange, Encoder, Header, Transfer, Write};
 use marram_vfs::{Allocate, Error, Ino, Kind, SeekTarget, SetAttributes, WriteOptions};
 
@@ -14,15 +15,27 @@ impl Adapter {
             .unwrap_or(usize::MAX)
             .min(self.agreement.transfer_bytes_max);
         out.0.reserve(len);
-        self.file_system.read(ino, transfer.offset, len, out.0)?;
+        match transfer.caller_flags & open::NO_ACCESS_TIME {
+            0 => self.file_system.read(ino, transfer.offset, len, out.0)?,
+            _ => self.file_system.read_unnoticed(ino, transfer.offset, len, out.0)?,
+        }
         assert!(out.0.len() <= len, "a read gives no more than was asked for");
         Ok(())
     }
 
     /// Data that the kernel held back comes long after its times were set; without write-back the
     /// same mark means a shared mapping, and then the times are ours to move.
-    pub(super) fn write(&self, ino: Ino, write: &Write<'_>, out: &mut Encoder<'_>) -> Outcome {
+    pub(super) fn write(
+        &self,
+        header: &Header,
+        write: &Write<'_>,
+        out: &mut Encoder<'_>,
+    ) -> Outcome {
+        let ino = Ino(header.node);
         self.check_write(ino, write.handle, write.offset)?;
+        if write.flags & write::KILL_SUIDGID != 0 {
+            self.clear_strangers_setgid(header, ino)?;
+        }
         let options = WriteOptions {
             clear_privileges: write.flags & write::KILL_SUIDGID != 0,
             keep_times: self.agreement.writeback && write.flags & write::CACHE != 0,
@@ -43,8 +56,14 @@ impl Adapter {
     ) -> Outcome {
         check_may_cut(handle)?;
         let how = allocation(mode).ok_or(Errno::NOT_SUPPORTED)?;
-        self.clear_privileges(header, Ino(header.node))?;
-        Ok(self.file_system.allocate(Ino(header.node), how, offset, len)?)
+        let ino = Ino(header.node);
+        let meant = match how {
+            Allocate::ZeroKeepSize => self.announced.take_allocation(ino, (offset, len))?,
+            _ => None,
+        };
+        let Allocation { how, offset, len } = meant.unwrap_or(Allocation { how, offset, len });
+        self.clear_privileges(header, ino)?;
+        Ok(self.file_system.allocate(ino, how, offset, len)?)
     }
 
     pub(super) fn seek(
@@ -76,8 +95,18 @@ impl Adapter {
         self.check_write(to, copy.to_handle, copy.to_offset)?;
         let len = if copy.wide { copy.len } else { copy.len.min(NARROW_COPY_BYTES_MAX) };
         self.clear_privileges(header, to)?;
-        let copied =
-            self.file_system.copy_range(from, copy.from_offset, to, copy.to_offset, len)?;
+        let share = self.announced.take_share(to, (copy.to_offset, len));
+        let copied = match share {
+            true => self.file_system.share_range(from, copy.from_offset, to, copy.to_offset, len),
+            false => self.file_system.copy_range(from, copy.from_offset, to, copy.to_offset, len),
+        };
+        let copied = match copied {
+            // The kernel would copy instead, and whoever asked for sharing wants no copy.
+            Err(Error::NotSupported | Error::CrossDevice) if share => {
+                return Err(Errno::INVALID.into());
+            }
+            copied => copied?,
+        };
         match copy.wide {
             true => out.u64(copied),
             false => out.u32(u32::try_from(copied).map_err(|_| Errno::IO)?).zeros(4),
@@ -92,11 +121,24 @@ impl Adapter {
         let attributes = self.file_system.attributes(ino)?;
         let privileged =
             attributes.permissions & 0o4000 != 0 || attributes.permissions & 0o2010 == 0o2010;
-        let clear = attributes.kind == Kind::Regular
-            && privileged
-            && !has_capability(header, Capability::KeepPrivileges);
-        if clear {
-            let set = SetAttributes { clear_privileges: true, ..Default::default() };
+        let set = SetAttributes {
+            clear_privileges: attributes.kind == Kind::Regular
+                && privileged
+                && !has_capability(header, Capability::KeepPrivileges),
+            clear_setgid: is_strangers_setgid(header, &attributes),
+            ..Default::default()
+        };
+        if set != SetAttributes::default() {
+            self.file_system.set_attributes(caller(header), ino, &set)?;
+        }
+        Ok(())
+    }
+
+    /// Before a write by one who may not keep privileges; what the write itself takes away it is
+    /// told by the kernel.
+    fn clear_strangers_setgid(&self, header: &Header, ino: Ino) -> Result<(), Error> {
+        if is_strangers_setgid(header, &self.file_system.attributes(ino)?) {
+            let set = SetAttributes { clear_setgid: true, ..Default::default() };
             self.file_system.set_attributes(caller(header), ino, &set)?;
         }
         Ok(())

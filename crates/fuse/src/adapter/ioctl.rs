@@ -4,7 +4,7 @@ use super::caller::{Capability, caller_word, has_capability};
 use super::{Adapter, Outcome, Refusal};
 use crate::errno::Errno;
 use crate::protocol::flags::ioctl;
-use crate::protocol::{Encoder, Header, Ioctl};
+use crate::protocol::{Encoder, FileCall, Header, Ioctl};
 use marram_vfs::{Error, Ino, InodeFlags, Marks, SetMarks, Shutdown};
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ const EXTENDED: [(InodeFlags, u32); 6] = [
 ];
 
 /// Bytes of the reply before what it hands to the caller.
-const REPLY_BYTES: usize = 16;
+pub(super) const REPLY_BYTES: usize = 16;
 
 impl Adapter {
     pub(super) fn ioctl(
@@ -34,6 +34,7 @@ impl Adapter {
             ioctl::FLAGS | ioctl::EXTENDED_FLAGS | ioctl::VERSION => {
                 return self.tell(header, ioctl.command, out);
             }
+            command if FileCall::is_one(command) => return self.file_call(header, ioctl, out),
             _ => return Err(Errno::NO_IOCTL.into()),
         }
         out.zeros(REPLY_BYTES);

@@ -168,11 +168,13 @@ impl Adapter {
 }
 
 fn rename_mode(flags: u32) -> Option<RenameMode> {
+    const WHITEOUT_NO_REPLACE: u32 = rename::WHITEOUT | rename::NO_REPLACE;
     match flags {
         0 => Some(RenameMode::Replace),
         rename::NO_REPLACE => Some(RenameMode::NoReplace),
         rename::EXCHANGE => Some(RenameMode::Exchange),
         rename::WHITEOUT => Some(RenameMode::Whiteout),
+        WHITEOUT_NO_REPLACE => Some(RenameMode::WhiteoutNoReplace),
         _ => None,
     }
 }

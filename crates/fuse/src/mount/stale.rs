@@ -7,9 +7,11 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
 /// Whether a mount is on `path` whose server is gone. False for anything else, a path that does
-/// not exist too.
+/// not exist too. A server that took requests over io_uring takes a moment to be gone after its
+/// process is; the kernel cancels what is asked meanwhile.
 pub fn is_dead_mount(path: &Path) -> bool {
-    matches!(rustix::fs::statfs(path), Err(Errno::NOTCONN | Errno::CONNABORTED))
+    let asked = rustix::fs::statfs(path);
+    matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
 }
 
 /// Takes away dead FUSE mounts from `path`, also several on top of each other; returns how many

@@ -39,6 +39,10 @@ pub(crate) enum NotifyCode {
     Inode = 2,
     /// A name may mean something else.
     Entry = 3,
+    /// Any name may mean something else.
+    AllNames = 8,
+    /// Inodes are to be forgotten if nobody uses them.
+    Unused = 9,
 }
 
 impl NotifyCode {
@@ -133,6 +137,9 @@ pub(crate) struct InitReply {
     pub(crate) pages_max: u16,
 }
 
+/// Setuid and setgid.
+const PRIVILEGES: u32 = 0o6000;
+
 /// How attributes are told: how long they hold, and what I/O size to prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttributesEncoding {
@@ -145,26 +152,36 @@ pub(crate) struct AttributesEncoding {
 impl AttributesEncoding {
     /// Reply to LOOKUP and all that make or find an inode.
     pub(crate) fn entry(&self, out: &mut Encoder<'_>, attributes: &Attributes) {
-        self.entry_header(out, attributes.ino.0, attributes.generation);
+        let timeout = self.timeout_of(attributes);
+        self.entry_header(out, attributes.ino.0, attributes.generation, timeout);
         self.attributes(out, attributes);
     }
 
     /// Reply to a LOOKUP that found nothing, to be remembered.
     pub(crate) fn no_entry(&self, out: &mut Encoder<'_>) {
-        self.entry_header(out, 0, 0);
+        self.entry_header(out, 0, 0, self.attributes_timeout);
         out.zeros(LOOKUP_REPLY_BYTES - 40);
     }
 
-    fn entry_header(&self, out: &mut Encoder<'_>, node: u64, generation: u64) {
+    fn entry_header(&self, out: &mut Encoder<'_>, node: u64, generation: u64, timeout: Duration) {
         out.u64(node).u64(generation);
-        out.u64(self.entry_timeout.as_secs()).u64(self.attributes_timeout.as_secs());
-        out.u32(self.entry_timeout.subsec_nanos()).u32(self.attributes_timeout.subsec_nanos());
+        out.u64(self.entry_timeout.as_secs()).u64(timeout.as_secs());
+        out.u32(self.entry_timeout.subsec_nanos()).u32(timeout.subsec_nanos());
+    }
+
+    /// How long the kernel may take these attributes for granted. It does not learn that a write,
+    /// a copy or an allocation has taken setuid or setgid away: it would go on starting a program
+    /// that a stranger has changed with the privileges of its owner.
+    fn timeout_of(&self, attributes: &Attributes) -> Duration {
+        let privileged =
+            attributes.kind == Kind::Regular && attributes.permissions & PRIVILEGES != 0;
+        if privileged { Duration::ZERO } else { self.attributes_timeout }
     }
 
     /// Reply to GETATTR and SETATTR.
     pub(crate) fn timed_attributes(&self, out: &mut Encoder<'_>, attributes: &Attributes) {
-        out.u64(self.attributes_timeout.as_secs()).u32(self.attributes_timeout.subsec_nanos());
-        out.zeros(4);
+        let timeout = self.timeout_of(attributes);
+        out.u64(timeout.as_secs()).u32(timeout.subsec_nanos()).zeros(4);
         self.attributes(out, attributes);
     }
 
@@ -178,8 +195,8 @@ impl AttributesEncoding {
 
     /// Reply to STATX.
     pub(crate) fn extended_attributes(&self, out: &mut Encoder<'_>, of: &Attributes) {
-        out.u64(self.attributes_timeout.as_secs()).u32(self.attributes_timeout.subsec_nanos());
-        out.zeros(4 + 16);
+        let timeout = self.timeout_of(of);
+        out.u64(timeout.as_secs()).u32(timeout.subsec_nanos()).zeros(4 + 16);
         out.u32(statx::BASIC | statx::BIRTH).u32(self.io_bytes(of)).zeros(8);
         out.u32(of.links).u32(of.uid).u32(of.gid);
         out.u16(u16::try_from(mode(of)).expect("modes have 16 bits")).zeros(2);
@@ -237,13 +254,17 @@ mod tests {
         }
     }
 
+    fn encoding() -> AttributesEncoding {
+        AttributesEncoding {
+            entry_timeout: Duration::from_secs(1),
+            attributes_timeout: Duration::from_secs(60),
+            preferred_io_bytes: 131_072,
+        }
+    }
+
     #[test]
     fn replies_have_the_sizes_of_the_protocol() {
-        let encoding = AttributesEncoding {
-            entry_timeout: Duration::from_secs(1),
-            attributes_timeout: Duration::from_millis(1500),
-            preferred_io_bytes: 131_072,
-        };
+        let encoding = encoding();
         let sizes = |write: &dyn Fn(&mut Encoder<'_>)| {
             let mut bytes = Vec::new();
             write(&mut Encoder(&mut bytes));
@@ -265,6 +286,28 @@ mod tests {
             pages_max: 1,
         };
         assert_eq!(sizes(&|out| out.init(&init)), 64);
+    }
+
+    #[test]
+    fn attributes_with_privileges_are_never_taken_for_granted() {
+        let timeouts = |kind, permissions| {
+            let of = Attributes { kind, permissions, ..attributes() };
+            let told = |write: &dyn Fn(&mut Encoder<'_>), at: usize| {
+                let mut bytes = Vec::new();
+                write(&mut Encoder(&mut bytes));
+                u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+            };
+            let encoding = encoding();
+            let timed = told(&|out| encoding.timed_attributes(out, &of), 0);
+            assert_eq!(told(&|out| encoding.entry(out, &of), 24), timed);
+            assert_eq!(told(&|out| encoding.extended_attributes(out, &of), 0), timed);
+            timed
+        };
+        for permissions in [0o4755, 0o2755, 0o2644] {
+            assert_eq!(timeouts(Kind::Regular, permissions), 0);
+        }
+        assert_eq!(timeouts(Kind::Regular, 0o1755), 60);
+        assert_eq!(timeouts(Kind::Directory, 0o2755), 60);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub enum Malformed {
         /// How many bytes came.
         received_bytes: usize,
     },
+    /// It came in parts over a ring, and their lengths contradict each other.
+    #[error("the lengths of a request's parts contradict each other")]
+    Parts,
     /// The extensions reach past the request.
     #[error("extensions of {said_bytes} bytes do not fit into {received_bytes} bytes")]
     Extensions {

@@ -25,6 +25,7 @@ pub(crate) mod init {
     pub(crate) const HAS_EXPIRE_ONLY: u64 = 1 << 35;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Bits of the GETATTR and STATX requests.
@@ -56,12 +57,14 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
-/// Bits of the caller's flags in OPEN.
+/// Bits of the caller's flags in OPEN and READ.
 pub(crate) mod open {
     pub(crate) const ACCESS_MODE: u32 = 0o3;
     pub(crate) const READ_ONLY: u32 = 0o0;
     pub(crate) const WRITE_ONLY: u32 = 0o1;
     pub(crate) const APPEND: u32 = 0o2000;
+    /// Reading through it does not move the access time.
+    pub(crate) const NO_ACCESS_TIME: u32 = 0o1_000_000;
     /// The kernel's own mark: a program is about to be run.
     pub(crate) const EXECUTE: u32 = 0x20;
 }
@@ -122,6 +125,10 @@ pub(crate) mod ioctl {
     pub(crate) const SET_EXTENDED_FLAGS: u32 = 0x401c_5820;
     /// `FS_IOC_GETVERSION`: the generation.
     pub(crate) const VERSION: u32 = 0x8008_7601;
+    /// Our own; see `protocol::file_calls`. The number says how long the argument is.
+    pub(crate) const PREPARE: u32 = 0xc020_f501;
+    pub(crate) const WITHDRAW: u32 = 0xc010_f502;
+    pub(crate) const EXTENTS: u32 = 0xe000_f503;
 }
 
 /// Bits of a SETXATTR request.

@@ -64,12 +64,16 @@ pub(crate) struct Agreement {
     pub(crate) umask: bool,
     /// Largest read or write, in bytes.
     pub(crate) transfer_bytes_max: usize,
+    /// Requests come over io_uring.
+    pub(crate) io_uring: bool,
 }
 
-/// Answers the kernel's greeting.
+/// Answers the kernel's greeting; `rings` says whether everything for io_uring is at hand: once it
+/// is agreed on the kernel waits for it.
 pub(super) fn shake_hands(
     transport: &dyn Transport,
     options: &MountOptions,
+    rings: bool,
 ) -> Result<Agreement, MountError> {
     let mut buffer = vec![0; request_buffer_bytes(transfer_bytes_max(options))];
     for _ in 0..GREETINGS_MAX {
@@ -78,7 +82,7 @@ pub(super) fn shake_hands(
             send(transport, unique, Err(Errno::PROTOCOL), &[])?;
             return Err(error);
         }
-        let reply = answer(&greeting, options);
+        let reply = answer(&greeting, options, rings);
         let mut payload = Vec::new();
         Encoder(&mut payload).init(&reply);
         send(transport, unique, Ok(()), &payload)?;
@@ -89,6 +93,7 @@ pub(super) fn shake_hands(
                 posix_lists: agreed(init::POSIX_ACL),
                 umask: agreed(init::DONT_MASK),
                 transfer_bytes_max: transfer_bytes_max(options),
+                io_uring: agreed(init::OVER_IO_URING),
             });
         }
     }
@@ -100,7 +105,7 @@ pub(super) fn request_buffer_bytes(transfer_bytes_max: usize) -> usize {
     (REQUEST_OVERHEAD_BYTES + transfer_bytes_max).max(1 << 17)
 }
 
-fn transfer_bytes_max(options: &MountOptions) -> usize {
+pub(super) fn transfer_bytes_max(options: &MountOptions) -> usize {
     usize::try_from(options.transfer_pages() * 4096).expect("bounded by the options")
 }
 
@@ -147,7 +152,7 @@ fn refusal(greeting: &Init) -> Option<MountError> {
     missing.and_then(|(_, what)| error(what))
 }
 
-fn answer(greeting: &Init, options: &MountOptions) -> InitReply {
+fn answer(greeting: &Init, options: &MountOptions, rings: bool) -> InitReply {
     let required = REQUIRED.iter().fold(0, |flags, (flag, _)| flags | flag);
     let writeback = if options.writeback { init::WRITEBACK_CACHE } else { 0 };
     let checks = match options.checks {
@@ -155,9 +160,10 @@ fn answer(greeting: &Init, options: &MountOptions) -> InitReply {
         Checks::PosixLists => KERNEL_CHECKS | init::POSIX_ACL | init::DONT_MASK,
         Checks::Server => init::DONT_MASK,
     };
+    let rings = if rings { init::OVER_IO_URING } else { 0 };
     let pages_max = options.transfer_pages();
     InitReply {
-        flags: greeting.flags & (WANTED | required | writeback | checks),
+        flags: greeting.flags & (WANTED | required | writeback | checks | rings),
         read_ahead_bytes: greeting.read_ahead_bytes.max(options.read_ahead_bytes),
         background_max: BACKGROUND_MAX,
         congestion_threshold: CONGESTION_THRESHOLD,
@@ -176,7 +182,7 @@ mod tests {
 
     #[test]
     fn locks_acls_and_truncating_opens_stay_with_the_kernel() {
-        let taken = answer(&OFFERED, &MountOptions::new("/mnt", "x")).flags;
+        let taken = answer(&OFFERED, &MountOptions::new("/mnt", "x"), false).flags;
         let (posix_locks, atomic_truncate, flock, acl) = (1 << 1, 1 << 3, 1 << 10, 1 << 20);
         assert_eq!(taken & (posix_locks | atomic_truncate | flock | acl), 0);
         assert_eq!(taken & init::WRITEBACK_CACHE, 0);
@@ -188,9 +194,9 @@ mod tests {
         let mut options = MountOptions::new("/mnt", "x");
         options.checks = Checks::PosixLists;
         let lists = init::POSIX_ACL | init::DONT_MASK;
-        assert_eq!(answer(&OFFERED, &options).flags & lists, lists);
+        assert_eq!(answer(&OFFERED, &options, false).flags & lists, lists);
         options.checks = Checks::Server;
-        let taken = answer(&OFFERED, &options).flags;
+        let taken = answer(&OFFERED, &options, false).flags;
         assert_eq!(taken & (lists | super::KERNEL_CHECKS), init::DONT_MASK);
     }
 
@@ -199,7 +205,7 @@ mod tests {
         let offered = Init { flags: init::BIG_WRITES, ..OFFERED };
         let mut options = MountOptions::new("/mnt", "x");
         options.writeback = true;
-        assert_eq!(answer(&offered, &options).flags, init::BIG_WRITES);
+        assert_eq!(answer(&offered, &options, false).flags, init::BIG_WRITES);
     }
 
     #[test]

@@ -10,12 +10,11 @@
 //! that serve everything else waited for devices, as many programs as there are threads could stop
 //! all others by calling fsync.
 
+use super::lane::Lane;
 use super::worker::serve_syncs;
 use crate::adapter::{Adapter, SyncJob};
 use crate::protocol::Header;
-use crate::transport::ClassicTransport;
 use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
 use std::thread::{Builder, Scope};
 
 /// Threads of the lane: one waits for the devices while the other answers whose sync is done.
@@ -25,7 +24,7 @@ const THREADS_MAX: usize = 2;
 pub(super) struct Waiting {
     pub(super) header: Header,
     pub(super) job: SyncJob,
-    pub(super) lane: Arc<ClassicTransport>,
+    pub(super) lane: Lane,
 }
 
 #[derive(Default)]

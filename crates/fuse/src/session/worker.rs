@@ -3,20 +3,23 @@
 //! Syncs wait for the devices and go to the [`SyncLane`].
 
 use super::handshake::request_buffer_bytes;
+use super::lane::Lane;
+use super::rings::{Rings, stay_with};
 use super::sync_lane::{SyncLane, Waiting};
 use super::wakefulness::Wakefulness;
 use crate::adapter::{Adapter, Answer, SyncJob};
 use crate::errno::Errno;
 use crate::event::Event;
-use crate::protocol::{Encoder, Header, NotifyCode, Operation, Request, parse, reply_header};
-use crate::transport::{ClassicTransport, Transport};
+use crate::protocol::{
+    Encoder, Header, Malformed, NotifyCode, Operation, Request, parse, reply_header,
+};
+use crate::transport::{RingLane, Space, Transport};
 use marram_vfs::Ino;
 use std::any::Any;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 
 /// What the workers of a mount share.
 pub(super) struct Crew {
@@ -25,6 +28,8 @@ pub(super) struct Crew {
     pub(super) wakefulness: Wakefulness,
     /// How many workers wait for a request.
     waiting: AtomicUsize,
+    /// How many workers there are if all read `/dev/fuse`.
+    pub(super) workers: usize,
     /// How many must be left waiting when one goes into a sync: half of all, at least one.
     spare: usize,
 }
@@ -37,60 +42,141 @@ impl Crew {
             syncs: SyncLane::default(),
             wakefulness: Wakefulness::new(wakeful),
             waiting: AtomicUsize::new(0),
+            workers,
             spare: (workers / 2).max(1),
         }
     }
 
-    /// Serves one lane until the mount has ended.
-    pub(super) fn work<'scope, 'env>(
+    /// Starts a thread for each lane of `rings`. If one cannot be had, the kernel is told to use no
+    /// rings, and false comes back.
+    pub(super) fn start_rings<'scope, 'env>(
         &'scope self,
-        lane: Arc<ClassicTransport>,
+        rings: &'scope Rings,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> bool {
+        self.start_fresh(rings, scope);
+        let has_all = !rings.has_fresh();
+        if !has_all {
+            rings.give_up();
+            let reason = "no threads for io_uring: requests come over /dev/fuse".into();
+            (self.adapter.on_event)(Event::Disconnected { reason });
+        }
+        has_all
+    }
+
+    /// Gives lanes of rings that have no thread one.
+    pub(super) fn start_fresh<'scope, 'env>(
+        &'scope self,
+        rings: &'scope Rings,
         scope: &'scope Scope<'scope, 'env>,
     ) {
-        let mut buffer = vec![0; request_buffer_bytes(self.adapter.agreement.transfer_bytes_max)];
-        let mut out = Vec::new();
+        rings.start_fresh(|lane| {
+            let thread = Builder::new().name("marram-ring".into());
+            let run = move || {
+                let _until_it_ends = RingThread(rings);
+                stay_with(&lane.queue);
+                self.work(Lane::Ring(lane), Some(rings), scope);
+            };
+            thread.spawn_scoped(scope, run).is_ok()
+        });
+    }
+
+    /// Serves one lane until the mount has ended, or the lane has been given to another.
+    pub(super) fn work<'scope, 'env>(
+        &'scope self,
+        lane: Lane,
+        rings: Option<&'scope Rings>,
+        scope: &'scope Scope<'scope, 'env>,
+    ) {
+        let mut own_space = None;
         loop {
             self.waiting.fetch_add(1, Ordering::Relaxed);
-            let received = lane.receive(&mut buffer);
+            let came = lane.wait();
+            let space = own_space.take().or_else(|| lane.take_space());
+            let mut space = space.unwrap_or_else(|| self.new_space());
+            let received = came.and_then(|came| match came {
+                true => lane.receive(&mut space.buffer),
+                false => Ok(None),
+            });
             // Of all who stop waiting one is the last, and sees that nobody is left.
             let others_waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
             self.wakefulness.notice();
             let request = match received {
-                Ok(Some(len)) => parse(&buffer[..len]),
+                Ok(Some(len)) => parse(&space.buffer[..len]),
                 Ok(None) => return,
+                Err(rustix::io::Errno::BADMSG) => Err((None, Malformed::Parts)),
                 Err(error) => {
                     let reason = error.to_string();
                     return (self.adapter.on_event)(Event::Disconnected { reason });
                 }
             };
+            if let (Lane::Ring(lane), Some(rings)) = (&lane, rings) {
+                self.reinforce(lane, rings, scope);
+            }
             match request {
                 Ok(request) => match SyncJob::of(&request) {
                     Some(job) => {
                         let waiting = Waiting { header: request.header, job, lane: lane.clone() };
-                        let has_time = others_waiting >= self.spare;
+                        let has_time = lane.waits_for_answers() || others_waiting >= self.spare;
                         self.syncs.submit(&self.adapter, scope, waiting, has_time);
                     }
-                    None => serve(&self.adapter, &*lane, &request, &mut out),
+                    None => serve(&self.adapter, &lane, &request, &mut space.out),
                 },
-                Err((header, reason)) => {
-                    (self.adapter.on_event)(Event::Malformed { reason });
-                    if let Some(header) = header {
-                        reply(&self.adapter, &*lane, header.unique, Err(Errno::IO), &[]);
-                    }
-                }
+                Err((header, reason)) => self.refuse(&lane, header, reason),
             }
+            own_space = lane.give_space(space);
+        }
+    }
+
+    fn new_space(&self) -> Space {
+        let len = request_buffer_bytes(self.adapter.agreement.transfer_bytes_max);
+        Space { buffer: vec![0; len], out: Vec::new() }
+    }
+
+    /// Answers what is no request, as far as it can be answered.
+    fn refuse(&self, lane: &Lane, header: Option<Header>, reason: Malformed) {
+        (self.adapter.on_event)(Event::Malformed { reason });
+        match header {
+            Some(header) => {
+                reply(&self.adapter, lane, header.unique, Err(Errno::IO), &[]);
+            }
+            None => lane.hand_back(Some(rustix::io::Errno::IO)),
+        }
+    }
+
+    /// Opens another lane beside `lane` if none of its queue waits.
+    fn reinforce<'scope, 'env>(
+        &'scope self,
+        lane: &RingLane,
+        rings: &'scope Rings,
+        scope: &'scope Scope<'scope, 'env>,
+    ) {
+        if rings.reinforce(lane) {
+            self.start_fresh(rings, scope);
         }
     }
 }
 
-fn serve(adapter: &Adapter, lane: &dyn Transport, request: &Request<'_>, out: &mut Vec<u8>) {
+/// Tells that a thread has ended, however that came.
+struct RingThread<'a>(&'a Rings);
+
+impl Drop for RingThread<'_> {
+    fn drop(&mut self) {
+        self.0.end_thread();
+    }
+}
+
+fn serve(adapter: &Adapter, lane: &Lane, request: &Request<'_>, out: &mut Vec<u8>) {
     let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, out)));
     let answer = served.unwrap_or_else(|panic| {
         out.clear();
         report_panic(adapter, &request.header, &*panic);
         Answer::Reply(Err(Errno::IO))
     });
-    if let Answer::Reply(outcome) = answer {
+    let Answer::Reply(outcome) = answer else {
+        return lane.hand_back(None);
+    };
+    {
         let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
         if !is_taken && outcome.is_ok() {
             take_back(adapter, request, out);
@@ -120,7 +206,7 @@ pub(super) fn serve_syncs(adapter: &Adapter, group: &[Waiting], done: impl FnOnc
         vec![Err(Errno::IO); group.len()]
     });
     for (waiting, outcome) in group.iter().zip(outcomes) {
-        reply(adapter, &*waiting.lane, waiting.header.unique, outcome, &[]);
+        reply(adapter, &waiting.lane, waiting.header.unique, outcome, &[]);
     }
 }
 

@@ -104,6 +104,11 @@ impl Calls {
         killed
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.lock().is_empty()
+    }
+
     /// Inodes of which the kernel must be told.
     pub(super) fn take_written_late(&self) -> Vec<u64> {
         std::mem::take(&mut *self.written_late.lock())

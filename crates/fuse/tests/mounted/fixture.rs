@@ -1,6 +1,6 @@
 //! A mounted file system that goes away with its test.
 
-use marram_fuse::{Event, MountOptions, Session, Unmount, mount};
+use marram_fuse::{Event, MountOptions, Session, TransportChoice, Unmount, mount};
 use marram_model::Model;
 use marram_vfs::{FileSystem, SystemClock};
 use rustix::fs::{Access, access};
@@ -34,6 +34,16 @@ pub(crate) fn model() -> Arc<Model> {
     Arc::new(Model::new(Arc::new(SystemClock)))
 }
 
+/// How requests come: as `MARRAM_TEST_TRANSPORT` says, so that all tests can run over either way.
+pub(crate) fn transport() -> TransportChoice {
+    match std::env::var("MARRAM_TEST_TRANSPORT").as_deref() {
+        Ok("io_uring") => TransportChoice::IoUring,
+        Ok("classic") => TransportChoice::Classic,
+        Ok(other) => panic!("MARRAM_TEST_TRANSPORT={other}"),
+        Err(_) => TransportChoice::Auto,
+    }
+}
+
 /// Mounts a fresh model, or `None` where that is impossible.
 pub(crate) fn mounted() -> Option<Mounted> {
     can_mount().then(|| Mounted::with(model(), |_| ()))
@@ -52,6 +62,7 @@ impl Mounted {
         let sink = Arc::clone(&events);
         let mut options = MountOptions::new(mountpoint, "the model");
         options.allow_other = true;
+        options.transport = transport();
         options.on_event = Arc::new(move |event| sink.lock().unwrap().push(event));
         change(&mut options);
         let session = mount(file_system, options).unwrap();

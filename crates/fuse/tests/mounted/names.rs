@@ -21,6 +21,13 @@ fn names_move_replace_and_change_places() {
     let whiteout = fs::symlink_metadata(&a).unwrap();
     assert!(whiteout.file_type().is_char_device());
     assert_eq!(whiteout.rdev(), 0);
+    let careful = RenameFlags::WHITEOUT | RenameFlags::NOREPLACE;
+    assert_eq!(rename(careful), Err(Errno::EXIST));
+    fs::rename(&b, mounted.path("aside")).unwrap();
+    fs::rename(mounted.path("aside"), &a).unwrap();
+    rename(careful).unwrap();
+    assert_eq!(fs::read(&b).unwrap(), b"b");
+    assert!(fs::symlink_metadata(&a).unwrap().file_type().is_char_device());
     fs::create_dir(mounted.path("d")).unwrap();
     fs::rename(&b, mounted.path("d/c")).unwrap();
     assert_eq!(fs::read(mounted.path("d/c")).unwrap(), b"b");

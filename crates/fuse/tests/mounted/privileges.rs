@@ -37,6 +37,41 @@ fn an_unprivileged_change_clears_them() {
 }
 
 #[test]
+fn setgid_that_is_no_privilege_goes_with_a_strangers_change() {
+    let Some(mounted) = mounted() else { return };
+    for (who, left) in [(USER, 0o666), (0, 0o2666)] {
+        for change in CHANGES {
+            privileged(&mounted);
+            let permissions = fs::Permissions::from_mode(0o2666);
+            fs::set_permissions(mounted.path("f"), permissions).unwrap();
+            shell_ok(&mounted.root(), who, change);
+            assert_eq!(mode(&mounted), left, "{change} by {who}");
+        }
+    }
+    mounted.end();
+}
+
+#[test]
+fn a_change_of_owner_to_nobody_clears_them() {
+    let Some(mounted) = mounted() else { return };
+    let change = "python3 -c 'import os; os.chown(\"f\", -1, -1)'";
+    let cases = [
+        (0, 0, 0o6777, 0o777),
+        (0, 0, 0o2666, 0o2666),
+        (USER, USER, 0o6777, 0o777),
+        (0, USER, 0o6777, 0o6777),
+    ];
+    for (owner, who, before, after) in cases {
+        privileged(&mounted);
+        chown(mounted.path("f"), Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(mounted.path("f"), fs::Permissions::from_mode(before)).unwrap();
+        shell_ok(&mounted.root(), who, change);
+        assert_eq!(mode(&mounted), after, "{before:o} of {owner}, changed by {who}");
+    }
+    mounted.end();
+}
+
+#[test]
 fn with_write_back_too() {
     if !crate::fixture::can_mount() {
         return;
@@ -57,6 +92,27 @@ fn a_change_by_root_keeps_them() {
         privileged(&mounted);
         shell_ok(&mounted.root(), 0, change);
         assert_eq!(mode(&mounted), 0o6777, "{change}");
+    }
+    mounted.end();
+}
+
+#[test]
+fn that_they_are_gone_is_seen_by_one_who_asks_for_the_mode_alone() {
+    let Some(mounted) = mounted() else { return };
+    let file = mounted.path("f");
+    fs::write(&file, vec![1; 8192]).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let changes = [
+        "printf x > f",
+        "dd if=/dev/zero of=f bs=4096 count=1 oflag=direct conv=notrunc status=none",
+        "fallocate -l 4096 f",
+        "fallocate -p -o 0 -l 4096 f",
+    ];
+    for change in changes {
+        shell_ok(&mounted.root(), 0, "chmod 6777 f; stat -c %a f");
+        shell_ok(&mounted.root(), USER, change);
+        let told = shell_ok(&mounted.root(), 0, "stat -c %a f");
+        assert_eq!(told.trim(), "777", "after {change}");
     }
     mounted.end();
 }

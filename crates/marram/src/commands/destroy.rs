@@ -21,6 +21,11 @@ pub(super) fn run(kind: &DestroyKind, output: &Output) -> Result<()> {
             let source = Source { dataset, snapshot: Some(snapshot) };
             destroy(&target, &source, *consent, output)
         }
+        DestroyKind::Fork { target, name, consent } => {
+            let target = Target::find(target)?;
+            let source = fork_named(&target, name)?;
+            destroy(&target, &source, *consent, output)
+        }
         DestroyKind::Dataset { target, dataset, consent } => {
             let target = Target::find(target)?;
             if dataset.contains('@') {
@@ -30,6 +35,21 @@ pub(super) fn run(kind: &DestroyKind, output: &Output) -> Result<()> {
             let source = Source { dataset: target.dataset(Some(dataset))?, snapshot: None };
             destroy(&target, &source, *consent, output)
         }
+    }
+}
+
+/// The fork of that name: nothing that is none.
+fn fork_named(target: &Target, name: &str) -> Result<Source> {
+    let rows = match target.perform(&Operation::List)? {
+        Answer::Datasets(rows) => rows,
+        other => return Err(super::unexpected(&other)),
+    };
+    match rows.iter().find(|row| row.name == name) {
+        Some(row) if row.kind == "fork" => Ok(Source::live(name.parse()?)),
+        Some(row) => Err(Error::usage(format!("{name} is a {}, and no fork", row.kind))
+            .hint(format!("use `marram destroy dataset TARGET --dataset {name}`"))),
+        None => Err(Error::not_found(format!("no fork named {name}"))
+            .hint("`marram forks TARGET` shows what there is")),
     }
 }
 

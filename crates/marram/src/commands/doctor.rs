@@ -47,6 +47,7 @@ pub(super) fn run(output: &Output) -> Result<u8> {
     let findings = [
         kernel(),
         fuse_device(),
+        transport(),
         fusermount(),
         allow_other(),
         loop_devices(),
@@ -101,6 +102,21 @@ fn fuse_device() -> Finding {
             "fusermount3 opens it with your rights: as root, chmod 666 /dev/fuse (udev does so)",
         ),
         Err(error) => bad("/dev/fuse", error.to_string(), "the container or system denies FUSE"),
+    }
+}
+
+/// Whether requests can come over io_uring: they work without.
+fn transport() -> Finding {
+    let parameter = "/sys/module/fuse/parameters/enable_uring";
+    match std::fs::read_to_string(parameter) {
+        Ok(value) if value.trim() == "Y" => good("io_uring", "the kernel offers it for requests"),
+        Ok(_) => note(
+            "io_uring",
+            "not offered: requests come over /dev/fuse",
+            "it makes small requests cheaper; as root: echo Y > \
+             /sys/module/fuse/parameters/enable_uring",
+        ),
+        Err(_) => note("io_uring", "not known to this kernel", "it came with Linux 6.14"),
     }
 }
 

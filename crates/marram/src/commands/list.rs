@@ -19,7 +19,10 @@ pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<()> {
         Some(path) => vec![Target::find(path)?],
         None => mounted_pools(),
     };
-    let lists = targets.iter().map(list).collect::<Result<Vec<PoolList>>>()?;
+    let mut lists = targets.iter().map(list).collect::<Result<Vec<PoolList>>>()?;
+    for list in &mut lists {
+        list.datasets.retain(|row| arguments.all || !row.internal);
+    }
     output.print(&lists, || text(&lists, arguments, output));
     Ok(())
 }
@@ -27,9 +30,8 @@ pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<()> {
 /// A target for each pool that has a daemon.
 pub(super) fn mounted_pools() -> Vec<Target> {
     let target = |(socket, greeting): (PathBuf, crate::control::protocol::Greeting)| Target {
-        pool: greeting.pool.clone(),
-        mounted: None,
-        daemon: Some((socket, greeting)),
+        daemon: Some((socket, greeting.clone())),
+        ..Target::unmounted(greeting.pool)
     };
     target::daemons().into_iter().map(target).collect()
 }
@@ -50,6 +52,7 @@ fn text(lists: &[PoolList], arguments: &ListArguments, output: &Output) -> Strin
         ("UNIQUE", Align::Right),
         ("CREATED", Align::Left),
         ("ORIGIN", Align::Left),
+        ("HELD", Align::Left),
         ("POOL", Align::Left),
     ]);
     for list in lists {
@@ -61,6 +64,7 @@ fn text(lists: &[PoolList], arguments: &ListArguments, output: &Output) -> Strin
                 size_text(row.unique_bytes, format.exact),
                 instant_text(row.created_seconds, format.exact),
                 row.origin.clone().unwrap_or_else(|| "-".to_owned()),
+                if row.holds.is_empty() { "-".to_owned() } else { row.holds.join(",") },
                 list.pool.display().to_string(),
             ]);
         }

@@ -3,26 +3,37 @@
 pub(crate) mod check;
 mod create;
 mod destroy;
+mod diff;
 mod doctor;
+mod extents;
+mod fork;
 mod generated;
 mod grow;
+mod hold;
 mod install;
 mod list;
+mod merge;
 pub(crate) mod mount;
 mod property;
 mod quickstart;
 mod quota;
+mod range;
+mod reflink;
+mod rollback;
 mod snapshot;
 mod status;
 mod sync;
 pub(crate) mod unmount;
 
 use crate::arguments::Command;
-use crate::control::protocol::{Answer, VERSION};
+use crate::control::protocol::{Answer, Operation, VERSION};
 use crate::daemon;
 use crate::error::{Error, Result};
 use crate::output::Output;
+use crate::target::Target;
 use serde::Serialize;
+use std::fs::File;
+use std::path::Path;
 
 /// Runs a command; returns its exit status.
 ///
@@ -37,10 +48,20 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::List(arguments) => list::run(&arguments, output),
         Command::Snapshot(arguments) => snapshot::run(&arguments, output),
         Command::Clone(arguments) => snapshot::run_clone(&arguments, output),
+        Command::Fork(arguments) => fork::run(&arguments, output),
+        Command::Forks(arguments) => fork::list(&arguments, output),
+        Command::Diff(arguments) => diff::run(&arguments, output),
+        Command::Merge(arguments) => return merge::run(&arguments, output),
+        Command::Rollback(arguments) => rollback::run(&arguments, output),
+        Command::Hold(arguments) => hold::hold(&arguments, output),
+        Command::Release(arguments) => hold::release(&arguments, output),
         Command::Destroy(arguments) => destroy::run(&arguments.kind, output),
         Command::Get(arguments) => property::get(&arguments, output),
         Command::Set(arguments) => property::set(&arguments, output),
         Command::Quota(arguments) => quota::run(&arguments, output),
+        Command::Range(arguments) => range::run(&arguments.kind, output),
+        Command::Reflink(arguments) => reflink::run(&arguments, output),
+        Command::Extents(arguments) => extents::run(&arguments, output),
         Command::Check(arguments) => return check::run(&arguments, output),
         Command::Grow(arguments) => grow::run(&arguments, output),
         Command::Sync(arguments) => sync::run(&arguments, output),
@@ -62,6 +83,27 @@ fn version(output: &Output) -> Result<()> {
     }
     output.print(&Version { marram: VERSION }, || format!("marram {VERSION}\n"));
     Ok(())
+}
+
+/// Has an operation done that tells how long the engine took; returns nanoseconds.
+fn timed(target: &Target, operation: &Operation) -> Result<u64> {
+    match target.perform(operation)? {
+        Answer::Timed { engine_nanoseconds } => Ok(engine_nanoseconds),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has the kernel hand over what it holds back of a mount with `writeback`, so that what is kept,
+/// forked or compared is what programs see.
+fn write_back(target: &Target, path: &Path) -> Result<()> {
+    let mounts = target.daemon.iter().flat_map(|(_, greeting)| &greeting.mounts);
+    let mut here = mounts.filter(|mount| Some(&mount.directory) == target.directory.as_ref());
+    if !here.any(|mount| mount.options.split(',').any(|word| word == "writeback")) {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| Error::system("write back", path, error);
+    let directory = File::open(path).map_err(failed)?;
+    rustix::fs::syncfs(directory).map_err(|error| failed(error.into()))
 }
 
 /// The error for an answer that does not fit the question: a daemon of ours never gives one.

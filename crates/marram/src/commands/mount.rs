@@ -10,10 +10,11 @@ use crate::daemon::{self, Launch, Log};
 use crate::dead_mounts;
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, MountOptions};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::target::{Target, absolute, with_optional_snapshot};
 use rustix::mount::MountFlags;
 use serde::Serialize;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -58,13 +59,13 @@ pub(super) fn run(arguments: &MountArguments, output: &Output) -> Result<()> {
 }
 
 fn plan(arguments: &MountArguments) -> Result<MountPlan> {
-    let mut options = MountOptions::parse(&arguments.options)?;
     let (target, snapshot) = with_optional_snapshot(&arguments.target)?;
+    let mut options = options_for(&target, &arguments.options)?;
     if let Some(name) = arguments.snapshot.clone().or(snapshot) {
         options.snapshot = Some(crate::options::snapshot_name(&name)?);
     }
-    if arguments.dataset.is_some() {
-        options.dataset.clone_from(&arguments.dataset);
+    if let Some(name) = arguments.dataset.as_ref().or(arguments.fork.as_ref()) {
+        options.dataset = Some(name.clone());
     }
     Ok(MountPlan {
         target,
@@ -77,6 +78,34 @@ fn plan(arguments: &MountArguments) -> Result<MountPlan> {
     })
 }
 
+/// The options of a mount. A device that can only be read is mounted for reading, and people are
+/// told so in the words of `mount(8)`, which does the same with file systems of the kernel.
+///
+/// # Errors
+/// An option is not known or makes no sense.
+pub(crate) fn options_for(target: &Path, lists: &[String]) -> Result<MountOptions> {
+    let mut words = lists.iter().flat_map(|list| list.split(','));
+    if words.any(|word| matches!(word, "ro" | "remount")) || !is_write_protected(target) {
+        return MountOptions::parse(lists);
+    }
+    let lists: Vec<String> = lists.iter().cloned().chain(["ro".to_owned()]).collect();
+    let options = MountOptions::parse(&lists)?;
+    let device = target.display();
+    say(&format!("mount: {device}: WARNING: source write-protected, mounted read-only."));
+    Ok(options)
+}
+
+/// Whether this is a block device that the kernel lets nobody write to.
+fn is_write_protected(target: &Path) -> bool {
+    let Ok(found) = std::fs::metadata(target) else { return false };
+    if !found.file_type().is_block_device() {
+        return false;
+    }
+    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+    let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    told.is_ok_and(|told| told.trim() == "1")
+}
+
 /// Mounts, and returns when the mount answers (in the foreground, when it has ended): the pool,
 /// the daemon's process id, and what is mounted.
 ///
@@ -84,7 +113,7 @@ fn plan(arguments: &MountArguments) -> Result<MountPlan> {
 /// What kept it from being mounted; then nothing is.
 pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
     if marram_fuse::is_dead_mount(&plan.directory) {
-        dead_mounts::clear(&plan.directory)?;
+        dead_mounts::clear_to_mount(&plan.directory, &plan.target)?;
     }
     let directory = absolute(&plan.directory).map_err(|error| error.during("the mount point"))?;
     if !directory.is_dir() {
@@ -147,7 +176,7 @@ fn start_daemon(
 ) -> Result<(PathBuf, i32, MountReport)> {
     for directory in dead_mounts::of_pool(&target.pool)? {
         // One that stays may belong to another user; if it holds the device, that is told below.
-        let _others_may_not_be_ours = dead_mounts::clear(&directory);
+        let _others_may_not_be_ours = dead_mounts::clear_to_mount(&directory, &target.pool);
     }
     let launch = Launch { pool: target.pool.clone(), mount: request, log: plan.log.clone() };
     let mut ready = None;

@@ -15,6 +15,8 @@ struct Made {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine_nanoseconds: Option<u64>,
 }
 
 pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> {
@@ -29,11 +31,12 @@ pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> 
         ))
         .hint(format!("add --dataset {dataset} to keep the dataset as it is now")));
     }
-    target.perform(&Operation::Snapshot {
-        dataset: dataset.to_string(),
-        snapshot: snapshot.clone(),
-    })?;
-    let made = Made { pool: target.pool, name: format!("{dataset}@{snapshot}"), origin: None };
+    super::write_back(&target, &path)?;
+    let operation =
+        Operation::Snapshot { dataset: dataset.to_string(), snapshot: snapshot.clone() };
+    let engine_nanoseconds = Some(super::timed(&target, &operation)?);
+    let name = format!("{dataset}@{snapshot}");
+    let made = Made { pool: target.pool, name, origin: None, engine_nanoseconds };
     output.print(&made, || format!("created the snapshot {}\n", made.name));
     Ok(())
 }
@@ -46,7 +49,12 @@ pub(super) fn run_clone(arguments: &CloneArguments, output: &Output) -> Result<(
     let origin = Source { dataset, snapshot: Some(snapshot) }.to_string();
     let operation = Operation::Clone { origin: origin.clone(), name: name.to_string() };
     target.perform(&operation)?;
-    let made = Made { pool: target.pool.clone(), name: name.to_string(), origin: Some(origin) };
+    let made = Made {
+        pool: target.pool.clone(),
+        name: name.to_string(),
+        origin: Some(origin),
+        engine_nanoseconds: None,
+    };
     output.print(&made, || {
         format!(
             "created the clone {name}\nmount it with: marram mount {} DIRECTORY --dataset {name}\n",

@@ -75,8 +75,9 @@ pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Unmounted> {
 /// What is mounted on `path`, or of the pool at `path`, oldest first. If the pool's daemon has
 /// died, that is what it has left.
 fn directories(path: &Path) -> Result<Vec<PathBuf>> {
-    if path.is_dir() {
-        let entry = mountinfo::mount_on(path)?;
+    let entry = mountinfo::mount_on(path)?;
+    // What is mounted on a file is a file: one that was bound there.
+    if path.is_dir() || entry.is_some() {
         return match entry {
             Some(entry) if entry.is_marram() => Ok(vec![path.to_owned()]),
             Some(entry) => Err(Error::not_found(format!(

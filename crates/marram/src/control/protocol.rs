@@ -40,6 +40,13 @@ pub(crate) enum Request {
     Perform(Operation),
     /// Mount another dataset or snapshot of the pool.
     Mount(MountRequest),
+    /// Tell what an inode of a mount belongs to.
+    Locate {
+        /// Where the mount is.
+        directory: PathBuf,
+        /// The number that the mount shows.
+        ino: u64,
+    },
     /// Take a mount away; the answer comes when it is durable and gone.
     Unmount {
         /// Where it is.
@@ -78,6 +85,47 @@ pub(crate) enum Operation {
         origin: String,
         /// The new dataset.
         name: String,
+    },
+    /// Make a writable fork of a directory.
+    Fork {
+        /// The dataset that it is in.
+        dataset: String,
+        /// The fork's name.
+        name: String,
+        /// The directory's inode in the dataset.
+        root: u64,
+    },
+    /// Let a dataset go on from a snapshot of it.
+    Rollback {
+        /// `DATASET@SNAPSHOT`.
+        to: String,
+    },
+    /// Bring what a fork has changed into what it was forked from.
+    Merge(MergeRequest),
+    /// Tell what differs between two states.
+    Diff {
+        /// `DATASET` or `DATASET@SNAPSHOT`.
+        before: String,
+        /// The same.
+        after: String,
+        /// The inode of the directory that is compared, the same in both.
+        root: u64,
+        /// Also tell which lines of text differ.
+        patch: bool,
+    },
+    /// Keep a snapshot from being destroyed.
+    Hold {
+        /// `DATASET@SNAPSHOT`.
+        snapshot: String,
+        /// Why, in a word.
+        tag: String,
+    },
+    /// Take back what keeps a snapshot from being destroyed.
+    Release {
+        /// `DATASET@SNAPSHOT`.
+        snapshot: String,
+        /// The word.
+        tag: String,
     },
     /// Make an empty dataset.
     CreateDataset {
@@ -140,6 +188,36 @@ pub(crate) enum Operation {
 pub(crate) enum Answer {
     /// It is done.
     Done,
+    /// It is done, and the engine took so long, without the way there and back.
+    Timed {
+        /// Nanoseconds.
+        engine_nanoseconds: u64,
+    },
+    /// The dataset goes on from the snapshot.
+    RolledBack {
+        /// The snapshot that its state before has been kept as.
+        kept: String,
+        /// How long the engine took, in nanoseconds.
+        engine_nanoseconds: u64,
+    },
+    /// What a merge did, would do, or why it did not.
+    Merged(Box<MergeSummary>),
+    /// What differs.
+    Differences {
+        /// Sorted by path.
+        rows: Vec<DifferenceRow>,
+        /// There is more than can be told at once.
+        cut: bool,
+    },
+    /// What an inode of a mount belongs to.
+    Located {
+        /// `DATASET` or `DATASET@SNAPSHOT`.
+        source: String,
+        /// Its number there, if it is a directory in one; else 0.
+        ino: u64,
+        /// The number there of what is shown as the root.
+        root: u64,
+    },
     /// What would go or went.
     Destruction(DestructionReport),
     /// Datasets and snapshots.
@@ -200,16 +278,114 @@ pub(crate) struct DestructionReport {
 pub(crate) struct DatasetRow {
     /// `DATASET` or `DATASET@SNAPSHOT`.
     pub(crate) name: String,
-    /// `dataset`, `clone` or `snapshot`.
+    /// `dataset`, `clone`, `fork` or `snapshot`.
     pub(crate) kind: String,
-    /// The snapshot that a clone began as.
+    /// The snapshot that a clone or fork began as.
     pub(crate) origin: Option<String>,
+    /// The inode that is shown as its root.
+    #[serde(default)]
+    pub(crate) root: u64,
+    /// What keeps a snapshot from being destroyed.
+    #[serde(default)]
+    pub(crate) holds: Vec<String>,
+    /// The pool has made it for itself: it goes with what needs it.
+    #[serde(default)]
+    pub(crate) internal: bool,
     /// When it was made: seconds since 1970.
     pub(crate) created_seconds: i64,
     /// Bytes that it refers to, shared or not.
     pub(crate) referenced_bytes: u64,
     /// Bytes that only it refers to.
     pub(crate) unique_bytes: u64,
+}
+
+/// One thing that differs between two states.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DifferenceRow {
+    /// What has happened: `created`, `removed`, `renamed`, `linked`, `unlinked`, `content`,
+    /// `attributes` or `xattrs`.
+    pub(crate) change: String,
+    /// Where, from the root of what is compared.
+    pub(crate) path: String,
+    /// Where it was, of what was renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) old_path: Option<String>,
+    /// `file`, `directory`, `symlink`, `fifo`, `socket` or `device`.
+    pub(crate) kind: String,
+    /// Of changed content: first byte and end of each range that differs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Of changed content: the sizes in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sizes: Option<(u64, u64)>,
+    /// Of changed attributes: name, old and new value, where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) values: Vec<(String, Option<String>, Option<String>)>,
+    /// The lines that differ, as `diff -u` tells them, where they were asked for and it is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) patch: Option<String>,
+}
+
+/// What is done about conflicts of a merge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConflictChoice {
+    /// They are told, and nothing is changed.
+    #[default]
+    Refuse,
+    /// The parent's state stays.
+    Ours,
+    /// The fork's state is taken.
+    Theirs,
+}
+
+/// A merge that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MergeRequest {
+    /// The fork.
+    pub(crate) fork: String,
+    /// Only tell what would happen.
+    pub(crate) preview: bool,
+    /// What is done about conflicts.
+    pub(crate) choice: ConflictChoice,
+    /// Changes to different ranges of one file go together.
+    pub(crate) ranges: bool,
+    /// Changes to different lines of one text go together.
+    pub(crate) text: bool,
+    /// The fork is destroyed when it has been merged.
+    pub(crate) drop: bool,
+}
+
+/// A conflict of a merge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ConflictRow {
+    /// Where, from the root of the fork.
+    pub(crate) path: String,
+    /// `content`, `attribute`, `name`, `removed` or `loop`.
+    pub(crate) kind: String,
+    /// What both sides did.
+    pub(crate) detail: String,
+}
+
+/// What a merge did, would do, or why it did not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MergeSummary {
+    /// The fork.
+    pub(crate) fork: String,
+    /// What it was forked from.
+    pub(crate) parent: String,
+    /// It has been done.
+    pub(crate) applied: bool,
+    /// What went, or would go, into the parent.
+    pub(crate) differences: Vec<DifferenceRow>,
+    /// Conflicts that nobody has decided: with any of them nothing is changed.
+    pub(crate) conflicts: Vec<ConflictRow>,
+    /// Conflicts that were decided.
+    pub(crate) decided: Vec<ConflictRow>,
+    /// The fork has been destroyed.
+    pub(crate) dropped: bool,
+    /// How long the engine took, in nanoseconds.
+    pub(crate) engine_nanoseconds: u64,
 }
 
 /// A property of a dataset.

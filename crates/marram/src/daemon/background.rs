@@ -4,7 +4,7 @@
 //! The engine has no threads of its own for this, so that tests can drive it step by step; these
 //! loops are all that drives it here. They end with the process.
 
-use super::Daemon;
+use super::{Daemon, invalidation};
 use crate::error::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use std::time::Duration;
 const RECLAIM_ITEMS: usize = 1000;
 /// How long to rest when there is nothing to free.
 const RECLAIM_REST: Duration = Duration::from_secs(1);
+/// How often to look for members of mounts that can be closed.
+const MEMBERS_TICK: Duration = Duration::from_secs(1);
 /// How long mounts may take to end after a signal before the daemon ends without them.
 const SIGNAL_GRACE: Duration = Duration::from_secs(20);
 
@@ -39,6 +41,8 @@ impl Signals {
 pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
     let here = Arc::clone(daemon);
     spawn("signals", move || heed(&here, signals))?;
+    let here = Arc::clone(daemon);
+    spawn("members", move || close_members(&here))?;
     if !daemon.read_only {
         let here = Arc::clone(daemon);
         spawn("commit", move || commit(&here))?;
@@ -66,6 +70,19 @@ fn heed(daemon: &Daemon, mut signals: Signals) {
         if !daemon.mounts.wait_until_empty_for(SIGNAL_GRACE) {
             daemon.log.write("some mounts are still in use: they end with the daemon");
             daemon.mounts.give_up();
+        }
+    }
+}
+
+/// Closes snapshots and forks that nobody looks at any more. What nobody has used for long, the
+/// kernel is asked to forget; then it is closed some time later.
+fn close_members(daemon: &Daemon) {
+    while !daemon.mounts.is_shut() {
+        std::thread::sleep(MEMBERS_TICK);
+        for mount in daemon.mounts.served() {
+            for place in mount.namespace.close_unused() {
+                invalidation::forget_member(&mount, &place);
+            }
         }
     }
 }

@@ -5,12 +5,16 @@
 //! device is free. If it crashes, the kernel drops lock and connection, and what it leaves (a
 //! socket file, a mount that answers nothing) is cleared by the next command that meets it.
 
+mod administration;
 mod background;
+mod catalogue;
 mod damage;
+mod invalidation;
 pub(crate) mod launch;
 mod log;
 mod loop_device;
 mod mounts;
+mod namespace;
 
 pub(crate) use launch::{Launch, Ready};
 pub(crate) use log::Log;
@@ -63,6 +67,7 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
     let mounted = daemon.mount(&launch.mount);
     if mounted.is_ok() {
         daemon.announce(ready);
+        daemon.take_in_replay();
         daemon.mounts.wait_until_empty();
     }
     daemon.mounts.shut();
@@ -124,6 +129,17 @@ impl Daemon {
         ready(&Ready { pid: own_pid(), mounts: reports });
     }
 
+    /// Has what a replay found committed, once it is served: the first sync need not do it then. A
+    /// mount does not wait for it, since its flush may take as long as the host has writes left
+    /// from before the crash.
+    fn take_in_replay(&self) {
+        let frames = self.pool.pool().status().replayed_frames;
+        if frames > 0 && !self.read_only {
+            self.log.write(&format!("replayed {frames} syncs of the intent log"));
+            self.pool.pool().wake();
+        }
+    }
+
     /// Refuses what holds for the whole daemon and is asked for differently by a later mount.
     fn check_same_terms(&self, request: &MountRequest) -> Result<()> {
         let options = &request.options;
@@ -171,7 +187,7 @@ impl Daemon {
                 | Operation::Owners { .. }
                 | Operation::Sync
         );
-        let answer = self.pool.perform(operation);
+        let answer = self.perform_seen(operation);
         if matches!(operation, Operation::Set { .. } | Operation::SetLimit { .. }) {
             self.reload()?;
         }
@@ -243,6 +259,7 @@ impl Service for Shared {
                 ));
                 Ok(Answer::Mounted(report))
             }
+            Request::Locate { directory, ino } => daemon.locate(&directory, ino),
             Request::Unmount { directory, detach } => daemon.unmount(&directory, detach),
         }
     }

@@ -6,19 +6,21 @@
 //! pool by then.
 
 use super::Daemon;
+use super::catalogue::PoolCatalogue;
 use super::loop_device::LoopDevice;
+use super::namespace::Namespace;
 use crate::commands::mount::ENDING;
 use crate::control::protocol::{DamageRow, MountReport, MountRequest};
 use crate::error::{Error, Result};
-use crate::options::{AccessTimes, BlockDevice, MountOptions};
+use crate::options::{AccessTimes, BlockDevice, MountOptions, Transport};
 use crate::{engine, places};
 use marram_fuse::{SessionHandle, Unmount};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{Source, Store};
-use marram_vfs::{AccessRules, FileSystem, SystemClock};
+use marram_vfs::{AccessRules, FileSystem, Ino, SystemClock};
 use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Fewest threads that serve a mount: one that waits for a device must not hold up all.
@@ -48,6 +50,8 @@ struct State {
     mounts: Vec<Arc<Mounted>>,
     /// What is being mounted at this moment.
     making: Vec<Source>,
+    /// Forks that are open below `.marram` of a mount.
+    borrowed: Vec<Source>,
     /// The daemon does not wait for the mounts that are left.
     given_up: bool,
     /// The daemon ends: no more mounts.
@@ -57,9 +61,19 @@ struct State {
 struct Mounted {
     report: MountReport,
     source: Source,
-    posix: Arc<Posix>,
+    namespace: Arc<Namespace>,
     session: SessionHandle,
     _loop_device: Option<LoopDevice>,
+}
+
+/// A mount: what it shows, and the way to the kernel.
+pub(super) struct Served {
+    /// The dataset or snapshot.
+    pub(super) source: Source,
+    /// With what belongs to it.
+    pub(super) namespace: Arc<Namespace>,
+    /// The way to the kernel.
+    pub(super) session: SessionHandle,
 }
 
 impl MountTable {
@@ -70,7 +84,24 @@ impl MountTable {
 
     /// The file systems behind the mounts.
     pub(super) fn file_systems(&self) -> Vec<Arc<Posix>> {
-        self.state.lock().mounts.iter().map(|mount| Arc::clone(&mount.posix)).collect()
+        self.served().iter().flat_map(|mount| mount.namespace.file_systems()).collect()
+    }
+
+    /// The mounts as operations change what they show.
+    pub(super) fn served(&self) -> Vec<Served> {
+        let served = |mount: &Arc<Mounted>| Served {
+            source: mount.source.clone(),
+            namespace: Arc::clone(&mount.namespace),
+            session: mount.session.clone(),
+        };
+        self.state.lock().mounts.iter().map(served).collect()
+    }
+
+    /// The namespace of the mount on `directory`.
+    pub(super) fn namespace_at(&self, directory: &Path) -> Option<(Source, Arc<Namespace>)> {
+        let state = self.state.lock();
+        let mount = state.mounts.iter().rev().find(|mount| mount.report.directory == directory)?;
+        Some((mount.source.clone(), Arc::clone(&mount.namespace)))
     }
 
     /// The mounts through which something can be changed.
@@ -175,7 +206,19 @@ impl MountTable {
             );
         }
         let known = state.mounts.iter().find(|mount| mount.source == *source);
+        if known.is_some_and(|mount| !mount.session.is_mounted()) {
+            // The kernel is just writing it out, or somebody has a file of it open.
+            return Err(Error::in_use(format!("{source} of {} {ENDING}", pool.display()))
+                .hint("end those who still have something of it open, or try again in a moment"));
+        }
         let place = known.map(|mount| mount.report.directory.clone());
+        if state.borrowed.contains(source) {
+            return Err(Error::in_use(format!(
+                "{source} of {} is in use below .marram/forks of another mount",
+                pool.display()
+            ))
+            .hint("close what is open there, and leave it with every shell"));
+        }
         let taken = place.is_some() || state.making.contains(source);
         if source.snapshot.is_none() && taken {
             let at = place.map_or(String::new(), |at| format!(" at {}", at.display()));
@@ -210,6 +253,37 @@ impl MountTable {
     }
 }
 
+/// A fork that is open below `.marram` of a mount, and so cannot be mounted on its own: two mounts
+/// of it would be two caches of one thing.
+pub(super) struct Borrowed {
+    daemon: Weak<Daemon>,
+    source: Source,
+}
+
+impl Borrowed {
+    /// Takes `source` for a mount that shows it below another.
+    ///
+    /// # Errors
+    /// [`marram_vfs::Error::Busy`]: another mount has it.
+    pub(super) fn take(daemon: &Arc<Daemon>, source: &Source) -> marram_vfs::Result<Borrowed> {
+        let mut state = daemon.mounts.state.lock();
+        let mounted = state.mounts.iter().any(|mount| mount.source == *source);
+        if mounted || state.making.contains(source) || state.borrowed.contains(source) {
+            return Err(marram_vfs::Error::Busy);
+        }
+        state.borrowed.push(source.clone());
+        Ok(Borrowed { daemon: Arc::downgrade(daemon), source: source.clone() })
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(daemon) = self.daemon.upgrade() {
+            daemon.mounts.state.lock().borrowed.retain(|source| *source != self.source);
+        }
+    }
+}
+
 impl State {
     fn is_over(&self) -> bool {
         self.given_up || (self.mounts.is_empty() && self.making.is_empty())
@@ -225,6 +299,7 @@ impl Daemon {
         let source = request.options.source()?;
         check_directory(&request.directory)?;
         check_wakeful(&request.options)?;
+        self.give_back(&source);
         self.mounts.begin(&source, self.pool.path())?;
         let made = self.make_mount(request, &source);
         let mounted = made.as_ref().ok().map(|(mounted, _)| Arc::clone(mounted));
@@ -263,15 +338,15 @@ impl Daemon {
     }
 
     fn make_mount(
-        &self,
+        self: &Arc<Self>,
         request: &MountRequest,
         source: &Source,
     ) -> Result<(Arc<Mounted>, marram_fuse::Session)> {
         let options = &request.options;
         let read_only = options.read_only || source.snapshot.is_some();
         let access_times = self.access_times(options, source, read_only)?;
-        let posix = Arc::new(self.file_system(source, access_times, options)?);
-        let kernel_checks = !matches!(posix.access_rules(), AccessRules::Own(_));
+        let namespace = Arc::new(self.namespace(source, access_times, options)?);
+        let kernel_checks = !matches!(namespace.access_rules(), AccessRules::Own(_));
         if !kernel_checks {
             check_for_own_rules(options)?;
         }
@@ -279,19 +354,20 @@ impl Daemon {
         let block_device = self.block_device(options, loop_device.as_ref());
         let mut fuse = self.fuse_options(request, read_only, access_times, block_device.clone());
         fuse.allow_devices &= kernel_checks;
-        let report = MountReport {
+        let mut report = MountReport {
             directory: request.directory.clone(),
             source: source.to_string(),
             read_only,
             options: describe(&fuse, options, kernel_checks),
             block_device,
         };
-        let file_system: Arc<dyn marram_vfs::FileSystem> = posix.clone();
+        let file_system: Arc<dyn FileSystem> = namespace.clone();
         let session = marram_fuse::mount(file_system, fuse).map_err(fuse_error)?;
+        report.options += &format!(",transport={}", session.handle().transport());
         let mounted = Mounted {
             report,
             source: source.clone(),
-            posix,
+            namespace,
             session: session.handle(),
             _loop_device: loop_device,
         };
@@ -318,9 +394,35 @@ impl Daemon {
         })
     }
 
-    fn file_system(
+    /// What a mount of `source` shows. A snapshot is shown alone: what belongs to its dataset is
+    /// seen through that.
+    fn namespace(
+        self: &Arc<Self>,
+        source: &Source,
+        access_times: AccessTimes,
+        options: &MountOptions,
+    ) -> Result<Namespace> {
+        let reports = self.pool.pool().list()?;
+        let report = reports.iter().find(|report| report.source == *source);
+        let root = report.map_or(Ino::ROOT, |report| Ino(report.root_object));
+        let base = Arc::new(self.file_system(source, root, access_times, options)?);
+        let catalogue = || {
+            let catalogue = PoolCatalogue::new(self, &source.dataset, options, access_times);
+            let catalogue: Box<dyn super::namespace::Catalogue> = Box::new(catalogue);
+            (catalogue, places::own_identity())
+        };
+        let shelves = source.snapshot.is_none().then(catalogue);
+        Ok(Namespace::new(base, root, shelves))
+    }
+
+    /// The file system of a dataset or snapshot, of which the directory `root` is shown.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn file_system(
         &self,
         source: &Source,
+        root: Ino,
         access_times: AccessTimes,
         asked: &MountOptions,
     ) -> Result<Posix> {
@@ -347,6 +449,7 @@ impl Daemon {
                     log.write(&line);
                 }
             }),
+            root,
         };
         Ok(Posix::new(view, options)?)
     }
@@ -408,6 +511,11 @@ impl Daemon {
         fuse.writeback = options.writeback && !read_only;
         fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
         fuse.wakeful = wakeful(options);
+        fuse.transport = match options.transport {
+            Transport::Auto => marram_fuse::TransportChoice::Auto,
+            Transport::Classic => marram_fuse::TransportChoice::Classic,
+            Transport::IoUring => marram_fuse::TransportChoice::IoUring,
+        };
         let log = Arc::clone(&self.log);
         fuse.on_event = Arc::new(move |event| log.write(&event.to_string()));
         fuse
@@ -492,6 +600,10 @@ fn fuse_error(error: marram_fuse::MountError) -> Error {
         Fuse::Busy { .. } => Error::in_use(text)
             .hint("end those programs, or use --detach to take it out of sight until they do"),
         Fuse::DeviceMounted { .. } => Error::in_use(text),
+        Fuse::IoUring { .. } => Error::failed(text).hint(
+            "as root: echo Y > /sys/module/fuse/parameters/enable_uring (Linux 6.14 and later), \
+             or leave the option transport out",
+        ),
         Fuse::Device { .. } | Fuse::Fusermount { .. } => {
             Error::failed(text).hint("`marram doctor` tells what is missing")
         }

@@ -4,6 +4,7 @@
 //! ends with the process whatever happens, so a crash leaves nothing that is in the way.
 
 mod create;
+pub(crate) mod history;
 mod operations;
 mod owners;
 

@@ -1,22 +1,47 @@
 //! Each operation on an open pool, whoever asks for it.
 
-use super::{OpenPool, hexadecimal, make_root_directory, owners};
+use super::{OpenPool, hexadecimal, history, make_root_directory, owners};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
 };
 use crate::error::{Error, Result};
 use marram_pool::Health;
-use marram_store::{DatasetKind, DatasetName, DatasetReport, Properties, PropertySource, Store};
+use marram_store::{
+    DatasetKind, DatasetName, DatasetReport, Properties, PropertySource, Source, Store,
+};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Does what is asked.
 pub(super) fn perform(open: &OpenPool, operation: &Operation) -> Result<Answer> {
     let pool = open.pool.as_ref();
     match operation {
         Operation::Snapshot { dataset, snapshot } => {
-            pool.snapshot(&dataset.parse()?, snapshot)?;
+            let dataset = dataset.parse()?;
+            return timed(|| Ok(pool.snapshot(&dataset, snapshot)?));
         }
+        Operation::Fork { dataset, name, root } => {
+            let (dataset, name) = (dataset.parse()?, name.parse()?);
+            return timed(|| Ok(pool.fork(&dataset, &name, *root)?));
+        }
+        Operation::Rollback { to } => {
+            return history::rollback(pool, &to.parse()?, |go_back| go_back());
+        }
+        Operation::Merge(request) => {
+            let merge = history::Merge::of(pool, request)?;
+            let files = merge.open_parent(pool)?;
+            let (summary, _nobody_remembers) = merge.run(pool, &files)?;
+            return merge.conclude(summary, || {
+                pool.destroy(merge.fork(), false)?;
+                Ok(())
+            });
+        }
+        Operation::Diff { before, after, root, patch } => {
+            return history::diff(pool, (&before.parse()?, &after.parse()?), *root, *patch);
+        }
+        Operation::Hold { snapshot, tag } => pool.hold(&snapshot.parse()?, tag)?,
+        Operation::Release { snapshot, tag } => pool.release(&snapshot.parse()?, tag)?,
         Operation::Clone { origin, name } => {
             pool.clone_snapshot(&origin.parse()?, &name.parse()?)?;
         }
@@ -29,8 +54,8 @@ pub(super) fn perform(open: &OpenPool, operation: &Operation) -> Result<Answer> 
             return destroy(pool, source, *dry_run);
         }
         Operation::List => {
-            let rows = pool.list()?.iter().map(dataset_row).collect();
-            return Ok(Answer::Datasets(rows));
+            let rows = pool.list()?.into_iter().map(|report| dataset_row(pool, &report));
+            return Ok(Answer::Datasets(rows.collect::<Result<_>>()?));
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
         Operation::Set { dataset, properties } => set(pool, &dataset.parse()?, properties)?,
@@ -45,6 +70,14 @@ pub(super) fn perform(open: &OpenPool, operation: &Operation) -> Result<Answer> 
     Ok(Answer::Done)
 }
 
+/// Does something and tells how long it took.
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
+    let began = Instant::now();
+    work()?;
+    let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Ok(Answer::Timed { engine_nanoseconds })
+}
+
 fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
     let destruction = pool.destroy(&source.parse()?, dry_run)?;
     Ok(Answer::Destruction(DestructionReport {
@@ -54,20 +87,24 @@ fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
     }))
 }
 
-fn dataset_row(report: &DatasetReport) -> DatasetRow {
+fn dataset_row(pool: &dyn Store, report: &DatasetReport) -> Result<DatasetRow> {
     let kind = match report.kind {
         DatasetKind::Live => "dataset",
+        DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",
         DatasetKind::Clone => "clone",
         DatasetKind::Snapshot => "snapshot",
     };
-    DatasetRow {
+    Ok(DatasetRow {
         name: report.source.to_string(),
         kind: kind.to_owned(),
         origin: report.origin.as_ref().map(ToString::to_string),
+        root: report.root_object,
+        holds: report.holds.clone(),
+        internal: report.source.is_own(),
         created_seconds: report.created_seconds,
         referenced_bytes: report.referenced_bytes,
-        unique_bytes: report.unique_bytes,
-    }
+        unique_bytes: pool.unique_bytes(&report.source)?,
+    })
 }
 
 fn get(pool: &dyn Store, dataset: &DatasetName) -> Result<Answer> {

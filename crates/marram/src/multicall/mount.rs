@@ -2,9 +2,8 @@
 //! it. Exit status: 0, 1 wrong usage or no permission, 2 the system failed, 32 the mount failed.
 
 use super::texts;
-use crate::commands::mount::{MountPlan, mount};
+use crate::commands::mount::{MountPlan, mount, options_for};
 use crate::error::{Error, Kind, Result};
-use crate::options::MountOptions;
 use crate::output::print_error;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -84,10 +83,11 @@ fn usage(what: &str) -> Error {
 }
 
 fn perform(call: &Call) -> Result<()> {
+    let target = PathBuf::from(&call.source);
     let plan = MountPlan {
-        target: PathBuf::from(&call.source),
+        options: options_for(&target, &call.options)?,
+        target,
         directory: PathBuf::from(&call.directory),
-        options: MountOptions::parse(&call.options)?,
         foreground: false,
         log: None,
     };

@@ -117,6 +117,11 @@ impl Workbench {
         outcome(self.command_as(&link).args(line.split_whitespace()))
     }
 
+    /// Runs a program of the system in the folder.
+    pub(crate) fn host(&self, words: &[&str]) -> Outcome {
+        outcome(Command::new(words[0]).args(&words[1..]).current_dir(self.folder.path()))
+    }
+
     /// Lines of `/proc/mounts` about mounts below the folder.
     pub(crate) fn mounts(&self) -> Vec<String> {
         let folder = self.folder.path().to_string_lossy().into_owned();

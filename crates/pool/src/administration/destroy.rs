@@ -1,14 +1,20 @@
 //! Giving back what nobody needs any more.
 //!
-//! Destroying a snapshot frees what died between it and the next one and was born after the one
-//! before it: its own blocks are found on the dead list of the next one, nothing is walked. The
-//! rest of that list, and the snapshot's own, are the next one's from then on.
+//! Destroying a snapshot that another one follows frees what died between the two and was born
+//! after the one before it: its own blocks are found on the dead list of the next one, nothing is
+//! walked. The rest of that list, and the snapshot's own, are the next one's from then on.
 //!
-//! Destroying a dataset takes its name at once; its tree is walked by later commits, piece by
-//! piece, so that no commit becomes long. Subtrees that are as old as its origin are not entered.
+//! A dataset, and a snapshot that is the last of its line, has nobody to hand anything over to. It
+//! loses its name at once; its tree is walked by later commits, piece by piece, so that no commit
+//! becomes long. Subtrees that are as old as the snapshot before it are not entered. A dataset with
+//! its snapshots is taken apart from the newest on: each is the last of its line by then, and each
+//! walk meets what no other one does.
 
-use super::{root_of, running};
+use super::list::{grains_since_parent, grains_without_heir, holds};
+use super::records::{Records, parent_of};
+use super::root_of;
 use crate::commit::{Commit, Publication, is_shared};
+use crate::dataset::Dataset;
 use crate::media::At;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
@@ -20,28 +26,32 @@ use marram_format::key::KEY_BYTES;
 use marram_format::node::Node;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{DeadChunk, cursor_key, dead_key};
+use marram_format::version::feature;
 use marram_store::{Damage, Destruction, Error, Key, Result, Source, kind};
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Leaves of a destroyed dataset that one step gives back.
+/// Leaves of destroyed datasets that one step gives back.
 const PRUNE_LEAVES: usize = 2000;
+/// Destroyed datasets and snapshots that one step works on.
+const PRUNE_DATASETS: usize = 200;
 
 pub(super) fn destroy(pool: &Inner, source: &Source, dry_run: bool) -> Result<Destruction> {
     if dry_run {
-        return plan(pool, source).map(|(destruction, _)| destruction);
+        return Plan::new(pool, source)?.destruction(pool);
     }
     let turn = pool.take_turn()?;
-    let (destruction, goes) = plan(pool, source)?;
-    for gone in &goes {
-        refuse_in_use(pool, gone)?;
-    }
+    let plan = Plan::new(pool, source)?;
+    plan.refuse_in_use(pool)?;
+    let destruction = plan.destruction(pool)?;
     turn.commit(Some(&mut |commit| {
-        for gone in &goes {
+        for gone in &plan.goes {
             let record = commit.record(gone.id)?;
-            match record.state {
-                DatasetState::Snapshot => commit.destroy_snapshot(record)?,
-                _ => commit.destroy_live(record)?,
+            match plan.heirs.get(&gone.id) {
+                Some(heir) => commit.destroy_between(record, *heir)?,
+                None => commit.destroy_last(record)?,
             }
         }
         Ok(())
@@ -49,69 +59,142 @@ pub(super) fn destroy(pool: &Inner, source: &Source, dry_run: bool) -> Result<De
     Ok(destruction)
 }
 
-/// What a destruction takes: to be told, and the records in the order in which they go.
-fn plan(pool: &Inner, source: &Source) -> Result<(Destruction, Vec<DatasetRecord>)> {
-    let record = pool.find(source)?;
-    if record.name == "root" {
-        let reason = "the root dataset cannot be destroyed: delete what is in it".to_owned();
-        return Err(Error::Invalid(reason));
-    }
-    let goes = all_that_goes(pool, &record)?;
-    let mut sources: Vec<Source> =
-        goes.iter().map(|record| record.name.parse()).collect::<Result<_>>()?;
-    sources.sort();
-    Ok((Destruction { sources, freed_bytes: freed_bytes(pool, &record)? }, goes))
+/// What the running pool has of datasets and snapshots.
+type Datasets = BTreeMap<u64, Arc<Dataset>>;
+
+/// What a destruction takes.
+struct Plan {
+    /// In the order in which they go: each after what began as it.
+    goes: Vec<Arc<DatasetRecord>>,
+    ids: BTreeSet<u64>,
+    /// What takes over from those that something stays after.
+    heirs: BTreeMap<u64, u64>,
 }
 
-/// The record and, for a dataset, its snapshots before it, oldest first.
-fn all_that_goes(pool: &Inner, record: &DatasetRecord) -> Result<Vec<DatasetRecord>> {
-    let records = pool.records.read();
-    let mut goes = vec![record.clone()];
-    let mut previous = if record.state == DatasetState::Live { record.previous } else { 0 };
-    while previous != 0 {
-        let snapshot =
-            records.get(&previous).ok_or_else(|| Error::NoDataset(format!("number {previous}")))?;
-        goes.push(snapshot.clone());
-        previous = snapshot.previous;
+impl Plan {
+    fn new(pool: &Inner, source: &Source) -> Result<Plan> {
+        let record = pool.find(source)?;
+        if record.name == "root" {
+            let reason = "the root dataset cannot be destroyed: delete what is in it".to_owned();
+            return Err(Error::Invalid(reason));
+        }
+        let (datasets, records) = (pool.datasets.read(), pool.records.read());
+        let mut goes = vec![record.clone()];
+        if record.state == DatasetState::Live {
+            let of_it = |other: &&Arc<DatasetRecord>| {
+                other.state == DatasetState::Snapshot && other.parent == record.id
+            };
+            goes.extend(records.known().filter(of_it).cloned());
+        }
+        let ids = goes.iter().map(|record| record.id).collect();
+        let mut plan = Plan { goes, ids, heirs: BTreeMap::new() };
+        while let Some(base) = plan.unneeded_base(&datasets, &records)? {
+            plan.ids.insert(base.id);
+            plan.goes.push(base);
+        }
+        // A snapshot is younger, and has a greater number, than what it began as.
+        for gone in &plan.goes {
+            if let Some(heir) = heir(&records, gone).filter(|heir| !plan.ids.contains(heir)) {
+                plan.heirs.insert(gone.id, heir);
+            }
+        }
+        plan.goes.sort_by_key(|gone| Reverse((gone.state == DatasetState::Live, gone.id)));
+        Ok(plan)
     }
-    goes.reverse();
-    Ok(goes)
+
+    /// The base of a fork whose last fork goes, if nobody else needs it.
+    fn unneeded_base(
+        &self,
+        datasets: &Datasets,
+        records: &Records,
+    ) -> Result<Option<Arc<DatasetRecord>>> {
+        for gone in &self.goes {
+            let Some(base) = records.get(parent_of(gone)) else { continue };
+            // A snapshot that goes leaves what goes on from it to its parent.
+            let lines = |other: &&Arc<DatasetRecord>| {
+                let stays = heir(records, other).is_some_and(|heir| !self.ids.contains(&heir));
+                parent_of(other) == base.id && other.id != base.next && !stays
+            };
+            let is_needed = self.ids.contains(&base.id)
+                || !base.name.parse::<Source>()?.is_fork_base()
+                || base.holds > 0
+                || is_open(datasets, base.id)
+                || self.goes.iter().filter(lines).count() as u64 != u64::from(base.clones);
+            if !is_needed {
+                return Ok(Some(base.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn destruction(&self, pool: &Inner) -> Result<Destruction> {
+        let mut sources: Vec<Source> =
+            self.goes.iter().map(|record| record.name.parse()).collect::<Result<_>>()?;
+        sources.sort();
+        let mut freed_grains = 0;
+        for gone in &self.goes {
+            freed_grains += match self.heirs.get(&gone.id) {
+                None => grains_since_parent(pool, gone),
+                Some(heir) => grains_without_heir(pool, gone, *heir)?,
+            };
+        }
+        Ok(Destruction { sources, freed_bytes: freed_grains * GRAIN_BYTES })
+    }
+
+    /// **Asked before anything is frozen**: what is written to a dataset after that, through a view
+    /// that was open, goes into frames that the commit does not include. If the dataset went with
+    /// the commit, a replay of them would find no dataset, and the pool could not be opened.
+    fn refuse_in_use(&self, pool: &Inner) -> Result<()> {
+        let (datasets, records) = (pool.datasets.read(), pool.records.read());
+        for gone in &self.goes {
+            let in_use = |holder: String| Err(Error::InUse { name: gone.name.clone(), holder });
+            if is_open(&datasets, gone.id) {
+                return in_use("it is mounted; unmount it first".to_owned());
+            }
+            if gone.holds > 0 {
+                let tags: Vec<&str> = holds(gone).collect();
+                return in_use(format!("it is held ({}); release it first", tags.join(", ")));
+            }
+            let began: Vec<&str> = match gone.clones {
+                0 => Vec::new(),
+                _ => self.lines_that_stay(&records, gone),
+            };
+            if !began.is_empty() {
+                let began = began.join(", ");
+                return in_use(format!("{began} began as it; destroy that first, or promote it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of datasets, and of snapshots that rollbacks have left, which began as a snapshot.
+    fn lines_that_stay<'r>(&self, records: &'r Records, gone: &DatasetRecord) -> Vec<&'r str> {
+        let began_as_it = |other: &&Arc<DatasetRecord>| {
+            parent_of(other) == gone.id
+                && self.heirs.get(&gone.id) != Some(&other.id)
+                && !self.ids.contains(&other.id)
+        };
+        let name = |first: &'r Arc<DatasetRecord>| {
+            let of_gone = first.parent == gone.parent || first.state != DatasetState::Snapshot;
+            let dataset = records.get(first.parent).filter(|_| !of_gone).unwrap_or(first);
+            dataset.name.as_str()
+        };
+        records.known().filter(began_as_it).map(name).collect()
+    }
 }
 
-fn freed_bytes(pool: &Inner, record: &DatasetRecord) -> Result<u64> {
-    let records = pool.records.read().clone();
-    if record.state == DatasetState::Snapshot {
-        return Ok(super::list::unique_grains(pool, &records, record)? * GRAIN_BYTES);
+/// What takes over from a snapshot when it goes: the next one, or the only one of the same dataset
+/// that began as it, where a rollback's other line is gone.
+pub(super) fn heir(records: &Records, gone: &DatasetRecord) -> Option<u64> {
+    if gone.next != 0 || gone.clones != 1 {
+        return Some(gone.next).filter(|next| *next != 0);
     }
-    let shared = records.get(&record.origin).map_or(0, |origin| origin.referenced_grains);
-    let mut own = record.referenced_grains;
-    let mut previous = record.previous;
-    let mut newer = record.clone();
-    while let Some(snapshot) = records.get(&previous) {
-        own += newer.dead_grains;
-        previous = snapshot.previous;
-        newer = snapshot.clone();
-    }
-    Ok((own + newer.dead_grains).saturating_sub(shared) * GRAIN_BYTES)
+    let only = records.known().find(|other| parent_of(other) == gone.id)?;
+    (only.parent == gone.parent || only.id == gone.parent).then_some(only.id)
 }
 
-/// **Asked before anything is frozen**: what is written to a dataset after that, through a view
-/// that was open, goes into frames that the commit does not include. If the dataset went with the
-/// commit, a replay of them would find no dataset, and the pool could not be opened.
-fn refuse_in_use(pool: &Inner, gone: &DatasetRecord) -> Result<()> {
-    let in_use = |holder: String| Err(Error::InUse { name: gone.name.clone(), holder });
-    if running(pool, gone.id).is_some_and(|dataset| dataset.is_open()) {
-        return in_use("it is mounted; unmount it first".to_owned());
-    }
-    let records = pool.records.read();
-    let began_as_it =
-        |record: &&DatasetRecord| record.origin == gone.id && record.state == DatasetState::Live;
-    let clones: Vec<String> =
-        records.values().filter(began_as_it).map(|record| record.name.clone()).collect();
-    if !clones.is_empty() {
-        return in_use(format!("{} began as it; destroy that first", clones.join(", ")));
-    }
-    Ok(())
+fn is_open(datasets: &Datasets, id: u64) -> bool {
+    datasets.get(&id).is_some_and(|dataset| dataset.is_open())
 }
 
 /// The pointers on the dead list of `record` that were born after `group`.
@@ -170,8 +253,9 @@ impl Commit<'_> {
         Ok(pointers)
     }
 
-    fn destroy_snapshot(&mut self, gone: DatasetRecord) -> Result<()> {
-        let mut next = self.record(gone.next)?;
+    /// A snapshot that another one takes over from, or the dataset.
+    fn destroy_between(&mut self, gone: DatasetRecord, heir: u64) -> Result<()> {
+        let mut next = self.record(heir)?;
         next.dead_grains = 0;
         let mut stay = self.take_dead(gone.dead_list)?;
         for pointer in self.take_dead(next.dead_list)? {
@@ -188,65 +272,72 @@ impl Commit<'_> {
         }
         next.previous = gone.previous;
         next.previous_group = gone.previous_group;
-        self.records.insert(next.id, Some(next));
-        if gone.previous != 0 {
-            let mut before = self.record(gone.previous)?;
-            before.next = gone.next;
-            self.records.insert(before.id, Some(before));
+        if gone.previous == 0 {
+            next.origin = gone.origin;
         }
+        self.records.insert(next.id, Some(next));
+        self.go_on(gone.previous, gone.id, heir)?;
         self.records.insert(gone.id, None);
         self.publications.push(Publication::Remove(gone.id));
         Ok(())
     }
 
-    /// Takes the name; the space follows in [`Inner::prune_step`].
-    fn destroy_live(&mut self, mut gone: DatasetRecord) -> Result<()> {
+    /// A dataset, or the last snapshot of a line. Takes the name; the space follows in
+    /// [`Inner::prune_step`].
+    fn destroy_last(&mut self, mut gone: DatasetRecord) -> Result<()> {
         self.take_dead(gone.dead_list)?;
-        if gone.origin != 0 {
-            let mut origin = self.record(gone.origin)?;
-            origin.clones = origin.clones.saturating_sub(1);
-            self.records.insert(origin.id, Some(origin));
+        let parent = parent_of(&gone);
+        if parent != 0 {
+            let mut before = self.record(parent)?;
+            if before.next == gone.id {
+                before.next = 0;
+                self.set_feature(feature::OWNERS);
+            } else {
+                before.clones = before.clones.saturating_sub(1);
+            }
+            self.records.insert(before.id, Some(before));
         }
         self.publications.push(Publication::Remove(gone.id));
+        let (id, is_empty) = (gone.id, gone.root.is_none());
         gone.state = DatasetState::Destroying;
         gone.dead_grains = 0;
-        gone.origin = 0;
-        let empty = gone.root.is_none();
-        let id = gone.id;
-        self.records.insert(id, (!empty).then_some(gone));
+        (gone.parent, gone.origin, gone.previous, gone.clones) = (0, 0, 0, 0);
+        self.records.insert(id, (!is_empty).then_some(gone));
         Ok(())
     }
 }
 
 impl Inner {
-    /// Gives back a piece of a dataset that is being destroyed; returns whether there is more.
+    /// Gives back a piece of what is being destroyed; returns whether there is more.
     pub(crate) fn prune_step(&self) -> Result<bool> {
-        let next = |pool: &Inner| {
-            let records = pool.records.read();
-            let going = records.values().find(|record| record.state == DatasetState::Destroying);
-            going.cloned()
-        };
-        if next(self).is_none() {
+        let is_going = |pool: &Inner| !pool.records.read().going(1).is_empty();
+        if !is_going(self) {
             return Ok(false);
         }
-        self.commit_with(Some(&mut |commit| match next(commit.pool) {
-            Some(record) => commit.prune(record),
-            None => Ok(()),
+        self.commit_with(Some(&mut |commit| {
+            let going = commit.pool.records.read().going(PRUNE_DATASETS);
+            let mut left = PRUNE_LEAVES;
+            for record in going {
+                if left > 0 {
+                    commit.prune(&record, &mut left)?;
+                }
+            }
+            Ok(())
         }))?;
-        Ok(next(self).is_some())
+        Ok(is_going(self))
     }
 }
 
 impl Commit<'_> {
-    fn prune(&mut self, record: DatasetRecord) -> Result<()> {
-        let Some(root) = root_of(&record) else {
+    fn prune(&mut self, record: &DatasetRecord, left: &mut usize) -> Result<()> {
+        let Some(root) = root_of(record) else {
             self.records.insert(record.id, None);
             return Ok(());
         };
         let from = self.cursor(record.id)?;
         let group = record.previous_group;
         let mut sink = Pruning { commit: self, group };
-        match prune(&mut sink, &root, from, PRUNE_LEAVES)? {
+        match prune(&mut sink, &root, from, left)? {
             Pruned::All => self.records.insert(record.id, None),
             Pruned::Before(key) => {
                 let cursor = Bytes::copy_from_slice(&key.encode());

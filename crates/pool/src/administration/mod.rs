@@ -1,7 +1,9 @@
 //! Datasets and snapshots: made, listed, destroyed. Each change is part of one commit.
 
 mod destroy;
+mod lines;
 mod list;
+mod records;
 
 use crate::commit::{Commit, Publication};
 use crate::dataset::Dataset;
@@ -9,24 +11,27 @@ use crate::pool::{Inner, Pool, dataset_of};
 use crate::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
 use crate::view::DatasetView;
 use bytes::Bytes;
-use marram_format::dataset::{DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState};
-use marram_format::group::Group;
-use marram_store::{
-    DatasetName, DatasetReport, Destruction, Error, Properties, PropertySource, Result, Source,
-    Store, View,
+use marram_format::dataset::{
+    DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX,
 };
+use marram_format::group::Group;
+use marram_format::version::feature;
+use marram_store::{
+    DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, Properties, PropertySource,
+    Result, Source, Store, View, check_rename, check_tag,
+};
+use records::parent_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use records::Records;
+
+/// Changes the properties of a record.
+type ChangeProperties<'c> = &'c mut dyn FnMut(&mut Vec<(String, String)>) -> Result<()>;
+
 impl Store for Pool {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
-        let inner = &self.inner;
-        // A commit may be destroying it: whether anyone has it open is asked only at its start.
-        let _no_commit = inner.committing.lock();
-        let id = inner.find(source)?.id;
-        let datasets = inner.datasets.read();
-        let dataset = datasets.get(&id).ok_or_else(|| Error::NoDataset(source.to_string()))?;
-        Ok(Arc::new(DatasetView::new(inner.clone(), dataset.clone())))
+        Ok(Arc::new(self.open_view(source)?))
     }
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
@@ -36,7 +41,7 @@ impl Store for Pool {
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
         let local = checked(properties)?;
         let turn = self.inner.take_turn()?;
-        self.inner.refuse_taken(name.as_str())?;
+        self.inner.refuse_taken(&Source::live(name.clone()))?;
         turn.commit(Some(&mut |commit| {
             let mut record = commit.new_record(name.as_str(), DatasetState::Live);
             record.properties = local.clone();
@@ -48,23 +53,101 @@ impl Store for Pool {
     fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()> {
         let source: Source = format!("{dataset}@{snapshot}").parse()?;
         let turn = self.inner.take_turn()?;
-        self.inner.refuse_taken(&source.to_string())?;
-        let id = self.inner.find(&dataset.as_str().parse()?)?.id;
-        turn.commit(Some(&mut |commit| commit.snapshot(id, &source)))
+        self.inner.refuse_taken(&source)?;
+        let id = self.inner.find_live(dataset)?.id;
+        turn.commit(Some(&mut |commit| commit.snapshot(id, &source).map(|_| ())))
     }
 
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()> {
-        if origin.snapshot.is_none() {
-            let reason = format!("{origin} is no snapshot: take one and clone that");
-            return Err(Error::Invalid(reason));
-        }
         let turn = self.inner.take_turn()?;
-        self.inner.refuse_taken(name.as_str())?;
-        let origin = self.inner.find(origin)?.id;
+        self.inner.refuse_taken(&Source::live(name.clone()))?;
+        let origin = self.inner.find_snapshot(origin)?.id;
         turn.commit(Some(&mut |commit| {
-            let origin = commit.record(origin)?;
-            commit.clone_of(origin, name)
+            let record = commit.clone_of(origin, name)?;
+            commit.add(record)
         }))
+    }
+
+    fn fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64) -> Result<()> {
+        let turn = self.inner.take_turn()?;
+        self.inner.refuse_taken(&Source::live(name.clone()))?;
+        let id = self.inner.find_live(dataset)?.id;
+        let is_taken = |base: &Source| self.inner.find(base).is_ok();
+        let base = Source::fork_base(dataset, name, &is_taken)?;
+        turn.commit(Some(&mut |commit| commit.fork(id, &base, name, root_object)))
+    }
+
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        let kept: Source = format!("{}@{keep}", to.dataset).parse()?;
+        let turn = self.inner.take_turn()?;
+        self.inner.refuse_taken(&kept)?;
+        let target = self.inner.find_snapshot(to)?.id;
+        let id = self.inner.find_live(&to.dataset)?.id;
+        turn.commit_alone(&mut |commit| commit.roll_back(id, target, &kept))
+    }
+
+    fn promote(&self, name: &DatasetName) -> Result<()> {
+        let turn = self.inner.take_turn()?;
+        let id = self.inner.refuse_promotion(name)?;
+        turn.commit(Some(&mut |commit| commit.promote(id)))
+    }
+
+    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        check_tag(tag)?;
+        self.inner.change_holds(snapshot, &mut |properties| {
+            let name = format!("{HOLD_PROPERTY_PREFIX}{tag}");
+            if properties.iter().any(|(known, _)| *known == name) {
+                return Err(Error::Invalid(format!(
+                    "{snapshot} is held with the tag {tag} already"
+                )));
+            }
+            properties.push((name, String::new()));
+            properties.sort();
+            Ok(())
+        })
+    }
+
+    fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        self.inner.change_holds(snapshot, &mut |properties| {
+            let name = format!("{HOLD_PROPERTY_PREFIX}{tag}");
+            let count = properties.len();
+            properties.retain(|(known, _)| *known != name);
+            if properties.len() == count {
+                return Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")));
+            }
+            Ok(())
+        })
+    }
+
+    fn rename(&self, from: &Source, to: &Source) -> Result<()> {
+        check_rename(from, to)?;
+        let turn = self.inner.take_turn()?;
+        self.inner.refuse_taken(to)?;
+        let id = self.inner.find(from)?.id;
+        let renamed = self.inner.renamed(id, to)?;
+        turn.commit(Some(&mut |commit| {
+            for (id, name) in &renamed {
+                let record = commit.record(*id)?;
+                commit.keep(DatasetRecord { name: name.clone(), ..record })?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn changes(
+        &self,
+        before: &Source,
+        after: &Source,
+        from: Key,
+        visit: &mut dyn FnMut(ItemChange) -> bool,
+    ) -> Result<()> {
+        // As long as they are open neither can be destroyed, and no block of theirs used again.
+        let (before, after) = (self.open_snapshot(before)?, self.open_snapshot(after)?);
+        before.changes_to(&after, from, visit)
+    }
+
+    fn unique_bytes(&self, source: &Source) -> Result<u64> {
+        list::unique_bytes(&self.inner, source)
     }
 
     fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction> {
@@ -72,7 +155,7 @@ impl Store for Pool {
     }
 
     fn properties(&self, name: &DatasetName) -> Result<BTreeMap<String, (String, PropertySource)>> {
-        let record = self.inner.find(&name.as_str().parse()?)?;
+        let record = self.inner.find_live(name)?;
         let all = Settings::new(&record.properties)?.all.0;
         let local = |name: &str| record.properties.iter().any(|(set, _)| set == name);
         Ok(all
@@ -98,7 +181,7 @@ impl Store for Pool {
             )));
         }
         let turn = self.inner.take_turn()?;
-        let mut record = self.inner.find(&name.as_str().parse()?)?;
+        let mut record = DatasetRecord::clone(&*self.inner.find_live(name)?);
         record.properties.retain(|(set, _)| set != property);
         if let Some(value) = value {
             record.properties.push((property.to_owned(), value));
@@ -134,20 +217,103 @@ fn checked(properties: &Properties) -> Result<Vec<(String, String)>> {
     properties.0.iter().map(check).collect()
 }
 
-impl Inner {
-    /// The record of a dataset or snapshot that is not being destroyed.
-    pub(crate) fn find(&self, source: &Source) -> Result<DatasetRecord> {
-        let name = source.to_string();
-        let records = self.records.read();
-        let found = records.values().find(|record| is_named(record, &name));
-        found.cloned().ok_or(Error::NoDataset(name))
+impl Pool {
+    fn open_view(&self, source: &Source) -> Result<DatasetView> {
+        let inner = &self.inner;
+        // A commit may be destroying it: whether anyone has it open is asked only at its start.
+        let _no_commit = inner.committing.lock();
+        let id = inner.find(source)?.id;
+        let datasets = inner.datasets.read();
+        let dataset = datasets.get(&id).ok_or_else(|| Error::NoDataset(source.to_string()))?;
+        Ok(DatasetView::new(inner.clone(), dataset.clone()))
     }
 
-    fn refuse_taken(&self, name: &str) -> Result<()> {
-        match self.find(&name.parse()?) {
-            Ok(_) => Err(Error::DatasetExists(name.to_owned())),
+    fn open_snapshot(&self, source: &Source) -> Result<DatasetView> {
+        refuse_live(source)?;
+        self.open_view(source)
+    }
+}
+
+fn refuse_live(source: &Source) -> Result<()> {
+    match source.snapshot {
+        Some(_) => Ok(()),
+        None => Err(Error::Invalid(format!("{source} is no snapshot: take one first"))),
+    }
+}
+
+impl Inner {
+    /// The record of a dataset or snapshot that is not being destroyed.
+    pub(crate) fn find(&self, source: &Source) -> Result<Arc<DatasetRecord>> {
+        let name = source.to_string();
+        let found = self.records.read().named(&name).cloned();
+        found.ok_or(Error::NoDataset(name))
+    }
+
+    fn find_live(&self, name: &DatasetName) -> Result<Arc<DatasetRecord>> {
+        self.find(&Source::live(name.clone()))
+    }
+
+    fn find_snapshot(&self, source: &Source) -> Result<Arc<DatasetRecord>> {
+        refuse_live(source)?;
+        self.find(source)
+    }
+
+    fn refuse_taken(&self, source: &Source) -> Result<()> {
+        match self.find(source) {
+            Ok(_) => Err(Error::DatasetExists(source.to_string())),
             Err(_) => Ok(()),
         }
+    }
+
+    /// Refuses to promote what is no clone, or has names that are taken; returns the clone's id.
+    fn refuse_promotion(&self, name: &DatasetName) -> Result<u64> {
+        let live = self.find_live(name)?;
+        let records = self.records.read();
+        let Some(origin) = records.get(live.origin) else {
+            return Err(Error::Invalid(format!("{name} is no clone: it began as no snapshot")));
+        };
+        let mut at = Some(origin);
+        while let Some(taken) = at.filter(|taken| taken.parent == origin.parent) {
+            let renamed = lines::handed_over(&taken.name, &live.name)?;
+            renamed.parse::<Source>()?;
+            if records.named(&renamed).is_some() {
+                return Err(Error::DatasetExists(renamed));
+            }
+            at = records.get(parent_of(taken));
+        }
+        Ok(live.id)
+    }
+
+    /// Changes the properties of a snapshot that hold it.
+    fn change_holds(&self, snapshot: &Source, change: ChangeProperties<'_>) -> Result<()> {
+        let turn = self.take_turn()?;
+        let mut record = DatasetRecord::clone(&*self.find_snapshot(snapshot)?);
+        change(&mut record.properties)?;
+        refuse_too_long(&record)?;
+        let holds = list::holds(&record).count();
+        turn.commit(Some(&mut |commit| {
+            let holds = u32::try_from(holds).expect("a record has few properties");
+            let properties = record.properties.clone();
+            commit.set_feature(feature::OWNERS);
+            let record = commit.record(record.id)?;
+            commit.keep(DatasetRecord { properties, holds, ..record })
+        }))
+    }
+
+    /// The records that get another name, and which, when one does.
+    fn renamed(&self, id: u64, to: &Source) -> Result<Vec<(u64, String)>> {
+        let records = self.records.read();
+        let mut renamed = vec![(id, to.to_string())];
+        if to.snapshot.is_none() {
+            let of_it = |record: &&Arc<DatasetRecord>| {
+                record.state == DatasetState::Snapshot && record.parent == id
+            };
+            for record in records.known().filter(of_it) {
+                let name = lines::handed_over(&record.name, to.dataset.as_str())?;
+                renamed.push((record.id, name.parse::<Source>()?.to_string()));
+            }
+        }
+        Ok(renamed)
     }
 
     /// Refuses a record with a reservation that there is no space for; `kept_free_bytes` are kept
@@ -156,10 +322,6 @@ impl Inner {
         let wanted = Settings::new(&record.properties)?.reservation_bytes.unwrap_or(0);
         self.check_reservation(wanted, record.referenced_grains, kept_free_bytes)
     }
-}
-
-fn is_named(record: &DatasetRecord, name: &str) -> bool {
-    record.state != DatasetState::Destroying && record.name == name
 }
 
 /// Refuses a record that does not fit an item.
@@ -212,45 +374,6 @@ impl Commit<'_> {
         let dataset = dataset_of(&record, false)?;
         self.publications.push(Publication::Add(Arc::new(dataset)));
         self.keep(record)
-    }
-
-    /// The snapshot takes over the dataset's root and dead list; the dataset goes on with an
-    /// empty dead list, and owns only what is born after this group.
-    fn snapshot(&mut self, dataset: u64, source: &Source) -> Result<()> {
-        let mut live = self.record(dataset)?;
-        let mut kept = self.new_record(&source.to_string(), DatasetState::Snapshot);
-        kept.parent = live.id;
-        kept.origin = live.origin;
-        kept.previous = live.previous;
-        kept.next = live.id;
-        kept.previous_group = live.previous_group;
-        kept.root = live.root.clone();
-        kept.referenced_grains = live.referenced_grains;
-        kept.properties = live.properties.clone();
-        std::mem::swap(&mut kept.dead_list, &mut live.dead_list);
-        kept.dead_grains = std::mem::take(&mut live.dead_grains);
-        if live.previous != 0 {
-            let mut before = self.record(live.previous)?;
-            before.next = kept.id;
-            self.keep(before)?;
-        }
-        live.previous = kept.id;
-        live.previous_group = self.group;
-        self.keep(live)?;
-        self.add(kept)
-    }
-
-    fn clone_of(&mut self, mut origin: DatasetRecord, name: &DatasetName) -> Result<()> {
-        let mut record = self.new_record(name.as_str(), DatasetState::Live);
-        record.origin = origin.id;
-        record.previous_group = origin.created_group;
-        record.root = origin.root.clone();
-        record.referenced_grains = origin.referenced_grains;
-        record.properties = origin.properties.clone();
-        record.properties.retain(|(name, _)| name != RESERVATION);
-        origin.clones += 1;
-        self.keep(origin)?;
-        self.add(record)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The group commit: what batches changed in memory becomes durable on media, all at one moment.
 //!
 //! 1. Freeze: no batch is under way, the open layer of every dataset is frozen, batches go on.
-//! 2. Write the fresh blocks, and the changed nodes of each dataset's tree.
+//! 2. Count the owners of blocks that are adopted; then write the fresh blocks, and the changed
+//!    nodes of each dataset's tree.
 //! 3. Administrative work: a snapshot is the root as it is now.
 //! 4. Write the changed nodes of the pool's own tree: dataset records, dead lists, bitmaps.
 //! 5. Write the tail, then flush: everything that the new superblock leads to is durable.
@@ -13,6 +14,7 @@
 //! takes no more changes, as nobody knows what it has kept.
 
 mod blocks;
+mod owners;
 mod pool_tree;
 mod queue;
 mod references;
@@ -20,18 +22,22 @@ mod trees;
 
 use crate::dataset::Dataset;
 use crate::log::IntentLog;
+use crate::media::CacheKey;
+use crate::order::MutexGuard;
 use crate::pool::Inner;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::superblock::Superblock;
+use marram_format::version::feature;
 use marram_store::{Error, FreshBlock, Key, Result, Token};
-use parking_lot::MutexGuard;
+use owners::Owners;
 use queue::WriteQueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+pub(crate) use owners::waiting;
 pub(crate) use trees::is_shared;
 
 /// Work that a commit does beside taking in batches.
@@ -43,6 +49,8 @@ pub(crate) enum Publication {
     Add(Arc<Dataset>),
     /// A dataset or snapshot is gone.
     Remove(u64),
+    /// A dataset goes on from another root. Only while no batch is under way.
+    Root(u64, Option<Bytes>),
 }
 
 /// What the freeze of a commit has found.
@@ -81,6 +89,11 @@ pub(crate) struct Commit<'p> {
     dead: BTreeMap<u64, Vec<Bytes>>,
     roots: BTreeMap<u64, Option<Bytes>>,
     written: Vec<(Arc<FreshBlock>, Token)>,
+    /// Blocks that no root leads to once this commit is published.
+    unused: Vec<CacheKey>,
+    owners: Owners,
+    /// Read-compatible features of the superblock that is being made.
+    features: u64,
     queue: WriteQueue<'p>,
 }
 
@@ -103,9 +116,8 @@ impl Inner {
         Ok(Turn { pool: self, _one_at_a_time: one_at_a_time })
     }
 
-    /// Step 1.
+    /// Step 1. For the one who lets no batch be under way.
     fn freeze(&self) -> Frozen {
-        let _no_batch = self.gate.write();
         let number = self.freezes.fetch_add(1, Ordering::AcqRel) + 1;
         let datasets = self.datasets.read();
         let dirty = datasets.values().filter(|dataset| dataset.writable && dataset.freeze(number));
@@ -135,8 +147,12 @@ impl Inner {
             dead: BTreeMap::new(),
             roots: BTreeMap::new(),
             written: Vec::new(),
+            unused: Vec::new(),
+            owners: Owners::default(),
+            features: superblock.features_read_compatible | feature::USAGE,
             queue: WriteQueue::new(&self.media),
         };
+        commit.adopt_all()?;
         let datasets = commit.frozen.datasets.clone();
         datasets.iter().try_for_each(|dataset| commit.commit_dataset(dataset))?;
         if let Some(work) = work {
@@ -163,9 +179,28 @@ impl Inner {
 impl Turn<'_> {
     /// As [`Inner::commit_with`].
     pub(crate) fn commit(&self, work: Option<Work<'_>>) -> Result<()> {
+        self.heal()?;
+        let frozen = {
+            let _no_batch = self.pool.gate.write();
+            self.pool.freeze()
+        };
+        self.make(frozen, work)
+    }
+
+    /// The same, while batches wait until all is done: for work after which what a batch would have
+    /// changed is not there any more.
+    pub(crate) fn commit_alone(&self, work: Work<'_>) -> Result<()> {
+        self.heal()?;
+        let _no_batch = self.pool.gate.write();
+        self.make(self.pool.freeze(), Some(work))
+    }
+
+    fn heal(&self) -> Result<()> {
+        self.pool.media.heal().inspect_err(|error| self.pool.fail(error))
+    }
+
+    fn make(&self, frozen: Frozen, work: Option<Work<'_>>) -> Result<()> {
         let pool = self.pool;
-        pool.media.heal().inspect_err(|error| pool.fail(error))?;
-        let frozen = pool.freeze();
         if frozen.datasets.is_empty() && work.is_none() {
             return Ok(());
         }
@@ -191,9 +226,14 @@ impl Commit<'_> {
     pub(crate) fn record(&self, id: u64) -> Result<DatasetRecord> {
         let known = match self.records.get(&id) {
             Some(changed) => changed.clone(),
-            None => self.pool.records.read().get(&id).cloned(),
+            None => self.pool.records.read().get(id).map(|record| DatasetRecord::clone(record)),
         };
         known.ok_or_else(|| Error::NoDataset(format!("number {id}")))
+    }
+
+    /// The superblock says from this commit on that the pool has this read-compatible feature.
+    pub(crate) fn set_feature(&mut self, feature: u64) {
+        self.features |= feature;
     }
 
     /// A number for a new dataset, snapshot or dead list.
@@ -219,15 +259,7 @@ impl Commit<'_> {
             block.set_stored(token);
         }
         pool.space.lock().finish();
-        {
-            let mut records = pool.records.write();
-            for (id, record) in self.records {
-                match record {
-                    Some(record) => records.insert(id, record),
-                    None => records.remove(&id),
-                };
-            }
-        }
+        pool.records.write().apply(self.records);
         let mut roots = self.roots;
         for dataset in &self.frozen.datasets {
             dataset.publish(roots.remove(&dataset.id).flatten());
@@ -239,12 +271,20 @@ impl Commit<'_> {
                     if pool.log.get().is_some() && dataset.writable {
                         dataset.begin_logging();
                     }
-                    known.insert(dataset.id, dataset)
+                    known.insert(dataset.id, dataset);
                 }
-                Publication::Remove(id) => known.remove(&id),
-            };
+                Publication::Remove(id) => {
+                    known.remove(&id);
+                }
+                Publication::Root(id, root) => {
+                    if let Some(dataset) = known.get(&id) {
+                        dataset.publish(root);
+                    }
+                }
+            }
         }
         drop(known);
+        self.unused.into_iter().for_each(|key| pool.media.forget(key));
         pool.sum_reservations();
         pool.media.set_epoch(superblock.group.0);
         *pool.superblock.lock() = superblock;

@@ -33,6 +33,7 @@ impl Commit<'_> {
     pub(super) fn write_pool_tree(&mut self, mut superblock: Superblock) -> Result<Superblock> {
         self.collect_records();
         self.collect_dead();
+        self.collect_owners();
         self.collect_bitmaps();
         superblock.pool_tree = self.update_pool_tree(superblock.pool_tree.as_ref())?;
         superblock.tail = Some(self.write_tail(superblock.tail.as_ref())?);
@@ -45,7 +46,8 @@ impl Commit<'_> {
         }
         superblock.group = self.group;
         superblock.version = superblock.version.max(FormatVersion::CURRENT);
-        superblock.features_read_compatible |= feature::USAGE;
+        superblock.features_read_compatible |= self.features;
+        superblock.features_incompatible |= feature::NAME_PLACES;
         superblock.committed_seconds = self.now_seconds;
         superblock.next_dataset = self.next_dataset;
         {

@@ -4,6 +4,9 @@
 //! the first one anew too (the contract of `Batch`), so all references of a block become shared in
 //! one commit: their pointers get the flag, and a REFERENCES item gets the count. From then on
 //! each commit adds to it what its items gain and lose. A block whose references are gone is dead.
+//!
+//! A block that the dataset has adopted is another one than the same block of old, and than the
+//! same block adopted at another time: each has its own count and is given back by itself.
 
 use super::trees::is_shared;
 use crate::pointers::decode_pointer;
@@ -11,14 +14,32 @@ use crate::tree::{self, Change, NodeSource};
 use bytes::Bytes;
 use marram_format::group::Group;
 use marram_format::pointer::{Pointer, PointerFlags};
-use marram_format::space::ReferenceRecord;
-use marram_store::{Damage, Error, Key, Result, kind};
+use marram_format::space::{ReferenceRecord, references_key};
+use marram_store::{Damage, Error, Key, Result};
 use std::collections::BTreeMap;
 
 /// How often the items of a commit refer to each block.
 pub(super) struct Uses {
     group: Group,
-    counts: BTreeMap<u64, Use>,
+    counts: BTreeMap<Identity, Use>,
+}
+
+/// What makes two references of one dataset the same: the address, and of an adopted block the
+/// group in which it was adopted. Identities sort as the keys of their counts do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    adopted: Option<Group>,
+    address: u64,
+}
+
+impl Identity {
+    fn of(pointer: &Pointer) -> Option<Identity> {
+        Some(Identity { address: pointer.address()?, adopted: pointer.adopted() })
+    }
+
+    fn key(self) -> Key {
+        references_key(self.address, self.adopted)
+    }
 }
 
 struct Use {
@@ -33,10 +54,16 @@ impl Uses {
 
     /// An item refers to this block.
     pub(super) fn add(&mut self, pointer: &Pointer) {
-        if let Some(address) = pointer.address() {
+        if let Some(identity) = Identity::of(pointer) {
             let fresh = || Use { pointer: pointer.clone(), count: 0 };
-            self.counts.entry(address).or_insert_with(fresh).count += 1;
+            self.counts.entry(identity).or_insert_with(fresh).count += 1;
         }
+    }
+
+    /// Grains of the blocks that this commit adopts.
+    pub(super) fn adopted_grains(&self) -> u64 {
+        let adopted = self.counts.values().filter(|it| it.pointer.adopted() == Some(self.group));
+        adopted.map(|it| it.pointer.grains()).sum()
     }
 
     /// Flags the blocks that the dataset counts already. Whoever put an item may have read the
@@ -46,9 +73,9 @@ impl Uses {
         source: &dyn NodeSource,
         root: Option<&Bytes>,
     ) -> Result<()> {
-        for (address, used) in &mut self.counts {
+        for (identity, used) in &mut self.counts {
             let known = used.pointer.birth == self.group || is_shared(&used.pointer);
-            if !known && tree::get(source, root, references_key(*address))?.is_some() {
+            if !known && tree::get(source, root, identity.key())?.is_some() {
                 used.pointer.flags = used.pointer.flags.with(PointerFlags::SHARED);
             }
         }
@@ -57,9 +84,8 @@ impl Uses {
 
     /// The pointer as items shall hold it: flagged if it is shared.
     pub(super) fn final_pointer(&self, pointer: &Pointer) -> Pointer {
-        let shared = pointer
-            .address()
-            .and_then(|address| self.counts.get(&address))
+        let shared = Identity::of(pointer)
+            .and_then(|identity| self.counts.get(&identity))
             .is_some_and(|used| used.count > 1 || is_shared(&used.pointer));
         let mut pointer = pointer.clone();
         if shared {
@@ -83,25 +109,25 @@ pub(super) fn references_changes(
     uses: &Uses,
     dropped: &[Bytes],
 ) -> Result<(Vec<Change>, Vec<Bytes>)> {
-    let mut balances: BTreeMap<u64, Balance> = BTreeMap::new();
-    for (address, used) in &uses.counts {
+    let mut balances: BTreeMap<Identity, Balance> = BTreeMap::new();
+    for (identity, used) in &uses.counts {
         let balance = Balance { pointer: used.pointer.clone(), gained: used.count, lost: 0 };
-        balances.insert(*address, balance);
+        balances.insert(*identity, balance);
     }
     for pointer in dropped {
         let pointer = decode_pointer(pointer)?;
-        if let Some(address) = pointer.address() {
+        if let Some(identity) = Identity::of(&pointer) {
             let balance = Balance { pointer, gained: 0, lost: 0 };
-            balances.entry(address).or_insert(balance).lost += 1;
+            balances.entry(identity).or_insert(balance).lost += 1;
         }
     }
     let mut changes = Vec::new();
     let mut dead = Vec::new();
-    for (address, balance) in balances {
-        let key = references_key(address);
+    for (identity, balance) in balances {
+        let key = identity.key();
         let before = count_before(source, root, key, &balance, uses.group)?;
         let now = (before + balance.gained).checked_sub(balance.lost).ok_or_else(|| {
-            damaged(format!("block {address:#x} loses more references than it has"))
+            damaged(format!("block {:#x} loses more references than it has", identity.address))
         })?;
         let counted = is_shared(&balance.pointer);
         if now == 0 {
@@ -143,10 +169,6 @@ fn count_before(
         )));
     }
     Ok(1)
-}
-
-fn references_key(address: u64) -> Key {
-    Key::new(0, kind::REFERENCES, address)
 }
 
 fn counted_item(pointer: &Pointer, count: u64) -> (Bytes, Option<Bytes>) {

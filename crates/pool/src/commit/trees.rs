@@ -3,7 +3,7 @@
 use super::Commit;
 use super::references::{Uses, references_changes};
 use crate::dataset::Dataset;
-use crate::media::At;
+use crate::media::{At, cache_key};
 use crate::overlay::{Entry, Layer, flatten};
 use crate::pointers::decode_pointer;
 use crate::settings::Settings;
@@ -127,8 +127,9 @@ impl Commit<'_> {
         }
         let pointers = self.write_fresh(&fresh, settings)?;
         record.referenced_grains += pointers.iter().map(Pointer::grains).sum::<u64>();
+        let group = self.group;
         let pointer_of = |block: &Block| match block {
-            Block::Stored(token) => decode_pointer(&token.place),
+            Block::Stored(token) => Ok(settled(decode_pointer(&token.place)?, group)),
             Block::Fresh(block) => match (block.stored(), places.get(&Arc::as_ptr(block))) {
                 (Some(token), _) => decode_pointer(&token.place),
                 (None, Some(place)) => Ok(pointers[*place].clone()),
@@ -136,6 +137,7 @@ impl Commit<'_> {
             },
         };
         let (items, mut uses) = count_uses(entries, self.group, &pointer_of)?;
+        record.referenced_grains += uses.adopted_grains();
         let media = &self.pool.media;
         uses.flag_counted(&At { media, epoch: media.epoch() }, root)?;
         let resolved = Resolved { changes: final_changes(items, &uses), uses };
@@ -161,11 +163,23 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Gives the grains of a block back.
+    /// One owner gives a block back; without others its grains are free.
     pub(crate) fn free(&mut self, pointer: &Pointer) -> Result<()> {
-        self.pool.media.forget(pointer);
+        if self.lose_owner(pointer)? {
+            return Ok(());
+        }
+        // Readers go on from the old root until the commit is durable, however long a device takes.
+        self.unused.extend(cache_key(pointer));
         let mut space = self.pool.space.lock();
         pointer.extents().try_for_each(|extent| space.free(extent, &self.pool.committed()))
+    }
+}
+
+/// The pointer of a block that is adopted by this group, if it waited for that.
+fn settled(pointer: Pointer, group: Group) -> Pointer {
+    match pointer.adopted() {
+        Some(Group(0)) => Pointer { birth: group, ..pointer },
+        _ => pointer,
     }
 }
 

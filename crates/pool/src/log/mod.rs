@@ -17,6 +17,7 @@ mod unlogged;
 use crate::commit::Commit;
 use crate::dataset::Dataset;
 use crate::media::Media;
+use crate::order::{self, Mutex};
 use crate::pool::{Inner, Pool};
 use crate::space::Purpose;
 use marram_format::group::Group;
@@ -24,7 +25,6 @@ use marram_format::log::{FRAME_BYTES_MAX, FrameWriter, LogHead};
 use marram_format::pointer::Pointer;
 use marram_format::superblock::Superblock;
 use marram_store::{Error, Result};
-use parking_lot::Mutex;
 use ring::{GRAIN_LEN, Ring, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,8 +93,8 @@ impl IntentLog {
         IntentLog {
             ring,
             stamp,
-            writer: Mutex::new(()),
-            places: Mutex::new(Places { next, tail }),
+            writer: Mutex::new(order::LOG_WRITER, ()),
+            places: Mutex::new(order::LOG_PLACES, Places { next, tail }),
             durable_batches: AtomicU64::new(0),
             frames: AtomicU64::new(0),
         }
@@ -120,7 +120,9 @@ impl IntentLog {
         let replayed = replay::replay(media, &ring, stamp, &head, datasets)?;
         // Whatever frames an earlier run has left behind the end, torn or whole, must not become
         // valid when this one writes before them: positions go on a whole ring later. There is
-        // no room then, so the first sync commits, and a replay starts there.
+        // no room then until a commit is durable, so what was replayed stays in the log as long as
+        // the superblock leads to it; a crash before that commit is one more replay of the same.
+        // The first sync commits, and from then on a replay starts behind.
         let next = replayed.end + u64::from(ring.grains);
         let log = IntentLog::new(ring, stamp, next, head.start);
         Ok((log, replayed))

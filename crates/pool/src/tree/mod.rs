@@ -7,6 +7,7 @@
 //!
 //! A root is the encoded pointer of a node; no root is the empty tree.
 
+mod changes;
 mod prune;
 mod read;
 mod update;
@@ -16,6 +17,7 @@ use marram_format::node::Node;
 use marram_store::Result;
 use std::sync::Arc;
 
+pub(crate) use changes::{Differing, changes};
 pub(crate) use prune::{PruneSink, Pruned, prune};
 pub(crate) use read::{Found, get, last, scan};
 pub(crate) use update::{Change, update};

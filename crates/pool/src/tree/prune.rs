@@ -28,7 +28,8 @@ pub(crate) enum Pruned {
     Before(Key),
 }
 
-/// Gives back at most about `budget` leaves of the tree at `root`, from the key `from` on.
+/// Gives back at most about `left` leaves of the tree at `root`, from the key `from` on, and takes
+/// those that it has given back off `left`.
 ///
 /// A node goes when all below it has gone, so that what a crash leaves can still be walked from
 /// the root: nodes before `from` are gone, and are not looked at again.
@@ -36,10 +37,9 @@ pub(crate) fn prune(
     sink: &mut dyn PruneSink,
     root: &Bytes,
     from: Key,
-    budget: usize,
+    left: &mut usize,
 ) -> Result<Pruned> {
-    let mut left = budget;
-    prune_node(sink, root, from, &mut left, LEVELS_MAX)
+    prune_node(sink, root, from, left, LEVELS_MAX)
 }
 
 fn prune_node(

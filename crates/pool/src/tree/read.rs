@@ -15,7 +15,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    fn at(leaf: &Leaf, index: usize) -> Found {
+    pub(super) fn at(leaf: &Leaf, index: usize) -> Found {
         Found { key: leaf.key(index), value: leaf.value(index), pointer: leaf.pointer(index) }
     }
 }

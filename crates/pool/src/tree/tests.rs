@@ -1,10 +1,12 @@
 //! The tree against an ordered map: random bulk changes, and what each update drops.
 
-use super::{Change, NodeSink, NodeSource, PruneSink, Pruned, get, last, prune, scan, update};
+use super::{Change, Differing, NodeSink, NodeSource, PruneSink, Pruned};
+use super::{changes, get, last, prune, scan, update};
 use bytes::Bytes;
 use marram_format::key::Key;
 use marram_format::node::Node;
 use marram_store::Result;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +17,9 @@ struct Memory {
     next: u64,
     dropped_blocks: Vec<Bytes>,
     pruned_blocks: usize,
+    /// Nodes stay, as they do where a snapshot has them.
+    keeps_old: bool,
+    reads: Cell<usize>,
 }
 
 fn number(pointer: &Bytes) -> u64 {
@@ -23,6 +28,7 @@ fn number(pointer: &Bytes) -> u64 {
 
 impl NodeSource for Memory {
     fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
+        self.reads.set(self.reads.get() + 1);
         Ok(self.nodes[&number(pointer)].clone())
     }
 }
@@ -41,7 +47,9 @@ impl NodeSink for Memory {
     }
 
     fn drop_node(&mut self, pointer: &Bytes) -> Result<()> {
-        assert!(self.nodes.remove(&number(pointer)).is_some(), "a node is dropped once");
+        if !self.keeps_old {
+            assert!(self.nodes.remove(&number(pointer)).is_some(), "a node is dropped once");
+        }
         Ok(())
     }
 
@@ -182,7 +190,7 @@ fn pruning_in_steps_gives_back_every_node_and_block_once() {
     let root = root.unwrap();
     let mut from = Key::MIN;
     let mut steps = 0;
-    while let Pruned::Before(key) = prune(&mut memory, &root, from, 10).unwrap() {
+    while let Pruned::Before(key) = prune(&mut memory, &root, from, &mut 10).unwrap() {
         assert!(key > from);
         from = key;
         steps += 1;
@@ -190,4 +198,96 @@ fn pruning_in_steps_gives_back_every_node_and_block_once() {
     assert!(steps > 5);
     assert!(memory.nodes.is_empty());
     assert!(memory.pruned_blocks >= 20_000);
+}
+
+type Items = BTreeMap<Key, (Bytes, Option<Bytes>)>;
+
+/// What two ordered maps differ in from a key on.
+fn expected_changes(before: &Items, after: &Items, from: Key) -> Vec<(Key, bool, bool)> {
+    let keys: BTreeSet<Key> = before.keys().chain(after.keys()).copied().collect();
+    keys.range(from..)
+        .filter(|key| before.get(key) != after.get(key))
+        .map(|key| (*key, before.contains_key(key), after.contains_key(key)))
+        .collect()
+}
+
+fn found_changes(
+    memory: &Memory,
+    trees: (Option<&Bytes>, Option<&Bytes>),
+    from: Key,
+) -> Vec<(Key, bool, bool)> {
+    let mut found = Vec::new();
+    changes(memory, trees, from, &mut |Differing { before, after }| {
+        let key = before.as_ref().or(after.as_ref()).map(|item| item.key).unwrap();
+        found.push((key, before.is_some(), after.is_some()));
+        true
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn changes_are_those_of_ordered_maps_whatever_shape_the_trees_have() {
+    for seed in 0..6 {
+        let mut random = Random(seed + 100);
+        let mut memory = Memory { keeps_old: true, ..Memory::default() };
+        let mut states: Vec<(Option<Bytes>, Items)> = vec![(None, Items::new())];
+        for round in 0..25 {
+            let (root, mut items) = states.last().unwrap().clone();
+            let most = [3, 40, 2500][usize::try_from(random.below(3)).unwrap()];
+            let list = random_changes(&mut random, most, round % 12 < 8);
+            for (key, change) in &list {
+                match &change.item {
+                    Some(item) => items.insert(*key, item.clone()),
+                    None => items.remove(key),
+                };
+            }
+            let list: Vec<Change> = list.into_values().collect();
+            states.push((update(&mut memory, 9, root.as_ref(), &list).unwrap(), items));
+            for _ in 0..4 {
+                let pick = |random: &mut Random| {
+                    usize::try_from(random.below(states.len() as u64)).unwrap()
+                };
+                let (before, after) = (pick(&mut random), pick(&mut random));
+                let from = if random.below(2) == 0 { Key::MIN } else { random_key(&mut random) };
+                let ((old, had), (new, has)) = (&states[before], &states[after]);
+                assert_eq!(
+                    found_changes(&memory, (old.as_ref(), new.as_ref()), from),
+                    expected_changes(had, has, from),
+                    "seed {seed} states {before} and {after} from {from:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn changes_cost_what_differs_and_not_what_is_there() {
+    let item = |fill: u8| Some((Bytes::from(vec![fill; 60]), Some(Bytes::from(vec![2; 60]))));
+    let mut memory = Memory { keeps_old: true, ..Memory::default() };
+    let key = |index: u64| Key::new(index / 10, 5, index);
+    let all: Vec<Change> =
+        (0..100_000).map(|index| Change { key: key(index), item: item(1) }).collect();
+    let before = update(&mut memory, 1, None, &all).unwrap();
+    let nodes = memory.nodes.len();
+    let mut reads_of = |list: &[Change]| {
+        let after = update(&mut memory, 1, before.as_ref(), list).unwrap();
+        memory.reads.set(0);
+        let found = found_changes(&memory, (before.as_ref(), after.as_ref()), Key::MIN);
+        assert_eq!(found.len(), list.len());
+        memory.reads.get()
+    };
+    let one = reads_of(&[Change { key: key(50_000), item: item(2) }]);
+    assert!(one <= 8, "{one} of {nodes} nodes were read for one change");
+    // A hundred new items split leaves in one place; boundaries move, but only there.
+    let list: Vec<Change> =
+        (0..300).map(|index| Change { key: Key::new(7_000, 2, index), item: item(3) }).collect();
+    let many = reads_of(&list);
+    assert!(many <= 20, "{many} of {nodes} nodes were read for 300 changes side by side");
+    let none = {
+        memory.reads.set(0);
+        assert!(found_changes(&memory, (before.as_ref(), before.as_ref()), Key::MIN).is_empty());
+        memory.reads.get()
+    };
+    assert_eq!(none, 0, "the same tree is not even opened");
 }

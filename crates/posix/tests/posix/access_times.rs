@@ -33,6 +33,19 @@ fn relative_times_move_once_after_a_change_and_once_a_day() {
 }
 
 #[test]
+fn who_reads_unnoticed_moves_no_time() {
+    let bench = Bench::with(AccessTimes::Strict, 131_072);
+    let ino = bench.file("f");
+    bench.write(ino, 0, b"content");
+    let before = bench.attributes(ino).accessed;
+    let mut read = Vec::new();
+    bench.files.read_unnoticed(ino, 3, 10, &mut read).unwrap();
+    assert_eq!((read.as_slice(), bench.attributes(ino).accessed), (&b"tent"[..], before));
+    bench.read(ino, 0, 10);
+    assert!(bench.attributes(ino).accessed > before);
+}
+
+#[test]
 fn strict_times_always_move_and_never_means_never() {
     for (mode, moves) in [(AccessTimes::Strict, true), (AccessTimes::Never, false)] {
         let bench = Bench::with(mode, 131_072);

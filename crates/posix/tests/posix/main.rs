@@ -16,6 +16,7 @@ mod privileges;
 mod quota;
 mod ranges;
 mod renames;
+mod shifts;
 mod shutdown;
 mod space;
 

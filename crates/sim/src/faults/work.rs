@@ -212,6 +212,7 @@ fn remove() -> Vec<Operation> {
             to: file(0),
             to_offset: 16_384,
             len: 8192,
+            share: false,
         },
         Operation::Unlink { place: in_root(6) },
         Operation::Forget { subject: file(6) },

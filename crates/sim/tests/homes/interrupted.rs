@@ -2,7 +2,7 @@
 //! and the batch that follows from them.
 
 use marram_sim::Random;
-use marram_store::{Batch, Block, Item, Key, Properties, Result, Space, View};
+use marram_store::{Batch, Block, BlockPlace, Item, Key, Properties, Result, Space, View};
 use std::sync::{Arc, Mutex};
 
 /// One call in so many has a commit before it.
@@ -54,6 +54,14 @@ impl View for InterruptedView {
     fn read_block(&self, block: &Block) -> Result<bytes::Bytes> {
         self.interrupt()?;
         self.inner.read_block(block)
+    }
+
+    fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
+        self.inner.adopt(from, block)
+    }
+
+    fn place_of(&self, block: &Block) -> BlockPlace {
+        self.inner.place_of(block)
     }
 
     fn stored_bytes(&self, block: &Block) -> u64 {

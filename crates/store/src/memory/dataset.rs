@@ -2,11 +2,11 @@
 
 use super::{ITEM_BYTES, RESERVE_BYTES, Shared};
 use crate::{
-    Admission, Batch, Block, Counter, DatasetKind, Edit, Error, FreshBlock, Item, Key, Properties,
-    Result, Source, Space, Token, VALUE_BYTES_MAX, View,
+    Admission, Batch, Block, Counter, DatasetKind, Edit, Error, FreshBlock, Item, ItemChange, Key,
+    Properties, Result, Space, Token, VALUE_BYTES_MAX, View,
 };
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,14 +17,24 @@ type Items = BTreeMap<Key, Item>;
 /// The items of a dataset; a snapshot holds the same map until one of the two changes.
 pub(super) type Contents = Arc<Items>;
 
+/// What a snapshot keeps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) contents: Contents,
+    pub(super) local: Properties,
+    pub(super) root_object: u64,
+}
+
 /// A dataset or snapshot.
 #[derive(Debug)]
 pub(super) struct MemoryView {
     shared: Arc<Shared>,
+    pub(super) id: u64,
     contents: RwLock<Contents>,
     local: RwLock<Properties>,
+    root_object: u64,
+    /// Live (clones too) or snapshot.
     pub(super) kind: DatasetKind,
-    pub(super) origin: Option<Source>,
 }
 
 /// What makes two references the same block.
@@ -43,6 +53,32 @@ fn identity(block: &Block) -> Identity {
         },
         Block::Stored(token) => stored(token),
     }
+}
+
+/// Visits the items from `from` on in which two states differ.
+pub(super) fn changes(
+    before: &Items,
+    after: &Items,
+    from: Key,
+    visit: &mut dyn FnMut(ItemChange) -> bool,
+) {
+    let keys: BTreeSet<Key> = [before, after]
+        .into_iter()
+        .flat_map(|items| items.range(from..).map(|(key, _)| *key))
+        .collect();
+    for key in keys {
+        let (before, after) = (before.get(&key), after.get(&key));
+        let is_change = !before.zip(after).is_some_and(|(before, after)| is_same(before, after));
+        let change = || ItemChange { key, before: before.cloned(), after: after.cloned() };
+        if is_change && !visit(change()) {
+            return;
+        }
+    }
+}
+
+fn is_same(before: &Item, after: &Item) -> bool {
+    let identity_of = |item: &Item| item.block.as_ref().map(identity);
+    before.value == after.value && identity_of(before) == identity_of(after)
 }
 
 /// Bytes in use by several datasets: each map and each block counted once.
@@ -82,22 +118,32 @@ pub(super) fn check_property(property: &str, value: &str) -> Result<()> {
 }
 
 impl MemoryView {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        contents: Contents,
-        kind: DatasetKind,
-        origin: Option<Source>,
-        properties: Properties,
-    ) -> MemoryView {
-        let (contents, local) = (RwLock::new(contents), RwLock::new(properties));
-        MemoryView { shared, contents, local, kind, origin }
+    pub(super) fn new(shared: Arc<Shared>, id: u64, state: State, kind: DatasetKind) -> MemoryView {
+        let (contents, local) = (RwLock::new(state.contents), RwLock::new(state.local));
+        MemoryView { shared, id, contents, local, root_object: state.root_object, kind }
     }
 
     pub(super) fn contents(&self) -> RwLockReadGuard<'_, Contents> {
         self.contents.read()
     }
 
-    pub(super) fn local_properties(&self) -> Properties {
+    /// Holds back batches and reads while another state takes the place of this one.
+    pub(super) fn lock_contents(&self) -> RwLockWriteGuard<'_, Contents> {
+        self.contents.write()
+    }
+
+    /// What a snapshot taken now would keep.
+    pub(super) fn state(&self) -> State {
+        State { contents: Contents::clone(&self.contents()), ..self.properties_alone() }
+    }
+
+    /// The state without its contents.
+    pub(super) fn properties_alone(&self) -> State {
+        let (local, root_object) = (self.local_properties(), self.root_object);
+        State { local, root_object, ..State::default() }
+    }
+
+    fn local_properties(&self) -> Properties {
         self.local.read().clone()
     }
 

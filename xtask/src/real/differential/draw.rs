@@ -4,10 +4,9 @@
 //! left out is what the two file systems cannot have in common: collapsed and inserted ranges
 //! (FUSE refuses them), sizes beyond 16 TiB (ext4 refuses them), direct I/O (ext4 wants it
 //! aligned), attributes that together take more than a block (ext4 refuses them), access lists,
-//! times beyond what ext4 can store, files with setgid but without the group's right to execute or
-//! with `security.capability` and changes of owner that name no owner (FUSE does not always tell
-//! when such privileges go), `RENAME_NOREPLACE` together with `RENAME_WHITEOUT` (which Marram
-//! refuses), and `O_NOATIME` (which it does not heed).
+//! times beyond what ext4 can store, files with `security.capability`, changes of owner that name
+//! no owner (FUSE does not always tell when such privileges go), and `O_NOATIME` (whose effect on
+//! directories it does not carry).
 
 use super::call::{Bytes, Call, Object, Place, SLOTS, Step, Time, User, Whence};
 use crate::seed::Seed;
@@ -185,14 +184,10 @@ impl Draw {
         }
     }
 
-    /// All the bits there are, with weight on those that let the other users in. Setgid comes with
-    /// the group's right to execute, which no mask takes away.
+    /// All the bits there are, with weight on those that let the other users in.
     fn mode(&mut self) -> u32 {
         match self.number(0, 4) {
-            0 => {
-                let mode = self.number(0, 0o10000) as u32;
-                if mode & 0o2000 == 0 { mode } else { mode | 0o010 }
-            }
+            0 => self.number(0, 0o10000) as u32,
             1 => self.one(&[0o6777, 0o2775, 0o1777, 0o4711, 0o6755]),
             _ => self.one(&[0o777, 0o755, 0o644, 0o666, 0o600]),
         }
@@ -267,6 +262,7 @@ impl Draw {
             2 | 3 => RenameFlags::EXCHANGE,
             4 => RenameFlags::WHITEOUT,
             5 => self.one(&[
+                RenameFlags::WHITEOUT | RenameFlags::NOREPLACE,
                 RenameFlags::WHITEOUT | RenameFlags::EXCHANGE,
                 RenameFlags::NOREPLACE | RenameFlags::EXCHANGE,
             ]),

@@ -104,6 +104,23 @@ def long_paths():
     print("symlink", told(os.symlink, target, "link"), len(os.readlink("link")))
     print("symlink", told(os.symlink, target + "t", "link2"), told(os.symlink, "", "link3"))
     os.unlink("link")
+    # Links that lead to themselves and to each other; chains as long as Linux follows, and longer.
+    os.symlink("self", "self")
+    os.symlink("there", "here")
+    os.symlink("here/x", "there")
+    os.symlink("..", "up")
+    for way in ("self", "self/x", "here", "there", "up/" * 30 + "none"):
+        came_to = [told(call, way, *rest) for call, *rest in
+                   ((os.stat,), (os.open, os.O_RDWR), (os.chmod, 0))]
+        print("loop", way[:8], *came_to)
+    for length in (39, 40, 41):
+        for number in range(length):
+            os.symlink(f"chain{number + 1}" if number + 1 < length else ".", f"chain{number}")
+        print("chain of", length, told(os.stat, "chain0"))
+        for number in range(length):
+            os.unlink(f"chain{number}")
+    for link in ("self", "here", "there", "up"):
+        os.unlink(link)
 
 
 def sticky():

@@ -1,0 +1,68 @@
+//! What the kernel is told of its own accord: that something changed behind its back.
+//!
+//! A file system that is rolled back, merged into, or gets a snapshot in a directory that shows
+//! them changes without a request of the kernel's. What the kernel remembers of it is dropped
+//! exactly: content and attributes inode by inode, names one by one, or all names at once.
+//!
+//! None of this may be called from within an operation of the file system, nor with a lock held
+//! that one could wait for: the kernel takes the lock of the inode or directory for it, which the
+//! caller of that operation may hold.
+
+use crate::protocol::{Encoder, NotifyCode, flags};
+use crate::session::SessionHandle;
+use marram_vfs::{Ino, Name};
+
+/// Inodes of which one message tells.
+const UNUSED_INODES_MAX: usize = 512;
+
+impl SessionHandle {
+    /// Tells the kernel that attributes and content of `ino` (of a directory: its list of names)
+    /// have changed behind its back. An inode that it does not know is fine.
+    pub fn notify_inode(&self, ino: Ino) {
+        let mut payload = Vec::new();
+        Encoder(&mut payload).u64(ino.0).i64(0).i64(0);
+        let _unknown = self.notify(NotifyCode::Inode, &payload);
+    }
+
+    /// Tells the kernel that `name` in `parent` may mean something else than it remembers: it asks
+    /// again before it uses it. Who is in a directory of that name stays there, if it is still the
+    /// same.
+    pub fn notify_entry(&self, parent: Ino, name: Name<'_>) {
+        self.notify_name(parent, name, flags::notify::EXPIRE_ONLY);
+    }
+
+    /// Has the kernel forget `name` in `parent` and all that it knows below it, but for what
+    /// somebody has open.
+    pub fn notify_gone(&self, parent: Ino, name: Name<'_>) {
+        self.notify_name(parent, name, 0);
+    }
+
+    /// Tells the kernel that any name may mean something else than it remembers; false if it is
+    /// older than Linux 6.16 and cannot be told so.
+    pub fn notify_all_names(&self) -> bool {
+        self.notify(NotifyCode::AllNames, &[])
+    }
+
+    /// Has the kernel forget those of `inodes` that nobody uses; a directory is in use while it
+    /// knows something in it. Before Linux 6.18 it cannot be told so, and nothing happens.
+    pub fn notify_unused(&self, inodes: &[Ino]) {
+        for part in inodes.chunks(UNUSED_INODES_MAX) {
+            let mut payload = Vec::new();
+            let count = u32::try_from(part.len()).expect("a part is small");
+            let mut encoder = Encoder(&mut payload);
+            encoder.u32(count).zeros(4 + 8);
+            for ino in part {
+                encoder.u64(ino.0);
+            }
+            let _unknown = self.notify(NotifyCode::Unused, &payload);
+        }
+    }
+
+    fn notify_name(&self, parent: Ino, name: Name<'_>, how: u32) {
+        let name = name.as_bytes();
+        let name_bytes = u32::try_from(name.len()).expect("names are short");
+        let mut payload = Vec::new();
+        Encoder(&mut payload).u64(parent.0).u32(name_bytes).u32(how).bytes(name).zeros(1);
+        let _unknown = self.notify(NotifyCode::Entry, &payload);
+    }
+}

@@ -1,0 +1,105 @@
+//! Arguments of the commands about forks, snapshots and what differs between them.
+
+use super::{FormatArguments, TARGET_HELP};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `fork`.
+#[derive(Debug, Args)]
+pub(crate) struct ForkArguments {
+    /// The directory to fork, inside a mounted file system; a pool stands for all of a dataset
+    #[arg(value_name = "DIRECTORY|POOL")]
+    pub(crate) directory: PathBuf,
+    /// Name of the fork: it appears as .marram/forks/NAME at the root of the mount
+    pub(crate) name: String,
+    /// Fork all of this dataset instead
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `forks`.
+#[derive(Debug, Args)]
+pub(crate) struct ForksArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Draw which fork began as which
+    #[arg(long, short = 'g')]
+    pub(crate) graph: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
+/// Arguments of `hold` and `release`.
+#[derive(Debug, Args)]
+pub(crate) struct HoldArguments {
+    /// The snapshot
+    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Why it must stay, in a word; each word holds it for itself
+    pub(crate) tag: String,
+    /// The snapshot's dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArguments {
+    /// The snapshot to go back to
+    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The snapshot's dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Do not keep the present state as a snapshot
+    #[arg(long)]
+    pub(crate) discard: bool,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArguments {
+    /// The first state: a directory of a mount, also below .marram, with @NAME as it was
+    #[arg(value_name = "DIRECTORY[@NAME]")]
+    pub(crate) before: PathBuf,
+    /// The second state; if left out, the first as it is now, or for a fork what it began as is
+    /// the first and the fork the second
+    #[arg(value_name = "DIRECTORY[@NAME]")]
+    pub(crate) after: Option<PathBuf>,
+    /// Tell how many bytes of each file differ
+    #[arg(long, conflicts_with = "patch")]
+    pub(crate) stat: bool,
+    /// Tell which lines of text differ, as patch(1) reads them
+    #[arg(long, short = 'p')]
+    pub(crate) patch: bool,
+}
+
+/// Arguments of `merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArguments {
+    /// A path inside the fork, or with --fork a pool or a path inside a mounted one
+    #[arg(value_name = "FORK|TARGET", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The fork
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fork: Option<String>,
+    /// Only tell what would happen
+    #[arg(long, short = 'n', conflicts_with = "drop")]
+    pub(crate) preview: bool,
+    /// Where both have changed something, leave the parent as it is
+    #[arg(long, conflicts_with = "theirs")]
+    pub(crate) ours: bool,
+    /// Where both have changed something, take what the fork has
+    #[arg(long)]
+    pub(crate) theirs: bool,
+    /// Changes to different ranges of one file go together
+    #[arg(long)]
+    pub(crate) ranges: bool,
+    /// Changes to different lines of one text go together
+    #[arg(long)]
+    pub(crate) text: bool,
+    /// Destroy the fork when it has been merged
+    #[arg(long)]
+    pub(crate) drop: bool,
+}

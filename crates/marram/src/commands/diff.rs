@@ -1,0 +1,211 @@
+//! `marram diff`: what differs between two states, in time that follows the change.
+
+use crate::arguments::DiffArguments;
+use crate::control::protocol::{Answer, DifferenceRow, Operation};
+use crate::error::{Error, Result};
+use crate::output::Output;
+use crate::target::{Target, with_optional_snapshot};
+use marram_store::Source;
+use serde::Serialize;
+use std::path::Path;
+
+/// The inode of a root directory.
+const ROOT: u64 = 1;
+
+#[derive(Serialize)]
+struct Told<'a> {
+    before: String,
+    after: String,
+    differences: &'a [DifferenceRow],
+}
+
+/// One side of a comparison.
+struct Side {
+    target: Target,
+    source: Source,
+    root: u64,
+}
+
+pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
+    let first = side(&arguments.before)?;
+    let (before, after) = match &arguments.after {
+        Some(path) => {
+            let second = side(path)?;
+            if second.target.pool != first.target.pool {
+                return Err(Error::usage("the two are in different pools"));
+            }
+            (first, second)
+        }
+        None => alone(first, &arguments.before)?,
+    };
+    let root = match (before.root, after.root) {
+        (one, other) if one == other => one,
+        (ROOT, other) => other,
+        (one, ROOT) => one,
+        _ => return Err(Error::usage("the two are different directories")),
+    };
+    let operation = Operation::Diff {
+        before: before.source.to_string(),
+        after: after.source.to_string(),
+        root,
+        patch: arguments.patch,
+    };
+    let (rows, cut) = match before.target.perform(&operation)? {
+        Answer::Differences { rows, cut } => (rows, cut),
+        other => return Err(super::unexpected(&other)),
+    };
+    let told = Told {
+        before: before.source.to_string(),
+        after: after.source.to_string(),
+        differences: &rows,
+    };
+    output.print(&told, || match () {
+        () if arguments.patch => rows.iter().map(patch).collect(),
+        () if arguments.stat => stat(&rows),
+        () => rows.iter().map(line).collect(),
+    });
+    if cut {
+        return Err(Error::partial("there is more than can be told at once")
+            .hint("compare a directory further down"));
+    }
+    Ok(())
+}
+
+fn side(path: &Path) -> Result<Side> {
+    let (path, snapshot) = with_optional_snapshot(path)?;
+    let target = Target::find(&path)?;
+    super::write_back(&target, &path)?;
+    let root = match target.ino {
+        Some(0) => return Err(Error::usage(format!("{} is no directory", path.display()))),
+        Some(ino) => ino,
+        None => ROOT,
+    };
+    let mut source = match &target.mounted {
+        Some(mounted) => mounted.clone(),
+        None => Source::live(target.dataset(None)?),
+    };
+    match (&source.snapshot, snapshot) {
+        (Some(_), Some(_)) => {
+            let path = path.display();
+            return Err(Error::usage(format!("{path} is in a snapshot, which has none")));
+        }
+        (None, Some(name)) => source.snapshot = Some(name),
+        _ => (),
+    }
+    Ok(Side { target, source, root })
+}
+
+/// The two sides where only one was named.
+fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
+    if one.source.snapshot.is_some() {
+        let live = Source::live(one.source.dataset.clone());
+        let now = Side { target: Target::unmounted(one.target.pool.clone()), source: live, ..one };
+        return Ok((Side { target: one.target, source: one.source, root: one.root }, now));
+    }
+    let rows = match one.target.perform(&Operation::List)? {
+        Answer::Datasets(rows) => rows,
+        other => return Err(super::unexpected(&other)),
+    };
+    let found = rows.iter().find(|row| row.name == one.source.to_string() && row.kind == "fork");
+    let base = found.and_then(|row| row.origin.clone()).ok_or_else(|| {
+        Error::usage(format!("{} is no fork: compared with what?", path.display()))
+            .hint("name a snapshot as DIRECTORY@NAME, or two states")
+    })?;
+    let target = Target::find(path)?;
+    Ok((Side { target, source: base.parse()?, root: one.root }, one))
+}
+
+/// One difference in a line: a letter and the path.
+pub(super) fn line(row: &DifferenceRow) -> String {
+    let letter = match row.change.as_str() {
+        "created" => 'A',
+        "removed" => 'D',
+        "renamed" => 'R',
+        "linked" => 'L',
+        "unlinked" => 'U',
+        "content" => 'M',
+        "attributes" => 't',
+        _ => 'x',
+    };
+    let slash = if row.kind == "directory" && row.path != "/" { "/" } else { "" };
+    let values = row.values.iter().map(|(name, old, new)| {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        format!(" {name}: {} -> {}", value(old), value(new))
+    });
+    let values: String = values.collect();
+    match &row.old_path {
+        Some(old) => format!("{letter} {old}{slash} -> {}{slash}{values}\n", row.path),
+        None => format!("{letter} {}{slash}{values}\n", row.path),
+    }
+}
+
+/// How many bytes of each file differ, and all together.
+fn stat(rows: &[DifferenceRow]) -> String {
+    let mut text = String::new();
+    let (mut files, mut all) = (0_u64, 0_u64);
+    for row in rows {
+        let bytes: u64 = row.ranges.iter().map(|(from, to)| to - from).sum();
+        let sizes = row.sizes.map_or(String::new(), |(old, new)| format!(", {old} -> {new}"));
+        let differ = match row.change.as_str() {
+            "content" => format!(" | {bytes} bytes differ{sizes}"),
+            other => format!(" | {other}"),
+        };
+        text.push_str(&format!("{}{differ}\n", row.path));
+        files += 1;
+        all += bytes;
+    }
+    text.push_str(&format!("{files} differences, {all} bytes of changed files\n"));
+    text
+}
+
+/// The lines that differ, or that there are none to tell.
+fn patch(row: &DifferenceRow) -> String {
+    match &row.patch {
+        Some(patch) => format!("{}{patch}", line(row)),
+        None => line(row),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DifferenceRow, line, stat};
+
+    fn row(change: &str, path: &str) -> DifferenceRow {
+        DifferenceRow {
+            change: change.to_owned(),
+            path: path.to_owned(),
+            old_path: None,
+            kind: "file".to_owned(),
+            ranges: Vec::new(),
+            sizes: None,
+            values: Vec::new(),
+            patch: None,
+        }
+    }
+
+    #[test]
+    fn a_difference_is_told_in_a_line() {
+        assert_eq!(line(&row("created", "/a")), "A /a\n");
+        let renamed = DifferenceRow {
+            old_path: Some("/b".to_owned()),
+            kind: "directory".to_owned(),
+            ..row("renamed", "/c")
+        };
+        assert_eq!(line(&renamed), "R /b/ -> /c/\n");
+        let values = vec![("mode".to_owned(), Some("0644".to_owned()), Some("0600".to_owned()))];
+        let changed = DifferenceRow { values, ..row("attributes", "/d") };
+        assert_eq!(line(&changed), "t /d mode: 0644 -> 0600\n");
+    }
+
+    #[test]
+    fn bytes_that_differ_add_up() {
+        let changed = DifferenceRow {
+            ranges: vec![(0, 4), (10, 11)],
+            sizes: Some((20, 21)),
+            ..row("content", "/f")
+        };
+        let text = stat(&[row("removed", "/a"), changed]);
+        assert!(text.contains("/f | 5 bytes differ, 20 -> 21\n"), "{text}");
+        assert!(text.ends_with("2 differences, 5 bytes of changed files\n"), "{text}");
+    }
+}

@@ -1,0 +1,67 @@
+//! `marram merge`: what a fork has changed goes into what it was forked from, all or nothing.
+
+use super::diff::line;
+use crate::arguments::MergeArguments;
+use crate::control::protocol::{
+    Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary, Operation,
+};
+use crate::error::{Error, Result};
+use crate::output::Output;
+use crate::target::Target;
+
+/// Exit status of a merge that was refused for its conflicts.
+const CONFLICTS: u8 = 1;
+
+pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
+    let target = Target::find(&arguments.target)?;
+    let fork = match (&arguments.fork, &target.mounted) {
+        (Some(name), _) => name.clone(),
+        (None, Some(mounted)) => mounted.dataset.to_string(),
+        (None, None) => {
+            return Err(Error::usage(format!("{} is a pool", arguments.target.display()))
+                .hint("say which fork: --fork NAME"));
+        }
+    };
+    super::write_back(&target, &arguments.target)?;
+    let choice = match (arguments.ours, arguments.theirs) {
+        (true, _) => ConflictChoice::Ours,
+        (_, true) => ConflictChoice::Theirs,
+        _ => ConflictChoice::Refuse,
+    };
+    let request = MergeRequest {
+        fork,
+        preview: arguments.preview,
+        choice,
+        ranges: arguments.ranges,
+        text: arguments.text,
+        drop: arguments.drop,
+    };
+    let summary = match target.perform(&Operation::Merge(request))? {
+        Answer::Merged(summary) => summary,
+        other => return Err(super::unexpected(&other)),
+    };
+    output.print(&summary, || text(&summary, arguments.preview));
+    Ok(if summary.conflicts.is_empty() { 0 } else { CONFLICTS })
+}
+
+fn text(summary: &MergeSummary, preview: bool) -> String {
+    let mut text: String = summary.differences.iter().map(line).collect();
+    let tell = |row: &ConflictRow| format!("{} {}: {}\n", row.kind, row.path, row.detail);
+    for row in &summary.decided {
+        text.push_str(&format!("decided: {}", tell(row)));
+    }
+    for row in &summary.conflicts {
+        text.push_str(&format!("conflict: {}", tell(row)));
+    }
+    let MergeSummary { fork, parent, .. } = summary;
+    text.push_str(&match () {
+        () if !summary.conflicts.is_empty() => format!(
+            "{fork} and {parent} have both changed the same: nothing was changed\n\
+             take one side with --ours or --theirs, or put them together with --text or --ranges\n"
+        ),
+        () if preview => format!("{fork} would go into {parent}\n"),
+        () if summary.dropped => format!("{fork} went into {parent}, and is no more\n"),
+        () => format!("{fork} went into {parent}\n"),
+    });
+    text
+}

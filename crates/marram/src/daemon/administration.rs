@@ -1,0 +1,133 @@
+//! Operations on the pool whose effects mounts show.
+
+use super::Daemon;
+use crate::control::protocol::{Answer, MergeRequest, Operation};
+use crate::engine;
+use crate::error::{Error, Result};
+use marram_store::{Source, Store};
+use marram_vfs::{FileSystem, Ino, Kind};
+use std::path::Path;
+use std::sync::Arc;
+
+impl Daemon {
+    /// Does what is asked, and has the mounts show it.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(super) fn perform_seen(&self, operation: &Operation) -> Result<Answer> {
+        match operation {
+            Operation::Destroy { source, dry_run: false } => {
+                self.destroy(&source.parse()?, operation)
+            }
+            Operation::Snapshot { dataset, snapshot } => {
+                let answer = self.pool.perform(operation)?;
+                let dataset = dataset.parse()?;
+                self.shelves_changed(&[Source { dataset, snapshot: Some(snapshot.clone()) }]);
+                Ok(answer)
+            }
+            Operation::Fork { name, .. } => {
+                let answer = self.pool.perform(operation)?;
+                self.shelves_changed(&[Source::live(name.parse()?)]);
+                Ok(answer)
+            }
+            Operation::Merge(request) => self.merge(request),
+            Operation::Rollback { to } => self.rollback(&to.parse()?),
+            _ => self.pool.perform(operation),
+        }
+    }
+
+    /// What an inode of the mount on `directory` belongs to.
+    ///
+    /// # Errors
+    /// Nothing is mounted there, or the inode is gone.
+    pub(super) fn locate(&self, directory: &Path, ino: u64) -> Result<Answer> {
+        let place = directory.display();
+        let found = self.mounts.namespace_at(directory);
+        let (mounted, namespace) =
+            found.ok_or_else(|| Error::not_found(format!("nothing is mounted at {place}")))?;
+        if namespace.is_shelf(Ino(ino)) {
+            let root = namespace.root().0;
+            return Ok(Answer::Located { source: mounted.to_string(), ino: 0, root });
+        }
+        let gone = |error: marram_vfs::Error| Error::not_found(format!("{place}: {error}"));
+        let (member, root, files, inner) = namespace.resolve(Ino(ino)).map_err(gone)?;
+        let kind = files.attributes(inner).map_err(gone)?.kind;
+        let source = member.unwrap_or(mounted).to_string();
+        let ino = if kind == Kind::Directory { inner.0 } else { 0 };
+        Ok(Answer::Located { source, ino, root: root.0 })
+    }
+
+    /// Destroys what nobody has mounted. What is only looked at below `.marram` goes from there
+    /// first.
+    fn destroy(&self, source: &Source, operation: &Operation) -> Result<Answer> {
+        let goes = self.pool.pool().destroy(source, true)?.sources;
+        self.refuse_what_stays(&goes)?;
+        self.evict(&goes);
+        let answer = self.pool.perform(operation);
+        self.shelves_changed(&goes);
+        answer
+    }
+
+    /// Lets a dataset go on from a snapshot while programs use it: they see it at once.
+    fn rollback(&self, to: &Source) -> Result<Answer> {
+        let pool = self.pool.pool();
+        let live = Source::live(to.dataset.clone());
+        let files = self.files_of(&live);
+        let answer = engine::history::rollback(pool, to, |go_back| match &files {
+            Some(files) => files.roll_back(go_back),
+            None => go_back(),
+        })?;
+        if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
+            let kept: Source = kept.parse()?;
+            let touched = marram_posix::touched(&**pool, &kept, to)?;
+            self.dataset_changed(&live, files, &touched);
+            self.shelves_changed(&[kept]);
+        }
+        Ok(answer)
+    }
+
+    /// Brings a fork's changes into what it was forked from while programs use that: they see them
+    /// at once.
+    fn merge(&self, request: &MergeRequest) -> Result<Answer> {
+        let pool = self.pool.pool();
+        let merge = engine::history::Merge::of(pool, request)?;
+        let files = match self.files_of(merge.parent()) {
+            Some(files) => files,
+            None => Arc::new(merge.open_parent(pool)?),
+        };
+        let (summary, touched) = merge.run(pool, &files)?;
+        self.dataset_changed(merge.parent(), &files, &touched);
+        let fork = merge.fork();
+        merge.conclude(summary, || {
+            let source = fork.to_string();
+            self.destroy(fork, &Operation::Destroy { source, dry_run: false }).map(|_| ())
+        })
+    }
+
+    /// Refuses a destruction that the pool would refuse, before anything is taken from sight.
+    fn refuse_what_stays(&self, goes: &[Source]) -> Result<()> {
+        let mounted = self.mounts.reports();
+        for gone in goes {
+            if let Some(mount) = mounted.iter().find(|mount| mount.source == gone.to_string()) {
+                let place = mount.directory.display();
+                return Err(
+                    Error::in_use(format!("{gone} is mounted at {place}")).hint("unmount it first")
+                );
+            }
+        }
+        for report in self.pool.pool().list()? {
+            if goes.contains(&report.source) && !report.holds.is_empty() {
+                let (name, tags) = (report.source, report.holds.join(", "));
+                return Err(Error::in_use(format!("{name} is held: {tags}"))
+                    .hint(format!("let go of it with `marram release TARGET {tags}`")));
+            }
+            let origin = report.origin.filter(|origin| goes.contains(origin));
+            if let (Some(origin), false) = (origin, goes.contains(&report.source)) {
+                let name = report.source;
+                return Err(Error::in_use(format!("{name} began as {origin}"))
+                    .hint(format!("destroy {name} first")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! What a mount shows: a dataset, and in the hidden directory `.marram` at its root the snapshots
+//! and forks of that dataset (docs/decisions/0018-namespace-of-a-mount.md).
+//!
+//! [`Namespace`] is a file system that passes each operation on to the file system that it is
+//! about: the dataset itself, or a **member**, which is a snapshot or a fork below `.marram`. They
+//! are told apart by inode numbers, see [`numbers`]; those of the dataset itself stay as they are,
+//! so an operation on it costs one comparison more.
+//!
+//! A member is opened when somebody first looks it up, and closed when the kernel has forgotten
+//! all of it; see [`members`]. What `.marram` itself shows is in [`shelves`]; `routing` has the
+//! operations, `permissions` the rights of datasets that check them themselves.
+
+mod members;
+mod numbers;
+mod permissions;
+mod routing;
+mod shelves;
+#[cfg(test)]
+mod tests;
+
+pub(super) use members::Place;
+pub(crate) use shelves::Shelf;
+
+use marram_posix::Posix;
+use marram_store::Source;
+use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
+use members::{Member, Members};
+use numbers::{BASE_SLOT, SHELVES_SLOT, join, slot_of};
+use shelves::{Directory, Shelves};
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A member that has been opened.
+pub(super) struct Opened {
+    /// What it is.
+    pub(super) source: Source,
+    /// Its file system.
+    pub(super) files: Arc<Posix>,
+    /// The directory that is shown as its root.
+    pub(super) root: Ino,
+    /// Tells it apart from whatever else could come to have the same numbers.
+    pub(super) mark: u32,
+    /// Dropped when it is closed.
+    pub(super) _hold: Box<dyn Any + Send + Sync>,
+}
+
+/// Where members come from.
+pub(super) trait Catalogue: Send + Sync {
+    /// The names on a shelf, sorted.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn names(&self, shelf: Shelf) -> Result<Vec<String>>;
+
+    /// Opens the member of that name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Busy`] if it is mounted on its own; or a failed read.
+    fn open(&self, shelf: Shelf, name: &str) -> Result<Opened>;
+}
+
+/// A dataset with its members, as one file system.
+pub(super) struct Namespace {
+    base: Arc<Posix>,
+    /// The inode that is shown as the root of the mount.
+    root: Ino,
+    shelves: Option<Shelves>,
+    members: Members,
+}
+
+/// The file system that an inode belongs to.
+enum Files<'a> {
+    Base(&'a Posix),
+    Member(Arc<Member>),
+}
+
+impl Deref for Files<'_> {
+    type Target = Posix;
+
+    fn deref(&self) -> &Posix {
+        match self {
+            Files::Base(base) => base,
+            Files::Member(member) => member.files(),
+        }
+    }
+}
+
+impl Namespace {
+    /// The dataset `base`, of which the directory `root` is shown; with a catalogue also what is
+    /// on its shelves, in directories that belong to `owner`.
+    pub(super) fn new(
+        base: Arc<Posix>,
+        root: Ino,
+        shelves: Option<(Box<dyn Catalogue>, marram_vfs::Caller)>,
+    ) -> Namespace {
+        let shelves = shelves.map(|(catalogue, owner)| Shelves::new(catalogue, owner));
+        Namespace { base, root, shelves, members: Members::default() }
+    }
+
+    /// The dataset itself.
+    pub(super) fn base(&self) -> &Arc<Posix> {
+        &self.base
+    }
+
+    /// The file systems of the dataset and of all open members.
+    pub(super) fn file_systems(&self) -> Vec<Arc<Posix>> {
+        let members = self.members.all();
+        let files = members.iter().map(|member| Arc::clone(member.files()));
+        std::iter::once(Arc::clone(&self.base)).chain(files).collect()
+    }
+
+    /// The inode of the dataset that is shown as the root of the mount.
+    pub(super) fn root(&self) -> Ino {
+        self.root
+    }
+
+    /// What a number of the mount stands for: the member (`None` for the dataset itself), the inode
+    /// that is shown as its root, its file system, and the inode in that.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] for what is not open; [`Error::NotPermitted`] for `.marram` itself.
+    pub(super) fn resolve(&self, ino: Ino) -> Result<(Option<Source>, Ino, Arc<Posix>, Ino)> {
+        let (files, inner) = self.at(ino)?;
+        Ok(match files {
+            Files::Base(_) => (None, self.root, Arc::clone(&self.base), inner),
+            Files::Member(member) => {
+                let files = Arc::clone(member.files());
+                (Some(member.source().clone()), member.root(), files, inner)
+            }
+        })
+    }
+
+    /// The file system of an open member.
+    pub(super) fn files_of_member(&self, source: &Source) -> Option<Arc<Posix>> {
+        let member = self.members.find(|member| member.source() == source)?;
+        Some(Arc::clone(member.files()))
+    }
+
+    /// What the kernel knows of an open member, by its numbers.
+    pub(super) fn known_of_member(&self, source: &Source) -> Vec<Ino> {
+        let Some(member) = self.members.find(|member| member.source() == source) else {
+            return Vec::new();
+        };
+        let known = member.files().known().into_iter();
+        known.filter_map(|ino| join(member.slot(), ino).ok()).collect()
+    }
+
+    /// What `ino` of the dataset itself is to the kernel.
+    pub(super) fn number_in_base(&self, ino: Ino) -> Ino {
+        self.shown(ino)
+    }
+
+    /// What `ino` of an open member is to the kernel; `None` if that member is not open.
+    pub(super) fn number_in_member(&self, source: &Source, ino: Ino) -> Option<Ino> {
+        let member = self.members.find(|member| member.source() == source)?;
+        join(member.slot(), ino).ok()
+    }
+
+    /// Lets go of a member that is about to be destroyed: what the kernel knows of it is stale from
+    /// now on. Returns where it was seen, if it was open.
+    pub(super) fn evict(&self, source: &Source) -> Option<Place> {
+        self.members.evict(source)
+    }
+
+    /// Where an open member is seen.
+    pub(super) fn place_of(&self, source: &Source) -> Option<Place> {
+        self.members.find(|member| member.source() == source).map(|member| member.place().clone())
+    }
+
+    /// Closes members of which the kernel knows nothing any more and that nobody has used for a
+    /// while; returns those that nobody has used for long but the kernel knows.
+    ///
+    /// Called about once a second: that is the clock of "a while".
+    pub(super) fn close_unused(&self) -> Vec<Place> {
+        self.members.close_unused()
+    }
+
+    /// Closes the member `source` if the kernel knows nothing of it any more; true if it is not
+    /// open afterwards.
+    pub(super) fn close_if_forgotten(&self, source: &Source) -> bool {
+        self.members.close_if_forgotten(source)
+    }
+
+    /// Whether `ino` is `.marram` or one of the directories in it.
+    pub(super) fn is_shelf(&self, ino: Ino) -> bool {
+        self.directory(ino).is_some()
+    }
+
+    /// The directory of a shelf.
+    pub(super) fn shelf_ino(&self, shelf: Shelf) -> Option<Ino> {
+        self.shelves.as_ref().map(|_| Directory::Shelf(shelf).ino())
+    }
+
+    /// The directory of a shelf, and a note that its names have changed.
+    pub(super) fn shelf_changed(&self, shelf: Shelf) -> Option<Ino> {
+        let shelves = self.shelves.as_ref()?;
+        shelves.note_change();
+        Some(Directory::Shelf(shelf).ino())
+    }
+
+    /// The dataset's inode that a number of the mount without slot stands for.
+    fn in_base(&self, ino: Ino) -> Ino {
+        match ino {
+            _ if self.root == Ino::ROOT => ino,
+            Ino::ROOT => self.root,
+            _ if ino == self.root => Ino::ROOT,
+            _ => ino,
+        }
+    }
+
+    /// The number in the mount of a dataset's inode: the opposite, which is the same.
+    fn shown(&self, ino: Ino) -> Ino {
+        self.in_base(ino)
+    }
+
+    /// Whom an operation on `ino` is for.
+    fn at(&self, ino: Ino) -> Result<(Files<'_>, Ino)> {
+        match slot_of(ino) {
+            BASE_SLOT => Ok((Files::Base(&self.base), self.in_base(ino))),
+            SHELVES_SLOT => Err(Error::NotPermitted),
+            slot => Ok((Files::Member(self.members.get(slot)?), numbers::inner_of(ino))),
+        }
+    }
+
+    /// The directory below `.marram`, or that itself, that `ino` is.
+    fn directory(&self, ino: Ino) -> Option<Directory> {
+        if slot_of(ino) != SHELVES_SLOT || self.shelves.is_none() {
+            return None;
+        }
+        Directory::of(ino)
+    }
+
+    /// Attributes that come from `files`, with the number that the kernel is to know and, if
+    /// `pinned`, their pin counted.
+    fn told(&self, files: &Files<'_>, found: Attributes, pinned: bool) -> Result<Attributes> {
+        match files {
+            Files::Base(base) => {
+                let ino = self.shown(found.ino);
+                if slot_of(ino) == BASE_SLOT {
+                    return Ok(Attributes { ino, ..found });
+                }
+                if pinned {
+                    base.forget(found.ino, 1);
+                }
+                Err(Error::NumberTooLarge)
+            }
+            Files::Member(member) => member.told(found, pinned),
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Each operation goes to the file system that it is about.
+
+use super::numbers::inner_of;
+use super::shelves::{Directory, HIDDEN_NAME, Shelf, Shelves};
+use super::{BASE_SLOT, Files, Namespace, Place, SHELVES_SLOT, join, slot_of};
+use marram_vfs::{
+    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
+    Marks, Name, NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Shutdown,
+    SpaceReport, SyncScope, WriteOptions, XattrMode,
+};
+
+impl Namespace {
+    /// Whether `name` in `parent` is that of the hidden directory.
+    fn is_hidden(&self, parent: Ino, name: Name<'_>) -> bool {
+        parent == Ino::ROOT && self.shelves.is_some() && name.as_bytes() == HIDDEN_NAME
+    }
+
+    fn shelves(&self) -> Result<&Shelves> {
+        self.shelves.as_ref().ok_or(Error::Stale)
+    }
+
+    fn look_up_in(&self, directory: Directory, name: Name<'_>) -> Result<Attributes> {
+        let shelves = self.shelves()?;
+        match directory {
+            Directory::Hidden => Ok(shelves.attributes(Shelves::find(name.as_bytes())?)),
+            Directory::Shelf(shelf) => self.look_up_member(shelves, shelf, name),
+        }
+    }
+
+    fn look_up_member(
+        &self,
+        shelves: &Shelves,
+        shelf: Shelf,
+        name: Name<'_>,
+    ) -> Result<Attributes> {
+        let name = str::from_utf8(name.as_bytes()).map_err(|_| Error::NotFound)?;
+        let place = Place { shelf, name: name.to_owned() };
+        let member = self.members.at(place, || {
+            let opened = shelves.catalogue.open(shelf, name)?;
+            self.check_same_rules(&opened)?;
+            Ok(opened)
+        })?;
+        let root = member.files().pin(member.root())?;
+        member.told(root, true)
+    }
+
+    fn parent_of(&self, ino: Ino) -> Result<Attributes> {
+        if let Some(directory) = self.directory(ino) {
+            return match directory {
+                Directory::Hidden => self.pin(Ino::ROOT),
+                Directory::Shelf(_) => Ok(self.shelves()?.attributes(Directory::Hidden)),
+            };
+        }
+        let (files, inner) = self.at(ino)?;
+        match &files {
+            Files::Base(_) if ino == Ino::ROOT => self.pin(ino),
+            Files::Member(member) if inner == member.root() => {
+                Ok(self.shelves()?.attributes(Directory::Shelf(member.place().shelf)))
+            }
+            _ => self.told(&files, files.parent(inner)?, true),
+        }
+    }
+
+    /// Something has been made under a name: undoes it if it cannot be shown.
+    fn made(
+        &self,
+        (files, parent): (&Files<'_>, Ino),
+        name: Name<'_>,
+        made: Attributes,
+    ) -> Result<Attributes> {
+        let is_directory = made.kind == marram_vfs::Kind::Directory;
+        self.told(files, made, true).inspect_err(|_| {
+            let _left_without_a_number = match is_directory {
+                true => files.remove_directory(parent, name),
+                false => files.unlink(parent, name),
+            };
+        })
+    }
+
+    /// As [`Namespace::at`], to take away a name.
+    fn at_name(&self, parent: Ino, name: Name<'_>) -> Result<(Files<'_>, Ino)> {
+        match self.is_hidden(parent, name) {
+            true => Err(Error::NotPermitted),
+            false => self.at(parent),
+        }
+    }
+
+    /// Two inodes that must be of one file system.
+    fn both(&self, one: Ino, other: Ino) -> Result<(Files<'_>, Ino, Ino)> {
+        if slot_of(one) != slot_of(other) {
+            return Err(Error::CrossDevice);
+        }
+        let (files, one) = self.at(one)?;
+        let (_, other) = self.at(other)?;
+        Ok((files, one, other))
+    }
+
+    /// Lists a directory whose numbers are not those of the mount, or that hides a name.
+    fn list_shown(
+        &self,
+        (files, inner): (&Files<'_>, Ino),
+        is_root: bool,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let hides = is_root && self.shelves.is_some();
+        let (mut failure, mut hidden) = (None, None);
+        let listed = files.read_directory(inner, after, with_attributes, &mut |entry| {
+            if hides && entry.name == HIDDEN_NAME {
+                hidden = entry.attributes.map(|found| found.ino);
+                return true;
+            }
+            let entry = match self.shown_entry(files, entry) {
+                Ok(entry) => entry,
+                Err(error) => {
+                    failure = Some(error);
+                    return false;
+                }
+            };
+            let pinned = entry.attributes.is_some();
+            let accepted = visit(entry);
+            if let (Files::Member(member), true) = (files, pinned && accepted) {
+                member.count_pin();
+            }
+            accepted
+        });
+        if let Some(ino) = hidden {
+            files.forget(ino, 1);
+        }
+        listed.and_then(|()| failure.map_or(Ok(()), Err))
+    }
+
+    /// An entry with the numbers that the kernel is to know; its pin is not counted yet.
+    fn shown_entry<'a>(
+        &self,
+        files: &Files<'_>,
+        entry: DirectoryEntry<'a>,
+    ) -> Result<DirectoryEntry<'a>> {
+        let ino = match files {
+            Files::Base(_) => self.shown(entry.ino),
+            Files::Member(member) => join(member.slot(), entry.ino)?,
+        };
+        let attributes = entry.attributes.map(|found| self.told(files, found, false));
+        Ok(DirectoryEntry { ino, attributes: attributes.transpose()?, ..entry })
+    }
+}
+
+impl FileSystem for Namespace {
+    fn space(&self) -> Result<SpaceReport> {
+        self.base.space()
+    }
+
+    fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        if self.is_hidden(parent, name) {
+            return Ok(self.shelves()?.attributes(Directory::Hidden));
+        }
+        if let Some(directory) = self.directory(parent) {
+            return self.look_up_in(directory, name);
+        }
+        let (files, parent) = self.at(parent)?;
+        self.told(&files, files.lookup(parent, name)?, true)
+    }
+
+    fn parent(&self, ino: Ino) -> Result<Attributes> {
+        self.parent_of(ino)
+    }
+
+    fn pin(&self, ino: Ino) -> Result<Attributes> {
+        if let Some(directory) = self.directory(ino) {
+            return Ok(self.shelves()?.attributes(directory));
+        }
+        let (files, ino) = self.at(ino).map_err(|_| Error::Stale)?;
+        self.told(&files, files.pin(ino)?, true)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        if let Some(directory) = self.directory(ino) {
+            return Ok(self.shelves()?.attributes(directory));
+        }
+        let (files, ino) = self.at(ino)?;
+        self.told(&files, files.attributes(ino)?, false)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        match slot_of(ino) {
+            BASE_SLOT => self.base.forget(self.in_base(ino), count),
+            SHELVES_SLOT => (),
+            slot => self.members.forget(slot, inner_of(ino), count),
+        }
+    }
+
+    fn forget_all(&self) {
+        self.base.forget_all();
+        self.members.clear();
+    }
+
+    fn set_attributes(&self, caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        let (files, ino) = self.at(ino)?;
+        self.told(&files, files.set_attributes(caller, ino, set)?, false)
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+        let (files, ino) = self.at(ino)?;
+        files.read_link(ino)
+    }
+
+    fn create(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+    ) -> Result<Attributes> {
+        self.create_masked(caller, parent, name, node, 0)
+    }
+
+    fn create_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        umask: u32,
+    ) -> Result<Attributes> {
+        if self.is_hidden(parent, name) {
+            return Err(Error::Exists);
+        }
+        let (files, parent) = self.at(parent)?;
+        let made = files.create_masked(caller, parent, name, node, umask)?;
+        self.made((&files, parent), name, made)
+    }
+
+    fn create_anonymous(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+    ) -> Result<Attributes> {
+        self.create_anonymous_masked(caller, parent, permissions, 0)
+    }
+
+    fn create_anonymous_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+        umask: u32,
+    ) -> Result<Attributes> {
+        let (files, parent) = self.at(parent)?;
+        let made = files.create_anonymous_masked(caller, parent, permissions, umask)?;
+        self.told(&files, made, true)
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        if self.is_hidden(parent, name) {
+            return Err(Error::Exists);
+        }
+        let (files, ino, parent) = self.both(ino, parent)?;
+        self.told(&files, files.link(ino, parent, name)?, true)
+    }
+
+    fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        let (files, parent) = self.at_name(parent, name)?;
+        files.unlink(parent, name)
+    }
+
+    fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        let (files, parent) = self.at_name(parent, name)?;
+        files.remove_directory(parent, name)
+    }
+
+    fn rename(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        new_parent: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        if self.is_hidden(parent, name) || self.is_hidden(new_parent, new_name) {
+            return Err(Error::NotPermitted);
+        }
+        let (files, parent, new_parent) = self.both(parent, new_parent)?;
+        files.rename(caller, parent, name, new_parent, new_name, mode)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.read(ino, offset, len, out)
+    }
+
+    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.read_unnoticed(ino, offset, len, out)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.write(ino, offset, data, options)
+    }
+
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.allocate(ino, how, offset, len)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        let (files, ino) = self.at(ino)?;
+        files.seek(ino, offset, target)
+    }
+
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (files, from, to) = self.both(from, to)?;
+        files.copy_range(from, from_offset, to, to_offset, len)
+    }
+
+    fn share_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (files, from, to) = self.both(from, to)?;
+        files.share_range(from, from_offset, to, to_offset, len)
+    }
+
+    fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
+        let (files, ino) = self.at(ino)?;
+        files.extents(ino, offset, max)
+    }
+
+    fn read_directory(
+        &self,
+        ino: Ino,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        if let Some(directory) = self.directory(ino) {
+            return self.shelves()?.list(directory, after, with_attributes, visit);
+        }
+        let (files, inner) = self.at(ino)?;
+        match &files {
+            Files::Base(base) if ino != Ino::ROOT && self.root == Ino::ROOT => {
+                base.read_directory(inner, after, with_attributes, visit)
+            }
+            _ => {
+                let is_root = ino == Ino::ROOT;
+                self.list_shown((&files, inner), is_root, after, with_attributes, visit)
+            }
+        }
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if self.directory(ino).is_some() {
+            return Err(Error::NoAttribute);
+        }
+        let (files, ino) = self.at(ino)?;
+        files.xattr(ino, name)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.set_xattr(ino, name, value, mode)
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        if self.directory(ino).is_some() {
+            return Ok(Vec::new());
+        }
+        let (files, ino) = self.at(ino)?;
+        files.list_xattrs(ino)
+    }
+
+    fn set_access_list(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        clear_setgid: bool,
+    ) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.set_access_list(ino, name, value, clear_setgid)
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        match self.base.access_rules() {
+            AccessRules::Own(_) => AccessRules::Own(self),
+            kernels => kernels,
+        }
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.remove_xattr(ino, name)
+    }
+
+    fn folds_names(&self) -> bool {
+        self.base.folds_names()
+    }
+
+    fn marks(&self, ino: Ino) -> Result<Marks> {
+        if self.directory(ino).is_some() {
+            return Ok(Marks::default());
+        }
+        let (files, ino) = self.at(ino)?;
+        files.marks(ino)
+    }
+
+    fn set_marks(&self, ino: Ino, set: SetMarks) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.set_marks(ino, set)
+    }
+
+    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
+        if self.directory(ino).is_some() {
+            return Ok(());
+        }
+        let (files, ino) = self.at(ino)?;
+        files.sync(ino, scope)
+    }
+
+    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
+        let is_of_base = |(ino, _): &(Ino, SyncScope)| slot_of(*ino) == BASE_SLOT;
+        if inodes.iter().all(is_of_base) && self.root == Ino::ROOT {
+            return self.base.sync_many(inodes);
+        }
+        inodes.iter().map(|(ino, scope)| self.sync(*ino, *scope)).collect()
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        for member in self.members.all() {
+            member.files().sync_all()?;
+        }
+        self.base.sync_all()
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        self.base.shutdown(how)?;
+        for member in self.members.all() {
+            member.files().shutdown(Shutdown::Now)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! `.marram` itself, and the two shelves in it: directories that are in no dataset.
+//!
+//! Nothing can be made, removed or changed in them; what is on them changes by commands. Snapshots
+//! can be looked at by whoever could look at the dataset. A fork may be of a directory that lies
+//! below one that is closed to others, and so its shelf is open to nobody but the daemon's own
+//! user, who alone can make forks.
+
+use super::Catalogue;
+use super::numbers::{SHELVES_SLOT, inner_of, join};
+use marram_vfs::{Attributes, Caller, Clock, DirectoryEntry, Error, Ino, Kind, Result};
+use marram_vfs::{SystemClock, Timestamp};
+use parking_lot::Mutex;
+
+/// The name at the root of a mount that shows what belongs to its dataset.
+pub(super) const HIDDEN_NAME: &[u8] = b".marram";
+
+/// What members are kept by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Shelf {
+    /// Snapshots of the dataset, which never change.
+    Snapshots,
+    /// Forks of it, and of those.
+    Forks,
+}
+
+impl Shelf {
+    const ALL: [Shelf; 2] = [Shelf::Snapshots, Shelf::Forks];
+
+    /// The name of its directory.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Shelf::Snapshots => "snapshots",
+            Shelf::Forks => "forks",
+        }
+    }
+}
+
+/// A directory that is in no dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Directory {
+    /// `.marram`.
+    Hidden,
+    /// One of those in it.
+    Shelf(Shelf),
+}
+
+impl Directory {
+    const ALL: [Directory; 3] =
+        [Directory::Hidden, Directory::Shelf(Shelf::Snapshots), Directory::Shelf(Shelf::Forks)];
+
+    /// Its number.
+    pub(super) fn ino(self) -> Ino {
+        let number = match self {
+            Directory::Hidden => 1,
+            Directory::Shelf(Shelf::Snapshots) => 2,
+            Directory::Shelf(Shelf::Forks) => 3,
+        };
+        join(SHELVES_SLOT, Ino(number)).expect("small numbers fit")
+    }
+
+    /// The directory of a number in their slot.
+    pub(super) fn of(ino: Ino) -> Option<Directory> {
+        Directory::ALL.into_iter().find(|one| inner_of(one.ino()) == inner_of(ino))
+    }
+
+    /// Whether only the daemon's user may look into it.
+    pub(super) fn is_private(self) -> bool {
+        self == Directory::Shelf(Shelf::Forks)
+    }
+}
+
+/// The directories of a mount.
+pub(super) struct Shelves {
+    pub(super) catalogue: Box<dyn Catalogue>,
+    pub(super) owner: Caller,
+    made: Timestamp,
+    changed: Mutex<Timestamp>,
+}
+
+impl Shelves {
+    pub(super) fn new(catalogue: Box<dyn Catalogue>, owner: Caller) -> Shelves {
+        let made = SystemClock.now();
+        Shelves { catalogue, owner, made, changed: Mutex::new(made) }
+    }
+
+    /// Names have come or gone.
+    pub(super) fn note_change(&self) {
+        *self.changed.lock() = SystemClock.now();
+    }
+
+    pub(super) fn attributes(&self, of: Directory) -> Attributes {
+        let changed = *self.changed.lock();
+        let entries = if of == Directory::Hidden { Shelf::ALL.len() } else { 0 };
+        Attributes {
+            ino: of.ino(),
+            generation: 1,
+            kind: Kind::Directory,
+            permissions: if of.is_private() { 0o700 } else { 0o555 },
+            links: 2 + u32::try_from(entries).expect("a few"),
+            uid: self.owner.uid,
+            gid: self.owner.gid,
+            device: 0,
+            size: 0,
+            blocks_512: 0,
+            accessed: changed,
+            modified: changed,
+            changed,
+            created: self.made,
+        }
+    }
+
+    /// The directory of that name in `.marram`.
+    pub(super) fn find(name: &[u8]) -> Result<Directory> {
+        let shelf = Shelf::ALL.into_iter().find(|shelf| shelf.name().as_bytes() == name);
+        shelf.map(Directory::Shelf).ok_or(Error::NotFound)
+    }
+
+    /// Lists a directory. Members are told without attributes and under a number that stands for
+    /// none: so listing them opens none.
+    pub(super) fn list(
+        &self,
+        directory: Directory,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let names = match directory {
+            Directory::Hidden => Shelf::ALL.map(|shelf| shelf.name().to_owned()).to_vec(),
+            Directory::Shelf(shelf) => self.catalogue.names(shelf)?,
+        };
+        let mut entries: Vec<(u64, &String)> =
+            names.iter().map(|name| (cookie(name), name)).collect();
+        entries.sort();
+        for (cookie, name) in entries.into_iter().filter(|(cookie, _)| *cookie > after) {
+            let (ino, attributes) = match directory {
+                Directory::Hidden => {
+                    let found = self.attributes(Shelves::find(name.as_bytes())?);
+                    (found.ino, with_attributes.then_some(found))
+                }
+                Directory::Shelf(_) => (directory.ino(), None),
+            };
+            let entry = DirectoryEntry {
+                name: name.as_bytes(),
+                ino,
+                kind: Kind::Directory,
+                cookie,
+                attributes,
+            };
+            if !visit(entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a name stands in its directory: it stays there whatever comes and goes around it. Two of
+/// the same hash would be a listing that skips one; with 63 bits and thousands of names there are
+/// none.
+fn cookie(name: &str) -> u64 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    (hash >> 1).clamp(1, marram_vfs::COOKIE_MAX)
+}

@@ -1,0 +1,203 @@
+//! The past of a pool's datasets: going back to it, what differs from it, and forks that come
+//! together again with what they began as.
+
+mod merge;
+mod patch;
+
+pub(crate) use merge::Merge;
+
+use crate::control::protocol::{Answer, DifferenceRow};
+use crate::error::{Error, Result};
+use marram_pool::Pool;
+use marram_posix::{AttributeChange, Difference, What, XattrChange};
+use marram_store::{Source, Store};
+use marram_vfs::{Ino, Kind, Timestamp};
+use std::time::Instant;
+
+/// Most differences that are told at once.
+const ROWS_MAX: usize = 200_000;
+/// Most bytes that they take with their paths and patches.
+const ROWS_BYTES_MAX: usize = 32 << 20;
+/// Names that are tried for what the pool keeps for itself, or a rollback keeps.
+const NAMES_MAX: u32 = 1 << 20;
+
+/// Lets the dataset of a snapshot go on from it. `with` runs the rollback proper, in the way that
+/// whoever has the dataset open needs.
+///
+/// # Errors
+/// Whatever refuses it or fails; then nothing has changed.
+pub(crate) fn rollback(
+    pool: &Pool,
+    to: &Source,
+    with: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<()>,
+) -> Result<Answer> {
+    let keep = free_name(pool, to, "before-rollback-")?;
+    let mut engine_nanoseconds = 0;
+    with(&mut || {
+        let began = Instant::now();
+        pool.rollback(to, &keep)?;
+        engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(())
+    })?;
+    let kept = kept_as(to, keep);
+    Ok(Answer::RolledBack { kept: kept.to_string(), engine_nanoseconds })
+}
+
+fn kept_as(dataset: &Source, name: String) -> Source {
+    Source { dataset: dataset.dataset.clone(), snapshot: Some(name) }
+}
+
+/// A name with a number behind it that no snapshot of the dataset has.
+fn free_name(pool: &Pool, of: &Source, prefix: &str) -> Result<String> {
+    let reports = pool.list()?;
+    let is_taken = |name: &String| {
+        let source = kept_as(of, name.clone());
+        reports.iter().any(|report| report.source == source)
+    };
+    let mut names = (1..NAMES_MAX).map(|number| format!("{prefix}{number}"));
+    let free = names.find(|name| !is_taken(name));
+    free.ok_or_else(|| Error::failed(format!("no free name that begins with {prefix}")))
+}
+
+/// A state that does not change while it is looked at: what is live is kept for as long.
+struct Still<'a> {
+    pool: &'a Pool,
+    source: Source,
+    is_kept: bool,
+}
+
+impl<'a> Still<'a> {
+    fn of(pool: &'a Pool, source: &Source) -> Result<Still<'a>> {
+        if source.snapshot.is_some() {
+            if !pool.list()?.iter().any(|report| report.source == *source) {
+                return Err(marram_store::Error::NoDataset(source.to_string()).into());
+            }
+            return Ok(Still { pool, source: source.clone(), is_kept: false });
+        }
+        let name = free_name(pool, source, "diff:")?;
+        pool.snapshot(&source.dataset, &name)?;
+        Ok(Still { pool, source: kept_as(source, name), is_kept: true })
+    }
+
+    /// Lets go of it.
+    fn end(self) -> Result<()> {
+        if self.is_kept {
+            self.pool.destroy(&self.source, false)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells what differs between two states below the directory `root`.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(crate) fn diff(
+    pool: &Pool,
+    (before, after): (&Source, &Source),
+    root: u64,
+    with_patch: bool,
+) -> Result<Answer> {
+    let before = Still::of(pool, before)?;
+    let after = Still::of(pool, after).or_else(|error| before_end(&before, error))?;
+    let told = tell(pool, (&before.source, &after.source), Ino(root), with_patch);
+    before.end()?;
+    after.end()?;
+    told
+}
+
+fn before_end<T>(before: &Still<'_>, error: Error) -> Result<T> {
+    let again = Still { pool: before.pool, source: before.source.clone(), is_kept: before.is_kept };
+    again.end()?;
+    Err(error)
+}
+
+fn tell(pool: &Pool, of: (&Source, &Source), root: Ino, with_patch: bool) -> Result<Answer> {
+    let mut rows: Vec<DifferenceRow> = Vec::new();
+    let mut files: Vec<Ino> = Vec::new();
+    let (mut cut, mut bytes) = (false, 0);
+    marram_posix::diff(pool, of.0, of.1, root, &mut |difference| {
+        files.push(difference.ino);
+        let row = row(difference);
+        bytes += row.path.len() + row.ranges.len() * 16 + 200;
+        cut = rows.len() >= ROWS_MAX || bytes > ROWS_BYTES_MAX;
+        if !cut {
+            rows.push(row);
+        }
+        !cut
+    })?;
+    if with_patch {
+        let texts = patch::Texts::open(pool, of, root)?;
+        for (row, ino) in rows.iter_mut().zip(files) {
+            bytes += texts.add_to(row, ino, ROWS_BYTES_MAX.saturating_sub(bytes))?;
+        }
+    }
+    Ok(Answer::Differences { rows, cut })
+}
+
+fn row(difference: Difference) -> DifferenceRow {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut row = DifferenceRow {
+        change: String::new(),
+        path: text(&difference.path),
+        old_path: difference.old_path.as_deref().map(text),
+        kind: kind(difference.kind).to_owned(),
+        ranges: Vec::new(),
+        sizes: None,
+        values: Vec::new(),
+        patch: None,
+    };
+    row.change = match difference.what {
+        What::Created => "created",
+        What::Removed => "removed",
+        What::Renamed => "renamed",
+        What::Linked => "linked",
+        What::Unlinked => "unlinked",
+        What::Content { ranges, old_size, new_size } => {
+            row.ranges = ranges.into_iter().map(|range| (range.start, range.end)).collect();
+            row.sizes = Some((old_size, new_size));
+            "content"
+        }
+        What::Attributes(changes) => {
+            row.values = changes.into_iter().map(attribute).collect();
+            "attributes"
+        }
+        What::Xattrs(changes) => {
+            row.values = changes.into_iter().map(xattr).collect();
+            "xattrs"
+        }
+    }
+    .to_owned();
+    row
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Regular => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::CharDevice | Kind::BlockDevice => "device",
+    }
+}
+
+fn attribute(change: AttributeChange) -> (String, Option<String>, Option<String>) {
+    let time = |at: Timestamp| format!("{}.{:09}", at.seconds, at.nanoseconds);
+    let (name, old, new) = match change {
+        AttributeChange::Permissions(old, new) => {
+            ("mode", format!("{old:04o}"), format!("{new:04o}"))
+        }
+        AttributeChange::User(old, new) => ("user", old.to_string(), new.to_string()),
+        AttributeChange::Group(old, new) => ("group", old.to_string(), new.to_string()),
+        AttributeChange::Flags(old, new) => ("flags", format!("{old:#x}"), format!("{new:#x}")),
+        AttributeChange::Project(old, new) => ("project", old.to_string(), new.to_string()),
+        AttributeChange::Modified(old, new) => ("modified", time(old), time(new)),
+    };
+    (name.to_owned(), Some(old), Some(new))
+}
+
+fn xattr(change: XattrChange) -> (String, Option<String>, Option<String>) {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (text(change.name), change.old.map(text), change.new.map(text))
+}

@@ -1,0 +1,140 @@
+//! A fork's changes, brought into what it was forked from.
+
+use super::{ROWS_MAX, row};
+use crate::control::protocol::{Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary};
+use crate::error::{Error, Result};
+use marram_pool::Pool;
+use marram_posix::{
+    Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Posix, PosixOptions,
+    Touched,
+};
+use marram_store::{Source, Store};
+use marram_vfs::Ino;
+use std::time::Instant;
+
+/// What is to be merged into what, and how.
+pub(crate) struct Merge<'a> {
+    request: &'a MergeRequest,
+    fork: Source,
+    base: Source,
+    parent: Source,
+    root: Ino,
+    /// The directory that is the root of what the parent shows.
+    parent_root: Ino,
+}
+
+impl<'a> Merge<'a> {
+    /// Finds what the fork of a request was forked from.
+    ///
+    /// # Errors
+    /// It is no fork, or what it was forked from is gone.
+    pub(crate) fn of(pool: &Pool, request: &'a MergeRequest) -> Result<Merge<'a>> {
+        let fork = Source::live(request.fork.parse()?);
+        let reports = pool.list()?;
+        let find = |source: &Source| reports.iter().find(|report| report.source == *source);
+        let found = find(&fork).ok_or_else(|| marram_store::Error::NoDataset(fork.to_string()))?;
+        let base = found.origin.clone().filter(Source::is_fork_base).ok_or_else(|| {
+            Error::usage(format!("{fork} is no fork")).hint("`marram forks TARGET` shows them")
+        })?;
+        let parent = Source::live(base.dataset.clone());
+        let parent_root = find(&parent).map_or(1, |report| report.root_object);
+        let (root, parent_root) = (Ino(found.root_object), Ino(parent_root));
+        Ok(Merge { request, fork, base, parent, root, parent_root })
+    }
+
+    /// The fork.
+    pub(crate) fn fork(&self) -> &Source {
+        &self.fork
+    }
+
+    /// What it was forked from.
+    pub(crate) fn parent(&self) -> &Source {
+        &self.parent
+    }
+
+    /// The file system of the parent, if nobody has it open.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn open_parent(&self, pool: &Pool) -> Result<Posix> {
+        let options = PosixOptions { root: self.parent_root, ..PosixOptions::default() };
+        Ok(Posix::new(pool.open(&self.parent)?, options)?)
+    }
+
+    /// Merges, in the file system of the parent; also tells what has changed there.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails, other than conflicts: nothing has changed.
+    pub(crate) fn run(&self, pool: &Pool, files: &Posix) -> Result<(MergeSummary, Touched)> {
+        let choice = match self.request.choice {
+            ConflictChoice::Refuse => Choice::Refuse,
+            ConflictChoice::Ours => Choice::Ours,
+            ConflictChoice::Theirs => Choice::Theirs,
+        };
+        let options = MergeOptions {
+            preview: self.request.preview,
+            ranges: self.request.ranges,
+            text: self.request.text,
+            choose: &|_| choice,
+        };
+        let sides = MergeSides {
+            dataset: &self.parent.dataset,
+            base: &self.base,
+            fork: &self.fork,
+            root: self.root,
+        };
+        let began = Instant::now();
+        let report = files.merge(pool, sides, &options)?;
+        let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(self.summary(report, engine_nanoseconds))
+    }
+
+    fn summary(&self, report: MergeReport, engine_nanoseconds: u64) -> (MergeSummary, Touched) {
+        let touched = Touched { inodes: report.changed_inodes, names: report.changed_names };
+        let decided = report.decided.iter().map(|(conflict, _)| conflict_row(conflict));
+        let summary = MergeSummary {
+            fork: self.fork.to_string(),
+            parent: self.parent.to_string(),
+            applied: report.applied,
+            decided: decided.collect(),
+            conflicts: report.conflicts.iter().map(conflict_row).collect(),
+            differences: report.differences.into_iter().take(ROWS_MAX).map(row).collect(),
+            dropped: false,
+            engine_nanoseconds,
+        };
+        (summary, touched)
+    }
+
+    /// Destroys the fork with `destroy`, if it has been merged and that was asked for.
+    ///
+    /// # Errors
+    /// It has been merged, but cannot be destroyed.
+    pub(crate) fn conclude(
+        &self,
+        mut summary: MergeSummary,
+        destroy: impl FnOnce() -> Result<()>,
+    ) -> Result<Answer> {
+        if summary.applied && self.request.drop {
+            destroy().map_err(|error| {
+                Error::partial(format!("{} was merged, but it stays: {error}", self.fork))
+            })?;
+            summary.dropped = true;
+        }
+        Ok(Answer::Merged(Box::new(summary)))
+    }
+}
+
+fn conflict_row(conflict: &Conflict) -> ConflictRow {
+    let kind = match conflict.kind {
+        ConflictKind::Content => "content",
+        ConflictKind::Attribute => "attribute",
+        ConflictKind::Name => "name",
+        ConflictKind::Removed => "removed",
+        ConflictKind::Loop => "loop",
+    };
+    ConflictRow {
+        path: String::from_utf8_lossy(&conflict.path).into_owned(),
+        kind: kind.to_owned(),
+        detail: conflict.detail.clone(),
+    }
+}

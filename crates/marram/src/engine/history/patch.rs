@@ -1,0 +1,92 @@
+//! The lines of text in which two states of a file differ, as `diff -u` tells them.
+
+use crate::control::protocol::DifferenceRow;
+use crate::error::Result;
+use marram_pool::Pool;
+use marram_posix::{AccessTimes, Posix, PosixOptions};
+use marram_store::{Source, Store};
+use marram_vfs::{FileSystem, Ino, Kind};
+
+/// Largest file of which lines are compared, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// A file with a zero in its first bytes is no text; so many are looked at.
+const LOOK_BYTES: usize = 8000;
+
+/// Two states whose texts are compared.
+pub(super) struct Texts {
+    before: Posix,
+    after: Posix,
+}
+
+impl Texts {
+    pub(super) fn open(pool: &Pool, of: (&Source, &Source), root: Ino) -> Result<Texts> {
+        let open = |source| -> Result<Posix> {
+            let access_times = AccessTimes::Never;
+            let options = PosixOptions { access_times, root, ..PosixOptions::default() };
+            Ok(Posix::new(pool.open(source)?, options)?)
+        };
+        Ok(Texts { before: open(of.0)?, after: open(of.1)? })
+    }
+
+    /// Adds to what is told of a file which of its lines differ, if that takes no more than
+    /// `bytes_max`; returns how many bytes it takes.
+    pub(super) fn add_to(
+        &self,
+        row: &mut DifferenceRow,
+        ino: Ino,
+        bytes_max: usize,
+    ) -> Result<usize> {
+        let (old, new) = match row.change.as_str() {
+            _ if row.kind != "file" => return Ok(0),
+            "content" => (text_of(&self.before, ino)?, text_of(&self.after, ino)?),
+            "created" => (Some(String::new()), text_of(&self.after, ino)?),
+            "removed" => (text_of(&self.before, ino)?, Some(String::new())),
+            _ => return Ok(0),
+        };
+        let (Some(old), Some(new)) = (old, new) else {
+            return Ok(0);
+        };
+        let path = row.path.trim_start_matches('/');
+        let from = if row.change == "created" { "/dev/null".into() } else { format!("a/{path}") };
+        let to = if row.change == "removed" { "/dev/null".into() } else { format!("b/{path}") };
+        let text = unified(&old, &new, &from, &to);
+        let len = text.len();
+        if len <= bytes_max {
+            row.patch = Some(text);
+        }
+        Ok(len.min(bytes_max))
+    }
+}
+
+fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
+    let mut options = diffy::DiffOptions::new();
+    options.set_original_filename(from.to_owned()).set_modified_filename(to.to_owned());
+    options.create_patch(old, new).to_string()
+}
+
+/// The content of a file that is short enough, and text.
+fn text_of(files: &Posix, ino: Ino) -> Result<Option<String>> {
+    let attributes = files.attributes(ino)?;
+    if attributes.kind != Kind::Regular || attributes.size > FILE_BYTES_MAX {
+        return Ok(None);
+    }
+    let mut content = Vec::new();
+    files.read(ino, 0, usize::try_from(attributes.size).unwrap_or(0), &mut content)?;
+    if content.iter().take(LOOK_BYTES).any(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    Ok(String::from_utf8(content).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unified;
+
+    #[test]
+    fn lines_that_differ_are_told_as_patch_reads_them() {
+        let text = unified("a\nb\nc\n", "a\nB\nc\n", "a/f", "b/f");
+        assert_eq!(text, "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
+        let text = unified("", "new\n", "/dev/null", "b/f");
+        assert!(text.ends_with("@@ -0,0 +1 @@\n+new\n"), "{text}");
+    }
+}

@@ -1,0 +1,64 @@
+//! A pool that is full, on a real mount.
+
+mod workbench;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use workbench::{Workbench, can_mount};
+
+/// How long freeing may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Writes what does not compress until there is no space; how much that was.
+fn fill(path: &Path) -> u64 {
+    let mut file = File::create(path).expect("an empty file fits");
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut block = vec![0; 1 << 20];
+    loop {
+        for word in block.chunks_exact_mut(8) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
+            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
+        }
+        if let Err(error) = file.write_all(&block) {
+            assert_eq!(error.kind(), ErrorKind::StorageFull);
+            return file.metadata().expect("it is open").len();
+        }
+    }
+}
+
+/// The same when `wanted` bytes are free: space comes back in the background, once the kernel has
+/// let go of what was removed.
+fn fill_when_free(path: &Path, wanted: u64) -> u64 {
+    let began = Instant::now();
+    loop {
+        let filled = fill(path);
+        if filled > wanted || began.elapsed() > PATIENCE {
+            return filled;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_pool_that_one_file_fills_is_empty_when_that_is_removed() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    let file = bench.path("mnt/file");
+    let first = fill(&file);
+    for _ in 0..2 {
+        fs::remove_file(&file).expect("removing works on a full pool");
+        let again = fill_when_free(&file, first - first / 20);
+        assert!(again > first - first / 20, "{again} of {first} bytes fit the second time");
+    }
+    // Not all of its blocks go, and a part of one.
+    File::options().write(true).open(&file).expect("it is there").set_len(100_000).expect("cut");
+    assert!(fill_when_free(&bench.path("mnt/other"), first / 2) > first / 2);
+    bench.run("unmount mnt").good();
+    bench.run("check work.pool").good();
+}

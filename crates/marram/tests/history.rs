@@ -1,0 +1,169 @@
+//! Diff, merge and rollback on real mounts, beside programs that have the tree open.
+
+mod workbench;
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use workbench::{Workbench, can_mount};
+
+fn mounted() -> Option<Workbench> {
+    if !can_mount() {
+        return None;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    bench.make_folder("mnt/src/lib");
+    for (path, text) in [("src/a", "one\ntwo\nthree\n"), ("src/lib/b", "b\n"), ("other", "o\n")] {
+        fs::write(bench.path("mnt").join(path), text).expect("written");
+    }
+    bench.run("snapshot mnt@s").good();
+    Some(bench)
+}
+
+fn read(bench: &Workbench, path: &str) -> String {
+    fs::read_to_string(bench.path(path)).expect("a text")
+}
+
+fn end(bench: &Workbench) {
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
+}
+
+#[test]
+fn a_diff_tells_what_happened_to_each_file() {
+    let Some(bench) = mounted() else { return };
+    assert_eq!(bench.run("diff mnt@s").good().out, "");
+    fs::write(bench.path("mnt/src/a"), "one\nTWO\nthree\n").unwrap();
+    fs::rename(bench.path("mnt/src/lib/b"), bench.path("mnt/src/c")).unwrap();
+    fs::write(bench.path("mnt/src/new"), "new\n").unwrap();
+    fs::remove_file(bench.path("mnt/other")).unwrap();
+    let out = bench.run("diff mnt@s").good().out;
+    for line in ["M /src/a\n", "R /src/lib/b -> /src/c\n", "A /src/new\n", "D /other\n"] {
+        assert!(out.contains(line), "{line:?} is missing: {out}");
+    }
+    assert_eq!(bench.run("diff mnt@s mnt").good().out, out);
+    let below = bench.run("diff mnt/src@s").good().out;
+    assert!(below.contains("M /a\n") && !below.contains("other"), "{below}");
+    let stat = bench.run("diff mnt@s --stat").good().out;
+    assert!(stat.contains("/src/a | 3 bytes differ, 14 -> 14\n"), "{stat}");
+    let patch = bench.run("diff mnt@s --patch").good().out;
+    assert!(patch.contains("\n-two\n+TWO\n"), "{patch}");
+    let json = bench.run("diff mnt@s --json").result();
+    let rows = json["differences"].as_array().unwrap();
+    let changed = rows.iter().find(|row| row["path"] == "/src/a" && row["change"] == "content");
+    assert_eq!(changed.unwrap()["ranges"], serde_json::json!([[4, 7]]));
+    let list = bench.run("list mnt -a -H").good().out;
+    assert!(!list.contains("diff:"), "what was kept for it is gone: {list}");
+    bench.run("diff mnt").refused(2, &["compared with what"]);
+    bench.run("diff mnt@none").refused(10, &["none"]);
+    end(&bench);
+}
+
+#[test]
+fn a_merge_is_seen_at_once_by_who_has_the_tree_open() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    let mut open = fs::File::open(bench.path("mnt/src/a")).unwrap();
+    let mut before = String::new();
+    open.read_to_string(&mut before).unwrap();
+    assert!(!bench.path("mnt/src/new").exists());
+    assert_eq!(fs::read_dir(bench.path("mnt/src/lib")).unwrap().count(), 1);
+
+    let fork = bench.path("mnt/.marram/forks/work");
+    fs::write(fork.join("a"), "one\ntwo\nthree\nfour\n").unwrap();
+    fs::write(fork.join("new"), "new\n").unwrap();
+    fs::remove_file(fork.join("lib/b")).unwrap();
+    fs::write(bench.path("mnt/src/beside"), "stays\n").unwrap();
+    let told = bench.run("diff mnt/.marram/forks/work").good().out;
+    assert!(told.contains("M /a\n") && told.contains("A /new\n"), "{told}");
+
+    bench.run("merge mnt/.marram/forks/work --preview").good();
+    assert_eq!(read(&bench, "mnt/src/a"), before);
+    bench.run("merge mnt/.marram/forks/work").good();
+    open.seek(SeekFrom::Start(0)).unwrap();
+    let mut after = String::new();
+    open.read_to_string(&mut after).unwrap();
+    assert_eq!(after, "one\ntwo\nthree\nfour\n");
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    assert_eq!(read(&bench, "mnt/src/beside"), "stays\n");
+    assert_eq!(fs::read_dir(bench.path("mnt/src/lib")).unwrap().count(), 0);
+    assert!(!bench.path("mnt/src/lib/b").exists());
+    drop(open);
+    bench.run("destroy fork mnt work --yes").good();
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n", "it is the parent's own now");
+    end(&bench);
+}
+
+#[test]
+fn a_conflict_is_told_and_changes_nothing_until_somebody_decides() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    let fork = bench.path("mnt/.marram/forks/work");
+    fs::write(fork.join("a"), "ONE\ntwo\nthree\n").unwrap();
+    fs::write(fork.join("new"), "new\n").unwrap();
+    fs::write(bench.path("mnt/src/a"), "one\ntwo\nTHREE\n").unwrap();
+    let merge = bench.run("merge mnt/.marram/forks/work");
+    assert_eq!(merge.status, 1);
+    assert!(merge.out.contains("conflict: content /a"), "{merge:?}");
+    assert!(!bench.path("mnt/src/new").exists());
+    assert_eq!(read(&bench, "mnt/src/a"), "one\ntwo\nTHREE\n");
+    bench.run("merge mnt/.marram/forks/work --text --drop").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "ONE\ntwo\nTHREE\n");
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    assert!(!fork.exists());
+    bench.run("merge mnt --fork work").refused(10, &["work"]);
+    bench.run("merge mnt").refused(2, &["no fork"]);
+    end(&bench);
+}
+
+#[test]
+fn a_rollback_is_seen_at_once_and_can_be_taken_back() {
+    let Some(bench) = mounted() else { return };
+    let mut open = fs::File::open(bench.path("mnt/src/a")).unwrap();
+    fs::write(bench.path("mnt/src/a"), "changed\n").unwrap();
+    fs::write(bench.path("mnt/src/new"), "new\n").unwrap();
+    let mut lost = fs::File::open(bench.path("mnt/src/new")).unwrap();
+    fs::remove_file(bench.path("mnt/other")).unwrap();
+    assert_eq!(read(&bench, "mnt/src/a"), "changed\n");
+    let done = bench.run("rollback mnt@s --json").result();
+    assert_eq!(done["kept"], "root@before-rollback-1");
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "one\ntwo\nthree\n");
+    assert_eq!(read(&bench, "mnt/other"), "o\n");
+    assert!(!bench.path("mnt/src/new").exists());
+    assert!(lost.read(&mut [0; 10]).is_err(), "it is no more");
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/before-rollback-1/src/new"), "new\n");
+
+    fs::write(bench.path("mnt/src/after"), "after\n").unwrap();
+    assert!(lost.read(&mut [0; 10]).is_err(), "a new file has another number");
+    bench.run("rollback mnt@before-rollback-1").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "changed\n");
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    assert!(!bench.path("mnt/src/after").exists() && !bench.path("mnt/other").exists());
+    bench.run("rollback mnt/src@s").refused(2, &["part of a dataset"]);
+    bench.run("rollback mnt@none").refused(10, &["none"]);
+    drop((open, lost));
+    end(&bench);
+    bench.run("rollback work.pool@s --discard").good();
+    bench.run("mount work.pool mnt").good();
+    assert_eq!(read(&bench, "mnt/other"), "o\n");
+    end(&bench);
+}
+
+#[test]
+fn a_rollback_of_many_names_is_seen_at_once() {
+    let Some(bench) = mounted() else { return };
+    let file = |number: usize| bench.path("mnt/src").join(format!("many-{number}"));
+    for number in 0..400 {
+        fs::write(file(number), "").unwrap();
+    }
+    assert_eq!(fs::read_dir(bench.path("mnt/src")).unwrap().count(), 402);
+    bench.run("rollback mnt@s").good();
+    assert!((0..400).all(|number| !file(number).exists()));
+    assert_eq!(fs::read_dir(bench.path("mnt/src")).unwrap().count(), 2);
+    bench.run("rollback mnt@before-rollback-1").good();
+    assert!((0..400).all(|number| file(number).exists()));
+    end(&bench);
+}

@@ -1,0 +1,181 @@
+//! Lines of snapshots: kept, begun anew, gone back to, handed over.
+//!
+//! All of it is a change of records: no block is touched, so it takes the same time whatever there
+//! is. `docs/decisions/0016-owners-of-a-block.md` has the reasons.
+
+use super::records::parent_of;
+use crate::commit::{Commit, Publication};
+use crate::settings::RESERVATION;
+use marram_format::dataset::{
+    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
+};
+use marram_format::version::feature;
+use marram_store::{DatasetName, Error, Result, Source};
+
+impl Commit<'_> {
+    /// The snapshot takes over the dataset's root and dead list; the dataset goes on with an
+    /// empty dead list, and owns only what is born after this group. Returns the snapshot's id.
+    pub(super) fn snapshot(&mut self, dataset: u64, source: &Source) -> Result<u64> {
+        let mut live = self.record(dataset)?;
+        let mut kept = self.new_record(&source.to_string(), DatasetState::Snapshot);
+        kept.parent = live.id;
+        kept.origin = live.origin;
+        kept.previous = live.previous;
+        kept.next = live.id;
+        kept.previous_group = live.previous_group;
+        kept.root = live.root.clone();
+        kept.referenced_grains = live.referenced_grains;
+        kept.properties = live.properties.clone();
+        std::mem::swap(&mut kept.dead_list, &mut live.dead_list);
+        kept.dead_grains = std::mem::take(&mut live.dead_grains);
+        self.go_on(live.previous, live.id, kept.id)?;
+        live.previous = kept.id;
+        live.previous_group = self.group;
+        let id = kept.id;
+        self.keep(live)?;
+        self.add(kept)?;
+        Ok(id)
+    }
+
+    /// A dataset that begins as a snapshot.
+    pub(super) fn clone_of(&mut self, origin: u64, name: &DatasetName) -> Result<DatasetRecord> {
+        let mut origin = self.record(origin)?;
+        let mut record = self.new_record(name.as_str(), DatasetState::Live);
+        record.origin = origin.id;
+        record.previous_group = origin.created_group;
+        record.root = origin.root.clone();
+        record.referenced_grains = origin.referenced_grains;
+        record.properties = origin.properties.clone();
+        record
+            .properties
+            .retain(|(name, _)| name != RESERVATION && !name.starts_with(HOLD_PROPERTY_PREFIX));
+        origin.clones += 1;
+        self.keep(origin)?;
+        Ok(record)
+    }
+
+    /// A clone of a snapshot that is taken now, with another root of what it shows.
+    pub(super) fn fork(
+        &mut self,
+        dataset: u64,
+        base: &Source,
+        name: &DatasetName,
+        root_object: u64,
+    ) -> Result<()> {
+        let base = self.snapshot(dataset, base)?;
+        let mut record = self.clone_of(base, name)?;
+        record.properties.retain(|(name, _)| name != ROOT_OBJECT_PROPERTY);
+        record.properties.push((ROOT_OBJECT_PROPERTY.to_owned(), root_object.to_string()));
+        record.properties.sort();
+        self.set_feature(feature::OWNERS);
+        self.add(record)
+    }
+
+    /// The dataset's state becomes a snapshot, the last of its line; the dataset goes on from
+    /// another snapshot of its own.
+    pub(super) fn roll_back(&mut self, dataset: u64, to: u64, kept: &Source) -> Result<()> {
+        let kept = self.snapshot(dataset, kept)?;
+        let mut kept = self.record(kept)?;
+        kept.next = 0;
+        self.keep(kept)?;
+        let mut target = self.record(to)?;
+        target.clones += u32::from(target.next != 0);
+        target.next = dataset;
+        let mut live = self.record(dataset)?;
+        live.previous = target.id;
+        live.previous_group = target.created_group;
+        live.root = target.root.clone();
+        live.referenced_grains = target.referenced_grains;
+        let root = super::root_of(&live);
+        self.publications.push(Publication::Root(dataset, root));
+        self.keep(target)?;
+        self.keep(live)?;
+        self.set_feature(feature::OWNERS);
+        Ok(())
+    }
+
+    /// A clone takes over the snapshot that it began as, and those of the same dataset before it.
+    /// What went on from that snapshot began as it from now on, and the clone goes on from it.
+    pub(super) fn promote(&mut self, promoted: u64) -> Result<()> {
+        let mut live = self.record(promoted)?;
+        let origin = self.record(live.origin)?;
+        let before = origin.parent;
+        let mut first = live.clone();
+        while parent_of(&first) != origin.id {
+            first = self.record(parent_of(&first))?;
+        }
+        let mut last = origin;
+        let mut child = first.id;
+        if first.id == live.id {
+            live.previous = last.id;
+        } else {
+            first.previous = last.id;
+            self.keep(first)?;
+        }
+        let mut taken = vec![last.id];
+        loop {
+            let above = parent_of(&last);
+            if last.next != child {
+                // One line less began as it; the one that went on from it, if any, is one more.
+                last.clones = last.clones.saturating_sub(u32::from(last.next == 0));
+                last.next = child;
+            }
+            child = last.id;
+            last.name = handed_over(&last.name, &live.name)?;
+            last.parent = live.id;
+            self.keep(last)?;
+            match above {
+                0 => break,
+                _ => last = self.record(above)?,
+            }
+            if last.parent != before {
+                break;
+            }
+            taken.push(last.id);
+        }
+        live.origin = match taken.last() {
+            Some(top) => parent_of(&self.record(*top)?),
+            None => 0,
+        };
+        self.keep(live)?;
+        self.set_feature(feature::OWNERS);
+        self.lead_back(before, &taken)
+    }
+
+    /// The dataset that has handed snapshots over leads back to the newest of them, if to any.
+    fn lead_back(&mut self, dataset: u64, taken: &[u64]) -> Result<()> {
+        let mut live = self.record(dataset)?;
+        let mut at = live.clone();
+        while parent_of(&at) != 0 {
+            at = self.record(parent_of(&at))?;
+            if taken.contains(&at.id) {
+                live.origin = at.id;
+                return self.keep(live);
+            }
+            if at.parent != dataset {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What went on from the snapshot `parent` to `from` goes on to `to` (0: to nothing).
+    pub(super) fn go_on(&mut self, parent: u64, from: u64, to: u64) -> Result<()> {
+        if parent != 0 {
+            let mut before = self.record(parent)?;
+            if before.next == from {
+                before.next = to;
+                self.keep(before)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a snapshot that goes over to another dataset.
+pub(super) fn handed_over(snapshot: &str, dataset: &str) -> Result<String> {
+    match snapshot.split_once('@') {
+        Some((_, name)) => Ok(format!("{dataset}@{name}")),
+        None => Err(Error::Invalid(format!("{snapshot} is no snapshot"))),
+    }
+}

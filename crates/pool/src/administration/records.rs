@@ -1,0 +1,71 @@
+//! The records of all datasets and snapshots, as the last commit has them, found by id and by
+//! name. There may be tens of thousands: nobody copies them all.
+
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The records of a running pool.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    by_id: BTreeMap<u64, Arc<DatasetRecord>>,
+    by_name: HashMap<String, u64>,
+    /// Those that are being destroyed; they have no name any more.
+    going: BTreeSet<u64>,
+}
+
+impl Records {
+    pub(crate) fn get(&self, id: u64) -> Option<&Arc<DatasetRecord>> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<DatasetRecord>> {
+        self.by_name.get(name).and_then(|id| self.by_id.get(id))
+    }
+
+    /// All, those that are being destroyed too.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<DatasetRecord>> {
+        self.by_id.values()
+    }
+
+    /// All that are not being destroyed.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<DatasetRecord>> {
+        self.all().filter(|record| record.state != DatasetState::Destroying)
+    }
+
+    /// Some that are being destroyed, at most `limit`.
+    pub(crate) fn going(&self, limit: usize) -> Vec<Arc<DatasetRecord>> {
+        let going = self.going.iter().filter_map(|id| self.by_id.get(id));
+        going.take(limit).cloned().collect()
+    }
+
+    /// Applies what a commit has changed; `None` takes a record away. Names may have changed
+    /// places, so all old ones go before any new one comes.
+    pub(crate) fn apply(&mut self, changes: BTreeMap<u64, Option<DatasetRecord>>) {
+        for id in changes.keys() {
+            if let Some(old) = self.by_id.remove(id)
+                && self.by_name.get(&old.name) == Some(id)
+            {
+                self.by_name.remove(&old.name);
+            }
+            self.going.remove(id);
+        }
+        for (id, record) in changes {
+            let Some(record) = record else { continue };
+            match record.state {
+                DatasetState::Destroying => {
+                    self.going.insert(id);
+                }
+                DatasetState::Live | DatasetState::Snapshot => {
+                    self.by_name.insert(record.name.clone(), id);
+                }
+            }
+            self.by_id.insert(id, Arc::new(record));
+        }
+    }
+}
+
+/// The record that this one shares blocks with, and is younger than; 0 if there is none.
+pub(crate) fn parent_of(record: &DatasetRecord) -> u64 {
+    if record.previous != 0 { record.previous } else { record.origin }
+}

@@ -1,0 +1,36 @@
+//! The order in which the locks of a pool are taken: a thread that holds one takes only those that
+//! stand below it. Debug builds check that on every lock that is taken (`marram-locks`).
+//!
+//! Unit tests of this crate run the whole pool on locks that try out schedules.
+
+use marram_locks::Rank;
+#[cfg(not(test))]
+pub(crate) use marram_locks::{Condvar, Mutex, MutexGuard, RwLock};
+
+#[cfg(test)]
+pub(crate) use marram_locks::explored::{Condvar, Mutex, MutexGuard, RwLock};
+
+const fn rank(order: u32, name: &'static str) -> Rank {
+    Rank { order, name }
+}
+
+// The locks of `posix` have ranks below 200: it calls into the pool while it holds them. Nothing
+// here calls out of the pool but into devices, whose locks hold nothing up.
+/// Held while a frame is written and flushed.
+pub(crate) const LOG_WRITER: Rank = rank(200, "the log's writer");
+/// Held while a commit is made, from the freeze to its last flush.
+pub(crate) const COMMITTING: Rank = rank(210, "the turn to commit");
+pub(crate) const GATE: Rank = rank(220, "the gate of batches");
+pub(crate) const DATASETS: Rank = rank(230, "the datasets");
+/// One dataset at a time.
+pub(crate) const DATASET: Rank = rank(240, "a dataset's state");
+pub(crate) const RECORDS: Rank = rank(250, "the records");
+/// Held while a commit reads a bitmap.
+pub(crate) const SPACE: Rank = rank(260, "the space map");
+pub(crate) const SUPERBLOCK: Rank = rank(270, "the superblock");
+pub(crate) const LOG_PLACES: Rank = rank(280, "the log's places");
+pub(crate) const SIZE: Rank = rank(290, "the size");
+pub(crate) const HEALTH: Rank = rank(300, "the health");
+pub(crate) const HEALS: Rank = rank(310, "the copies to heal");
+pub(crate) const DAMAGE: Rank = rank(320, "the damage report");
+pub(crate) const WORK: Rank = rank(330, "the call for a commit");

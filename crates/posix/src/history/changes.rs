@@ -1,0 +1,142 @@
+//! The items in which two states differ, gathered by inode.
+//!
+//! What is gathered is as large as the change. Bytes are not compared here: a file that was
+//! written over with what it held has changed sections.
+
+use super::state::{Named, State, decode_entry, decode_inode, decode_section, same_inode};
+use crate::failure::from_store;
+use crate::sections::Section;
+use marram_format::record::Inode;
+use marram_store::{Item, ItemChange, Key, Source, Store, kind};
+use marram_vfs::Result;
+use std::collections::BTreeMap;
+
+/// One item in two states.
+#[derive(Clone, Debug)]
+pub(super) struct Pair<T> {
+    pub(super) before: Option<T>,
+    pub(super) after: Option<T>,
+}
+
+/// What has changed of one inode.
+#[derive(Debug, Default)]
+pub(super) struct InodeChange {
+    /// Its record in the first state, whether or not that has changed.
+    pub(super) before: Option<Inode>,
+    /// Its record in the second state.
+    pub(super) after: Option<Inode>,
+    /// Entries of a directory.
+    pub(super) entries: Vec<Pair<Named>>,
+    /// Items of extended attributes.
+    pub(super) xattrs: Vec<Pair<Item>>,
+    /// Sections, by the place where they begin.
+    pub(super) sections: Vec<Pair<Section>>,
+    /// The item of its record is among the changes.
+    has_record: bool,
+}
+
+/// Where a name was or is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) directory: u64,
+    pub(super) entry: Named,
+}
+
+/// Changes of names, by the inode that they lead to.
+#[derive(Debug, Default)]
+pub(super) struct NameChanges {
+    pub(super) gone: Vec<Place>,
+    pub(super) came: Vec<Place>,
+}
+
+/// The changes from one state to another.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) by_inode: BTreeMap<u64, InodeChange>,
+}
+
+impl InodeChange {
+    /// Its records, if it is there with a name in both states and is the same.
+    pub(super) fn stayed(&self) -> Option<(&Inode, &Inode)> {
+        let (before, after) = (self.before.as_ref()?, self.after.as_ref()?);
+        let stayed = before.links > 0 && after.links > 0 && same_inode(before, after);
+        stayed.then_some((before, after))
+    }
+
+    fn add(&mut self, change: &ItemChange) -> Result<()> {
+        let ItemChange { key, before, after } = change;
+        match key.kind {
+            kind::INODE => {
+                let Pair { before, after } =
+                    pair(*key, before, after, &|key, item| decode_inode(key.object, item))?;
+                (self.before, self.after, self.has_record) = (before, after, true);
+            }
+            kind::ENTRY => self.entries.push(pair(*key, before, after, &decode_entry)?),
+            kind::SECTION => self.sections.push(pair(*key, before, after, &decode_section)?),
+            kind::XATTR => {
+                self.xattrs.push(Pair { before: before.clone(), after: after.clone() });
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+}
+
+fn pair<T>(
+    key: Key,
+    before: &Option<Item>,
+    after: &Option<Item>,
+    decode: &dyn Fn(Key, &Item) -> Result<T>,
+) -> Result<Pair<T>> {
+    let decode = |item: &Option<Item>| item.as_ref().map(|item| decode(key, item)).transpose();
+    Ok(Pair { before: decode(before)?, after: decode(after)? })
+}
+
+impl Changes {
+    /// Gathers what differs between two snapshots, whose states are `before` and `after`.
+    pub(super) fn gather(
+        store: &dyn Store,
+        sources: (&Source, &Source),
+        before: &State,
+        after: &State,
+    ) -> Result<Changes> {
+        let mut changes = Changes::default();
+        let mut failure = None;
+        let mut visit = |change: ItemChange| {
+            if change.key.object != 0 {
+                let inode = changes.by_inode.entry(change.key.object).or_default();
+                failure = inode.add(&change).err();
+            }
+            failure.is_none()
+        };
+        store.changes(sources.0, sources.1, Key::MIN, &mut visit).map_err(from_store)?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        for (ino, change) in &mut changes.by_inode {
+            if !change.has_record {
+                change.before = before.inode(*ino)?;
+                change.after = after.inode(*ino)?;
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The names that went and came, by inode. A name that only leads to the same inode in another
+    /// spelling went and came.
+    pub(super) fn names(&self) -> BTreeMap<u64, NameChanges> {
+        let mut names: BTreeMap<u64, NameChanges> = BTreeMap::new();
+        for (directory, change) in &self.by_inode {
+            let place = |entry: &Named| Place { directory: *directory, entry: entry.clone() };
+            for Pair { before, after } in &change.entries {
+                if let Some(entry) = before {
+                    names.entry(entry.ino).or_default().gone.push(place(entry));
+                }
+                if let Some(entry) = after {
+                    names.entry(entry.ino).or_default().came.push(place(entry));
+                }
+            }
+        }
+        names
+    }
+}

@@ -1,0 +1,55 @@
+//! The conflicts of one merge, as they are found, and what is decided about each.
+
+use super::conflict::{Choice, Conflict, ConflictKind, MergeOptions};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+pub(super) struct Conflicts<'a> {
+    pub(super) options: &'a MergeOptions<'a>,
+    pub(super) open: BTreeSet<Conflict>,
+    pub(super) decided: BTreeMap<Conflict, Choice>,
+}
+
+/// What was decided about a conflict, for those who go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The parent stays as it is; also while nobody has decided.
+    Ours,
+    /// The fork's state is taken.
+    Theirs,
+}
+
+impl<'a> Conflicts<'a> {
+    pub(super) fn new(options: &'a MergeOptions<'a>) -> Conflicts<'a> {
+        Conflicts { options, open: BTreeSet::new(), decided: BTreeMap::new() }
+    }
+
+    /// Notes a conflict; `takes` says whether the fork's state could be taken.
+    pub(super) fn add(
+        &mut self,
+        kind: ConflictKind,
+        path: Vec<u8>,
+        detail: &str,
+        takes: bool,
+    ) -> Verdict {
+        let conflict = Conflict { path, kind, detail: detail.to_owned() };
+        let choice = match self.decided.get(&conflict) {
+            Some(choice) => *choice,
+            None => (self.options.choose)(&conflict),
+        };
+        match choice {
+            Choice::Theirs if takes => {
+                self.decided.insert(conflict, Choice::Theirs);
+                Verdict::Theirs
+            }
+            Choice::Ours => {
+                self.decided.insert(conflict, Choice::Ours);
+                Verdict::Ours
+            }
+            Choice::Theirs | Choice::Refuse => {
+                self.open.insert(conflict);
+                Verdict::Ours
+            }
+        }
+    }
+}

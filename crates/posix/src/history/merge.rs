@@ -1,0 +1,191 @@
+//! A fork's changes brought into its parent, as one step.
+//!
+//! What the fork changed is gathered from snapshots, before anybody waits. Then all locks of the
+//! parent are taken: what it has changed since the base is gathered too, each change of the fork is
+//! judged, and either all of them go into one batch, or nothing is changed at all. The batch is
+//! durable before the merge is told to be done.
+
+use super::changes::Changes;
+use super::conflict::{MergeOptions, MergeReport};
+use super::conflicts::Conflicts;
+use super::diff::{Comparison, Difference, What, check_related};
+use super::files::{self, FileEdit};
+use super::kept::Kept;
+use super::names::{Home, Names};
+use super::sides::Sides;
+use super::state::State;
+use super::writing::Writing;
+use crate::counters::CountChange;
+use crate::failure::{from_store, from_sync};
+use crate::filesystem::Posix;
+use crate::inode::time;
+use marram_store::{Admission, Batch, DatasetName, Source, Store};
+use marram_vfs::{Ino, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is merged into what.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeSides<'a> {
+    /// The dataset of the parent, which the file system serves.
+    pub dataset: &'a DatasetName,
+    /// The snapshot that the fork began as.
+    pub base: &'a Source,
+    /// The fork, live or as a snapshot kept it.
+    pub fork: &'a Source,
+    /// The directory that is the root of the fork.
+    pub root: Ino,
+}
+
+impl Posix {
+    /// Brings what a fork changed since its base into this file system, which it was forked from.
+    ///
+    /// All of it, or nothing: conflicts that `options` do not decide are reported, and nothing is
+    /// changed then. Others wait for as long as it takes to judge and apply the changes.
+    ///
+    /// # Errors
+    /// States without a common past, a full store, a quota or limit in the way, a failed read or
+    /// write: nothing is changed. Only if what was applied cannot be made durable is it there all
+    /// the same, for as long as the pool goes on.
+    pub fn merge(
+        &self,
+        store: &dyn Store,
+        sides: MergeSides<'_>,
+        options: &MergeOptions<'_>,
+    ) -> Result<MergeReport> {
+        self.check_running()?;
+        if options.preview {
+            return self.merge_once(store, sides, options);
+        }
+        self.check_writable()?;
+        self.with_reclaim(|| self.merge_once(store, sides, options))
+    }
+
+    fn merge_once(
+        &self,
+        store: &dyn Store,
+        sides: MergeSides<'_>,
+        options: &MergeOptions<'_>,
+    ) -> Result<MergeReport> {
+        let fork = Kept::of(store, sides.fork, "merge")?;
+        let open = |source: &Source| -> Result<State> {
+            State::open(store.open(source).map_err(from_store)?, sides.root.0)
+        };
+        let (base_state, fork_state) = (open(sides.base)?, open(&fork.source)?);
+        check_related(&base_state, &fork_state)?;
+        let sources = (sides.base, &fork.source);
+        let theirs = Changes::gather(store, sources, &base_state, &fork_state)?;
+        let (report, orphans, _goes_without_locks) = {
+            let _held = self.locks.all();
+            let kept = Kept::take(store, sides.dataset, "merge")?;
+            let now = State::open(store.open(&kept.source).map_err(from_store)?, sides.root.0)?;
+            check_related(&base_state, &now)?;
+            let ours = Changes::gather(store, (sides.base, &kept.source), &base_state, &now)?;
+            let three = Sides::new((&base_state, &fork_state, &now), &theirs, &ours);
+            let (report, orphans) = self.merge_held(&three, options)?;
+            (report, orphans, kept)
+        };
+        for ino in orphans {
+            self.settle(Some(ino));
+        }
+        if report.applied {
+            self.view.sync().map_err(from_sync)?;
+        }
+        Ok(report)
+    }
+
+    /// Judges and applies, under all locks. Returns what has become an orphan too.
+    fn merge_held<'s>(
+        &self,
+        sides: &Sides<'s>,
+        options: &MergeOptions<'_>,
+    ) -> Result<(MergeReport, Vec<u64>)> {
+        let mut conflicts = Conflicts::new(options);
+        sides.prepare_paths(sides.theirs.by_inode.keys().copied())?;
+        let mut names = Names::judge(sides, &mut conflicts)?;
+        let files = files::judge(sides, &mut names, &mut conflicts)?;
+        let mut report = MergeReport {
+            differences: taken(sides, &names, &files)?,
+            conflicts: conflicts.open.into_iter().collect(),
+            decided: conflicts.decided.into_iter().collect(),
+            ..MergeReport::default()
+        };
+        let mut orphans = Vec::new();
+        if report.conflicts.is_empty() && !options.preview {
+            orphans = self.apply_merge(sides, &names, &files, &mut report)?;
+            report.applied = true;
+        }
+        Ok((report, orphans))
+    }
+
+    fn apply_merge<'a, 's>(
+        &'a self,
+        sides: &'a Sides<'s>,
+        names: &'a Names<'a, 's>,
+        files: &BTreeMap<u64, FileEdit>,
+        report: &mut MergeReport,
+    ) -> Result<Vec<u64>> {
+        if names.edits.is_empty() && files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let numbers = self.counters.hold_numbers();
+        let now = time(self.options.clock.now());
+        let mut writing = Writing::prepare(self, sides, names, files, (now, numbers.first()))?;
+        let mut batch = Batch::new();
+        if files.is_empty() && names.edits.values().all(|edit| edit.new.is_none()) {
+            batch.admission = Admission::Freeing;
+        }
+        let count = CountChange::new(self.root(), writing.fill(&mut batch));
+        self.counters.put(&mut batch, count);
+        let makes_inodes = writing.next_number() != numbers.first();
+        if makes_inodes {
+            numbers.put(&mut batch, writing.next_number());
+        }
+        self.view.apply(batch).map_err(from_store)?;
+        self.counters.applied(count);
+        if makes_inodes {
+            numbers.applied(writing.next_number());
+        }
+        report.changed_inodes = writing.inodes().map(Ino).collect();
+        for ino in &report.changed_inodes {
+            self.lazy_times.forget(ino.0);
+        }
+        let names = std::mem::take(&mut writing.changed_names);
+        report.changed_names = names.into_iter().map(|(ino, name)| (Ino(ino), name)).collect();
+        Ok(writing.orphans)
+    }
+}
+
+/// The fork's differences that go into the parent.
+fn taken(
+    sides: &Sides<'_>,
+    names: &Names<'_, '_>,
+    files: &BTreeMap<u64, FileEdit>,
+) -> Result<Vec<Difference>> {
+    let mut places = BTreeSet::new();
+    for ((home, _), edit) in &names.edits {
+        for entry in [edit.new.as_ref(), edit.old.as_ref()].into_iter().flatten() {
+            let directory = match home {
+                Home::In(directory) => names.fork_of(*directory),
+                Home::New(directory) => *directory,
+                Home::Gone => continue,
+            };
+            places.insert(sides.path_of_name(directory, &entry.name)?);
+        }
+    }
+    let by_fork: BTreeMap<u64, &FileEdit> = files.values().map(|edit| (edit.fork, edit)).collect();
+    let mut taken = Vec::new();
+    Comparison::new(sides.base, sides.fork, sides.theirs).tell(&mut |difference| {
+        let edit = by_fork.get(&difference.ino.0);
+        let goes = match &difference.what {
+            What::Content { .. } => edit.is_some_and(|edit| edit.content.is_some()),
+            What::Attributes(_) => edit.is_some_and(|edit| edit.has_attributes()),
+            What::Xattrs(_) => edit.is_some_and(|edit| !edit.xattrs.is_empty()),
+            _ => places.contains(&difference.path),
+        };
+        if goes {
+            taken.push(difference);
+        }
+        true
+    })?;
+    Ok(taken)
+}

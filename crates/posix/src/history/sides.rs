@@ -1,0 +1,167 @@
+//! The three states of a merge: the base, the fork that began as it, and the parent as it is now.
+
+use super::changes::{Changes, InodeChange, NameChanges, Pair, Place};
+use super::paths::{Paths, join};
+use super::state::{Named, State, same_inode};
+use marram_format::record::Inode;
+use marram_vfs::Result;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A name in a directory: the directory's number and the key of the name.
+pub(super) type NamePlace = (u64, Vec<u8>);
+
+/// A name that the fork has changed.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    /// The directory, by the fork's number.
+    pub(super) directory: u64,
+    /// What it led to in the base.
+    pub(super) before: Option<Named>,
+    /// What it leads to in the fork.
+    pub(super) after: Option<Named>,
+}
+
+/// See the module.
+pub(super) struct Sides<'a> {
+    pub(super) base: &'a State,
+    pub(super) fork: &'a State,
+    /// The parent, under all its locks.
+    pub(super) now: &'a State,
+    /// From the base to the fork.
+    pub(super) theirs: &'a Changes,
+    /// From the base to the parent.
+    pub(super) ours: &'a Changes,
+    their_names: BTreeMap<u64, NameChanges>,
+    our_names: BTreeMap<u64, NameChanges>,
+    base_paths: RefCell<Paths<'a>>,
+    fork_paths: RefCell<Paths<'a>>,
+}
+
+impl<'a> Sides<'a> {
+    pub(super) fn new(
+        (base, fork, now): (&'a State, &'a State, &'a State),
+        theirs: &'a Changes,
+        ours: &'a Changes,
+    ) -> Sides<'a> {
+        Sides {
+            base,
+            fork,
+            now,
+            their_names: theirs.names(),
+            our_names: ours.names(),
+            theirs,
+            ours,
+            base_paths: RefCell::new(Paths::new(base)),
+            fork_paths: RefCell::new(Paths::new(fork)),
+        }
+    }
+
+    /// The names that the fork has changed, in order of directories.
+    pub(super) fn slots(&self, directory: u64, change: &InodeChange) -> Vec<Slot> {
+        let mut slots: BTreeMap<Vec<u8>, Slot> = BTreeMap::new();
+        let empty = || Slot { directory, before: None, after: None };
+        for Pair { before, after } in &change.entries {
+            if let Some(entry) = before {
+                let slot = slots.entry(self.key(&entry.name)).or_insert_with(empty);
+                slot.before = Some(entry.clone());
+            }
+            if let Some(entry) = after {
+                let slot = slots.entry(self.key(&entry.name)).or_insert_with(empty);
+                slot.after = Some(entry.clone());
+            }
+        }
+        slots.into_values().collect()
+    }
+
+    /// What all spellings of a name have in common.
+    pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
+        self.now.names().key(name).into_owned()
+    }
+
+    /// Whether the fork made the inode.
+    pub(super) fn is_new(&self, ino: u64) -> bool {
+        self.change(ino).is_some_and(|change| {
+            change.stayed().is_none() && change.after.as_ref().is_some_and(|inode| inode.links > 0)
+        })
+    }
+
+    /// Whether an inode of the base is gone from the fork, or has no name there any more.
+    pub(super) fn is_gone(&self, ino: u64) -> bool {
+        self.change(ino).is_some_and(|change| {
+            change.stayed().is_none() && change.before.as_ref().is_some_and(|inode| inode.links > 0)
+        })
+    }
+
+    fn change(&self, ino: u64) -> Option<&InodeChange> {
+        self.theirs.by_inode.get(&ino)
+    }
+
+    /// The parent's record of an inode of the base, if it is still the same and has a name.
+    pub(super) fn still(&self, ino: u64) -> Result<Option<Inode>> {
+        let now = self.now.named_inode(ino)?;
+        let base = self.base.inode(ino)?;
+        Ok(now.filter(|now| base.is_some_and(|base| same_inode(&base, now))))
+    }
+
+    /// The names that the fork gave to an inode, and took from it.
+    pub(super) fn their_moves(&self, ino: u64) -> (BTreeSet<NamePlace>, BTreeSet<NamePlace>) {
+        self.moves(self.their_names.get(&ino))
+    }
+
+    /// The names that the parent gave to an inode, and took from it.
+    pub(super) fn our_moves(&self, ino: u64) -> (BTreeSet<NamePlace>, BTreeSet<NamePlace>) {
+        self.moves(self.our_names.get(&ino))
+    }
+
+    fn moves(&self, names: Option<&NameChanges>) -> (BTreeSet<NamePlace>, BTreeSet<NamePlace>) {
+        let places = |places: &[Place]| -> BTreeSet<NamePlace> {
+            let place = |place: &Place| (place.directory, self.key(&place.entry.name));
+            places.iter().map(place).collect()
+        };
+        let Some(names) = names else {
+            return (BTreeSet::new(), BTreeSet::new());
+        };
+        let (came, gone) = (places(&names.came), places(&names.gone));
+        (came.difference(&gone).cloned().collect(), gone.difference(&came).cloned().collect())
+    }
+
+    /// The names that the parent gave to an inode.
+    pub(super) fn our_new_places(&self, ino: u64) -> Vec<Place> {
+        let (came, _) = self.our_moves(ino);
+        let places = self.our_names.get(&ino).map_or(&[][..], |names| &names.came);
+        let is_new =
+            |place: &&Place| came.contains(&(place.directory, self.key(&place.entry.name)));
+        places.iter().filter(is_new).cloned().collect()
+    }
+
+    /// The path of a name, as the fork has its directory, or else as the base had it.
+    pub(super) fn path_of_name(&self, directory: u64, name: &[u8]) -> Result<Vec<u8>> {
+        let in_fork = self.fork_paths.borrow_mut().of_name(directory, name)?;
+        let path = match in_fork {
+            Some(path) => Some(path),
+            None => self.base_paths.borrow_mut().of_name(directory, name)?,
+        };
+        Ok(path.unwrap_or_else(|| join(b"?", name)))
+    }
+
+    /// The path of an inode in the fork, or else in the base.
+    pub(super) fn path_of(&self, ino: u64) -> Result<Vec<u8>> {
+        let in_fork = self.fork_paths.borrow_mut().of(ino)?;
+        let path = match in_fork {
+            Some(path) => Some(path),
+            None => self.base_paths.borrow_mut().of(ino)?,
+        };
+        Ok(path.unwrap_or_else(|| b"?".to_vec()))
+    }
+
+    /// Where a file was in the base.
+    pub(super) fn base_place(&self, ino: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        self.base_paths.borrow_mut().place(ino)
+    }
+
+    /// Makes paths of these inodes known that their records do not lead to.
+    pub(super) fn prepare_paths(&self, inos: impl Iterator<Item = u64>) -> Result<()> {
+        self.fork_paths.borrow_mut().prepare(inos)
+    }
+}
