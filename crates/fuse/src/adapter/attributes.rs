@@ -7,9 +7,6 @@ use crate::errno::Errno;
 use crate::protocol::{Encoder, Header, SetAttributesIn, flags::set_attributes as valid};
 use marram_vfs::{Action, Error, Ino, Kind, Name, SetAttributes, SetTime, Timestamp};
 
-/// Where the kernel keeps file capabilities.
-const FILE_CAPABILITIES: &[u8] = b"security.capability";
-
 impl Adapter {
     /// Through an open file they are told to whoever has it.
     pub(super) fn attributes(&self, header: &Header, open: bool, out: &mut Encoder<'_>) -> Outcome {
@@ -84,25 +81,17 @@ impl Adapter {
         Ok(control.authorize_change(&Requester::of(header), Ino(header.node), set)?)
     }
 
-    /// Whether a change of nothing is a `chown` that names neither owner nor group. Before a write
-    /// the kernel says as much when privileges must go: by one who may not keep them, and then they
-    /// may go now; or because of file capabilities, which it has seen to. Only of a file with
-    /// both kinds of privilege is it not to be known, if the caller may keep setuid; it stays.
-    /// Strangers can make that call too, and take nothing away.
+    /// Whether a change of nothing is a `chown` that names neither owner nor group, and takes
+    /// setuid away. Before a write the kernel says as much when privileges must go: those of a
+    /// caller who may not keep them may go now; a caller who may keep them writes to a file that
+    /// had capabilities, which the kernel has taken off already, and keeps setuid. So his `chown`
+    /// takes nothing away, nor does that of a stranger.
     fn is_change_of_owner(&self, header: &Header, ino: Ino) -> Result<bool, Error> {
         let present = self.file_system.attributes(ino)?;
         if present.kind == Kind::Directory || present.permissions & 0o6000 == 0 {
             return Ok(false);
         }
-        let owns = acts_as_owner(header, &present);
-        if !owns || !has_capability(header, Capability::KeepPrivileges) {
-            return Ok(owns);
-        }
-        match self.file_system.xattr(ino, FILE_CAPABILITIES) {
-            Ok(_) => Ok(false),
-            Err(Error::NoAttribute) => Ok(true),
-            Err(error) => Err(error),
-        }
+        Ok(acts_as_owner(header, &present) && !has_capability(header, Capability::KeepPrivileges))
     }
 
     pub(super) fn space(&self, out: &mut Encoder<'_>) -> Outcome {
