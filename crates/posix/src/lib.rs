@@ -57,8 +57,8 @@ pub use acl::{
 };
 pub use filesystem::Posix;
 pub use history::{
-    AttributeChange, Choice, Conflict, ConflictKind, Difference, MergeOptions, MergeReport,
-    MergeSides, What, XattrChange, diff,
+    AttributeChange, Choice, Conflict, ConflictKind, Difference, Kept, MergeOptions, MergeReport,
+    MergeSides, What, XattrChange, diff, let_go_of_left,
 };
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};

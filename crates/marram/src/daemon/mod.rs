@@ -62,6 +62,7 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
     let _best_effort = rustix::process::configure_io_flusher_behavior(true);
     let signals = background::Signals::catch()?;
     let daemon = Arc::new(Daemon::open(launch, log)?);
+    daemon.let_go_of_left();
     let socket = daemon.serve_control()?;
     background::start(&daemon, signals)?;
     let mounted = daemon.mount(&launch.mount);
@@ -87,6 +88,21 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
 }
 
 impl Daemon {
+    /// Destroys what a comparison or merge has left that a crash cut short.
+    fn let_go_of_left(&self) {
+        if self.read_only {
+            return;
+        }
+        match marram_posix::let_go_of_left(&**self.pool.pool()) {
+            Ok(gone) => {
+                for source in gone {
+                    self.log.write(&format!("destroyed {source}, which a crash had left"));
+                }
+            }
+            Err(error) => self.log.write(&format!("what a crash has left stays: {error}")),
+        }
+    }
+
     fn open(launch: &Launch, log: Log) -> Result<Daemon> {
         let options = &launch.mount.options;
         let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);

@@ -9,7 +9,7 @@ pub(crate) use merge::Merge;
 use crate::control::protocol::{Answer, DifferenceRow};
 use crate::error::{Error, Result};
 use marram_pool::Pool;
-use marram_posix::{AttributeChange, Difference, What, XattrChange};
+use marram_posix::{AttributeChange, Difference, Kept, What, XattrChange};
 use marram_store::{Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
 use std::time::Instant;
@@ -18,7 +18,7 @@ use std::time::Instant;
 const ROWS_MAX: usize = 200_000;
 /// Most bytes that they take with their paths and patches.
 const ROWS_BYTES_MAX: usize = 32 << 20;
-/// Names that are tried for what the pool keeps for itself, or a rollback keeps.
+/// Names that are tried for what a rollback keeps.
 const NAMES_MAX: u32 = 1 << 20;
 
 /// Lets the dataset of a snapshot go on from it. `with` runs the rollback proper, in the way that
@@ -60,32 +60,9 @@ fn free_name(pool: &Pool, of: &Source, prefix: &str) -> Result<String> {
 }
 
 /// A state that does not change while it is looked at: what is live is kept for as long.
-struct Still<'a> {
-    pool: &'a Pool,
-    source: Source,
-    is_kept: bool,
-}
-
-impl<'a> Still<'a> {
-    fn of(pool: &'a Pool, source: &Source) -> Result<Still<'a>> {
-        if source.snapshot.is_some() {
-            if !pool.list()?.iter().any(|report| report.source == *source) {
-                return Err(marram_store::Error::NoDataset(source.to_string()).into());
-            }
-            return Ok(Still { pool, source: source.clone(), is_kept: false });
-        }
-        let name = free_name(pool, source, "diff:")?;
-        pool.snapshot(&source.dataset, &name)?;
-        Ok(Still { pool, source: kept_as(source, name), is_kept: true })
-    }
-
-    /// Lets go of it.
-    fn end(self) -> Result<()> {
-        if self.is_kept {
-            self.pool.destroy(&self.source, false)?;
-        }
-        Ok(())
-    }
+fn still<'a>(pool: &'a Pool, source: &Source) -> Result<Kept<'a>> {
+    pool.open(source)?;
+    Ok(Kept::of(pool, source, "diff")?)
 }
 
 /// Tells what differs between two states below the directory `root`.
@@ -98,18 +75,8 @@ pub(crate) fn diff(
     root: u64,
     with_patch: bool,
 ) -> Result<Answer> {
-    let before = Still::of(pool, before)?;
-    let after = Still::of(pool, after).or_else(|error| before_end(&before, error))?;
-    let told = tell(pool, (&before.source, &after.source), Ino(root), with_patch);
-    before.end()?;
-    after.end()?;
-    told
-}
-
-fn before_end<T>(before: &Still<'_>, error: Error) -> Result<T> {
-    let again = Still { pool: before.pool, source: before.source.clone(), is_kept: before.is_kept };
-    again.end()?;
-    Err(error)
+    let (before, after) = (still(pool, before)?, still(pool, after)?);
+    tell(pool, (before.source(), after.source()), Ino(root), with_patch)
 }
 
 fn tell(pool: &Pool, of: (&Source, &Source), root: Ino, with_patch: bool) -> Result<Answer> {

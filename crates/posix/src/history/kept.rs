@@ -8,7 +8,7 @@ use marram_vfs::{Error, Result};
 const NUMBERS_MAX: u32 = 1 << 16;
 
 /// A snapshot to work with; one that was taken for that goes when this does.
-pub(super) struct Kept<'a> {
+pub struct Kept<'a> {
     store: &'a dyn Store,
     pub(super) source: Source,
     taken: bool,
@@ -17,11 +17,19 @@ pub(super) struct Kept<'a> {
 impl<'a> Kept<'a> {
     /// The snapshot that `source` names, or one of the present state of the dataset that it names,
     /// called by `purpose` and a number.
-    pub(super) fn of(store: &'a dyn Store, source: &Source, purpose: &str) -> Result<Kept<'a>> {
+    ///
+    /// # Errors
+    /// No such dataset, a store that is full or takes no changes.
+    pub fn of(store: &'a dyn Store, source: &Source, purpose: &str) -> Result<Kept<'a>> {
         if source.snapshot.is_some() {
             return Ok(Kept { store, source: source.clone(), taken: false });
         }
         Kept::take(store, &source.dataset, purpose)
+    }
+
+    /// The snapshot.
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// A snapshot of the present state of a dataset.
@@ -45,11 +53,56 @@ impl<'a> Kept<'a> {
     }
 }
 
+/// Destroys what a crash has left: snapshots of the store's own that nobody compares any more. For
+/// whoever begins to serve a store, before anyone else uses it. Returns what has gone.
+///
+/// # Errors
+/// A store that takes no changes, or a snapshot that something began as: the rest stays then.
+pub fn let_go_of_left(store: &dyn Store) -> Result<Vec<Source>> {
+    let reports = store.list().map_err(from_store)?;
+    let left = reports.into_iter().map(|report| report.source);
+    let left: Vec<Source> =
+        left.filter(|source| source.is_own() && !source.is_fork_base()).collect();
+    for source in &left {
+        store.destroy(source, false).map_err(from_store)?;
+    }
+    Ok(left)
+}
+
 impl Drop for Kept<'_> {
-    /// One that cannot be destroyed stays, as after a crash: it is in nobody's way.
+    /// One that cannot be destroyed stays, as after a crash, until [`let_go_of_left`].
     fn drop(&mut self) {
         if self.taken {
             let _stays = self.store.destroy(&self.source, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kept, let_go_of_left};
+    use marram_store::memory::MemoryStore;
+    use marram_store::{DatasetName, Source, Store};
+
+    #[test]
+    fn what_a_crash_left_goes_and_all_else_stays() {
+        let store = MemoryStore::new();
+        let (root, fork) = (DatasetName::root(), "forks/f".parse().unwrap());
+        store.snapshot(&root, "kept").unwrap();
+        store.fork(&root, &fork, 1).unwrap();
+        let names = || -> Vec<String> {
+            store.list().unwrap().iter().map(|report| report.source.to_string()).collect()
+        };
+        let before = names();
+        for purpose in ["diff", "merge"] {
+            std::mem::forget(Kept::of(&store, &Source::live(root.clone()), purpose).unwrap());
+        }
+        assert_eq!(names().len(), before.len() + 2);
+        let gone = let_go_of_left(&store).unwrap();
+        assert_eq!(
+            gone.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["root@diff:1", "root@merge:1"]
+        );
+        assert_eq!(names(), before);
     }
 }

@@ -29,4 +29,5 @@ mod writing;
 
 pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
 pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
+pub use kept::{Kept, let_go_of_left};
 pub use merge::MergeSides;
