@@ -186,9 +186,8 @@ fn a_crash_is_not_in_the_way_of_the_next_mount() {
     let pid = bench.daemon_pid("mnt");
     signal(pid, rustix::process::Signal::KILL);
     wait_until("the kernel takes the lock back", || is_free(&bench.path("work.pool")));
-    assert!(Path::new(&socket).exists(), "nobody could take it away");
     bench.run("status work.pool").refused(3, &[]);
-    assert!(!Path::new(&socket).exists(), "status clears what is abandoned");
+    assert!(!Path::new(&socket).exists(), "status, or a daemon beside this, clears the abandoned");
     assert!(fs::write(bench.path("mnt/new"), "").is_err());
     bench.run("status mnt").refused(1, &["died", "marram unmount"]);
     bench.run("list work.pool").good();
