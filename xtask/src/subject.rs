@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Marram,
     /// The same on a loop device, so that it goes the way that the peers of the kernel go.
     MarramLoop,
+    /// A Marram pool in a file, with requests over io_uring, where the kernel offers that.
+    MarramUring,
     /// A plain folder: for trying a script itself.
     Plain,
     /// ext4 on a loop device.
@@ -46,6 +48,7 @@ impl Kind {
         match self {
             Kind::Marram => "marram",
             Kind::MarramLoop => "marram-loop",
+            Kind::MarramUring => "marram-io_uring",
             Kind::Plain => "plain",
             Kind::Ext4 => "ext4",
             Kind::Xfs => "xfs",
@@ -56,10 +59,17 @@ impl Kind {
         }
     }
 
+    /// Whether it is ours, whatever it stands on.
+    pub(crate) fn is_marram(self) -> bool {
+        matches!(self, Kind::Marram | Kind::MarramLoop | Kind::MarramUring)
+    }
+
     /// What survives a power cut after `sync` on the mount came back.
     pub(crate) fn durability(self) -> &'static str {
         match self {
-            Kind::Marram | Kind::MarramLoop => "all, at one moment; data and metadata checksummed",
+            Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
+                "all, at one moment; data and metadata checksummed"
+            }
             Kind::Plain => "as the host",
             Kind::Ext4 => "metadata journal, data=ordered",
             Kind::Xfs => "metadata journal",
@@ -149,6 +159,7 @@ pub(crate) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn
     Ok(match kind {
         Kind::Marram => Box::new(Marram::make(folder, making)?),
         Kind::MarramLoop => Box::new(Marram::make_on_loop_device(folder, making)?),
+        Kind::MarramUring => Box::new(Marram::make_over_io_uring(folder, making)?),
         Kind::Plain => Box::new(Plain::make(folder)?),
         Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd => {
             Box::new(kernel::KernelFileSystem::make(kind, folder, making)?)

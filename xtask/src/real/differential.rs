@@ -88,7 +88,7 @@ fn judge_rules(pair: &Pair, calls: u64) -> Result<()> {
 /// What is under test, and ext4 beside it.
 fn pair(setting: &Setting) -> Result<Pair> {
     let mut making = Making::sized(2 * GIB);
-    if matches!(setting.kind, Kind::Marram | Kind::MarramLoop) {
+    if setting.kind.is_marram() {
         making.mount_words =
             ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into();
     }

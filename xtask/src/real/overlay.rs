@@ -28,7 +28,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("setfattr", "attr"), ("mount", "mount")])?;
     let mut making = Making::sized(GIB);
     making.mount_words = match setting.kind {
-        Kind::Marram | Kind::MarramLoop => {
+        Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
             ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into()
         }
         _ => Vec::new(),

@@ -7,7 +7,7 @@
 use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, require, run, text};
-use crate::subject::{Kind, Making, Subject, make};
+use crate::subject::{Making, Subject, make};
 use std::path::Path;
 use std::process::Command;
 
@@ -24,7 +24,7 @@ const DEBIAN: [&str; 3] = ["git", "openssh-client", "python3-minimal"];
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("python3", "python3"), ("npm", "npm"), ("node", "nodejs")])?;
     let mut making = Making::sized(12 * GIB);
-    if matches!(setting.kind, Kind::Marram | Kind::MarramLoop) {
+    if setting.kind.is_marram() {
         making.mount_words =
             ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into();
     }

@@ -24,7 +24,9 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("pg_ctlcluster", "postgresql"), ("setpriv", "util-linux")])?;
     let mut making = Making::sized(4 * GIB);
     making.mount_words = match setting.kind {
-        Kind::Marram | Kind::MarramLoop => ["-o", "allow_other"].map(String::from).into(),
+        Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
+            ["-o", "allow_other"].map(String::from).into()
+        }
         _ => Vec::new(),
     };
     let folder = setting.folder.join("subject");

@@ -4,7 +4,7 @@ use super::tree::compare;
 use super::{GIB, Setting, step};
 use crate::failure::{Result, fail};
 use crate::process::{command, require, run, text};
-use crate::subject::{Kind, Making, make};
+use crate::subject::{Making, make};
 use std::path::Path;
 
 /// What the short form takes: programs with setuid, links, and many small files.
@@ -15,7 +15,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("rsync", "rsync")])?;
     let sources: &[&str] = if setting.is_short { &SHORT } else { &["/usr"] };
     let mut making = Making::sized(20 * GIB);
-    if matches!(setting.kind, Kind::Marram | Kind::MarramLoop) {
+    if setting.kind.is_marram() {
         making.mount_words = ["-o", "suid,dev"].map(String::from).into();
     }
     let mut subject = make(setting.kind, &setting.folder.join("subject"), &making)?;

@@ -6,7 +6,7 @@
 use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, require};
-use crate::subject::{Kind, Making, make};
+use crate::subject::{Making, make};
 use std::path::Path;
 
 /// The stressors that use the folder under test. Left out are those that want what FUSE cannot
@@ -63,7 +63,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let seconds = setting.sizes.seconds.unwrap_or(setting.scaled(3600, 45));
     let each = (seconds / STRESSORS.len() as u64).max(1);
     let mut making = Making::sized(4 * GIB);
-    if matches!(setting.kind, Kind::Marram | Kind::MarramLoop) {
+    if setting.kind.is_marram() {
         making.mount_words =
             ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into();
     }

@@ -50,6 +50,13 @@ impl Marram {
         Self::create(folder, making, device.path().to_owned(), Some(device))
     }
 
+    /// In a file, with requests over io_uring; the mount is refused where the kernel has none.
+    pub(crate) fn make_over_io_uring(folder: &Path, making: &Making) -> Result<Self> {
+        let mut making = making.clone();
+        making.mount_words.extend(["-o", "transport=io_uring"].map(String::from));
+        Self::make(folder, &making)
+    }
+
     fn create(
         folder: &Path,
         making: &Making,

@@ -2,8 +2,9 @@
 //! of them where they are needed.
 //!
 //! Each processor has a queue, and the kernel uses none before all have a lane. A queue starts with
-//! few lanes and gets another whenever a request leaves none waiting, up to a limit: a lane whose
-//! request waits for a device serves nobody else.
+//! some lanes and gets another whenever a request leaves few waiting, up to a limit: a lane whose
+//! request waits for a device serves nobody else. Lanes are opened ahead of the need: one that is
+//! opened when requests wait in the kernel already gets none of those, only what comes after.
 
 use crate::options::{MountOptions, TransportChoice};
 use crate::transport::{ClassicTransport, Ring, RingLane, RingQueue};
@@ -13,8 +14,9 @@ use rustix::thread::CpuSet;
 use std::fs;
 use std::sync::Arc;
 
-/// Lanes that a queue starts with: one serves, and one waits for the next request.
-const LANES_AT_FIRST: usize = 2;
+/// Lanes that a queue starts with, where there are not too many processors for it: as many slow
+/// requests may come at once.
+const LANES_AT_FIRST: usize = 16;
 /// Most lanes of a queue: as many requests of one processor are in work at once. Others wait in
 /// the kernel, where their callers can be killed.
 const QUEUE_LANES_MAX: usize = 64;
@@ -60,11 +62,11 @@ impl Rings {
 
     fn open(device: &Arc<ClassicTransport>, payload_bytes_max: usize) -> Result<Rings, Errno> {
         let processors = processors().ok_or(Errno::NOSYS)?;
-        let most = (LANES_MAX / usize::from(processors)).clamp(LANES_AT_FIRST, QUEUE_LANES_MAX);
+        let most = (LANES_MAX / usize::from(processors)).clamp(1, QUEUE_LANES_MAX);
         let mut fresh = Vec::new();
         for number in 0..processors {
             let queue = Arc::new(RingQueue::new(number, most));
-            for _ in 0..LANES_AT_FIRST {
+            for _ in 0..LANES_AT_FIRST.min(most) {
                 queue.count_lane();
                 fresh.push(Arc::new(RingLane::open(device, &queue, payload_bytes_max)?));
             }
@@ -106,7 +108,7 @@ impl Rings {
         }
     }
 
-    /// Opens a lane more for the queue of `lane`, if no other waits there.
+    /// Opens a lane more for the queue of `lane`, if few others wait there.
     pub(super) fn reinforce(&self, lane: &RingLane) -> bool {
         if !lane.queue.may_grow() {
             return false;

@@ -23,6 +23,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Fewer lanes of a queue than this that wait for a request are too few.
+const WAITING_LANES_MIN: usize = 8;
+
 /// The lanes of one processor.
 #[derive(Debug)]
 pub(crate) struct RingQueue {
@@ -67,11 +70,11 @@ impl RingQueue {
         self.spaces.lock().push(space);
     }
 
-    /// Whether nobody waits for the next request and one more lane may be opened; that one then
+    /// Whether too few lanes wait for the next request and one more may be opened; that one then
     /// counts.
     pub(crate) fn may_grow(&self) -> bool {
         let more = |lanes: usize| (lanes < self.lanes_max).then_some(lanes + 1);
-        self.waiting.load(Ordering::Relaxed) == 0
+        self.waiting.load(Ordering::Relaxed) < WAITING_LANES_MIN
             && self.lanes.load(Ordering::Relaxed) < self.lanes_max
             && self.lanes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }

@@ -15,12 +15,8 @@ const ONE_THREAD_RATIO_MAX: f64 = 1.3;
 /// How long the mount after a crash may take.
 const MOUNT_MAX: Duration = Duration::from_secs(1);
 
-fn is_ours(kind: Kind) -> bool {
-    matches!(kind, Kind::Marram | Kind::MarramLoop)
-}
-
 fn is_peer(kind: Kind) -> bool {
-    !is_ours(kind) && kind != Kind::Passthrough
+    !kind.is_marram() && kind != Kind::Passthrough
 }
 
 /// The whole page in Markdown.
@@ -125,7 +121,7 @@ fn verdicts(kinds: &[Kind], outcomes: &Outcomes) -> Vec<Verdict> {
         let Some((peer, best)) = rated.max_by(|one, other| one.1.total_cmp(&other.1)) else {
             continue;
         };
-        for ours in kinds.iter().copied().filter(|kind| is_ours(*kind)) {
+        for ours in kinds.iter().copied().filter(|kind| kind.is_marram()) {
             let Some(outcome) = outcomes.median(ours, case) else { continue };
             let limit = if case.threads() == 1 { ONE_THREAD_RATIO_MAX } else { 1.0 };
             verdicts.push(Verdict { case, ours, peer, ratio: best / outcome.rate, limit });
@@ -163,7 +159,7 @@ pub(in super::super) fn panels(kinds: &[Kind], outcomes: &Outcomes) -> Vec<Panel
             let rate = outcomes.median(*kind, case).map(|outcome| outcome.rate);
             Bar {
                 name: kind.name(),
-                is_ours: is_ours(*kind),
+                is_ours: kind.is_marram(),
                 value: rate.map(|rate| (rate, format!("{rate:.0}/s"))),
             }
         };
