@@ -25,7 +25,9 @@ pub enum Outcome {
     Healed,
     /// Some content was refused as damaged.
     Damaged(Damaged),
-    /// The write of one copy went astray exactly onto the other: a clear error is all that is left.
+    /// The write of one copy went astray onto the other, so none is left: of a block, a clear error
+    /// is all that remains; the last frame of the log cannot be told from one that a power cut
+    /// tore, and the pool is as of a moment before it.
     BothCopies,
     /// An operation said that a device had failed; the pool took no more changes.
     Told,
@@ -37,6 +39,17 @@ enum Stop {
     Violation(String),
     /// The error of a device.
     Told(String),
+    /// A frame of the log has no copy left, see [`Outcome::BothCopies`].
+    LastFrame,
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Stop::Violation(text) | Stop::Told(text) => text,
+            Stop::LastFrame => "the last frame of the log is lost",
+        })
+    }
 }
 
 type Step<T> = Result<T, Stop>;
@@ -64,6 +77,8 @@ pub struct Trial {
     now: World,
     /// What may be there after a crash: what was promised last, and each state since.
     moments: Vec<World>,
+    /// All that there ever was, oldest first.
+    past: Vec<World>,
     damaged: Damaged,
     noticed: bool,
 }
@@ -106,12 +121,11 @@ impl Trial {
             mounted: BTreeMap::new(),
             now: World::default(),
             moments: Vec::new(),
+            past: Vec::new(),
             damaged: Damaged::default(),
             noticed: false,
         };
-        trial.begin().map_err(|stop| match stop {
-            Stop::Violation(text) | Stop::Told(text) => format!("before any fault: {text}"),
-        })?;
+        trial.begin().map_err(|stop| format!("before any fault: {stop}"))?;
         trial.device.set_script(faults);
         Ok(trial)
     }
@@ -174,13 +188,16 @@ impl Trial {
     }
 
     fn promised(&mut self) {
+        self.past.push(self.now.clone());
         self.moments = vec![self.now.clone()];
     }
 
     /// The whole workload, and what is to be checked after it.
     pub fn run(mut self) -> Result<Outcome, String> {
-        let outcome = self.work()?;
-        self.finish(outcome)
+        match self.work()? {
+            Outcome::BothCopies => Ok(Outcome::BothCopies),
+            outcome => self.finish(outcome),
+        }
     }
 
     /// The workload, up to an error that the device told.
@@ -191,6 +208,7 @@ impl Trial {
             match self.act(act) {
                 Ok(()) => {}
                 Err(Stop::Violation(text)) => return Err(at(text)),
+                Err(Stop::LastFrame) => return Ok(Outcome::BothCopies),
                 Err(Stop::Told(told)) => {
                     self.after_failure().map_err(|text| at(format!("{told}; then {text}")))?;
                     return Ok(Outcome::Told);
@@ -370,6 +388,9 @@ impl Trial {
         }
         self.pool = None;
         self.open()?;
+        if self.device.hit_its_like() && self.is_of_the_past() {
+            return Err(Stop::LastFrame);
+        }
         for (dataset, mut pair) in models {
             let files = self.mount(name_of(dataset))?;
             pair.resume(files.clone());
@@ -378,6 +399,14 @@ impl Trial {
         }
         self.promised();
         Ok(())
+    }
+
+    /// Whether the pool is not as it is now, but as of a moment that was promised before.
+    fn is_of_the_past(&self) -> bool {
+        let is = |world: &World| {
+            world.compare(self.pool(), &self.clock, &mut Damaged::default()).is_ok()
+        };
+        !is(&self.now) && self.past.iter().rev().any(is)
     }
 
     /// A device has failed: what is in memory can still be read, no sync succeeds any more, and
@@ -411,8 +440,7 @@ impl Trial {
         if outcome != Outcome::Told {
             let closed = self.pool().close();
             match self.administer(closed) {
-                Ok(()) => {}
-                Err(Stop::Told(_)) => {}
+                Ok(()) | Err(Stop::Told(_) | Stop::LastFrame) => {}
                 Err(Stop::Violation(text)) => return Err(format!("closing: {text}")),
             }
         }
@@ -424,9 +452,7 @@ impl Trial {
         if !lied && !findings.is_empty() {
             return Err(format!("the verifier finds:{findings}"));
         }
-        self.open().map_err(|stop| match stop {
-            Stop::Violation(text) | Stop::Told(text) => format!("without faults: {text}"),
-        })?;
+        self.open().map_err(|stop| format!("without faults: {stop}"))?;
         let damaged = self.compare_with_moments()?;
         if damaged.is_any() && (!lied || findings.is_empty()) {
             return Err(format!("{damaged:?} at the end; the verifier finds:{findings}"));
@@ -473,10 +499,7 @@ impl Trial {
         files.sync(ino, SyncScope::All).map_err(text)?;
         drop(files);
         self.pool = None;
-        let stop = |stop| match stop {
-            Stop::Violation(text) | Stop::Told(text) => format!("going on: {text}"),
-        };
-        self.open().map_err(stop)?;
+        self.open().map_err(|stop| format!("going on: {stop}"))?;
         let files = mount(self.pool(), ROOT, &self.clock)?;
         let mut content = Vec::new();
         files.read(ino, 0, 20_000, &mut content).map_err(text)?;
