@@ -5,6 +5,11 @@
 use marram_codec::Compression;
 use marram_format::key::Key;
 use marram_format::log::{FrameWriter, LogBlock};
+use marram_format::pointer::Checksum;
+use marram_format::stream::{
+    RecordChain, RecordKind, SnapshotIdentity, StreamBegin, StreamBlock, StreamContent, StreamEnd,
+    StreamPut, stream_prefix,
+};
 use marram_fuse::protocol::{Deed, FileCall, encode_extents};
 use marram_posix::{
     Nfs4Entry as Entry, Nfs4Inheritance as Inheritance, Nfs4List as List, Nfs4Rights as Rights,
@@ -23,7 +28,50 @@ fn main() -> Result<()> {
     requests(&corpus)?;
     control_calls(&corpus)?;
     lists(&corpus)?;
+    streams(&corpus)?;
     changes(&corpus)
+}
+
+/// A stream with each kind of record, and the payloads of its records, as the target takes them.
+fn streams(corpus: &Corpus) -> Result<()> {
+    let identity = SnapshotIdentity { id: [2; 16], created_seconds: 7 };
+    let begin = StreamBegin {
+        snapshot: identity,
+        base: Some(SnapshotIdentity { id: [1; 16], ..identity }),
+        dataset_id: [3; 16],
+        pool_id: [4; 16],
+        root_object: 1,
+        referenced_bytes: 8192,
+        dataset_name: "root".to_owned(),
+        snapshot_name: "b".to_owned(),
+        properties: vec![("atime".to_owned(), "off".to_owned())],
+    };
+    let stored = &b"data"[..];
+    let content = StreamContent { codec: 0, logical_len: 4, checksum: Checksum::NONE, stored };
+    let put =
+        |offset, block| StreamPut { key: Key::new(9, 5, offset), value: b"v", block }.encode();
+    let records = [
+        (RecordKind::Begin, begin.encode()),
+        (RecordKind::Put, put(0, StreamBlock::Content(content))),
+        (RecordKind::Put, put(1, StreamBlock::Earlier(Key::new(9, 5, 0)))),
+        (RecordKind::Put, put(2, StreamBlock::OfBase(Key::new(8, 5, 0)))),
+        (RecordKind::Put, put(3, StreamBlock::Kept)),
+        (RecordKind::Remove, Key::new(9, 5, 4).encode().to_vec()),
+    ];
+    let mut chain = RecordChain::new(&stream_prefix());
+    let (mut whole, mut payloads) = (stream_prefix().to_vec(), Vec::new());
+    for (kind, payload) in &records {
+        chain.seal(*kind, payload, &mut whole);
+        let len = u16::try_from(payload.len()).expect("payloads are short");
+        payloads.push(*kind as u8 - 1);
+        payloads.extend(len.to_le_bytes());
+        payloads.extend(payload);
+    }
+    let checksum = chain.whole();
+    let end = StreamEnd { puts: 4, removals: 1, blocks: 1, stored_bytes: 4, whole: checksum };
+    chain.seal(RecordKind::End, &end.encode(), &mut whole);
+    corpus.add("stream", "whole", &whole)?;
+    corpus.add("stream", "payloads", &payloads)
 }
 
 /// Access control lists of both kinds, with a mode before them.

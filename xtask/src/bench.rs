@@ -7,6 +7,7 @@
 mod plot;
 mod report;
 mod sample;
+mod snapshots;
 mod sync;
 mod transport;
 mod workload;
@@ -68,6 +69,8 @@ enum Workloads {
     Tree,
     /// What is synced: small writes, replaced files, SQLite; and mounts after a crash.
     Sync,
+    /// Work beside thousands of snapshots and forks.
+    Snapshots,
     /// Requests to a file system that does nothing, over each way that FUSE has.
     Transport,
 }
@@ -95,6 +98,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     match arguments.workloads {
         Workloads::Tree => run_tree(arguments),
         Workloads::Sync => sync::run_all(arguments),
+        Workloads::Snapshots => snapshots::run_all(arguments),
         Workloads::Transport => transport::run_all(),
     }
 }

@@ -10,6 +10,7 @@ mod demonstration;
 mod failure;
 mod faults;
 mod fuzz;
+mod merges;
 mod process;
 mod project;
 mod real;
@@ -47,6 +48,8 @@ enum Chore {
     Faults(faults::Arguments),
     /// Mount and check the states that a power cut could leave.
     Crash(crash::Arguments),
+    /// Merge files and trees here and by git, and compare.
+    Merges(merges::Arguments),
     /// Compare with other file systems.
     Bench(bench::Arguments),
 }
@@ -71,6 +74,7 @@ fn perform(chore: Chore) -> Result<()> {
         Chore::Sim(arguments) => sim::run(&arguments),
         Chore::Faults(arguments) => faults::run(&arguments),
         Chore::Crash(arguments) => crash::run(&arguments),
+        Chore::Merges(arguments) => merges::run(&arguments),
         Chore::Bench(arguments) => bench::run_all(&arguments),
     }
 }

@@ -21,6 +21,7 @@ mod finding;
 mod grains;
 mod graph;
 mod log;
+mod operations;
 mod owners;
 mod pool;
 mod reporter;
@@ -102,6 +103,7 @@ pub fn check(
         log::check(&mut checker, device, &superblock, log, &pool);
     }
     graph::check(&mut checker, &pool, superblock.next_dataset);
+    operations::check(&mut checker, &pool, &superblock);
     checker.owners = Owners::new(&pool.owners);
     dataset::check_all(&mut checker, &pool);
     check_owners(&mut checker);

@@ -8,6 +8,7 @@ use crate::tree::{Item, Tree, Visitor, walk};
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
 use marram_format::key::{KEY_BYTES, Key};
+use marram_format::operation::{OPERATION_NUMBERS_MAX, OperationRecord};
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{
     DeadChunk, OwnersRecord, SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, cursor_key, dataset_key,
@@ -44,6 +45,8 @@ pub(crate) struct PoolTree {
     pub(crate) cursors: BTreeMap<u64, Key>,
     /// How many owners blocks have, by address.
     pub(crate) owners: BTreeMap<u64, u64>,
+    /// The log of operations.
+    pub(crate) operations: BTreeMap<u64, OperationRecord>,
     complete: bool,
 }
 
@@ -116,13 +119,14 @@ impl Visitor for PoolTree {
             checker.report.report(FindingKind::ItemBlock, place, detail);
         }
         let result = match (item.key.object, item.key.kind) {
+            (0, pool_kind::LOG) => self.operation(&item),
             (1, pool_kind::DATASET) => self.dataset(&item),
             (2, pool_kind::SUMMARY) => self.summary(checker, &item),
             (3, pool_kind::ZONE) => self.zone(checker, &item),
             (4, pool_kind::CURSOR) => self.cursor(&item),
             (5, pool_kind::OWNERS) => self.owners(&item),
             (DEAD_OBJECT_MIN.., pool_kind::DEAD) => self.dead(checker, &item),
-            (_, pool_kind::DATASET..=pool_kind::DEAD | pool_kind::CURSOR | pool_kind::OWNERS) => {
+            (_, pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR | pool_kind::OWNERS) => {
                 Err((FindingKind::ItemMisplaced, "no such item is looked for there".to_owned()))
             }
             (_, kind) => Err((FindingKind::ItemUnknown, format!("kind {kind}"))),
@@ -204,6 +208,16 @@ impl PoolTree {
     fn owners(&mut self, item: &Item) -> ItemResult {
         let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
         self.owners.insert(item.key.offset, record.count);
+        Ok(())
+    }
+
+    fn operation(&mut self, item: &Item) -> ItemResult {
+        let record = OperationRecord::decode(&item.value).map_err(malformed)?;
+        let number = item.key.offset;
+        if !(1..OPERATION_NUMBERS_MAX).contains(&number) {
+            return Err((FindingKind::ItemMisplaced, format!("no entry has the number {number}")));
+        }
+        self.operations.insert(number, record);
         Ok(())
     }
 

@@ -15,11 +15,13 @@ pub mod group;
 pub mod key;
 pub mod log;
 pub mod node;
+pub mod operation;
 pub mod pointer;
 mod reader;
 pub mod record;
 pub mod signature;
 pub mod space;
+pub mod stream;
 pub mod superblock;
 pub mod version;
 

@@ -41,7 +41,7 @@ pub mod pool_kind {
     pub const SUMMARY: u8 = 3;
     /// A [`super::DeadChunk`]; object 2^32 plus the list, offset a sequence number.
     pub const DEAD: u8 = 4;
-    /// Reserved: the log of administrative operations; object 0.
+    /// An [`crate::operation::OperationRecord`]; object 0, offset its number.
     pub const LOG: u8 = 5;
     /// A property of the pool; object 0.
     pub const PROPERTY: u8 = 6;
@@ -114,6 +114,11 @@ pub const fn cursor_key(dataset: u64) -> Key {
 pub const fn dead_key(list: u64, sequence: u64) -> Key {
     assert!(list < DEAD_LISTS_MAX, "a dead list has a number below 2^63");
     Key::new((1 << 32) + list, pool_kind::DEAD, sequence)
+}
+
+/// Key of an entry of the log of operations.
+pub const fn operation_key(number: u64) -> Key {
+    Key::new(0, pool_kind::LOG, number)
 }
 
 /// Key of the number of owners of a block.

@@ -17,7 +17,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// The version that this crate writes.
-    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 3 };
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 4 };
 }
 
 impl fmt::Display for FormatVersion {
@@ -52,11 +52,14 @@ pub mod feature {
     /// Read-compatible: blocks may have several owners, snapshots may be the last of a line or be
     /// held, and several lines of one dataset may begin as one snapshot.
     pub const OWNERS: u64 = 1 << 1;
+    /// Read-compatible: there is a log of operations, see [`crate::operation`], and what an undo
+    /// needs is kept under names of the pool's own.
+    pub const OPERATIONS: u64 = 1 << 2;
 
     /// Names of the read-compatible features, by bit.
-    pub const READ_COMPATIBLE_NAMES: [&str; 2] = ["usage", "owners"];
+    pub const READ_COMPATIBLE_NAMES: [&str; 3] = ["usage", "owners", "operations"];
     /// The read-compatible features that this version can write.
-    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS;
+    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS | OPERATIONS;
 
     /// The names of incompatible features; those without a name by number.
     pub fn incompatible_names(bits: u64) -> String {
@@ -86,6 +89,6 @@ mod tests {
     fn features_are_named_where_they_have_a_name() {
         let bits = feature::MIRROR | feature::ENCRYPTION | 1 << 60;
         assert_eq!(feature::incompatible_names(bits), "mirror, encryption, bit 60");
-        assert_eq!(feature::read_compatible_names(feature::USAGE | 4), "usage, bit 2");
+        assert_eq!(feature::read_compatible_names(feature::USAGE | 8), "usage, bit 3");
     }
 }

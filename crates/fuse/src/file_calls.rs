@@ -1,11 +1,12 @@
-//! Moving, sharing and finding ranges of files on a mount, from the side of the program that wants
-//! it: what the kernel has no way to pass on, or refuses before it asks. Any program can do it
-//! with files that it has open; `marram range`, `marram reflink` and `marram extents` do.
+//! Moving, sharing and finding ranges of files on a mount, and learning of one's quota, from the
+//! side of the program that wants it: what the kernel has no way to pass on, or refuses before it
+//! asks. Any program can do it with files that it has open; `marram range`, `marram reflink`,
+//! `marram extents` and `marram quota` do.
 
 use crate::protocol::flags::ioctl;
-use crate::protocol::{Deed, FileCall, Prepared, decode_extents};
-use crate::protocol::{EXTENTS_BYTES, PREPARE_BYTES, WITHDRAW_BYTES};
-use marram_vfs::{Allocate, Extent};
+use crate::protocol::{Deed, FileCall, Prepared, decode_extents, decode_usage};
+use crate::protocol::{EXTENTS_BYTES, PREPARE_BYTES, USAGE_BYTES, WITHDRAW_BYTES};
+use marram_vfs::{Allocate, Extent, OwnerUsage, UsageOwner};
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate, fstat, fstatfs, ftruncate};
 use rustix::io::Errno;
 use std::fs::File;
@@ -163,6 +164,20 @@ pub fn extents(file: &File, offset: u64) -> Result<Vec<Extent>, FileCallError> {
     let wanted = FileCall::Extents { offset };
     match call::<{ ioctl::EXTENTS }, EXTENTS_BYTES>(file, wanted) {
         Ok(answer) => decode_extents(&answer).ok_or_else(garbled),
+        Err(FileCallError::Refused(error)) if is_unsupported(&error) => Err(FileCallError::NotOurs),
+        Err(error) => Err(error),
+    }
+}
+
+/// What `owner` uses, and may use, of the file system that an open file or directory is in. The
+/// caller may ask about himself, the groups that he is in and the file's project; who administers
+/// the system about everybody.
+///
+/// # Errors
+/// See [`FileCallError`].
+pub fn usage(file: &File, owner: UsageOwner) -> Result<OwnerUsage, FileCallError> {
+    match call::<{ ioctl::USAGE }, USAGE_BYTES>(file, FileCall::Usage { owner }) {
+        Ok(answer) => decode_usage(&answer).ok_or_else(garbled),
         Err(FileCallError::Refused(error)) if is_unsupported(&error) => Err(FileCallError::NotOurs),
         Err(error) => Err(error),
     }

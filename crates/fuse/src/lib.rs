@@ -19,7 +19,7 @@ mod transport;
 
 pub use error::MountError;
 pub use event::{Event, EventSink};
-pub use file_calls::{FileCallError, change_range, extents, share_range};
+pub use file_calls::{FileCallError, change_range, extents, share_range, usage};
 pub use mount::{MountEntry, Unmount, clear_dead_mount, is_dead_mount, mounts, unmount};
 pub use options::{AccessTimes, MountOptions, TransportChoice};
 pub use session::{

@@ -59,13 +59,16 @@ pub(crate) fn attach(
     }
 }
 
-/// Takes a mount away; fine if it is gone.
-pub(crate) fn detach(attached: &Attached, how: Unmount) -> Result<(), MountError> {
-    let mountpoint = &attached.mountpoint;
+/// Takes a mount away from `mountpoint`, one of the places where it is; fine if it is gone.
+pub(crate) fn detach(
+    attached: &Attached,
+    mountpoint: &Path,
+    how: Unmount,
+) -> Result<(), MountError> {
     if !is_attached(attached) {
         return Ok(());
     }
-    if table::on(mountpoint).is_none_or(|entry| entry.device != attached.device) {
+    if !is_on(attached, mountpoint) {
         let reason = "it was moved, or another mount covers it";
         return Err(unmount_failed(mountpoint, reason.into()));
     }
@@ -73,6 +76,34 @@ pub(crate) fn detach(attached: &Attached, how: Unmount) -> Result<(), MountError
         true => direct::unmount_from_outside(mountpoint, how),
         false => fusermount::unmount(mountpoint, how),
     }
+}
+
+/// Shows a mount of a block device in a second place: the kernel then has one file system with two
+/// mounts of equal right, each with flags of its own. `options` are those of the second.
+pub(crate) fn attach_again(
+    attached: &Attached,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<(), MountError> {
+    let ended = || MountError::Refused {
+        mountpoint: mountpoint.into(),
+        reason: "the file system has just been unmounted".into(),
+    };
+    if !is_attached(attached) {
+        return Err(ended());
+    }
+    match direct::mount_again(mountpoint, options)? {
+        true => Ok(()),
+        false => {
+            let _second_failure = direct::unmount_from_outside(mountpoint, Unmount::Lazily);
+            Err(ended())
+        }
+    }
+}
+
+/// Whether it is what is seen on `directory`.
+pub(crate) fn is_on(attached: &Attached, directory: &Path) -> bool {
+    table::on(directory).is_some_and(|entry| entry.device == attached.device)
 }
 
 /// Whether it is mounted anywhere that this process sees: also where somebody has bound it to.

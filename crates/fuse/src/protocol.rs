@@ -17,8 +17,11 @@ pub(crate) use encode::{
     AttributesEncoding, Encoder, InitReply, NotifyCode, directory_entry_bytes, reply_header,
 };
 pub use fields::Malformed;
-pub use file_calls::{Deed, EXTENTS_MAX, FileCall, Prepared, decode_extents, encode_extents};
-pub(crate) use file_calls::{EXTENTS_BYTES, PREPARE_BYTES, PREPARED_BYTES_MIN, WITHDRAW_BYTES};
+pub use file_calls::{Deed, EXTENTS_MAX, FileCall, Prepared};
+pub(crate) use file_calls::{
+    EXTENTS_BYTES, PREPARE_BYTES, PREPARED_BYTES_MIN, USAGE_BYTES, WITHDRAW_BYTES,
+};
+pub use file_calls::{decode_extents, decode_usage, encode_extents, encode_usage};
 pub use opcode::Opcode;
 pub use operation::{
     CopyRange, Create, Forgets, Header, Init, Ioctl, Node, Operation, Rename, Request,

@@ -8,6 +8,7 @@
 
 mod handshake;
 mod lane;
+mod late;
 mod rings;
 mod sync_lane;
 mod wakefulness;
@@ -18,7 +19,7 @@ pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::Adapter;
 use crate::error::MountError;
-use crate::mount::{Attached, Unmount, attach, detach, is_attached};
+use crate::mount::{Attached, Unmount, attach, attach_again, detach, is_attached, is_on};
 use crate::options::MountOptions;
 use crate::protocol::NotifyCode;
 use crate::transport::{ClassicTransport, Transport};
@@ -58,7 +59,7 @@ pub fn mount(
     serve(file_system, &options, attached.clone(), transport).inspect_err(|_| {
         // The error that made mounting fail is the one to tell; the lane is closed by now, so
         // what could be left is a dead mount, which the next mount command clears.
-        let _second_failure = detach(&attached, Unmount::Lazily);
+        let _second_failure = detach(&attached, &attached.mountpoint, Unmount::Lazily);
     })
 }
 
@@ -128,6 +129,7 @@ fn supervise(
             let mut spare = None;
             while is_over.recv_timeout(CALLERS_TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let_the_killed_go(&watched);
+                crew.late_names.tell(&*watched[0]);
                 if let Some(rings) = rings {
                     rings.let_the_killed_go(&mut spare);
                     crew.start_fresh(rings, scope);
@@ -269,7 +271,30 @@ impl SessionHandle {
     /// # Errors
     /// The mount is in use or covered by another, or the kernel refuses.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
-        detach(&self.attached, how)
+        self.unmount_from(&self.attached.mountpoint, how)
+    }
+
+    /// The same for one of several places.
+    ///
+    /// # Errors
+    /// As for [`SessionHandle::unmount`].
+    pub fn unmount_from(&self, directory: &Path, how: Unmount) -> Result<(), MountError> {
+        detach(&self.attached, directory, how)
+    }
+
+    /// Shows the mount, which must be one of a block device, in a second place: of equal right, and
+    /// unmounted by itself. `options` are those of the second; of them `suid`, `dev`, programs and
+    /// access times can differ from the first.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the first is just ending.
+    pub fn mount_again(&self, options: &MountOptions) -> Result<(), MountError> {
+        attach_again(&self.attached, &options.mountpoint, options)
+    }
+
+    /// Whether this mount is what is seen on `directory`.
+    pub fn is_on(&self, directory: &Path) -> bool {
+        is_on(&self.attached, directory)
     }
 
     /// Lets the kernel hold back no more written data (shared mappings, `writeback`) of this mount

@@ -2,10 +2,19 @@
 //! pages are made too.
 
 mod history;
+mod keeping;
+mod streams;
+mod undoing;
 
 pub(crate) use history::{
     DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments, RollbackArguments,
 };
+
+pub(crate) use streams::{ReceiveArguments, SendArguments};
+
+pub(crate) use keeping::{SnapshotArguments, SpaceArguments};
+
+pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -58,6 +67,8 @@ pub(crate) enum Command {
     List(ListArguments),
     /// Keep the present state of a dataset, in no time and no space
     Snapshot(SnapshotArguments),
+    /// Tell who holds the space, and what destroying it would give back
+    Space(SpaceArguments),
     /// Make a writable dataset that begins as a snapshot
     Clone(CloneArguments),
     /// Make a writable fork of any directory, in no time and no space
@@ -70,6 +81,18 @@ pub(crate) enum Command {
     Merge(MergeArguments),
     /// Let a dataset go on from a snapshot of it, also while it is in use
     Rollback(RollbackArguments),
+    /// Write a snapshot, or what has changed since an older one, as a stream
+    Send(SendArguments),
+    /// Make a dataset of a stream, or bring one further, all or nothing
+    Receive(ReceiveArguments),
+    /// Tell what was done to a pool's datasets, when and by whom
+    Log(LogArguments),
+    /// Take an operation back: the last one, or one of the log; also while it is in use
+    Undo(UndoArguments),
+    /// Give a snapshot, dataset or fork another name
+    Rename(RenameArguments),
+    /// Let a clone or fork have the snapshots that it began as, so that what had them can go
+    Promote(PromoteArguments),
     /// Keep a snapshot from being destroyed
     Hold(HoldArguments),
     /// Take back what keeps a snapshot from being destroyed
@@ -259,17 +282,6 @@ pub(crate) struct FormatArguments {
     pub(crate) exact: bool,
 }
 
-/// Arguments of `snapshot`.
-#[derive(Debug, Args)]
-pub(crate) struct SnapshotArguments {
-    /// What to keep, and under which name
-    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
-    pub(crate) target: PathBuf,
-    /// The dataset, if another than the target's own
-    #[arg(long, short = 'd', value_name = "NAME")]
-    pub(crate) dataset: Option<String>,
-}
-
 /// Arguments of `clone`.
 #[derive(Debug, Args)]
 pub(crate) struct CloneArguments {
@@ -337,6 +349,10 @@ pub(crate) struct ConsentArguments {
     /// Do not ask
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
+    /// Give the space back at once, instead of keeping what goes for `marram undo` as long as the
+    /// property undo says (1h by default) and the space is not needed
+    #[arg(long)]
+    pub(crate) now: bool,
 }
 
 /// Arguments of `get`.
@@ -464,7 +480,7 @@ pub(crate) struct ExtentsArguments {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
-    /// The pool: its file or block device
+    /// The pool: its file or block device; or a file that `marram send` wrote
     pub(crate) pool: PathBuf,
     /// Also read and verify the content of all files, every copy, not only the trees
     #[arg(long)]
@@ -516,12 +532,19 @@ impl Command {
             Command::Status(_) => "status",
             Command::List(_) => "list",
             Command::Snapshot(_) => "snapshot",
+            Command::Space(_) => "space",
             Command::Clone(_) => "clone",
             Command::Fork(_) => "fork",
             Command::Forks(_) => "forks",
             Command::Diff(_) => "diff",
             Command::Merge(_) => "merge",
             Command::Rollback(_) => "rollback",
+            Command::Send(_) => "send",
+            Command::Receive(_) => "receive",
+            Command::Log(_) => "log",
+            Command::Undo(_) => "undo",
+            Command::Rename(_) => "rename",
+            Command::Promote(_) => "promote",
             Command::Hold(_) => "hold",
             Command::Release(_) => "release",
             Command::Destroy(_) => "destroy",

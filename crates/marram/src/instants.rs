@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const SECONDS_A_DAY: i64 = 86_400;
+/// Seconds of a day without a leap second.
+pub(crate) const SECONDS_A_DAY: i64 = 86_400;
 
 /// The present moment in seconds since 1970; 0 on a machine whose clock stands before that.
 pub(crate) fn now_seconds() -> i64 {
@@ -27,7 +28,7 @@ pub(crate) fn format_instant(seconds: i64) -> String {
 }
 
 /// The date of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days`.
-fn civil_date(days: i64) -> (i64, i64, i64) {
+pub(crate) fn civil_date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -39,6 +40,23 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
+}
+
+/// The day of a date counted from 1970-01-01, by Howard Hinnant's `days_from_civil`; `None` for no
+/// date of the years 0 to 9999.
+pub(crate) fn day_of_date((year, month, day): (i64, i64, i64)) -> Option<i64> {
+    let is_near =
+        (0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !is_near {
+        return None;
+    }
+    let (from_march, shifted_year) = ((month + 9) % 12, year - i64::from(month <= 2));
+    let era = shifted_year.div_euclid(400);
+    let year_of_era = shifted_year.rem_euclid(400);
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    (civil_date(days) == (year, month, day)).then_some(days)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod output;
 mod owner_names;
 mod places;
 mod properties;
+mod retention;
 mod signatures;
 mod sizes;
 mod target;

@@ -128,8 +128,8 @@ fn a_fork_of_a_directory_is_changed_beside_it() {
 
     bench.run("destroy fork mnt work --yes").refused(11, &["inner"]);
     assert_eq!(fs::read_to_string(fork.join("b")).unwrap(), "in the fork\n", "it stays whole");
-    bench.run("destroy fork mnt inner --yes").good();
-    bench.run("destroy fork mnt work --yes").good();
+    bench.run("destroy fork mnt inner --yes --now").good();
+    bench.run("destroy fork mnt work --yes --now").good();
     bench.run("destroy fork mnt work --yes").refused(10, &["work"]);
     assert!(names(&bench.path("mnt/.marram/forks")).is_empty());
     let list = bench.run("list mnt -a -H").good().out;
@@ -156,6 +156,8 @@ fn a_fork_is_seen_through_one_mount_at_a_time() {
     bench.run("fork alone inner").good();
     assert_eq!(names(&bench.path("alone/.marram/forks")), ["inner"]);
     assert_eq!(names(&bench.path("alone/.marram/forks/inner")), ["b", "lib", "open"]);
+    bench.run("destroy fork mnt work --yes").refused(11, &["inner began as it"]);
+    bench.run("destroy fork alone inner --yes --now").good();
     bench.run("destroy fork mnt work --yes").refused(11, &["alone"]);
     bench.run("unmount alone").good();
     assert_eq!(names(&below), ["b", "lib", "open"]);
@@ -182,5 +184,57 @@ fn only_who_may_fork_can_look_into_forks() {
     let shelf = fs::metadata(bench.path("mnt/.marram/forks")).unwrap();
     assert_eq!(shelf.mode() & 0o7777, 0o700);
     assert_eq!(fs::metadata(bench.path("mnt/.marram/snapshots")).unwrap().mode() & 0o777, 0o555);
+    end(&bench);
+}
+
+/// Content that does not compress.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
+        bytes.extend((state ^ (state >> 29)).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The addresses of the blocks that a file's content is in.
+fn addresses(bench: &Workbench, path: &str) -> Vec<u64> {
+    let rows = bench.run(&format!("--json extents {path}")).result();
+    let rows = rows.as_array().expect("rows").iter();
+    rows.filter_map(|row| row["block"]["address"].as_u64()).collect()
+}
+
+#[test]
+fn copies_between_forks_and_snapshots_share_blocks() {
+    let Some(bench) = mounted() else { return };
+    let content = noise(3 << 20);
+    fs::write(bench.path("mnt/large"), &content).unwrap();
+    // What is in a snapshot has been written to its blocks.
+    bench.run("snapshot mnt@t").good();
+    bench.run("fork mnt/src try").good();
+    let (kept, forked) = ("mnt/.marram/snapshots/t/large", "mnt/.marram/forks/try/large");
+    fs::copy(bench.path("mnt/large"), bench.path(forked)).unwrap();
+    fs::copy(bench.path(forked), bench.path("mnt/back")).unwrap();
+    fs::copy(bench.path(kept), bench.path("mnt/old")).unwrap();
+    bench.run("sync mnt").good();
+    bench.run("snapshot mnt@committed").good();
+    let blocks = addresses(&bench, "mnt/large");
+    assert!(blocks.len() >= 3 << 3, "{blocks:?}");
+    for copy in [forked, "mnt/back", "mnt/old"] {
+        assert_eq!(addresses(&bench, copy), blocks, "{copy}");
+    }
+    // Each owner gives them back for itself.
+    for gone in ["mnt/large", "mnt/old", "mnt/back"] {
+        fs::remove_file(bench.path(gone)).unwrap();
+    }
+    for snapshot in ["t", "s", "committed"] {
+        bench.run(&format!("destroy snapshot mnt@{snapshot} --yes")).good();
+    }
+    fs::write(bench.path("mnt/other"), noise(20 << 20)).unwrap();
+    end(&bench);
+    bench.run("mount work.pool mnt").good();
+    assert!(fs::read(bench.path(forked)).unwrap() == content, "what the fork copied is whole");
     end(&bench);
 }

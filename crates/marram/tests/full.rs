@@ -4,6 +4,7 @@ mod workbench;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use workbench::{Workbench, can_mount};
@@ -59,6 +60,33 @@ fn a_pool_that_one_file_fills_is_empty_when_that_is_removed() {
     // Not all of its blocks go, and a part of one.
     File::options().write(true).open(&file).expect("it is there").set_len(100_000).expect("cut");
     assert!(fill_when_free(&bench.path("mnt/other"), first / 2) > first / 2);
+    bench.run("unmount mnt").good();
+    bench.run("check work.pool").good();
+}
+
+#[test]
+fn what_was_removed_goes_back_to_the_host_by_fstrim() {
+    if !can_mount() || !["/usr/sbin/fstrim", "/sbin/fstrim"].iter().any(|at| Path::new(at).exists())
+    {
+        eprintln!("skipped: fstrim is needed");
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    let filled = fill(&bench.path("mnt/file"));
+    bench.run("sync mnt").good();
+    let held = || fs::metadata(bench.path("work.pool")).expect("it is there").blocks() * 512;
+    let before = held();
+    assert!(before > filled);
+    fs::remove_file(bench.path("mnt/file")).expect("removing works on a full pool");
+    // The kernel lets go of the file some time later.
+    let began = Instant::now();
+    while held() > before - filled / 2 {
+        assert!(began.elapsed() < PATIENCE, "{} of {before} bytes are held", held());
+        bench.host(&["fstrim", "mnt"]).good();
+    }
+    fs::write(bench.path("mnt/kept"), "kept").expect("there is space");
     bench.run("unmount mnt").good();
     bench.run("check work.pool").good();
 }

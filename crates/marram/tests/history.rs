@@ -3,7 +3,8 @@
 mod workbench;
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::process::Stdio;
 use workbench::{Workbench, can_mount};
 
 fn mounted() -> Option<Workbench> {
@@ -114,6 +115,42 @@ fn a_conflict_is_told_and_changes_nothing_until_somebody_decides() {
     assert!(!fork.exists());
     bench.run("merge mnt --fork work").refused(10, &["work"]);
     bench.run("merge mnt").refused(2, &["no fork"]);
+    end(&bench);
+}
+
+#[test]
+fn somebody_who_is_asked_decides_about_each_conflict() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    let fork = bench.path("mnt/.marram/forks/work");
+    fs::write(fork.join("a"), "ONE\ntwo\nthree\n").unwrap();
+    fs::write(fork.join("lib/b"), "fork\n").unwrap();
+    fs::write(fork.join("new"), "new\n").unwrap();
+    fs::write(bench.path("mnt/src/a"), "1\ntwo\nthree\n").unwrap();
+    fs::write(bench.path("mnt/src/lib/b"), "parent\n").unwrap();
+    let answer = |answers: &str| {
+        let mut command = bench.command();
+        command.args(["merge", "mnt/.marram/forks/work", "--interactive"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut asked = command.spawn().unwrap();
+        asked.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
+        asked.wait_with_output().unwrap()
+    };
+    for stopped in ["l\n", "what?\nours\nabort\n"] {
+        let stopped = answer(stopped);
+        assert!(!stopped.status.success());
+        let told = String::from_utf8(stopped.stderr).unwrap();
+        assert!(told.contains("content /a") && told.contains("<<<<<<< parent"), "{told}");
+        assert!(told.contains("nothing was changed"), "{told}");
+        assert_eq!(read(&bench, "mnt/src/a"), "1\ntwo\nthree\n");
+        assert!(!bench.path("mnt/src/new").exists());
+    }
+    let done = answer("l\nt\n");
+    assert!(done.status.success(), "{done:?}");
+    let marked = "<<<<<<< parent\n1\n=======\nONE\n>>>>>>> fork\ntwo\nthree\n";
+    assert_eq!(read(&bench, "mnt/src/a"), marked);
+    assert_eq!(read(&bench, "mnt/src/lib/b"), "fork\n");
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
     end(&bench);
 }
 

@@ -52,9 +52,14 @@ fn what_is_written_is_there_after_a_remount_and_the_device_is_free_between() {
 }
 
 #[test]
-fn a_second_mount_is_refused_with_the_holder() {
-    let Some(bench) = mounted() else { return };
+fn a_second_mount_without_a_block_device_is_refused_with_the_holder() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
     bench.make_folder("two");
+    bench.run("mount work.pool mnt -o blkdev=off").good();
     let pid = bench.daemon_pid("mnt").to_string();
     bench.run("mount work.pool two").refused(11, &["mounted", &pid]);
     bench.run("mount mnt two").refused(11, &["mounted", &pid]);
@@ -62,6 +67,74 @@ fn a_second_mount_is_refused_with_the_holder() {
     bench.run("mount work.pool two -o commit=30 --snapshot x").refused(2, &["commit=5"]);
     assert_eq!(bench.mounts().len(), 1);
     bench.run("unmount mnt").good();
+}
+
+/// Whether the mounts of a bench are of block devices; without a free loop device they are not.
+fn has_block_device(bench: &Workbench) -> bool {
+    let has = bench.mounts().iter().all(|line| line.contains(" fuseblk.marram "));
+    if !has {
+        eprintln!("skipped: needs a loop device");
+    }
+    has
+}
+
+#[test]
+fn a_second_mount_is_another_place_of_the_first() {
+    let Some(bench) = mounted() else { return };
+    if !has_block_device(&bench) {
+        return;
+    }
+    bench.make_folder("two");
+    fs::write(bench.path("mnt/file"), "content").unwrap();
+    bench.run_as("mount.marram", "work.pool two -o noexec").good();
+    let lines = bench.mounts();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(!lines[0].contains("noexec") && lines[1].contains("noexec"), "{lines:?}");
+    assert_eq!(bench.daemon_pid("mnt"), bench.daemon_pid("two"));
+    assert_eq!(
+        bench.run("status work.pool --json").result()[0]["mounts"].as_array().unwrap().len(),
+        2
+    );
+    // One file system: nothing that one place shows is out of date in the other.
+    fs::rename(bench.path("two/file"), bench.path("two/moved")).unwrap();
+    assert_eq!(fs::read_to_string(bench.path("mnt/moved")).unwrap(), "content");
+    assert!(!bench.path("mnt/file").exists());
+    fs::write(bench.path("mnt/moved"), "changed").unwrap();
+    assert_eq!(fs::read_to_string(bench.path("two/moved")).unwrap(), "changed");
+
+    bench.make_folder("three");
+    for option in ["ro", "noatime", "writeback", "noallow_other", "blkdev=off"] {
+        bench.run(&format!("mount work.pool three -o {option}")).refused(11, &["mounted", option]);
+    }
+    bench.run("mount work.pool two").refused(11, &["already"]);
+    assert_eq!(bench.mounts().len(), 2);
+    bench.run("unmount work.pool").good();
+    assert!(bench.mounts().is_empty());
+}
+
+#[test]
+fn of_two_places_whichever_is_unmounted_the_other_stays() {
+    let Some(bench) = mounted() else { return };
+    if !has_block_device(&bench) {
+        return;
+    }
+    bench.make_folder("two");
+    bench.run("mount work.pool two").good();
+    bench.run("unmount mnt").good();
+    fs::write(bench.path("two/x"), "1").unwrap();
+    bench.run("mount work.pool mnt").good();
+    bench.run_as("umount.fuseblk.marram", "two").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/x")).unwrap(), "1");
+    assert!(!is_free(&bench.path("work.pool")));
+    bench.run("mount work.pool two").good();
+    let held = fs::File::open(bench.path("two/x")).unwrap();
+    bench.run("unmount two").refused(11, &["in use"]);
+    bench.run("unmount mnt").good();
+    drop(held);
+    bench.run("mount work.pool mnt").good();
+    bench.run("unmount work.pool").good();
+    assert!(bench.mounts().is_empty() && is_free(&bench.path("work.pool")));
+    bench.run("check work.pool").good();
 }
 
 #[test]

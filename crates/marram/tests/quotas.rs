@@ -1,9 +1,13 @@
 //! Quotas as their commands tell and set them.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod workbench;
 
 use serde_json::json;
-use workbench::Workbench;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use workbench::{Outcome, Workbench, can_mount};
 
 #[test]
 fn limits_are_set_told_and_taken_away() {
@@ -51,4 +55,47 @@ fn quota_and_reservation_are_properties() {
     bench.run("set work.pool --default quota --default reservation").good();
     let text = bench.run("get work.pool quota -H").good().out;
     assert!(text.contains("none\tdefault"), "{text}");
+}
+
+/// Runs `marram quota mnt` with `words` as a user who is nobody special.
+fn quota_as_user(bench: &Workbench, words: &[&str]) -> Outcome {
+    let program = bench.path("marram");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_marram"), &program).unwrap();
+        fs::set_permissions(bench.path("."), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let command = [&user[..], &[program.to_str().unwrap(), "quota", "mnt", "-H", "-p"], words];
+    bench.host(&command.concat())
+}
+
+#[test]
+fn an_ordinary_user_is_told_of_himself_on_a_mount_of_roots() {
+    if !can_mount()
+        || !["/usr/bin/setpriv", "/bin/setpriv"].iter().any(|at| fs::exists(at).unwrap())
+    {
+        eprintln!("skipped: setpriv is needed");
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    fs::write(bench.path("mnt/own"), [7; 5000]).unwrap();
+    chown(bench.path("mnt/own"), Some(65534), Some(65534)).unwrap();
+    bench.run("quota mnt --user 65534 --bytes 1M").good();
+    let fields = |words: &[&str]| -> Vec<Vec<String>> {
+        let out = quota_as_user(&bench, words).good().out;
+        let fields = |line: &str| line.split('\t').map(str::to_owned).collect();
+        out.lines().map(fields).collect()
+    };
+    let own = fields(&[]);
+    assert_eq!(own.len(), 2, "user and group: {own:?}");
+    assert_eq!((own[0][0].as_str(), own[0][1].as_str()), ("user", "65534"));
+    assert_eq!(own[0][3..], ["8192", "1048576", "1", "none"]);
+    assert_eq!(own[1][3..], ["8192", "none", "1", "none"]);
+    assert_eq!(fields(&["--user", "65534"]).len(), 1);
+    quota_as_user(&bench, &["--user", "0"]).refused(1, &["themselves"]);
+    quota_as_user(&bench, &["--project", "7"]).refused(1, &["themselves"]);
+    quota_as_user(&bench, &["--user", "65534", "--bytes", "2M"]).refused(1, &["another user"]);
+    bench.run("unmount mnt").good();
 }

@@ -458,6 +458,13 @@ impl<'a> Merge<'a> {
                 state.attach(place(*home), name, number(*ino), now);
             }
         }
+        for ino in self.puts.values().copied().flatten() {
+            let attributes = &mut state.known(number(ino)).attributes;
+            attributes.changed = now;
+            if self.is_new(ino) && !self.twins.contains_key(&ino) {
+                attributes.modified = self.fork.nodes[&ino].attributes.modified;
+            }
+        }
         let is_directory = |ino: &Ino| self.base.nodes[ino].is_directory();
         let gone = self.base.nodes.keys().filter(|ino| self.is_gone(**ino) && is_directory(ino));
         for ino in gone.filter(|ino| self.is_still(**ino)) {

@@ -12,13 +12,14 @@ use crate::overlay::{Entry, Layer, Overlay};
 use crate::pointers::token_of;
 use crate::quota::Allowance;
 use crate::settings::Settings;
+use crate::touched::Touched;
 use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_store::{Block, Edit, Error, Item, Key, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Most overlay entries that a scan copies at a time.
 const SCAN_ENTRIES_MAX: usize = 256;
@@ -28,6 +29,9 @@ pub(crate) struct Dataset {
     pub(crate) id: u64,
     pub(crate) writable: bool,
     state: RwLock<State>,
+    /// Where it says that it has something for a commit, and whether it has said so.
+    touched: Arc<Touched>,
+    is_touched: AtomicBool,
     /// How many views are open on it.
     pub(crate) views: AtomicUsize,
     /// What it may use.
@@ -54,6 +58,7 @@ impl Dataset {
         root: Option<Bytes>,
         settings: Settings,
         writable: bool,
+        touched: Arc<Touched>,
     ) -> Dataset {
         let allowance = Allowance::new(record.referenced_grains);
         if writable {
@@ -63,7 +68,8 @@ impl Dataset {
         let settings = Arc::new(settings);
         let state =
             RwLock::new(order::DATASET, State { root, overlay: Overlay::default(), settings });
-        Dataset { id, writable, state, views: AtomicUsize::new(0), allowance }
+        let (is_touched, views) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Dataset { id, writable, state, touched, is_touched, views, allowance }
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
@@ -95,7 +101,9 @@ impl Dataset {
     /// Applies edits without additions, or refuses all of them if a patch does not meet a fresh
     /// block. Returns by how much bytes of fresh blocks and number of edits have grown.
     pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
-        apply_to(&mut self.state.write().overlay, edits)
+        let mut state = self.state.write();
+        self.touch();
+        apply_to(&mut state.overlay, edits)
     }
 
     /// As [`Dataset::apply`], for edits that may add to counters; refuses all of them if one would
@@ -108,7 +116,10 @@ impl Dataset {
         let mut state = self.state.write();
         committed.keep_if_under(state.root.as_ref());
         match counters::settle(&mut edits, &state.overlay, committed)? {
-            None => apply_to(&mut state.overlay, edits).map(Attempt::Applied),
+            None => {
+                self.touch();
+                apply_to(&mut state.overlay, edits).map(Attempt::Applied)
+            }
             Some(key) => Ok(Attempt::Unread { edits, key, root: state.root.clone() }),
         }
     }
@@ -134,11 +145,27 @@ impl Dataset {
         }
     }
 
-    /// Freezes what is open, for a commit; returns whether there is anything to commit.
+    fn touch(&self) {
+        if !self.is_touched.swap(true, Ordering::AcqRel) {
+            self.touched.put(self.id);
+        }
+    }
+
+    /// Freezes what is open, for a commit; returns whether there is anything to commit. No batch
+    /// is under way.
     pub(crate) fn freeze(&self, freeze: u64) -> bool {
         let mut state = self.state.write();
         state.overlay.freeze(freeze);
-        !state.overlay.frozen.is_empty()
+        let is_dirty = !state.overlay.frozen.is_empty();
+        if !is_dirty && self.is_touched.swap(false, Ordering::AcqRel) {
+            self.touched.take(self.id);
+        }
+        is_dirty
+    }
+
+    /// Takes away what was frozen under this number, which no commit has taken in.
+    pub(crate) fn withdraw(&self, freeze: u64) {
+        self.state.write().overlay.frozen.retain(|frozen| frozen.freeze != freeze);
     }
 
     /// From now on it is kept in mind what the intent log does not have.

@@ -40,6 +40,17 @@ pub enum Error {
     /// left it: [`crate::OpenOptions::skip_log`].
     #[error("what was synced last cannot be brought back: {0}")]
     Log(marram_store::Error),
+    /// A stream is cut, damaged, altered, or not one that this version can read. Nothing of it has
+    /// been kept.
+    #[error("the stream cannot be used: {0}")]
+    Stream(String),
+    /// A stream does not fit what is here, or the other way round: the text says how, and what to
+    /// do. Nothing has been changed.
+    #[error("{0}")]
+    Unfit(String),
+    /// Whoever the stream comes from or goes to has failed.
+    #[error("{0}")]
+    Transfer(String),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] marram_device::Error),

@@ -30,14 +30,23 @@ mod quota;
 mod settings;
 mod space;
 mod status;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod touched;
 mod tree;
+mod trim;
 mod view;
 
+pub use administration::{Author, Hidden, Operation, Reversal};
 pub use create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
 pub use error::Error;
+pub use marram_format::stream::is_stream;
 pub use media::DamageReport;
 pub use pool::{OpenOptions, Pool};
 pub use settings::check_property;
 pub use status::{DeviceStatus, Health, PoolStatus};
+pub use stream::{
+    Incoming, Progress, ReceiveRequest, Received, SendRequest, StreamReport, StreamTotals,
+    verify_stream,
+};

@@ -134,6 +134,16 @@ impl Media {
         Ok(data)
     }
 
+    /// The bytes of a block as they are stored, compressed, verified; not kept in the cache.
+    pub(crate) fn stored(&self, pointer: &Pointer, epoch: u64) -> Result<Bytes> {
+        match &pointer.place {
+            Place::Embedded(data) => Ok(data.clone()),
+            Place::Stored { checksum, copies } => {
+                Ok(Bytes::from(self.read_stored(pointer, checksum, copies, epoch)?))
+            }
+        }
+    }
+
     /// The tree node that an encoded pointer leads to.
     pub(crate) fn node(&self, encoded: &Bytes, epoch: u64) -> Result<Arc<Node>> {
         let key = peek_key(encoded);

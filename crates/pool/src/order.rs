@@ -24,6 +24,8 @@ pub(crate) const GATE: Rank = rank(220, "the gate of batches");
 pub(crate) const DATASETS: Rank = rank(230, "the datasets");
 /// One dataset at a time.
 pub(crate) const DATASET: Rank = rank(240, "a dataset's state");
+/// Taken with a dataset's state, or alone.
+pub(crate) const TOUCHED: Rank = rank(245, "the touched datasets");
 pub(crate) const RECORDS: Rank = rank(250, "the records");
 /// Held while a commit reads a bitmap.
 pub(crate) const SPACE: Rank = rank(260, "the space map");

@@ -1,7 +1,7 @@
 //! An open pool.
 
 use crate::Error;
-use crate::administration::Records;
+use crate::administration::{Author, Records};
 use crate::create::newest_superblock;
 use crate::dataset::Dataset;
 use crate::log::{self, IntentLog};
@@ -9,6 +9,7 @@ use crate::media::{At, Media};
 use crate::order::{self, Condvar, Mutex, RwLock};
 use crate::settings::Settings;
 use crate::space::{Gauge, SpaceMap, ZoneSource};
+use crate::touched::Touched;
 use crate::tree;
 use bytes::Bytes;
 use marram_device::Device;
@@ -20,7 +21,7 @@ use marram_format::space::{
 use marram_format::superblock::Superblock;
 use marram_store::{Damage, Key, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -59,6 +60,10 @@ impl Default for OpenOptions {
 /// An open pool. Dropping it loses what has not been committed, as a crash would.
 pub struct Pool {
     pub(crate) inner: Arc<Inner>,
+    /// For whom this handle acts, see [`Pool::acting_for`].
+    pub(crate) author: Option<Arc<Author>>,
+    /// The operation that a merge through this handle takes back; 0 is none.
+    pub(crate) undoes: u64,
 }
 
 /// What the views of a pool share.
@@ -78,6 +83,7 @@ pub(crate) struct Inner {
     /// that takes a dataset back is made.
     pub(crate) gate: RwLock<()>,
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
+    pub(crate) touched: Arc<Touched>,
     pub(crate) records: RwLock<Records>,
     pub(crate) space: Mutex<SpaceMap>,
     pub(crate) gauge: Arc<Gauge>,
@@ -89,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) dirty_edits: AtomicU64,
     /// What is kept free for datasets with a reservation, in bytes.
     pub(crate) kept_free_bytes: AtomicU64,
+    /// When to look next for something that was kept for an undo and whose time is over.
+    pub(crate) next_expiry_seconds: AtomicI64,
     /// Batches applied since the pool was opened.
     pub(crate) batches: AtomicU64,
     /// Number of the last freeze; it changes while no batch is under way.
@@ -150,10 +158,11 @@ impl Pool {
         let root = superblock.pool_tree.as_ref().map(Pointer::encode);
         let records = read_records(&media, root.as_ref())?;
         let space = read_space(&media, root.as_ref(), size_bytes / GRAIN_BYTES, tail.as_ref())?;
-        let mut datasets = BTreeMap::new();
+        let (mut datasets, touched) = (BTreeMap::new(), Arc::<Touched>::default());
         for record in records.values() {
             if record.state != DatasetState::Destroying {
-                datasets.insert(record.id, Arc::new(dataset_of(record, options.read_only)?));
+                let dataset = dataset_of(record, options.read_only, &touched)?;
+                datasets.insert(record.id, Arc::new(dataset));
             }
         }
         let mut known = Records::default();
@@ -175,6 +184,7 @@ impl Pool {
             committing: Mutex::new(order::COMMITTING, ()),
             gate: RwLock::new(order::GATE, ()),
             datasets: RwLock::new(order::DATASETS, datasets),
+            touched,
             records: RwLock::new(order::RECORDS, known),
             gauge: space.gauge(),
             space: Mutex::new(order::SPACE, space),
@@ -184,6 +194,7 @@ impl Pool {
             dirty_bytes: AtomicU64::new(replayed.dirty.0),
             dirty_edits: AtomicU64::new(replayed.dirty.1),
             kept_free_bytes: AtomicU64::new(0),
+            next_expiry_seconds: AtomicI64::new(i64::MIN),
             batches: AtomicU64::new(0),
             freezes: AtomicU64::new(log::first_freeze(&replayed)),
             log,
@@ -193,7 +204,7 @@ impl Pool {
         };
         inner.begin_logging();
         inner.sum_reservations();
-        Ok(Arc::new(Pool { inner: Arc::new(inner) }))
+        Ok(Arc::new(Pool { inner: Arc::new(inner), author: None, undoes: 0 }))
     }
 
     /// Makes everything durable that was applied before.
@@ -204,12 +215,16 @@ impl Pool {
         self.inner.commit()
     }
 
-    /// Gives back a piece of what was destroyed; returns whether there is more to do.
+    /// Gives back a piece of what was destroyed, or lets go of what was kept for an undo until now;
+    /// returns whether there is more to do.
     ///
     /// # Errors
     /// As for [`Pool::commit`].
     pub fn reclaim_step(&self) -> Result<bool> {
-        if self.inner.read_only { Ok(false) } else { self.inner.prune_step() }
+        if self.inner.read_only {
+            return Ok(false);
+        }
+        Ok(self.inner.let_go_of_expired()? | self.inner.prune_step()?)
     }
 
     /// Waits until enough is dirty for a commit to be worth it, at most for `timeout`; returns
@@ -286,6 +301,14 @@ impl ZoneSource for Committed<'_> {
 }
 
 impl Inner {
+    /// Datasets that may have something that waits for a commit, in order of their ids.
+    pub(crate) fn touched_datasets(&self) -> Vec<Arc<Dataset>> {
+        let datasets = self.datasets.read();
+        let touched = self.touched.ids().into_iter();
+        let known = touched.filter_map(|id| datasets.get(&id).cloned());
+        known.filter(|dataset| dataset.writable).collect()
+    }
+
     /// Bitmaps as the last commit has them.
     pub(crate) fn committed(&self) -> Committed<'_> {
         let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
@@ -362,11 +385,15 @@ fn malformed(what: String) -> marram_store::Error {
     })
 }
 
-pub(crate) fn dataset_of(record: &DatasetRecord, read_only: bool) -> Result<Dataset> {
+pub(crate) fn dataset_of(
+    record: &DatasetRecord,
+    read_only: bool,
+    touched: &Arc<Touched>,
+) -> Result<Dataset> {
     let settings = Settings::new(&record.properties)?;
     let writable = record.state == DatasetState::Live && !read_only;
     let root = record.root.as_ref().map(Pointer::encode);
-    Ok(Dataset::new(record, root, settings, writable))
+    Ok(Dataset::new(record, root, settings, writable, touched.clone()))
 }
 
 fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, DatasetRecord>> {

@@ -9,6 +9,7 @@
 //! taken to need what it has uncompressed, and nothing that it replaces is taken off; so before a
 //! batch is refused, one commit is made, if the dataset has anything for it.
 
+use crate::administration::is_hidden;
 use crate::dataset::Dataset;
 use crate::pool::Inner;
 use crate::view::{KEY_BYTES, content_bytes};
@@ -51,6 +52,11 @@ impl Allowance {
         self.referenced.store(grains * GRAIN_BYTES, Ordering::Release);
     }
 
+    /// Whether space is kept free for it.
+    pub(crate) fn is_reserving(&self) -> bool {
+        self.reservation.load(Ordering::Acquire) > 0
+    }
+
     /// What of the reservation is not in use.
     pub(crate) fn kept_free(&self) -> u64 {
         let referenced = self.referenced.load(Ordering::Acquire);
@@ -59,7 +65,26 @@ impl Allowance {
 }
 
 impl Inner {
-    /// Sums up what is kept free for datasets; after every commit, and when properties are set.
+    /// After a commit that changed the records of these: datasets know what they refer to. Others
+    /// are looked at only in a pool that keeps space free for one.
+    pub(crate) fn note_referenced(&self, changed: &[u64]) {
+        let is_reserving = {
+            let datasets = self.datasets.read();
+            let records = self.records.read();
+            for id in changed {
+                if let (Some(dataset), Some(record)) = (datasets.get(id), records.get(*id)) {
+                    dataset.allowance.set_referenced(record.referenced_grains);
+                }
+            }
+            let mut changed = changed.iter().filter_map(|id| datasets.get(id));
+            changed.any(|dataset| dataset.allowance.is_reserving())
+        };
+        if is_reserving || self.kept_free_bytes.load(Ordering::Acquire) > 0 {
+            self.sum_reservations();
+        }
+    }
+
+    /// Sums up what is kept free for datasets; when a pool is opened, and when properties are set.
     pub(crate) fn sum_reservations(&self) {
         let datasets = self.datasets.read();
         let records = self.records.read();
@@ -67,8 +92,11 @@ impl Inner {
         for (id, dataset) in datasets.iter().filter(|(_, dataset)| dataset.writable) {
             if let Some(record) = records.get(*id) {
                 dataset.allowance.set_referenced(record.referenced_grains);
+                // What is kept for an undo does not grow.
+                if !is_hidden(record) {
+                    kept_free += dataset.allowance.kept_free();
+                }
             }
-            kept_free += dataset.allowance.kept_free();
         }
         self.kept_free_bytes.store(kept_free, Ordering::Release);
     }

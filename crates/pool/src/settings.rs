@@ -18,12 +18,20 @@ pub(crate) struct Settings {
 }
 
 /// The property that says how much a dataset may refer to.
-const QUOTA: &str = "quota";
+pub(crate) const QUOTA: &str = "quota";
 /// The property that says up to where space is kept free for a dataset.
 pub(crate) const RESERVATION: &str = "reservation";
 /// The property that says whether names differ when only their case does. It holds for good from
 /// the moment that the dataset is made.
 pub(crate) const CASE_FOLDING: &str = "casefold";
+/// The property that says how long what is destroyed or merged over is kept for an undo.
+const UNDO: &str = "undo";
+/// How long, if nobody says.
+const UNDO_DEFAULT: &str = "1h";
+/// Nothing is kept.
+const UNDO_OFF: &str = "off";
+/// Longest time, in seconds: a year.
+const UNDO_SECONDS_MAX: i64 = 366 * 24 * 3600;
 /// No quota, and no reservation.
 const NO_BYTES: &str = "none";
 
@@ -31,7 +39,7 @@ const NO_BYTES: &str = "none";
 type CheckValue = fn(&str) -> Result<String>;
 
 /// Name, default and check of each property.
-const KNOWN: [(&str, &str, CheckValue); 8] = [
+const KNOWN: [(&str, &str, CheckValue); 9] = [
     ("acl", "posix", |text| one_of("acl", text, &["posix", "nfsv4", "off"])),
     ("atime", "relative", |text| one_of("atime", text, &["off", "relative", "strict"])),
     (CASE_FOLDING, "off", |text| one_of(CASE_FOLDING, text, &["off", "on"])),
@@ -40,6 +48,7 @@ const KNOWN: [(&str, &str, CheckValue); 8] = [
     (QUOTA, NO_BYTES, |text| space_text(QUOTA, text)),
     ("recordsize", "131072", |text| Ok(record_bytes(text)?.to_string())),
     (RESERVATION, NO_BYTES, |text| space_text(RESERVATION, text)),
+    (UNDO, UNDO_DEFAULT, |text| undo_text(text)),
 ];
 
 fn one_of(name: &str, text: &str, values: &[&str]) -> Result<String> {
@@ -71,6 +80,33 @@ fn space_text(name: &str, text: &str) -> Result<String> {
             "{name}={text} makes no sense: use a size as in 10G, or none"
         ))),
     }
+}
+
+/// A time, in seconds, minutes, hours, days or weeks.
+fn undo_text(text: &str) -> Result<String> {
+    match seconds_of(text) {
+        _ if text == UNDO_OFF => Ok(text.to_owned()),
+        Some(1..=UNDO_SECONDS_MAX) => Ok(text.to_owned()),
+        _ => Err(Error::Invalid(format!(
+            "{UNDO}={text} makes no sense: use a time as in 30m, 12h, 7d or 4w, at most a year, \
+             or off"
+        ))),
+    }
+}
+
+fn seconds_of(text: &str) -> Option<i64> {
+    const UNITS: [(char, i64); 5] =
+        [('s', 1), ('m', 60), ('h', 3600), ('d', 24 * 3600), ('w', 7 * 24 * 3600)];
+    let (_, seconds) = UNITS.iter().find(|(unit, _)| text.ends_with(*unit))?;
+    let number = text[..text.len() - 1].parse::<u32>().ok()?;
+    i64::from(number).checked_mul(*seconds)
+}
+
+/// How long what is destroyed of a dataset with these properties is kept for an undo, in seconds;
+/// 0 is not at all.
+pub(crate) fn undo_seconds(local: &[(String, String)]) -> i64 {
+    let set = local.iter().find(|(name, _)| name == UNDO);
+    seconds_of(set.map_or(UNDO_DEFAULT, |(_, value)| value)).unwrap_or(0)
 }
 
 fn record_bytes(text: &str) -> Result<u32> {
@@ -125,6 +161,7 @@ mod tests {
         assert_eq!(check_property("compression", "zstd:3").unwrap(), "zstd:3");
         assert_eq!(check_property("quota", "10g").unwrap(), (10_u64 << 30).to_string());
         assert_eq!(check_property("reservation", "none").unwrap(), "none");
+        assert_eq!(check_property("undo", "90m").unwrap(), "90m");
         for (name, value) in [
             ("recordsize", "100"),
             ("recordsize", "2M"),
@@ -139,6 +176,10 @@ mod tests {
             ("acl", "richacl"),
             ("atime", "yes"),
             ("colour", "red"),
+            ("undo", "0h"),
+            ("undo", "h"),
+            ("undo", "400d"),
+            ("undo", "for good"),
         ] {
             let error = check_property(name, value).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

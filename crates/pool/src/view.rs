@@ -197,6 +197,14 @@ impl View for DatasetView {
         self.pool.sync()
     }
 
+    fn commit(&self) -> Result<()> {
+        self.pool.commit()
+    }
+
+    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<Option<u64>> {
+        self.pool.trim(from, to, min_bytes).map(Some)
+    }
+
     fn halt(&self) {
         self.pool.halt();
     }
@@ -216,12 +224,13 @@ impl View for DatasetView {
 
 impl Inner {
     /// Sees that there is space for a batch. What earlier batches freed can be used only after a
-    /// commit, so one is made before a batch is refused.
+    /// commit, so one is made before a batch is refused; then what is being destroyed is given
+    /// back, and what is kept for an undo is let go, one after the other.
     ///
     /// **What was taken can be committed**: a sync that fails for want of space would break the
     /// promise that the batch was given. So all keys that wait for a commit are counted as if each
     /// rewrote a leaf of its own; only of one batch on its own is more expected.
-    fn reserve(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
+    pub(crate) fn reserve(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
         if self.has_space_for(dataset, batch) {
             self.announce_shortage();
             return Ok(());
@@ -229,7 +238,12 @@ impl Inner {
         if self.dirty_edits.load(Ordering::Acquire) > 0 {
             self.commit()?;
         }
-        if self.has_space_for(dataset, batch) { Ok(()) } else { Err(Error::NoSpace) }
+        while !self.has_space_for(dataset, batch) {
+            if !self.make_space()? {
+                return Err(Error::NoSpace);
+            }
+        }
+        Ok(())
     }
 
     /// Asks for a commit in the background when what waits for one may need half of the space that

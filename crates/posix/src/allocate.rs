@@ -8,6 +8,7 @@
 
 use crate::content::{PIECE_SECTIONS, range_end};
 use crate::edits::SectionEdits;
+use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::marks::check_allocation;
@@ -79,7 +80,12 @@ impl Posix {
         };
         self.section_at(ino, offset)?.map(&mut subtract);
         self.visit_sections(ino, offset + 1, end - 1, &mut subtract)?;
-        if missing > free_bytes { Err(Error::NoSpace) } else { Ok(()) }
+        if missing <= free_bytes {
+            return Ok(());
+        }
+        // What has been freed since the last commit is not counted yet.
+        self.view.commit().map_err(from_store)?;
+        if missing > self.view.space().free_bytes { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Does a piece of a range, from `from` on; returns where it ends.

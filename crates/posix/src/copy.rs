@@ -3,6 +3,9 @@
 //! Sections are slices, so any slice of a block can be shared wherever it begins. Slices that are
 //! too short to be worth a reference are copied. A long range is copied in pieces, each a batch
 //! of its own; when a later piece fails, the bytes copied so far are told.
+//!
+//! From another file system of the same store blocks are adopted: a block that a dataset holds of
+//! another one has both as owners (docs/decisions/0016-owners-of-a-block.md).
 
 use crate::content::{PIECE_SECTIONS, range_end};
 use crate::edits::SectionEdits;
@@ -11,7 +14,7 @@ use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::sections::{Section, piece_end, section_key};
 use marram_store::Block;
-use marram_vfs::{Error, Result};
+use marram_vfs::{Error, Ino, Result};
 
 /// Shorter slices are copied, in bytes.
 const SHARED_BYTES_MIN: u64 = 4096;
@@ -52,12 +55,50 @@ impl Posix {
     pub(crate) fn copy_content(&self, from: Place, to: Place, len: u64, form: Form) -> Result<u64> {
         self.check_writable()?;
         let _held = self.locks.write(&[from.ino, to.ino]);
-        let source = self.load_inode(from.ino)?;
-        check_regular(&source)?;
+        self.copy_held(self, from, to, len, form)
+    }
+
+    /// As [`marram_vfs::FileSystem::copy_range`], from a file of another file system of the same
+    /// store: blocks get this file system as another owner. Content of the source that no commit
+    /// has written yet is copied.
+    ///
+    /// # Errors
+    /// As for `copy_range`.
+    pub fn copy_range_from(
+        &self,
+        source: &Posix,
+        (from, from_offset): (Ino, u64),
+        (to, to_offset): (Ino, u64),
+        len: u64,
+    ) -> Result<u64> {
+        self.check_running()?;
+        source.check_running()?;
+        let from = Place { ino: from.0, offset: from_offset };
+        let to = Place { ino: to.0, offset: to_offset };
+        self.durably(|| {
+            self.with_reclaim(|| {
+                self.check_writable()?;
+                // What is adopted must stay where it is until the batch has been applied.
+                let _held = self.locks.write_from(to.ino, &source.locks, from.ino);
+                self.copy_held(source, from, to, len, Form::Any)
+            })
+        })
+    }
+
+    fn copy_held(
+        &self,
+        source: &Posix,
+        from: Place,
+        to: Place,
+        len: u64,
+        form: Form,
+    ) -> Result<u64> {
+        let read = source.load_inode(from.ino)?;
+        check_regular(&read)?;
         let target = self.load_inode(to.ino)?;
         check_regular(&target)?;
         self.check_write(to.ino, &target, to.offset, &[], false)?;
-        let present = source.size.saturating_sub(from.offset);
+        let present = read.size.saturating_sub(from.offset);
         if form == Form::Shared && len > present {
             return Err(Error::InvalidArgument("the range ends after the source"));
         }
@@ -66,13 +107,15 @@ impl Posix {
             return Ok(0);
         }
         let end = range_end(to.offset, len)?;
-        if from.ino == to.ino && from.offset < end && to.offset < from.offset + len {
+        let is_same_file = std::ptr::eq(self, source) && from.ino == to.ino;
+        if is_same_file && from.offset < end && to.offset < from.offset + len {
             return Err(Error::InvalidArgument("overlapping ranges"));
         }
         self.content_inode(to.ino)?;
         let mut copied = 0;
         while copied < len {
-            match self.copy_piece(from.after(copied), to.after(copied), len - copied, form) {
+            let (from, to) = (from.after(copied), to.after(copied));
+            match self.copy_piece(source, from, to, len - copied, form) {
                 Ok(bytes) => copied += bytes,
                 Err(_) if copied > 0 => break,
                 Err(error) => return Err(error),
@@ -81,9 +124,16 @@ impl Posix {
         Ok(copied)
     }
 
-    fn copy_piece(&self, from: Place, to: Place, len: u64, form: Form) -> Result<u64> {
-        let max = PIECE_SECTIONS;
-        let sources = self.sections(from.ino, from.offset, from.offset + len, max)?;
+    fn copy_piece(
+        &self,
+        source: &Posix,
+        from: Place,
+        to: Place,
+        len: u64,
+        form: Form,
+    ) -> Result<u64> {
+        let (max, is_other) = (PIECE_SECTIONS, !std::ptr::eq(self, source));
+        let sources = source.sections(from.ino, from.offset, from.offset + len, max)?;
         let len = piece_end(&sources, max, from.offset + len) - from.offset;
         let old = self.sections(to.ino, to.offset, to.offset + len, max)?;
         let len = piece_end(&old, max, to.offset + len) - to.offset;
@@ -93,21 +143,24 @@ impl Posix {
         edits.cut(&old, to.offset, end);
         let used = sources.iter().filter(|source| source.at < source_end && source.block.is_some());
         let mut shared = Vec::new();
-        for source in used {
-            let mut part = source.part(from.offset, source_end);
-            if part.len >= form.shared_bytes_min() {
-                shared.push(source);
-            } else {
-                let content = self.content_of(&part).map_err(from_store)?.to_vec();
+        for section in used {
+            let mut part = section.part(from.offset, source_end);
+            if part.len < form.shared_bytes_min() {
+                let content = source.content_of(&part).map_err(from_store)?.to_vec();
                 part = Section { block_start: 0, block: Some(Block::fresh(content)), ..part };
+            } else if is_other {
+                let adopt = |block| self.view.adopt(&*source.view, block).map_err(from_store);
+                part.block = part.block.as_ref().map(adopt).transpose()?;
+            } else {
+                shared.push(section);
             }
             edits.put(Section { at: part.at - from.offset + to.offset, ..part });
         }
-        for source in shared {
+        for section in shared {
             if from.ino == to.ino {
-                edits.keep(source);
+                edits.keep(section);
             } else {
-                change.batch.put(section_key(from.ino, source.at), source.clone().into_item());
+                change.batch.put(section_key(from.ino, section.at), section.clone().into_item());
             }
         }
         edits.into_change(&mut change, to.ino)?;

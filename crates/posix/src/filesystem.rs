@@ -18,8 +18,8 @@ use marram_format::record::{Inode, InodeKind, NameRule};
 use marram_store::{Batch, Item, View};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
-    Marks, Name, NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Shutdown,
-    SpaceReport, SyncScope, WriteOptions, XattrMode,
+    Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes, SetMarks,
+    Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -323,6 +323,19 @@ impl FileSystem for Posix {
         self.extents_of(ino.0, offset, max)
     }
 
+    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
+        self.check_running()?;
+        self.check_writable()?;
+        let _committed_by_trim = self.reclaim_for_sync();
+        self.view.trim(from, to, min_bytes).map_err(from_store)?.ok_or(Error::NotSupported)
+    }
+
+    fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
+        self.check_running()?;
+        self.load_inode(ino.0)?;
+        self.usage_of(owner)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,
@@ -415,7 +428,11 @@ impl FileSystem for Posix {
     fn sync_all(&self) -> Result<()> {
         self.check_running()?;
         self.write_lazy_times();
-        self.view.sync().map_err(from_sync)
+        match self.reclaim_for_sync() {
+            // Who asks for the free space next is to be told of what was removed before.
+            true => self.view.commit().map_err(from_sync),
+            false => self.view.sync().map_err(from_sync),
+        }
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {

@@ -58,7 +58,7 @@ pub use acl::{
 pub use filesystem::Posix;
 pub use history::{
     AttributeChange, Choice, Conflict, ConflictKind, Difference, Kept, MergeOptions, MergeReport,
-    MergeSides, What, XattrChange, diff, let_go_of_left,
+    MergeSides, TextPiece, What, XattrChange, diff, let_go_of_left, merge_lines,
 };
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};

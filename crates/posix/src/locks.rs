@@ -7,12 +7,16 @@
 //! again, and starts over when something has changed: it starts over only when another operation
 //! has got through.
 //!
+//! Who copies from one file system into another takes a lock of each: in the order in which the two
+//! file systems were opened.
+//!
 //! Besides these there is one lock for moving directories to other parents: it keeps still who is
 //! whose ancestor. It is taken before the others.
 
 use marram_locks::Rank;
 #[cfg(not(test))]
 use marram_locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 // Unit tests try out schedules.
 #[cfg(test)]
@@ -29,8 +33,13 @@ const MOVES: Rank = Rank { order: 100, name: "the lock of moves" };
 /// Inodes, in the order of their shards.
 const INODES: Rank = Rank { order: 110, name: "an inode's lock" };
 
+/// How many file systems have been opened: it numbers their tables.
+static TABLES: AtomicUsize = AtomicUsize::new(0);
+
 /// The locks of a file system.
 pub(crate) struct Locks {
+    /// Its place among all tables.
+    table: usize,
     shards: Vec<RwLock<()>>,
     moves: Mutex<()>,
 }
@@ -54,8 +63,10 @@ pub(crate) fn shard_of(ino: u64) -> usize {
 
 impl Locks {
     pub(crate) fn new() -> Locks {
-        let shards = (0..SHARDS).map(|shard| RwLock::numbered(INODES, shard, ())).collect();
-        Locks { shards, moves: Mutex::new(MOVES, ()) }
+        let table = TABLES.fetch_add(1, Ordering::Relaxed);
+        let lock = |shard| RwLock::numbered(INODES, table * SHARDS + shard, ());
+        let shards = (0..SHARDS).map(lock).collect();
+        Locks { table, shards, moves: Mutex::new(MOVES, ()) }
     }
 
     /// Keeps others from changing `ino`.
@@ -78,6 +89,26 @@ impl Locks {
             needed.then(|| self.shards[shard].write())
         });
         WriteGuards { _held: held }
+    }
+
+    /// Keeps others from changing `from` of another file system, and from seeing or changing `to`
+    /// of this one.
+    pub(crate) fn write_from<'a>(
+        &'a self,
+        to: u64,
+        source: &'a Locks,
+        from: u64,
+    ) -> (RwLockReadGuard<'a, ()>, WriteGuards<'a>) {
+        match source.table < self.table {
+            true => {
+                let read = source.read(from);
+                (read, self.write(&[to]))
+            }
+            false => {
+                let written = self.write(&[to]);
+                (source.read(from), written)
+            }
+        }
     }
 
     /// Keeps others from seeing or changing anything.
@@ -123,6 +154,22 @@ mod tests {
                         drop(moves);
                         drop(locks.read(inos[3]));
                     })
+                });
+                workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
+            },
+            SCHEDULES,
+        );
+    }
+
+    #[test]
+    fn copies_both_ways_between_two_file_systems_never_wait_for_each_other() {
+        shuttle::check_random(
+            || {
+                let (one, other) = (Arc::new(Locks::new()), Arc::new(Locks::new()));
+                let ways = [(&one, &other), (&other, &one)];
+                let workers = ways.map(|(source, target)| {
+                    let (source, target) = (source.clone(), target.clone());
+                    thread::spawn(move || drop(target.write_from(1, &source, 1)))
                 });
                 workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
             },

@@ -3,6 +3,7 @@
 use marram_vfs::{Caller, Clock, Ino, SystemClock};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When reading moves the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,11 +53,14 @@ pub struct PosixOptions {
     /// The directory that is the root of what is shown: of a fork of a directory that directory,
     /// else [`Ino::ROOT`]. It is its own parent, and what is not below it cannot be reached.
     pub root: Ino,
+    /// How long somebody who finds no space waits for space that is just being freed. Without it
+    /// nobody waits for anybody else, which tests that are to be repeated exactly need.
+    pub patience: Duration,
 }
 
 impl Default for PosixOptions {
     /// The machine's clock, relative access times, nobody told, root owned by user 0, all of the
-    /// dataset.
+    /// dataset, no patience.
     fn default() -> Self {
         PosixOptions {
             clock: Arc::new(SystemClock),
@@ -66,6 +70,7 @@ impl Default for PosixOptions {
             on_damage: Arc::new(|_| {}),
             root_owner: Caller { uid: 0, gid: 0 },
             root: Ino::ROOT,
+            patience: Duration::ZERO,
         }
     }
 }

@@ -8,15 +8,22 @@
 //!
 //! What a crash left is not searched for when a file system is opened, only on the first steps,
 //! and only so many at a time: neither the time to mount nor the memory grows with it.
+//!
+//! Whoever finds the store full, or an owner's limit reached, waits before he says so: for others
+//! who free something at that moment, and for inodes that have just lost their last name, since the
+//! kernel lets go of those a little after the removal. A program that removes a file and writes
+//! another one would else be told that there is no space.
 
 use crate::change::Change;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
 use marram_format::record::{InodeKind, OrphanReason, state};
 use marram_store::{Admission, Item, Key, kind};
-use marram_vfs::{Error, Result};
-use parking_lot::Mutex;
+use marram_vfs::{Error, Result, Timestamp};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Items that are removed together with the last name.
 const INLINE_ITEMS_MAX: usize = 64;
@@ -24,16 +31,49 @@ const INLINE_ITEMS_MAX: usize = 64;
 const FULL_ITEMS: usize = 8;
 /// Orphan items looked at in one go.
 const SEARCH_ITEMS_MAX: usize = 1024;
+/// How much shorter than somebody who finds no space a sync of everything waits.
+const SYNC_PATIENCE_DIVISOR: u32 = 20;
+/// Most steps of [`SEARCH_ITEMS_MAX`] items that a sync of everything does.
+const SYNC_STEPS_MAX: usize = 64;
+/// How often to look whether there is still hope, while nothing happens.
+const TICK: Duration = Duration::from_millis(5);
 
 /// The queue of inodes with something to reclaim.
 pub(crate) struct Orphans {
     state: Mutex<Queue>,
+    /// Something has come into the queue, or a piece of work is done.
+    changed: Condvar,
+    /// How many pieces of work have been done.
+    pieces: AtomicU64,
+    /// Space has been freed that only a commit lets others use.
+    is_waiting_for_commit: AtomicBool,
 }
 
 struct Queue {
     inodes: VecDeque<u64>,
     /// Where to go on looking for what a crash left; `None` when all has been seen.
     search_from: Option<u64>,
+    /// Inodes that are being reclaimed at this moment.
+    at_work: usize,
+    /// When an inode that was in use last lost its last name.
+    lost_name_at: Option<Timestamp>,
+}
+
+/// An inode that is being reclaimed.
+struct AtWork<'a> {
+    orphans: &'a Orphans,
+    ino: u64,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.orphans.state.lock();
+        queue.at_work -= 1;
+        // While the lock is held: else somebody may see neither the work nor what it came to.
+        self.orphans.pieces.fetch_add(1, Ordering::AcqRel);
+        drop(queue);
+        self.orphans.changed.notify_all();
+    }
 }
 
 /// What one step did.
@@ -48,27 +88,74 @@ pub(crate) fn orphan_key(ino: u64) -> Key {
 
 impl Orphans {
     pub(crate) fn new() -> Orphans {
-        Orphans { state: Mutex::new(Queue { inodes: VecDeque::new(), search_from: Some(0) }) }
+        let queue =
+            Queue { inodes: VecDeque::new(), search_from: Some(0), at_work: 0, lost_name_at: None };
+        Orphans {
+            state: Mutex::new(queue),
+            changed: Condvar::new(),
+            pieces: AtomicU64::new(0),
+            is_waiting_for_commit: AtomicBool::new(false),
+        }
     }
 
     /// There is something to reclaim of `ino`.
     pub(crate) fn push(&self, ino: u64) {
         self.state.lock().inodes.push_back(ino);
+        self.changed.notify_all();
     }
 
-    fn pop(&self) -> Option<u64> {
-        self.state.lock().inodes.pop_front()
+    fn pop(&self) -> Option<AtWork<'_>> {
+        let mut queue = self.state.lock();
+        let ino = queue.inodes.pop_front()?;
+        queue.at_work += 1;
+        Some(AtWork { orphans: self, ino })
     }
 
     /// The state is another one: what waits in it is to be searched for from the beginning.
     pub(crate) fn search_again(&self) {
-        *self.state.lock() = Queue { inodes: VecDeque::new(), search_from: Some(0) };
+        let mut queue = self.state.lock();
+        queue.inodes.clear();
+        queue.search_from = Some(0);
     }
 
     /// Whether a step could find something to do.
     pub(crate) fn pending(&self) -> bool {
-        let queue = self.state.lock();
-        !queue.inodes.is_empty() || queue.search_from.is_some()
+        self.state.lock().pending()
+    }
+
+    /// Space has been freed that can be used after the next commit.
+    fn note_freed(&self) {
+        self.is_waiting_for_commit.store(true, Ordering::Release);
+    }
+
+    /// Waits until a step could find something to do or more than `pieces` pieces of work have been
+    /// done, as long as there is hope for it: others are at work, or `is_recent` says so of the
+    /// moment when something lost its last name. What it waits is taken off `patience`.
+    fn await_more(
+        &self,
+        pieces: u64,
+        patience: &mut Duration,
+        is_recent: impl Fn(Timestamp) -> bool,
+    ) -> bool {
+        let mut queue = self.state.lock();
+        loop {
+            if queue.pending() || self.pieces.load(Ordering::Acquire) > pieces {
+                return true;
+            }
+            let hope = queue.at_work > 0 || queue.lost_name_at.is_some_and(&is_recent);
+            if !hope || patience.is_zero() {
+                return false;
+            }
+            if self.changed.wait_for(&mut queue, TICK).timed_out() {
+                *patience = patience.saturating_sub(TICK);
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn pending(&self) -> bool {
+        !self.inodes.is_empty() || self.search_from.is_some()
     }
 }
 
@@ -88,22 +175,25 @@ impl Posix {
         self.write_old_lazy_times();
         let mut left = max_items.max(1);
         while left > 0 {
-            let Some(ino) = self.next_orphan()? else {
+            let Some(work) = self.next_orphan()? else {
                 return Ok(false);
             };
-            let step = self.reclaim_what_fits(ino, left)?;
+            let step = self.reclaim_what_fits(work.ino, left)?;
             left = left.saturating_sub(step.items.max(1));
+            if step.items > 0 {
+                self.orphans.note_freed();
+            }
             if step.more {
-                self.orphans.push(ino);
+                self.orphans.push(work.ino);
             }
         }
         Ok(self.orphans.pending())
     }
 
-    fn next_orphan(&self) -> Result<Option<u64>> {
+    fn next_orphan(&self) -> Result<Option<AtWork<'_>>> {
         loop {
-            if let Some(ino) = self.orphans.pop() {
-                return Ok(Some(ino));
+            if let Some(work) = self.orphans.pop() {
+                return Ok(Some(work));
             }
             let Some(from) = self.orphans.state.lock().search_from else {
                 return Ok(None);
@@ -211,6 +301,7 @@ impl Posix {
                     change.batch.remove(orphan_key(ino));
                 }
                 change.remove_inode(ino, locked)?;
+                self.orphans.note_freed();
                 return Ok(None);
             }
         }
@@ -221,26 +312,68 @@ impl Posix {
 
     /// An inode has become an orphan: its last pin, or the queue, takes care of it.
     pub(crate) fn settle(&self, orphan: Option<u64>) {
-        if let Some(ino) = orphan
-            && !self.pins.set_nameless(ino, true)
-        {
+        let Some(ino) = orphan else { return };
+        if !self.options.patience.is_zero() {
+            // Before it can be let go of, so that nobody sees it neither here nor there.
+            self.orphans.state.lock().lost_name_at = Some(self.options.clock.now());
+        }
+        if !self.pins.set_nameless(ino, true) {
             self.orphans.push(ino);
         }
     }
 
-    /// Runs an operation, and once more if it found no space, or a limit in its way, while space
-    /// waited to be freed.
-    pub(crate) fn with_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
-        let result = operation();
-        let full = matches!(result, Err(Error::NoSpace));
-        let limited = matches!(result, Err(Error::QuotaExceeded));
-        if !(full || limited) || !self.orphans.pending() {
-            return result;
-        }
-        while self.reclaim_step(SEARCH_ITEMS_MAX)? {}
-        if full {
-            self.view.sync().map_err(from_store)?;
-        }
-        operation()
+    /// Waits for something to free; see [`Orphans::await_more`].
+    fn await_orphans(&self, pieces: u64, patience: &mut Duration) -> bool {
+        let all = self.options.patience;
+        self.orphans
+            .await_more(pieces, patience, |lost| since(lost, self.options.clock.now()) < all)
     }
+
+    /// Runs an operation, and again as long as it finds no space, or a limit in its way, and more
+    /// is freed.
+    pub(crate) fn with_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+        let mut pieces = self.orphans.pieces.load(Ordering::Acquire);
+        let mut result = operation();
+        let mut patience = self.options.patience;
+        while let Err(error @ (Error::NoSpace | Error::QuotaExceeded)) = &result {
+            let is_full = matches!(error, Error::NoSpace);
+            if !self.await_orphans(pieces, &mut patience) {
+                break;
+            }
+            while self.reclaim_step(SEARCH_ITEMS_MAX)? {}
+            if is_full {
+                self.view.commit().map_err(from_store)?;
+            }
+            pieces = self.orphans.pieces.load(Ordering::Acquire);
+            result = operation();
+        }
+        result
+    }
+
+    /// Frees what has been removed so far, for a moment; what is left is freed in the background.
+    /// Whether something has been freed since the last call that only a commit lets others use.
+    pub(crate) fn reclaim_for_sync(&self) -> bool {
+        if !self.view.writable() {
+            return false;
+        }
+        let mut patience = self.options.patience / SYNC_PATIENCE_DIVISOR;
+        for _ in 0..SYNC_STEPS_MAX {
+            let pieces = self.orphans.pieces.load(Ordering::Acquire);
+            // What cannot be freed now fails no sync: nothing of it is lost.
+            if !self.await_orphans(pieces, &mut patience)
+                || self.reclaim_step(SEARCH_ITEMS_MAX).is_err()
+            {
+                break;
+            }
+        }
+        self.orphans.is_waiting_for_commit.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// How long ago `past` was; nothing if the clock has been set back.
+fn since(past: Timestamp, now: Timestamp) -> Duration {
+    let nanoseconds =
+        |time: Timestamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
+    let passed = nanoseconds(now).saturating_sub(nanoseconds(past));
+    Duration::from_nanos(u64::try_from(passed.max(0)).unwrap_or(u64::MAX))
 }

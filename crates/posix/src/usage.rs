@@ -15,7 +15,7 @@ use crate::inode::used_bytes;
 use crate::quota::Limits;
 use marram_format::record::{INODE_USAGE_BYTES_MAX, Inode, Limit, OwnerClass, OwnerId, Usage};
 use marram_store::{Batch, Counter, Item, Key, View, kind};
-use marram_vfs::{Error, Result};
+use marram_vfs::{Error, OwnerUsage, Result, UsageOwner};
 use std::collections::BTreeMap;
 
 /// Who uses how much, and may use how much.
@@ -168,6 +168,24 @@ impl Posix {
         let item = self.view.get(usage_key(owner)).map_err(from_store)?;
         let usage = item.map_or(Ok(Usage::default()), |item| decode(&item))?;
         Ok(OwnerReport { owner, usage, limit: self.limits.of(owner) })
+    }
+
+    /// The same in the words of the contract.
+    pub(crate) fn usage_of(&self, owner: UsageOwner) -> Result<OwnerUsage> {
+        let (class, id) = match owner {
+            UsageOwner::User(id) => (OwnerClass::User, id),
+            UsageOwner::Group(id) => (OwnerClass::Group, id),
+            UsageOwner::Project(id) => (OwnerClass::Project, id),
+        };
+        let report = self.owner(OwnerId { class, id })?;
+        let used = |used: i64| u64::try_from(used).unwrap_or(0);
+        let limit = |most: i64| u64::try_from(most).ok().filter(|_| most != i64::MAX);
+        Ok(OwnerUsage {
+            bytes: used(report.usage.bytes),
+            bytes_limit: limit(report.limit.bytes),
+            inodes: used(report.usage.inodes),
+            inodes_limit: limit(report.limit.inodes),
+        })
     }
 
     /// All owners that use something or have a limit: users first, then groups, then projects,

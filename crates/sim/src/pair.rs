@@ -143,6 +143,11 @@ impl Pair {
         Ok(())
     }
 
+    /// Takes back all pins.
+    pub(crate) fn let_go(&mut self) {
+        (0..SLOTS).for_each(|slot| self.forget(Slot(slot)));
+    }
+
     fn forget(&mut self, slot: Slot) {
         let held = &mut self.slots[usize::from(slot.0 % SLOTS)];
         if held.pins > 0 {

@@ -30,6 +30,25 @@ fn administrative_operations_and_frames_that_others_go_on_beside_are_there_or_no
 }
 
 #[test]
+fn a_merge_and_a_rollback_are_there_whole_or_not_at_all() {
+    let target = PoolTarget { bug: None };
+    let explorer = Explorer::new(&target).unwrap();
+    for text in [
+        "small:append+fsync+merge-fork+destroy-fork+unlink+sync",
+        "small:merge-and-drop+commit2/overwrite+go-back+destroy-before",
+        "small:go-back+second-snapshot+overwrite+rollback",
+        "small:rename+snapshot+merge-fork+rollback+append+merge",
+        "random:11:120",
+    ] {
+        let workload: Workload = text.parse().unwrap();
+        let bounds = Bounds { subset_writes_max: 3, seeds: 4, states_max: 150 };
+        let violations = explorer.explore(&workload, &bounds, 1);
+        assert!(violations.is_empty(), "{text}: {violations:#?}");
+    }
+    assert!(explorer.distinct() > 200, "{} images", explorer.distinct());
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_and_the_same_states() {
     let target = PoolTarget { bug: None };
     let (first, second) = (Explorer::new(&target).unwrap(), Explorer::new(&target).unwrap());
@@ -52,7 +71,7 @@ fn the_same_seed_gives_the_same_trace_and_the_same_states() {
 #[test]
 fn every_planted_bug_is_caught_and_its_state_replays() {
     for bug in PlantedBug::ALL {
-        let plan = Plan { seed: 3, states: 1_500, threads: 1, interleaved: false };
+        let plan = Plan { seed: 4, states: 1_500, threads: 1, interleaved: false };
         let outcome = campaign(Some(bug), plan);
         let Some(violation) = outcome.violations.first() else {
             panic!("{bug:?} was not caught in {} states", outcome.distinct);

@@ -52,12 +52,33 @@ pub struct FreshBlock {
     stored: OnceLock<Token>,
     /// It is not worth the time to compress it.
     as_is: bool,
+    /// As another store had it stored.
+    form: Option<StoredForm>,
+}
+
+/// Content as another store had it stored: whoever made it has verified that it is the content.
+#[derive(Clone, Debug)]
+pub struct StoredForm {
+    /// What compressed it: an id that all versions of the store know.
+    pub codec: u8,
+    /// What made the checksum of the bytes: such an id too.
+    pub checksum_kind: u8,
+    /// Checksum of the bytes; what its kind does not use is zero.
+    pub checksum: [u8; 32],
+    /// The compressed bytes.
+    pub bytes: Arc<Vec<u8>>,
 }
 
 impl Block {
     /// A block with this content: 1 to [`crate::BLOCK_BYTES_MAX`] bytes.
     pub fn fresh(data: Vec<u8>) -> Block {
         Block::Fresh(Arc::new(FreshBlock { data, ..FreshBlock::default() }))
+    }
+
+    /// The same for content that another store had compressed: it is stored as it was there.
+    pub fn fresh_with_form(data: Vec<u8>, form: StoredForm) -> Block {
+        let form = Some(form);
+        Block::Fresh(Arc::new(FreshBlock { data, form, ..FreshBlock::default() }))
     }
 
     /// Bytes of content.
@@ -103,6 +124,11 @@ impl FreshBlock {
         self.as_is
     }
 
+    /// How another store had it stored, if that is known.
+    pub fn form(&self) -> Option<&StoredForm> {
+        self.form.as_ref()
+    }
+
     /// Where the store has written it, if it has.
     pub fn stored(&self) -> Option<&Token> {
         self.stored.get()
@@ -118,6 +144,7 @@ impl FreshBlock {
     pub fn patch(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         assert!(end <= crate::BLOCK_BYTES_MAX, "a patch ends inside the largest block");
+        self.form = None;
         if self.data.len() < at {
             self.data.resize(at, 0);
         }
@@ -128,7 +155,7 @@ impl FreshBlock {
 
     /// A copy with the same content that has not been written.
     pub fn duplicate(&self) -> FreshBlock {
-        FreshBlock { data: self.data.clone(), stored: OnceLock::new(), as_is: self.as_is }
+        FreshBlock { data: self.data.clone(), as_is: self.as_is, ..FreshBlock::default() }
     }
 }
 

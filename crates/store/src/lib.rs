@@ -17,17 +17,19 @@ mod error;
 pub mod memory;
 mod name;
 mod store;
+mod usage;
 mod view;
 
 pub use batch::{Admission, Batch, Counter, Edit};
-pub use block::{Block, FreshBlock, Item, Token};
+pub use block::{Block, FreshBlock, Item, StoredForm, Token};
 pub use error::{Damage, Error};
 pub use marram_format::key::{Key, kind};
 pub use name::{DatasetName, Source, check_rename, check_tag};
 pub use store::{
-    DatasetKind, DatasetReport, Destruction, ItemChange, Properties, PropertySource, ROOT_OBJECT,
-    Store,
+    DatasetKind, DatasetReport, Destruction, ItemChange, MergedFrom, Properties, PropertySource,
+    ROOT_OBJECT, Store,
 };
+pub use usage::{Holder, Usage};
 pub use view::{BlockPlace, Space, View};
 
 /// Result of a store operation.

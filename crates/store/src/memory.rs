@@ -12,8 +12,8 @@ mod dataset;
 mod history;
 
 use crate::{
-    DatasetKind, DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, Properties,
-    PropertySource, ROOT_OBJECT, Result, Source, Store, Token, View, name,
+    DatasetKind, DatasetName, DatasetReport, Destruction, Error, Holder, ItemChange, Key,
+    Properties, PropertySource, ROOT_OBJECT, Result, Source, Store, Token, Usage, View, name,
 };
 use blocks::BlockTable;
 use dataset::{Contents, MemoryView, State};
@@ -138,6 +138,7 @@ impl Store for MemoryStore {
             let kind = if origin.is_some() { DatasetKind::Clone } else { view.kind };
             DatasetReport {
                 source: source.clone(),
+                number: view.id,
                 kind,
                 origin,
                 root_object: view.state().root_object,
@@ -149,13 +150,26 @@ impl Store for MemoryStore {
         Ok(reports.collect())
     }
 
-    fn unique_bytes(&self, source: &Source) -> Result<u64> {
+    fn usage(&self, _exact: bool) -> Result<Usage> {
+        let reports = self.list()?;
         let history = self.history.lock();
-        history.find(source)?;
-        let others = history.named.iter().filter(|(other, _)| *other != source);
-        let others = dataset::used_bytes(others.map(|(_, view)| view.contents()));
-        let all = dataset::used_bytes(history.named.values().map(|view| view.contents()));
-        Ok(all - others)
+        let used = |keep: &dyn Fn(&Source) -> bool| {
+            let kept = history.named.iter().filter(|(source, _)| keep(source));
+            dataset::used_bytes(kept.map(|(_, view)| view.contents()))
+        };
+        let allocated_bytes = used(&|_| true);
+        let holder = |report: DatasetReport| {
+            let source = &report.source;
+            let parent = history.parent_of(source);
+            let with_parent = used(&|other| other == source || Some(other) == parent.as_ref());
+            let added_bytes = with_parent - used(&|other| Some(other) == parent.as_ref());
+            let unique_bytes = allocated_bytes - used(&|other| other != source);
+            Holder { report, added_bytes, unique_bytes }
+        };
+        let holders: Vec<Holder> = reports.into_iter().map(holder).collect();
+        let added: u64 = holders.iter().map(|holder| holder.added_bytes).sum();
+        let shared_bytes = added - allocated_bytes;
+        Ok(Usage { holders, shared_bytes, allocated_bytes, ..Usage::default() })
     }
 
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
@@ -171,12 +185,17 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()> {
-        let live = self.live(dataset)?;
-        let source: Source = format!("{dataset}@{snapshot}").parse()?;
+    fn snapshot_together(&self, datasets: &[DatasetName], snapshot: &str) -> Result<()> {
         let mut history = self.history.lock();
-        history.refuse_taken(&source)?;
-        self.keep(&mut history, &live, source);
+        let mut kept = BTreeMap::new();
+        for dataset in datasets {
+            let source: Source = format!("{dataset}@{snapshot}").parse()?;
+            history.refuse_taken(&source)?;
+            kept.insert(source, history.find(&Source::live(dataset.clone()))?);
+        }
+        for (source, live) in kept {
+            self.keep(&mut history, &live, source);
+        }
         Ok(())
     }
 
@@ -261,12 +280,12 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction> {
-        if *source == Source::live(DatasetName::root()) {
+    fn destroy_together(&self, sources: &[Source], dry_run: bool) -> Result<Destruction> {
+        if sources.contains(&Source::live(DatasetName::root())) {
             return Err(Error::Invalid("the root dataset cannot be destroyed".to_owned()));
         }
         let mut history = self.history.lock();
-        let sources = history.all_that_goes(source)?;
+        let sources = history.all_that_goes(sources)?;
         let all = dataset::used_bytes(history.named.values().map(|view| view.contents()));
         let stay = history.named.iter().filter(|(name, _)| !sources.contains(name));
         let freed_bytes = all - dataset::used_bytes(stay.map(|(_, view)| view.contents()));

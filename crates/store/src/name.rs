@@ -28,6 +28,16 @@ impl DatasetName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The names of datasets into which streams are received, until they are whole.
+    pub fn receiving() -> impl Iterator<Item = DatasetName> {
+        (1..RECEIVE_NUMBERS_MAX).map(|number| DatasetName(format!("{RECEIVE_PREFIX}{number}")))
+    }
+
+    /// Whether it is one of [`DatasetName::receiving`], which users cannot take.
+    pub fn is_receiving(&self) -> bool {
+        self.0.starts_with(RECEIVE_PREFIX)
+    }
 }
 
 /// Longest name of a dataset or snapshot, in bytes.
@@ -89,6 +99,10 @@ fn check(text: &str, slash_allowed: bool) -> Result<(), Error> {
 /// Names of snapshots that begin so are the store's own: of forks' bases, and of what a merge or
 /// diff keeps while it works.
 const OWN_PREFIXES: [&str; 3] = [FORK_PREFIX, "merge:", "diff:"];
+/// With this the name of a dataset begins into which a stream is being received.
+const RECEIVE_PREFIX: &str = "receive:";
+/// With this the name begins of what is kept for an undo.
+const KEPT_PREFIX: &str = "undo:";
 /// With this the name of a fork's base begins.
 const FORK_PREFIX: &str = "fork:";
 
@@ -98,11 +112,18 @@ impl Source {
         Source { dataset, snapshot: None }
     }
 
-    /// Whether it is a snapshot that no user has made: users' commands refuse such names for
-    /// others, and list them only on request.
+    /// Whether it is a snapshot or dataset that no user has made: users' commands refuse such
+    /// names for others, and list them only on request.
     pub fn is_own(&self) -> bool {
         let is_own = |name: &String| OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        self.snapshot.as_ref().is_some_and(is_own)
+        self.is_kept() || self.snapshot.as_ref().map_or_else(|| self.dataset.is_receiving(), is_own)
+    }
+
+    /// Whether a store keeps it for an undo: by its name it is out of sight, or its dataset is.
+    pub fn is_kept(&self) -> bool {
+        let of_snapshot = self.snapshot.as_ref();
+        self.dataset.0.starts_with(KEPT_PREFIX)
+            || of_snapshot.is_some_and(|name| name.starts_with(KEPT_PREFIX))
     }
 
     /// Whether it is the base of a fork.
@@ -134,6 +155,8 @@ impl Source {
     }
 }
 
+/// Numbers that are tried for the name of a dataset that receives.
+const RECEIVE_NUMBERS_MAX: u32 = 1 << 16;
 /// Longest part of a fork's name in the name of its base, in bytes.
 const FORK_PART_BYTES_MAX: usize = 150;
 /// Numbers that are tried for the name of a base.

@@ -1,6 +1,6 @@
 //! Datasets and snapshots: made, listed, destroyed.
 
-use crate::{DatasetName, Item, Key, Result, Source, View};
+use crate::{Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,6 +35,8 @@ pub enum DatasetKind {
 pub struct DatasetReport {
     /// Its name.
     pub source: Source,
+    /// Greater than that of all that were made before it.
+    pub number: u64,
     /// What it is.
     pub kind: DatasetKind,
     /// The snapshot that a clone or fork began as.
@@ -73,6 +75,20 @@ pub struct Destruction {
     pub freed_bytes: u64,
 }
 
+/// What a batch brings into a dataset, for the store's own log.
+#[derive(Clone, Copy, Debug)]
+pub struct MergedFrom<'a> {
+    /// The dataset that it goes into.
+    pub dataset: &'a DatasetName,
+    /// The fork whose changes they are.
+    pub fork: &'a Source,
+    /// A snapshot with the state of the dataset before the batch. The store may give it another
+    /// name and keep it.
+    pub before: &'a Source,
+    /// The object that is the root of what is merged.
+    pub root_object: u64,
+}
+
 /// Datasets and snapshots of one store. Every change is durable when it returns.
 pub trait Store: Send + Sync {
     /// Opens a dataset or snapshot.
@@ -81,16 +97,38 @@ pub trait Store: Send + Sync {
     /// Lists all datasets and snapshots in order of their names. Reads nothing from a device.
     fn list(&self) -> Result<Vec<DatasetReport>>;
 
-    /// Bytes that only this dataset or snapshot refers to: what destroying it alone would give
-    /// back; 0 of a snapshot that others began as. May read as much as has died since.
-    fn unique_bytes(&self, source: &Source) -> Result<u64>;
+    /// What is known of one dataset or snapshot. Takes the same time however many there are.
+    fn report(&self, source: &Source) -> Result<DatasetReport> {
+        let found = self.list()?.into_iter().find(|report| report.source == *source);
+        found.ok_or_else(|| Error::NoDataset(source.to_string()))
+    }
+
+    /// [`crate::Holder::unique_bytes`] of one, not exact. Whoever wants to know of many asks for
+    /// [`Store::usage`].
+    fn unique_bytes(&self, source: &Source) -> Result<u64> {
+        let holders = self.usage(false)?.holders;
+        let found = holders.into_iter().find(|holder| holder.report.source == *source);
+        found.map(|it| it.unique_bytes).ok_or_else(|| Error::NoDataset(source.to_string()))
+    }
+
+    /// Who holds the space, as the last commit has it. May read as much as has died. With `exact`,
+    /// blocks that a merge or reflink has brought from one dataset into another are told apart:
+    /// they come back with their last owner, so they are unique to none. Without, each is unique to
+    /// those that have it, and no tree is walked.
+    fn usage(&self, exact: bool) -> Result<Usage>;
 
     /// Makes an empty dataset.
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()>;
 
     /// Keeps the present state of `dataset` as `dataset@snapshot`: all batches applied before the
     /// call are in it. Takes the same time and space however large the dataset is.
-    fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()>;
+    fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()> {
+        self.snapshot_together(std::slice::from_ref(dataset), snapshot)
+    }
+
+    /// As [`Store::snapshot`], of several datasets at one moment: all or none. Refused if one has a
+    /// snapshot of that name already.
+    fn snapshot_together(&self, datasets: &[DatasetName], snapshot: &str) -> Result<()>;
 
     /// Makes a writable dataset that begins as a snapshot.
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()>;
@@ -126,6 +164,19 @@ pub trait Store: Send + Sync {
     /// name. Works while it is open.
     fn rename(&self, from: &Source, to: &Source) -> Result<()>;
 
+    /// Applies the batch of a merge through `view`, that of the dataset. It is durable with the
+    /// next [`View::sync`]; a store that keeps a log of operations enters the merge into it in the
+    /// same step, and then it is durable when this returns.
+    fn apply_merge(
+        &self,
+        view: &dyn View,
+        batch: Batch<'_>,
+        merged: &MergedFrom<'_>,
+    ) -> Result<()> {
+        let _no_log = merged;
+        view.apply(batch)
+    }
+
     /// Visits, by ascending keys from `from` on, the items in which two snapshots of this store
     /// differ, until the visitor returns false. Costs what differs, not what is there. What the
     /// store keeps for itself ([`crate::kind::REFERENCES`]) is not shown. An item whose block was
@@ -143,7 +194,13 @@ pub trait Store: Send + Sync {
     /// would go. With the last fork that began as it goes its base. Refused while something that
     /// would go is open or held, or while another dataset or line of snapshots that stays began as
     /// it: a rollback to a snapshot, and each clone, begins such a line.
-    fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction>;
+    fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction> {
+        self.destroy_together(std::slice::from_ref(source), dry_run)
+    }
+
+    /// As [`Store::destroy`], of several in one step: all or none. What no one of them holds alone
+    /// comes back too.
+    fn destroy_together(&self, sources: &[Source], dry_run: bool) -> Result<Destruction>;
 
     /// The properties of a dataset and where each comes from.
     fn properties(&self, name: &DatasetName) -> Result<BTreeMap<String, (String, PropertySource)>>;

@@ -72,6 +72,24 @@ pub trait View: Send + Sync {
     /// Returns when all batches that were applied before are durable.
     fn sync(&self) -> Result<()>;
 
+    /// As [`View::sync`]; and the space that those batches freed can be used, and is told as free.
+    ///
+    /// # Errors
+    /// As for [`View::sync`].
+    fn commit(&self) -> Result<()> {
+        self.sync()
+    }
+
+    /// Tells the devices below which bytes hold nothing any more: those between the bytes `from`
+    /// and `to` of a device, in runs of at least `min_bytes`. How many they were; `None` if the
+    /// store does not do that.
+    ///
+    /// # Errors
+    /// As for [`View::commit`], or a device failed.
+    fn trim(&self, _from: u64, _to: u64, _min_bytes: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// The store of this view takes no more changes and writes nothing more, as if the power were
     /// cut now: what is not durable yet will be gone when it is opened again. Reads go on working;
     /// a sync fails with [`crate::Error::Io`].

@@ -1,7 +1,8 @@
 //! The trait that every file system implements.
 
 use crate::{
-    AccessRules, Attributes, Extent, Ino, Kind, Marks, Name, Result, SetAttributes, SetMarks,
+    AccessRules, Attributes, Extent, Ino, Kind, Marks, Name, OwnerUsage, Result, SetAttributes,
+    SetMarks, UsageOwner,
 };
 
 /// On whose behalf an operation runs.
@@ -362,6 +363,23 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// [`crate::Error::NotSupported`] where that is not known.
     fn extents(&self, _ino: Ino, _offset: u64, _max: usize) -> Result<Vec<Extent>> {
+        Err(crate::Error::NotSupported)
+    }
+
+    /// Tells the devices which of their bytes between `from` and `to` hold nothing any more, in
+    /// runs of at least `min_bytes`; and how many they were.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where there are no devices.
+    fn trim(&self, _from: u64, _to: u64, _min_bytes: u64) -> Result<u64> {
+        Err(crate::Error::NotSupported)
+    }
+
+    /// What `owner` uses, and may use, of the file system that `ino` is in.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where that is not counted.
+    fn usage(&self, _ino: Ino, _owner: UsageOwner) -> Result<OwnerUsage> {
         Err(crate::Error::NotSupported)
     }
 

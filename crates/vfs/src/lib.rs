@@ -12,6 +12,7 @@ mod extent;
 mod filesystem;
 mod marks;
 mod name;
+mod usage;
 
 pub use access::{AccessControl, AccessRules, Action, Identity, Opened, Opening};
 pub use attributes::{Attributes, Ino, Kind, SetAttributes, SetTime, Timestamp};
@@ -24,6 +25,7 @@ pub use filesystem::{
 };
 pub use marks::{InodeFlags, Marks, SetMarks};
 pub use name::{Name, NameError};
+pub use usage::{OwnerUsage, UsageOwner};
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -209,7 +209,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for program in programs() {
             let name = program.name();
-            let alone = request(name, 600, true, folder.path());
+            let alone = request(name, 5000, true, folder.path());
             plant_everywhere(Some(PlantedBug::RenameBeforeData));
             let caught = campaign(&alone, folder.path()).expect("the program runs");
             let by_itself = |reason: &str| !reason.starts_with("opened");

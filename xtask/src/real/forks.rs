@@ -33,7 +33,13 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
         make_checkout(&tree, files)?;
         times(&marram, &tree, files)?;
         work(&marram, &tree)?;
-        run(&mut marram.command(&["destroy", "snapshot", "--yes", &at(&marram, "start")?]))?;
+        run(&mut marram.command(&[
+            "destroy",
+            "snapshot",
+            "--yes",
+            "--now",
+            &at(&marram, "start")?,
+        ]))?;
     }
     marram.unmount()?;
     marram.check()
@@ -96,7 +102,7 @@ fn times(marram: &Marram, tree: &Path, files: u64) -> Result<()> {
             row.push((command, engine));
         }
         let root = plain(marram.root())?;
-        run(&mut marram.command(&["destroy", "fork", root, &fork, "--yes"]))?;
+        run(&mut marram.command(&["destroy", "fork", root, &fork, "--yes", "--now"]))?;
     }
     for (name, mut row) in ["fork", "snapshot", "rollback"].into_iter().zip(rows) {
         row.sort();
@@ -118,7 +124,7 @@ fn work(marram: &Marram, tree: &Path) -> Result<()> {
     go_back(marram, tree)?;
     for number in 0..FORKS {
         let root = plain(marram.root())?;
-        run(&mut marram.command(&["destroy", "fork", root, &fork_name(number), "--yes"]))?;
+        run(&mut marram.command(&["destroy", "fork", root, &fork_name(number), "--yes", "--now"]))?;
     }
     space_comes_back(marram, before)
 }
@@ -249,7 +255,7 @@ fn go_back(marram: &Marram, tree: &Path) -> Result<()> {
     step(&format!("rolled back while in use, in {took:.1?}, engine {engine:.1?}"));
     let kept = told["kept"].as_str().unwrap_or_default();
     let name = kept.split('@').nth(1).unwrap_or_default();
-    run(&mut marram.command(&["destroy", "snapshot", "--yes", &at(marram, name)?]))
+    run(&mut marram.command(&["destroy", "snapshot", "--yes", "--now", &at(marram, name)?]))
 }
 
 fn allocated(marram: &Marram) -> Result<u64> {

@@ -53,6 +53,7 @@ pub(crate) fn check_all(checker: &mut Checker<'_>, pool: &PoolTree) {
         let sums = match found.record.state {
             DatasetState::Destroying => check_own(checker, pool, found),
             DatasetState::Snapshot if !checker.options.snapshots => check_own(checker, pool, found),
+            DatasetState::Live if is_receiving(&found.record) => check_own(checker, pool, found),
             _ => check_one(checker, &mut walked, found),
         };
         if let Some(sums) = sums {
@@ -60,6 +61,12 @@ pub(crate) fn check_all(checker: &mut Checker<'_>, pool: &PoolTree) {
             walked.by_dataset.insert(id, sums);
         }
     }
+}
+
+/// Whether it is a dataset into which a stream was being received: there is no whole file system in
+/// it yet, and it goes when the pool is next served.
+fn is_receiving(record: &DatasetRecord) -> bool {
+    record.name.starts_with("receive:")
 }
 
 /// A tree as far as it is its own.

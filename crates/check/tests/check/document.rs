@@ -3,7 +3,8 @@
 use marram_check::{FindingKind, Severity};
 
 const PAGE: &str = include_str!("../../../../docs/check.md");
-const TESTS: [&str; 4] = [
+const TESTS: [&str; 5] = [
+    include_str!("operations.rs"),
     include_str!("planted_files.rs"),
     include_str!("planted_blocks.rs"),
     include_str!("planted_log.rs"),

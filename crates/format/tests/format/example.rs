@@ -6,6 +6,7 @@ use marram_format::group::Group;
 use marram_format::key::{Key, kind};
 use marram_format::log::{FrameWriter, LogBlock, LogEdit, LogHead, LogPart};
 use marram_format::node::{BranchEntry, LeafEntry, encode_branch, encode_leaf};
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::pointer::{Checksum, Extent, Place, Pointer, PointerFlags};
 use marram_format::pointer::{checksum_kind, codec_id};
 use marram_format::record::{Counters, Entry, Inode, InodeCount, InodeKind, Limit, OrphanReason};
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("dead-chunk", dead_chunk().encode().to_vec()),
         ("references", references().encode().to_vec()),
         ("owners", owners().encode().to_vec()),
+        ("operation", operation().encode().to_vec()),
         ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
         ("log-frame", encode_frame(&frame())),
     ]
@@ -156,6 +158,24 @@ pub(crate) fn pointer_adopted() -> Pointer {
 
 pub(crate) fn owners() -> OwnersRecord {
     OwnersRecord { count: 3 }
+}
+
+pub(crate) fn operation() -> OperationRecord {
+    OperationRecord {
+        kind: OperationKind::Merge,
+        user: 1000,
+        seconds: 1_795_257_900,
+        group: Group(1003),
+        undoes: 3,
+        subject: 1,
+        other: 6,
+        before: 7,
+        after: 8,
+        detail: 258,
+        kept_until_seconds: 1_795_261_500,
+        command: "marram merge forks/a".to_owned(),
+        texts: vec!["root".to_owned(), "forks/a".to_owned()],
+    }
 }
 
 pub(crate) fn pointer_embedded() -> Pointer {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
 use marram_format::node::Node;
+use marram_format::operation::OperationRecord;
 use marram_format::pointer::Pointer;
 use marram_format::record::{Counters, Entry, Inode, InodeCount, Limit, OrphanReason, Usage};
 use marram_format::record::{Section, XattrRecord};
@@ -29,6 +30,7 @@ fn decode_all(bytes: &[u8]) {
         Node::decode(Bytes::copy_from_slice(bytes)).map(|node| visit(&node)),
         DeadChunk::decode(bytes).map(|chunk| chunk.encoded_len()),
         DatasetRecord::decode(bytes).map(|record| record.encoded_len()),
+        OperationRecord::decode(bytes).map(|record| record.texts.len()),
     );
 }
 
@@ -94,6 +96,7 @@ fn truncated_examples_are_refused() {
                 "dead-chunk" => DeadChunk::decode(cut).is_err(),
                 "references" => ReferenceRecord::decode(cut).is_err(),
                 "owners" => OwnersRecord::decode(cut).is_err(),
+                "operation" => OperationRecord::decode(cut).is_err(),
                 "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(cut)).is_err(),
                 "key" => true,
                 "log-frame" => true, // Its end is not that of its last grain; see `log`.

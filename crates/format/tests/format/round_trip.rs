@@ -4,6 +4,7 @@ use crate::strategy;
 use marram_format::dataset::DatasetRecord;
 use marram_format::node::{NODE_HEADER_BYTES, branch_entry_bytes, leaf_entry_bytes};
 use marram_format::node::{Node, encode_branch, encode_leaf};
+use marram_format::operation::OperationRecord;
 use marram_format::pointer::{POINTER_BYTES_MAX, Place, Pointer};
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
@@ -91,5 +92,10 @@ proptest! {
         prop_assert_eq!(ReferenceRecord::decode(&record.encode()), Ok(record));
         let owners = OwnersRecord { count };
         prop_assert_eq!(OwnersRecord::decode(&owners.encode()).ok(), (count > 1).then_some(owners));
+    }
+    #[test]
+    fn operations(record in strategy::operation()) {
+        let bytes = record.encode();
+        prop_assert_eq!(OperationRecord::decode(&bytes), Ok(record));
     }
 }

@@ -6,6 +6,7 @@ use marram_format::group::Group;
 use marram_format::key::Key;
 use marram_format::log::LogHead;
 use marram_format::node::{BranchEntry, LeafEntry};
+use marram_format::operation::{OPERATION_TEXTS_MAX, OperationKind, OperationRecord};
 use marram_format::pointer::{Checksum, DEVICE_GRAINS_MAX, Extent, GRAIN_BYTES, PIECES_MAX, Place};
 use marram_format::pointer::{EMBEDDED_BYTES_MAX, LEN_BYTES_MAX, Pointer, PointerFlags};
 use marram_format::space::{DeadChunk, Tail, ZONE_GRAINS};
@@ -171,6 +172,29 @@ pub(crate) fn dataset() -> impl Strategy<Value = DatasetRecord> {
             }
         },
     )
+}
+
+pub(crate) fn operation() -> impl Strategy<Value = OperationRecord> {
+    let texts = (".{0,200}", vec(".{0,100}", 0..=OPERATION_TEXTS_MAX));
+    let kind = proptest::sample::select(OperationKind::ALL);
+    let numbers = (any::<[u64; 7]>(), any::<[i64; 2]>(), any::<u32>());
+    (kind, texts, numbers).prop_map(|(kind, (command, texts), (numbers, times, user))| {
+        OperationRecord {
+            kind,
+            user,
+            seconds: times[0],
+            group: Group(numbers[0]),
+            undoes: numbers[1] >> 2,
+            subject: numbers[2] >> 2,
+            other: numbers[3] >> 2,
+            before: numbers[4] >> 2,
+            after: numbers[5] >> 2,
+            detail: numbers[6],
+            kept_until_seconds: times[1],
+            command,
+            texts,
+        }
+    })
 }
 
 fn devices() -> impl Strategy<Value = Vec<DeviceEntry>> {

@@ -53,6 +53,19 @@ pub(super) fn acts_as_owner(header: &Header, file: &Attributes) -> bool {
         || effective(&status) >> Capability::Own as u32 & 1 == 1
 }
 
+/// Whether the caller is this user, as files see it.
+pub(super) fn acts_as_user(header: &Header, uid: u32) -> bool {
+    header.uid == uid || id_for_files(&status(header), "Uid:") == Some(uid)
+}
+
+/// Whether the caller is in this group, as files see it.
+pub(super) fn acts_in_group(header: &Header, gid: u32) -> bool {
+    let status = status(header);
+    header.gid == gid
+        || id_for_files(&status, "Gid:") == Some(gid)
+        || numbers(&status, "Groups:").contains(&gid)
+}
+
 /// What the system tells of the caller; nothing if it cannot be seen.
 fn status(header: &Header) -> String {
     match header.pid {

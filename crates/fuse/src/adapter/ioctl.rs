@@ -18,6 +18,10 @@ const EXTENDED: [(InodeFlags, u32); 6] = [
     (InodeFlags::INHERIT_PROJECT, 0x200),
 ];
 
+/// Numbers in what `FITRIM` takes and gives: start, length, least length of a run.
+const TRIM_WORDS: usize = 3;
+/// What is shorter than this holds nothing that could be discarded, in bytes.
+const TRIM_BYTES_MIN: u64 = 4096;
 /// Bytes of the reply before what it hands to the caller.
 pub(super) const REPLY_BYTES: usize = 16;
 
@@ -34,6 +38,7 @@ impl Adapter {
             ioctl::FLAGS | ioctl::EXTENDED_FLAGS | ioctl::VERSION => {
                 return self.tell(header, ioctl.command, out);
             }
+            ioctl::TRIM => return self.trim(header, ioctl, out),
             command if FileCall::is_one(command) => return self.file_call(header, ioctl, out),
             _ => return Err(Errno::NO_IOCTL.into()),
         }
@@ -85,6 +90,33 @@ impl Adapter {
             }
         };
         Ok(self.file_system.set_marks(ino, set)?)
+    }
+
+    /// Has what is free discarded (`fstrim`): a range of the device, in runs of a length that is
+    /// worth it. The kernel does not ask who may, and no file system lets anybody else.
+    fn trim(&self, header: &Header, ioctl: &Ioctl<'_>, out: &mut Encoder<'_>) -> Outcome {
+        if !has_capability(header, Capability::Administer) {
+            return Err(Errno::NOT_PERMITTED.into());
+        }
+        let mut words = [0; TRIM_WORDS];
+        for (at, word) in words.iter_mut().enumerate() {
+            let bytes = ioctl.input.get(at * 8..at * 8 + 8).and_then(|bytes| bytes.try_into().ok());
+            *word = bytes.map(u64::from_le_bytes).ok_or(Errno::INVALID)?;
+        }
+        let [from, len, min_bytes] = words;
+        let total_bytes = self.file_system.space()?.total_bytes;
+        if from >= total_bytes || len < TRIM_BYTES_MIN || min_bytes > total_bytes {
+            return Err(Errno::INVALID.into());
+        }
+        // A file system's size is less than its device's: who asks for all of it means that.
+        let end = from.saturating_add(len);
+        let to = if end >= total_bytes { u64::MAX } else { end };
+        let discarded = match self.file_system.trim(from, to, min_bytes) {
+            Err(Error::NotSupported) => return Err(Errno::NOT_SUPPORTED.into()),
+            discarded => discarded?.min(total_bytes - from),
+        };
+        out.zeros(REPLY_BYTES).u64(from).u64(discarded).u64(min_bytes);
+        Ok(())
     }
 
     /// Stops the file system as a power cut would, for tests of crashes (`FS_IOC_SHUTDOWN`, as XFS

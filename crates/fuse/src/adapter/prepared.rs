@@ -5,11 +5,12 @@
 //! announcements are remembered, the oldest go first, and a call that finds its own gone does no
 //! harm.
 
+use super::caller::{Capability, acts_as_user, acts_in_group, has_capability};
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
-use crate::protocol::{Deed, Encoder, FileCall, Header, Ioctl, Prepared, encode_extents};
-use crate::protocol::{EXTENTS_MAX, PREPARED_BYTES_MIN};
-use marram_vfs::{Allocate, Error, FILE_BYTES_MAX, Ino};
+use crate::protocol::{Deed, Encoder, FileCall, Header, Ioctl, Prepared};
+use crate::protocol::{EXTENTS_MAX, PREPARED_BYTES_MIN, encode_extents, encode_usage};
+use marram_vfs::{Allocate, Error, FILE_BYTES_MAX, Ino, UsageOwner};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
@@ -122,12 +123,29 @@ impl Adapter {
             FileCall::Extents { offset } => {
                 encode_extents(&self.file_system.extents(ino, offset, EXTENTS_MAX)?)
             }
+            FileCall::Usage { owner } => {
+                if !self.may_know_of(header, owner)? {
+                    return Err(Errno::NOT_PERMITTED.into());
+                }
+                encode_usage(&self.file_system.usage(ino, owner)?)
+            }
         };
         if u32::try_from(answer.len()).is_ok_and(|bytes| bytes > ioctl.output_bytes_max) {
             return Err(Errno::INVALID.into());
         }
         out.zeros(super::ioctl::REPLY_BYTES).bytes(&answer);
         Ok(())
+    }
+
+    /// Whether the caller may know what `owner` uses: as with the kernel's own quotas everybody may
+    /// know of himself and his groups, and of the project of a file that he has open.
+    fn may_know_of(&self, header: &Header, owner: UsageOwner) -> Result<bool, Error> {
+        let is_his = match owner {
+            UsageOwner::User(id) => acts_as_user(header, id),
+            UsageOwner::Group(id) => acts_in_group(header, id),
+            UsageOwner::Project(id) => self.file_system.marks(Ino(header.node))?.project == id,
+        };
+        Ok(is_his || has_capability(header, Capability::Administer))
     }
 
     fn prepare(&self, ino: Ino, deed: Deed, (offset, len): Range) -> Result<Vec<u8>, Error> {

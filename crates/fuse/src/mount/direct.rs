@@ -4,6 +4,7 @@ use super::{SUBTYPE, Unmount, table, unmount_failed};
 use crate::error::MountError;
 use crate::options::{AccessTimes, Checks, MountOptions};
 use crate::transport::ClassicTransport;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::{CString, OsStr};
@@ -14,6 +15,8 @@ use std::process::{Command, Stdio};
 
 /// Unmounts for a server; in the folder where every system has it, as `PATH` may be empty.
 const UNMOUNT_PROGRAM: &str = "/bin/umount";
+/// The kernel hands out no request to a smaller buffer.
+const GREETING_BYTES: usize = 8192;
 
 pub(super) fn mount(
     mountpoint: &Path,
@@ -35,6 +38,30 @@ pub(super) fn mount(
     rustix::mount::mount(source, mountpoint, kind, flags(options), data.as_c_str())
         .map_err(|error| refused(reason(error, options)))?;
     Ok(transport)
+}
+
+/// Mounts in a second place what the kernel has mounted of the same block device. False if it was
+/// gone meanwhile: then this is a new mount, which nobody serves.
+pub(super) fn mount_again(mountpoint: &Path, options: &MountOptions) -> Result<bool, MountError> {
+    let refused = |reason: String| MountError::Refused { mountpoint: mountpoint.into(), reason };
+    let Some(device) = &options.block_device else {
+        return Err(refused("it is not mounted through a block device".into()));
+    };
+    // The kernel asks for a connection, and leaves it alone if there is one for the device.
+    let flags_of_unused = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let unused = rustix::fs::open("/dev/fuse", flags_of_unused, Mode::empty())
+        .map_err(|error| MountError::Device { reason: error.to_string() })?;
+    let data = CString::new(data(unused.as_raw_fd(), options))
+        .map_err(|_| refused("an option has a NUL byte in it".into()))?;
+    let kind = format!("fuseblk.{SUBTYPE}");
+    rustix::mount::mount(device, mountpoint, kind, flags(options), data.as_c_str()).map_err(
+        |error| match error {
+            Errno::BUSY => refused("the same file system is mounted there already".into()),
+            error => refused(error.to_string()),
+        },
+    )?;
+    let mut greeting = [0; GREETING_BYTES];
+    Ok(rustix::io::read(&unused, &mut greeting) == Err(Errno::PERM))
 }
 
 /// Unmounts by another process, for whoever serves the mount: the kernel waits for an answer of

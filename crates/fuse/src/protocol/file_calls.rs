@@ -13,7 +13,7 @@
 //! is found out with [`FileCall::Withdraw`]).
 
 use super::flags::ioctl;
-use marram_vfs::{Allocate, Extent, ExtentPlace};
+use marram_vfs::{Allocate, Extent, ExtentPlace, OwnerUsage, UsageOwner};
 
 /// Lengths that stand for something prepared begin here, in bytes: nobody can zero so many.
 pub(crate) const PREPARED_BYTES_MIN: u64 = 1 << 62;
@@ -25,6 +25,10 @@ pub(crate) const PREPARE_BYTES: usize = 32;
 pub(crate) const WITHDRAW_BYTES: usize = 16;
 /// Bytes of what [`FileCall::Extents`] takes and gives.
 pub(crate) const EXTENTS_BYTES: usize = 8192;
+/// Bytes of what [`FileCall::Usage`] takes and gives.
+pub(crate) const USAGE_BYTES: usize = 40;
+/// What stands for no limit.
+const NO_LIMIT: u64 = u64::MAX;
 const EXTENTS_HEADER_BYTES: usize = 16;
 const EXTENT_BYTES: usize = 48;
 
@@ -70,6 +74,11 @@ pub enum FileCall {
         /// The place, in bytes.
         offset: u64,
     },
+    /// Tell what somebody uses, and may use, of the file system.
+    Usage {
+        /// Who.
+        owner: UsageOwner,
+    },
 }
 
 /// The answer to [`FileCall::Prepare`].
@@ -93,7 +102,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 impl FileCall {
     /// Whether `command` is one of these.
     pub fn is_one(command: u32) -> bool {
-        matches!(command, ioctl::PREPARE | ioctl::WITHDRAW | ioctl::EXTENTS)
+        matches!(command, ioctl::PREPARE | ioctl::WITHDRAW | ioctl::EXTENTS | ioctl::USAGE)
     }
 
     /// Reads a call from what its argument points to; `None` if it makes no sense. What is not used
@@ -114,6 +123,16 @@ impl FileCall {
             }
             ioctl::EXTENTS if input.len() == EXTENTS_BYTES => {
                 (FileCall::Extents { offset: u64_at(input, 0)? }, 8)
+            }
+            ioctl::USAGE if input.len() == USAGE_BYTES => {
+                let id = u32_at(input, 4)?;
+                let owner = match u32_at(input, 0)? {
+                    1 => UsageOwner::User(id),
+                    2 => UsageOwner::Group(id),
+                    3 => UsageOwner::Project(id),
+                    _ => return None,
+                };
+                (FileCall::Usage { owner }, 8)
             }
             _ => return None,
         };
@@ -142,6 +161,16 @@ impl FileCall {
                 bytes.extend(offset.to_le_bytes());
                 (ioctl::EXTENTS, EXTENTS_BYTES)
             }
+            FileCall::Usage { owner } => {
+                let (class, id) = match owner {
+                    UsageOwner::User(id) => (1_u32, id),
+                    UsageOwner::Group(id) => (2, id),
+                    UsageOwner::Project(id) => (3, id),
+                };
+                bytes.extend(class.to_le_bytes());
+                bytes.extend(id.to_le_bytes());
+                (ioctl::USAGE, USAGE_BYTES)
+            }
         };
         bytes.resize(len, 0);
         (command, bytes)
@@ -166,6 +195,24 @@ impl Prepared {
         };
         Some(Prepared { len: u64_at(bytes, 0)?, kernel_owns_sizes })
     }
+}
+
+/// The answer to [`FileCall::Usage`].
+pub fn encode_usage(usage: &OwnerUsage) -> Vec<u8> {
+    let limit = |limit: Option<u64>| limit.unwrap_or(NO_LIMIT);
+    let words = [usage.bytes, limit(usage.bytes_limit), usage.inodes, limit(usage.inodes_limit), 0];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Reads usage from an answer; `None` if that makes no sense.
+pub fn decode_usage(bytes: &[u8]) -> Option<OwnerUsage> {
+    let limit = |at| u64_at(bytes, at).map(|limit| Some(limit).filter(|limit| *limit != NO_LIMIT));
+    Some(OwnerUsage {
+        bytes: u64_at(bytes, 0)?,
+        bytes_limit: limit(8)?,
+        inodes: u64_at(bytes, 16)?,
+        inodes_limit: limit(24)?,
+    })
 }
 
 /// Kinds of places, as an answer numbers them.
@@ -245,14 +292,19 @@ fn decode_extent(bytes: &[u8]) -> Option<Extent> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEEDS, FileCall, Prepared, decode_extents, encode_extents};
-    use marram_vfs::{Extent, ExtentPlace};
+    use super::{
+        DEEDS, FileCall, Prepared, decode_extents, decode_usage, encode_extents, encode_usage,
+    };
+    use marram_vfs::{Extent, ExtentPlace, OwnerUsage, UsageOwner};
 
     #[test]
     fn calls_survive_the_way_and_others_are_refused() {
         let mut calls = vec![
             FileCall::Withdraw { offset: 7, len: u64::MAX },
             FileCall::Extents { offset: 1 << 62 },
+            FileCall::Usage { owner: UsageOwner::User(0) },
+            FileCall::Usage { owner: UsageOwner::Group(u32::MAX) },
+            FileCall::Usage { owner: UsageOwner::Project(7) },
         ];
         calls.extend(DEEDS.map(|(_, deed)| FileCall::Prepare { deed, offset: 3, len: 4 }));
         for call in calls {
@@ -273,6 +325,9 @@ mod tests {
     fn answers_survive_the_way() {
         let prepared = Prepared { len: (1 << 62) + 9, kernel_owns_sizes: true };
         assert_eq!(Prepared::decode(&prepared.encode()), Some(prepared));
+        let usage = OwnerUsage { bytes: 5, bytes_limit: None, inodes: 6, inodes_limit: Some(7) };
+        assert_eq!(decode_usage(&encode_usage(&usage)), Some(usage));
+        assert_eq!(decode_usage(&encode_usage(&usage)[..31]), None);
         let stored = ExtentPlace::Stored {
             device: 3,
             address: 1 << 50,

@@ -125,10 +125,13 @@ pub(crate) mod ioctl {
     pub(crate) const SET_EXTENDED_FLAGS: u32 = 0x401c_5820;
     /// `FS_IOC_GETVERSION`: the generation.
     pub(crate) const VERSION: u32 = 0x8008_7601;
+    /// `FITRIM`: three numbers of 64 bits.
+    pub(crate) const TRIM: u32 = 0xc018_5879;
     /// Our own; see `protocol::file_calls`. The number says how long the argument is.
     pub(crate) const PREPARE: u32 = 0xc020_f501;
     pub(crate) const WITHDRAW: u32 = 0xc010_f502;
     pub(crate) const EXTENTS: u32 = 0xe000_f503;
+    pub(crate) const USAGE: u32 = 0xc028_f504;
 }
 
 /// Bits of a SETXATTR request.

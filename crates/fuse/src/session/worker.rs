@@ -4,6 +4,7 @@
 
 use super::handshake::request_buffer_bytes;
 use super::lane::Lane;
+use super::late::LateNames;
 use super::rings::{Rings, stay_with};
 use super::sync_lane::{SyncLane, Waiting};
 use super::wakefulness::Wakefulness;
@@ -25,6 +26,8 @@ use std::thread::{Builder, Scope};
 pub(super) struct Crew {
     pub(super) adapter: Adapter,
     pub(super) syncs: SyncLane,
+    /// What has been done after its caller had been let go.
+    pub(super) late_names: LateNames,
     pub(super) wakefulness: Wakefulness,
     /// How many workers wait for a request.
     waiting: AtomicUsize,
@@ -40,6 +43,7 @@ impl Crew {
         Crew {
             adapter,
             syncs: SyncLane::default(),
+            late_names: LateNames::default(),
             wakefulness: Wakefulness::new(wakeful),
             waiting: AtomicUsize::new(0),
             workers,
@@ -120,11 +124,32 @@ impl Crew {
                         let has_time = lane.waits_for_answers() || others_waiting >= self.spare;
                         self.syncs.submit(&self.adapter, scope, waiting, has_time);
                     }
-                    None => serve(&self.adapter, &lane, &request, &mut space.out),
+                    None => self.serve(&lane, &request, &mut space.out),
                 },
                 Err((header, reason)) => self.refuse(&lane, header, reason),
             }
             own_space = lane.give_space(space);
+        }
+    }
+
+    fn serve(&self, lane: &Lane, request: &Request<'_>, out: &mut Vec<u8>) {
+        let adapter = &self.adapter;
+        let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, out)));
+        let answer = served.unwrap_or_else(|panic| {
+            out.clear();
+            report_panic(adapter, &request.header, &*panic);
+            Answer::Reply(Err(Errno::IO))
+        });
+        let Answer::Reply(outcome) = answer else {
+            return lane.hand_back(None);
+        };
+        let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
+        if !is_taken && outcome.is_ok() {
+            take_back(adapter, request, out);
+            self.late_names.note(request);
+        }
+        if outcome.is_ok() && request.operation.changes_unseen() {
+            forget_attributes(lane, request.header.node);
         }
     }
 
@@ -144,7 +169,7 @@ impl Crew {
         }
     }
 
-    /// Opens another lane beside `lane` if none of its queue waits.
+    /// Opens another lane beside `lane` if few of its queue wait.
     fn reinforce<'scope, 'env>(
         &'scope self,
         lane: &RingLane,
@@ -163,27 +188,6 @@ struct RingThread<'a>(&'a Rings);
 impl Drop for RingThread<'_> {
     fn drop(&mut self) {
         self.0.end_thread();
-    }
-}
-
-fn serve(adapter: &Adapter, lane: &Lane, request: &Request<'_>, out: &mut Vec<u8>) {
-    let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, out)));
-    let answer = served.unwrap_or_else(|panic| {
-        out.clear();
-        report_panic(adapter, &request.header, &*panic);
-        Answer::Reply(Err(Errno::IO))
-    });
-    let Answer::Reply(outcome) = answer else {
-        return lane.hand_back(None);
-    };
-    {
-        let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
-        if !is_taken && outcome.is_ok() {
-            take_back(adapter, request, out);
-        }
-        if outcome.is_ok() && request.operation.changes_unseen() {
-            forget_attributes(lane, request.header.node);
-        }
     }
 }
 
@@ -250,7 +254,12 @@ fn reply(
 /// heard of.
 fn take_back(adapter: &Adapter, request: &Request<'_>, payload: &[u8]) {
     let nodes = match request.operation {
-        Operation::Lookup { .. } => node_at(payload, 0).into_iter().collect(),
+        Operation::Lookup { .. }
+        | Operation::MakeNode(_)
+        | Operation::MakeDirectory(_)
+        | Operation::Symlink { .. }
+        | Operation::Link { .. }
+        | Operation::CreateAnonymous(_) => node_at(payload, 0).into_iter().collect(),
         Operation::ReadDirectoryPlus(_) => listed_nodes(payload),
         _ => Vec::new(),
     };

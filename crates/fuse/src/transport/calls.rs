@@ -12,7 +12,8 @@
 //! databases take it for a failure.
 //!
 //! Only requests are cut short that change nothing, or whose change the kernel can be told of
-//! afterwards: a name that appears after its making was answered by an error would stay unseen.
+//! afterwards: what was written, and names. Changed attributes are not among them: the kernel would
+//! have to forget a file's size while others write it.
 
 use crate::protocol::Opcode;
 use parking_lot::Mutex;
@@ -153,6 +154,15 @@ impl Call {
                     | O::ReadDirectory
                     | O::ReadDirectoryPlus
                     | O::Seek
+                    | O::MakeNode
+                    | O::MakeDirectory
+                    | O::Symlink
+                    | O::Link
+                    | O::CreateAnonymous
+                    | O::Unlink
+                    | O::RemoveDirectory
+                    | O::Rename
+                    | O::Rename2
             )
         );
         harmless && self.pid != 0 && !self.is_cut_short
@@ -190,7 +200,7 @@ mod tests {
         for (opcode, unique, pid) in [
             (Opcode::Write, 1, 10),
             (Opcode::Read, 2, 11),
-            (Opcode::MakeNode, 3, 10),
+            (Opcode::SetAttributes, 3, 10),
             (Opcode::Write, 4, 0),
             (Opcode::Forget, 5, 10),
         ] {

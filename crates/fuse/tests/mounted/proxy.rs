@@ -7,9 +7,42 @@ use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode,
     RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+
+/// Who comes to it waits until it is opened.
+#[derive(Default)]
+pub(crate) struct Gate {
+    /// Whether it is closed, and how many wait.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        self.state.lock().unwrap().0 = true;
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.lock().unwrap().0 = false;
+        self.changed.notify_all();
+    }
+
+    /// Returns when somebody waits.
+    pub(crate) fn wait_for_somebody(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |(_, waiting)| *waiting == 0).unwrap());
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        let mut state = self.changed.wait_while(state, |(closed, _)| *closed).unwrap();
+        state.1 -= 1;
+    }
+}
 
 pub(crate) struct Proxy {
     model: Arc<Model>,
@@ -18,6 +51,8 @@ pub(crate) struct Proxy {
     has_rules: bool,
     /// How long each sync takes, and looking for a name that begins with `slow`, in milliseconds.
     pub(crate) sync_ms: AtomicU64,
+    /// What makes, moves or removes names comes through here.
+    pub(crate) gate: Gate,
     /// How many syncs of one inode have ended.
     pub(crate) syncs: AtomicU64,
     /// How many syncs of everything have ended.
@@ -48,6 +83,7 @@ impl Proxy {
             rules: Rules::default(),
             has_rules: false,
             sync_ms: AtomicU64::new(0),
+            gate: Gate::default(),
             syncs: AtomicU64::new(0),
             full_syncs: AtomicU64::new(0),
             ends: AtomicU64::new(0),
@@ -116,22 +152,27 @@ impl FileSystem for Proxy {
         name: Name<'_>,
         node: NewNode<'_>,
     ) -> Result<Attributes> {
+        self.gate.pass();
         self.model.create(caller, parent, name, node)
     }
 
     fn create_anonymous(&self, caller: Caller, parent: Ino, mode: u32) -> Result<Attributes> {
+        self.gate.pass();
         self.model.create_anonymous(caller, parent, mode)
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.gate.pass();
         self.model.link(ino, parent, name)
     }
 
     fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.gate.pass();
         self.model.unlink(parent, name)
     }
 
     fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.gate.pass();
         self.model.remove_directory(parent, name)
     }
 
@@ -144,6 +185,7 @@ impl FileSystem for Proxy {
         new_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
+        self.gate.pass();
         self.model.rename(caller, parent, name, new_parent, new_name, mode)
     }
 

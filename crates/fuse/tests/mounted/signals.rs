@@ -4,6 +4,8 @@ use crate::fixture::{Mounted, can_mount};
 use crate::proxy::Proxy;
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant};
 const SLOW: Duration = Duration::from_secs(6);
 /// In what time a killed program has to be gone.
 const GONE: Duration = Duration::from_secs(4);
+/// Longer than anything takes that waits for nothing.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn slow_mount() -> Option<(Arc<Proxy>, Mounted)> {
     if !can_mount() {
@@ -68,5 +72,73 @@ fn an_inode_that_a_killed_program_asked_for_is_not_kept_for_it() {
         assert!(begin.elapsed() < GONE, "the inode is still held");
         std::thread::sleep(Duration::from_millis(20));
     }
+    mounted.end();
+}
+
+/// Starts a program that changes names, and kills it while it waits for that.
+fn killed_at_the_gate(proxy: &Proxy, program: &mut Command) {
+    proxy.gate.close();
+    let mut child = program.spawn().unwrap();
+    proxy.gate.wait_for_somebody();
+    child.kill().unwrap();
+    wait_for("the program to go", || child.try_wait().unwrap().is_some());
+}
+
+fn wait_for(what: &str, is_there: impl FnMut() -> bool) {
+    let mut is_there = is_there;
+    let begin = Instant::now();
+    while !is_there() {
+        assert!(begin.elapsed() < PATIENCE, "waiting for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn names_that_are_made_after_their_program_was_killed_are_seen() {
+    let Some((proxy, mounted)) = slow_mount() else { return };
+    let root = mounted.root();
+    fs::remove_file(mounted.path("slow")).unwrap();
+    fs::write(mounted.path("f"), b"x").unwrap();
+    assert_eq!(names(&root), ["f"]);
+    killed_at_the_gate(&proxy, Command::new("mkdir").arg(mounted.path("d")));
+    assert!(fs::metadata(mounted.path("d")).is_err(), "it is not there, and the kernel knows that");
+    proxy.gate.open();
+    wait_for("the directory", || fs::metadata(mounted.path("d")).is_ok());
+    wait_for("its entry", || names(&root) == ["d", "f"]);
+    assert_eq!(fs::metadata(&root).unwrap().nlink(), 3);
+
+    killed_at_the_gate(&proxy, Command::new("ln").args([mounted.path("f"), mounted.path("g")]));
+    assert!(fs::metadata(mounted.path("g")).is_err());
+    proxy.gate.open();
+    wait_for("the second name", || fs::metadata(mounted.path("g")).is_ok());
+    wait_for("its count", || fs::metadata(mounted.path("f")).unwrap().nlink() == 2);
+    assert!(mounted.events.lock().unwrap().is_empty(), "all as it should be");
+    mounted.end();
+}
+
+#[test]
+fn names_that_move_and_go_after_their_program_was_killed_are_seen() {
+    let Some((proxy, mounted)) = slow_mount() else { return };
+    let before = proxy.space().unwrap().inodes_used;
+    fs::write(mounted.path("a"), b"x").unwrap();
+    killed_at_the_gate(&proxy, Command::new("mv").args([mounted.path("a"), mounted.path("b")]));
+    assert!(fs::metadata(mounted.path("a")).is_ok() && fs::metadata(mounted.path("b")).is_err());
+    proxy.gate.open();
+    wait_for("the new name", || fs::metadata(mounted.path("b")).is_ok());
+    wait_for("the old one to go", || fs::metadata(mounted.path("a")).is_err());
+
+    killed_at_the_gate(&proxy, Command::new("rm").arg(mounted.path("b")));
+    assert!(fs::metadata(mounted.path("b")).is_ok());
+    proxy.gate.open();
+    wait_for("the name to go", || fs::metadata(mounted.path("b")).is_err());
+    wait_for("the inode to go", || proxy.space().unwrap().inodes_used == before);
     mounted.end();
 }

@@ -99,6 +99,9 @@ pub(crate) struct MergeArguments {
     /// Changes to different lines of one text go together
     #[arg(long)]
     pub(crate) text: bool,
+    /// Ask about each conflict, then merge in one step
+    #[arg(long, short, conflicts_with_all = ["ours", "theirs", "preview"])]
+    pub(crate) interactive: bool,
     /// Destroy the fork when it has been merged
     #[arg(long)]
     pub(crate) drop: bool,

@@ -54,6 +54,10 @@ struct FindingRow {
 }
 
 pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
+    if super::stream::is_stream(&arguments.pool) {
+        super::stream::check(&arguments.pool, output)?;
+        return Ok(0);
+    }
     let options = CheckOptions { read_data: arguments.data, snapshots: !arguments.no_snapshots };
     let mut findings = Vec::new();
     let summary = verify(&arguments.pool, &options, &mut |finding| findings.push(row(&finding)))?;

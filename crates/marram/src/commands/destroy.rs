@@ -6,10 +6,11 @@
 use crate::arguments::{ConsentArguments, DestroyKind};
 use crate::control::protocol::{Answer, DestructionReport, Operation};
 use crate::error::{Error, Result};
-use crate::output::{Output, say, size_text};
+use crate::output::{Output, instant_text, say, size_text};
 use crate::target::{Target, with_snapshot};
 use marram_store::Source;
 use rustix::termios::isatty;
+use serde::Serialize;
 use std::io::BufRead;
 
 pub(super) fn run(kind: &DestroyKind, output: &Output) -> Result<()> {
@@ -67,9 +68,39 @@ fn destroy(
     if !consent.yes {
         ask(source, &would)?;
     }
-    let done = perform(target, source, false)?;
-    output.print(&done, || list("destroyed", "come back", &done));
+    let done = match consent.now {
+        true => Destroyed { report: perform(target, source, false)?, kept_until_seconds: None },
+        false => hide(target, source)?,
+    };
+    output.print(&done, || {
+        let text = list("destroyed", "come back", &done.report);
+        match done.kept_until_seconds {
+            None => text,
+            Some(until) => {
+                let until = instant_text(until, false);
+                format!("{text}at {until}, or when it is needed; till then `marram undo` helps\n")
+            }
+        }
+    });
     Ok(())
+}
+
+/// What went.
+#[derive(Serialize)]
+struct Destroyed {
+    #[serde(flatten)]
+    report: DestructionReport,
+    /// Until when an undo can bring it back: seconds since 1970.
+    kept_until_seconds: Option<i64>,
+}
+
+fn hide(target: &Target, source: &Source) -> Result<Destroyed> {
+    match target.perform(&Operation::Hide { sources: vec![source.to_string()] })? {
+        Answer::Hidden { report, kept_until_seconds } => {
+            Ok(Destroyed { report, kept_until_seconds })
+        }
+        other => Err(super::unexpected(&other)),
+    }
 }
 
 fn perform(target: &Target, source: &Source, dry_run: bool) -> Result<DestructionReport> {

@@ -1,5 +1,7 @@
 //! `marram merge`: what a fork has changed goes into what it was forked from, all or nothing.
 
+mod interactive;
+
 use super::diff::line;
 use crate::arguments::MergeArguments;
 use crate::control::protocol::{
@@ -28,20 +30,30 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
         (_, true) => ConflictChoice::Theirs,
         _ => ConflictChoice::Refuse,
     };
-    let request = MergeRequest {
+    let mut request = MergeRequest {
         fork,
-        preview: arguments.preview,
+        preview: arguments.preview || arguments.interactive,
         choice,
         ranges: arguments.ranges,
         text: arguments.text,
-        drop: arguments.drop,
+        drop: arguments.drop && !arguments.interactive,
+        decisions: Vec::new(),
+        marks: arguments.interactive,
+        state: None,
     };
-    let summary = match target.perform(&Operation::Merge(request))? {
-        Answer::Merged(summary) => summary,
-        other => return Err(super::unexpected(&other)),
+    let merge = |request: &MergeRequest| match target.perform(&Operation::Merge(request.clone()))? {
+        Answer::Merged(summary) => Ok(summary),
+        other => Err(super::unexpected(&other)),
     };
+    if arguments.interactive {
+        let (mut input, mut prompt) = (std::io::stdin().lock(), std::io::stderr());
+        interactive::decide(&mut request, &merge, &mut input, &mut prompt)?;
+        (request.preview, request.drop) = (false, arguments.drop);
+    }
+    let summary = merge(&request)?;
     output.print(&summary, || text(&summary, arguments.preview));
-    Ok(if summary.conflicts.is_empty() { 0 } else { CONFLICTS })
+    let is_done = summary.conflicts.is_empty() && !summary.is_outdated;
+    Ok(if is_done { 0 } else { CONFLICTS })
 }
 
 fn text(summary: &MergeSummary, preview: bool) -> String {
@@ -55,10 +67,13 @@ fn text(summary: &MergeSummary, preview: bool) -> String {
     }
     let MergeSummary { fork, parent, .. } = summary;
     text.push_str(&match () {
-        () if !summary.conflicts.is_empty() => format!(
+        () if !summary.conflicts.is_empty() && !summary.is_outdated => format!(
             "{fork} and {parent} have both changed the same: nothing was changed\n\
              take one side with --ours or --theirs, or put them together with --text or --ranges\n"
         ),
+        () if summary.is_outdated => {
+            format!("{fork} or {parent} has changed meanwhile: nothing was changed; merge again\n")
+        }
         () if preview => format!("{fork} would go into {parent}\n"),
         () if summary.dropped => format!("{fork} went into {parent}, and is no more\n"),
         () => format!("{fork} went into {parent}\n"),

@@ -19,10 +19,14 @@ mod quickstart;
 mod quota;
 mod range;
 mod reflink;
+mod rename;
 mod rollback;
 mod snapshot;
+mod space;
 mod status;
+mod stream;
 mod sync;
+mod undo;
 pub(crate) mod unmount;
 
 use crate::arguments::Command;
@@ -47,12 +51,19 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Status(arguments) => return status::run(&arguments, output),
         Command::List(arguments) => list::run(&arguments, output),
         Command::Snapshot(arguments) => snapshot::run(&arguments, output),
+        Command::Space(arguments) => space::run(&arguments, output),
         Command::Clone(arguments) => snapshot::run_clone(&arguments, output),
         Command::Fork(arguments) => fork::run(&arguments, output),
         Command::Forks(arguments) => fork::list(&arguments, output),
         Command::Diff(arguments) => diff::run(&arguments, output),
         Command::Merge(arguments) => return merge::run(&arguments, output),
         Command::Rollback(arguments) => rollback::run(&arguments, output),
+        Command::Send(arguments) => stream::send(&arguments, output),
+        Command::Receive(arguments) => stream::receive(&arguments, output),
+        Command::Log(arguments) => undo::log(&arguments, output),
+        Command::Undo(arguments) => undo::undo(&arguments, output),
+        Command::Rename(arguments) => rename::rename(&arguments, output),
+        Command::Promote(arguments) => rename::promote(&arguments, output),
         Command::Hold(arguments) => hold::hold(&arguments, output),
         Command::Release(arguments) => hold::release(&arguments, output),
         Command::Destroy(arguments) => destroy::run(&arguments.kind, output),

@@ -23,8 +23,12 @@ const ENDING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for somebody who has the pool locked and is not to be spoken with: a daemon
 /// that is just starting or a command that is at work, most likely.
 const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
+/// How long to wait for an unmount that somebody else may just have begun.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(2);
 /// What a daemon that is just ending answers.
 pub(crate) const ENDING: &str = "is just being unmounted";
+/// What is answered when just this is mounted on just that directory.
+pub(crate) const THERE_ALREADY: &str = "is mounted there already";
 
 /// What is to be mounted, where and how.
 #[derive(Clone, Debug)]
@@ -152,6 +156,7 @@ fn worth_waiting(error: &Error, began: Instant) -> bool {
     let ending = error.message.contains(ENDING);
     let patience = match error.kind {
         Kind::InUse if ending => ENDING_PATIENCE,
+        Kind::InUse if error.message.contains(THERE_ALREADY) => UNMOUNT_PATIENCE,
         Kind::InUse if error.message.contains("in use by") => LOCKED_PATIENCE,
         _ => Duration::ZERO,
     };

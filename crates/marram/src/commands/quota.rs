@@ -1,21 +1,101 @@
 //! `marram quota`: what users, groups and projects use of a dataset, and what they may use.
+//!
+//! Who serves the pool, and root, are told of everybody by the daemon. An ordinary user on somebody
+//! else's mount asks through the mount, which knows who he is, and is told of himself, of the
+//! groups that he is in, and of the project of the file or directory that he names.
 
 use crate::arguments::{OwnerArguments, QuotaArguments};
 use crate::control::protocol::{Answer, Operation, Owner, OwnerClass, OwnerRow};
 use crate::error::{Error, Result};
+use crate::mountinfo::{self, MountEntry};
 use crate::output::{Align, Output, Table, size_text};
 use crate::sizes::parse_size;
 use crate::target::Target;
-use crate::{owner_names, target};
+use crate::{owner_names, places, target};
 use marram_store::Source;
+use marram_vfs::UsageOwner;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
 
 /// What takes a limit away.
 const NONE: &str = "none";
 
 pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
+    let owner = chosen(&arguments.owner)?;
+    let mut rows = match is_anothers(&arguments.target)? {
+        true => own(arguments, owner)?,
+        false => all(arguments, owner)?,
+    };
+    for row in &mut rows {
+        row.name = owner_names::name_of(row.owner.class, row.owner.id);
+    }
+    output.print(&rows, || text(&rows, arguments, output));
+    Ok(())
+}
+
+/// Whether a path lies in a mount whose daemon does not talk to this user.
+fn is_anothers(path: &Path) -> Result<bool> {
+    let entry = mountinfo::mount_of(&target::absolute(path)?)?;
+    let owner = entry.filter(MountEntry::is_marram).and_then(|entry| entry.owner_uid());
+    Ok(!places::is_root() && owner.is_some_and(|owner| owner != places::own_uid()))
+}
+
+/// What may be known through the mount.
+fn own(arguments: &QuotaArguments, owner: Option<Owner>) -> Result<Vec<OwnerRow>> {
+    let path = &arguments.target;
+    if arguments.bytes.is_some() || arguments.inodes.is_some() || arguments.dataset.is_some() {
+        return Err(Error::failed(format!(
+            "{} is mounted by another user, who alone sets limits and is told of other datasets",
+            path.display()
+        )));
+    }
+    let file = File::open(path).map_err(|error| Error::system("open", path, error))?;
+    if let Some(owner) = owner {
+        return Ok(vec![ask(&file, path, owner)?]);
+    }
+    let user = Owner { class: OwnerClass::User, id: places::own_uid() };
+    let mut rows = vec![ask(&file, path, user)?];
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let groups: BTreeSet<u32> = groups
+        .into_iter()
+        .chain([rustix::process::getegid()])
+        .map(|group| group.as_raw())
+        .collect();
+    for id in groups {
+        let row = ask(&file, path, Owner { class: OwnerClass::Group, id })?;
+        let limited = row.bytes_limit.is_some() || row.inodes_limit.is_some();
+        if row.inodes > 0 || limited {
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+fn ask(file: &File, path: &Path, owner: Owner) -> Result<OwnerRow> {
+    let asked = match owner.class {
+        OwnerClass::User => UsageOwner::User(owner.id),
+        OwnerClass::Group => UsageOwner::Group(owner.id),
+        OwnerClass::Project => UsageOwner::Project(owner.id),
+    };
+    let told = marram_fuse::usage(file, asked).map_err(|error| {
+        let (class, id, place) = (owner.class, owner.id, path.display());
+        Error::failed(format!("cannot tell what {class} {id} uses of {place}: {error}"))
+            .hint("ordinary users may ask about themselves, their groups and a file's project")
+    })?;
+    Ok(OwnerRow {
+        bytes: told.bytes,
+        bytes_limit: told.bytes_limit,
+        inodes: told.inodes,
+        inodes_limit: told.inodes_limit,
+        ..OwnerRow::empty(owner)
+    })
+}
+
+/// What the daemon, or the pool itself, tells; first a limit is set, if one is given.
+fn all(arguments: &QuotaArguments, owner: Option<Owner>) -> Result<Vec<OwnerRow>> {
     let target = Target::find(&arguments.target)?;
     let source = source(&target, arguments.dataset.as_deref())?;
-    let owner = chosen(&arguments.owner)?;
     match (owner, arguments.bytes.is_some() || arguments.inodes.is_some()) {
         (None, true) => {
             return Err(Error::usage("a limit needs an owner: --user, --group or --project"));
@@ -30,11 +110,7 @@ pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
             rows.push(OwnerRow::empty(owner));
         }
     }
-    for row in &mut rows {
-        row.name = owner_names::name_of(row.owner.class, row.owner.id);
-    }
-    output.print(&rows, || text(&rows, arguments, output));
-    Ok(())
+    Ok(rows)
 }
 
 /// What is asked about: also a snapshot, where that is mounted.

@@ -1,8 +1,11 @@
 //! A command's end of the control socket.
 
+use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::protocol::{
-    ANSWER_BYTES_MAX, Answer, Greeting, Operation, Request, Response, VERSION,
+    ANSWER_BYTES_MAX, Answer, Greeting, Operation, ReceiveOrder, Request, Response, SendOrder,
+    VERSION,
 };
+use crate::engine::undo::own_author;
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -14,6 +17,8 @@ use std::time::Duration;
 
 /// How long a daemon may take to greet. It greets without touching the pool.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a stream that are handed on at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A daemon that has greeted.
 pub(crate) struct Client {
@@ -59,13 +64,70 @@ impl Client {
     /// # Errors
     /// What the daemon answers; a daemon of another version; a daemon that went away.
     pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
+        self.put(request)?;
+        self.answer()
+    }
+
+    /// Has a snapshot sent to `out`.
+    ///
+    /// # Errors
+    /// As [`Client::ask`]; whatever `out` fails with.
+    pub(crate) fn send_stream(mut self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+        self.put(&Request::Send(order.clone()))?;
+        let mut pieces = ChunkReader::new(&mut self.stream);
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            let read = pieces.read(&mut buffer).map_err(lost)?;
+            if read == 0 {
+                break;
+            }
+            let written = out.write_all(&buffer[..read]);
+            written.map_err(|error| Error::failed(format!("cannot write the stream: {error}")))?;
+        }
+        let flushed = out.flush();
+        flushed.map_err(|error| Error::failed(format!("cannot write the stream: {error}")))?;
+        self.answer()
+    }
+
+    /// Has the stream that comes from `input` received.
+    ///
+    /// # Errors
+    /// As [`Client::ask`]; whatever `input` fails with.
+    pub(crate) fn receive_stream(
+        mut self,
+        order: &ReceiveOrder,
+        input: &mut dyn Read,
+    ) -> Result<Answer> {
+        self.put(&Request::Receive(order.clone()))?;
+        let mut pieces = ChunkWriter::new(self.stream.get_mut());
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            let read = match input.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read,
+            };
+            let read =
+                read.map_err(|error| Error::failed(format!("cannot read the stream: {error}")))?;
+            // Who takes no more has said why, or is gone: the answer tells.
+            if read == 0 || pieces.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+        }
+        let _told_by_the_answer = pieces.finish();
+        self.answer()
+    }
+
+    fn put(&mut self, request: &Request) -> Result<()> {
         self.check_version()?;
         let socket = self.stream.get_mut();
         socket.set_read_timeout(None).map_err(lost)?;
         let mut line = serde_json::to_vec(request)
             .map_err(|error| Error::usage(format!("cannot say that to the daemon: {error}")))?;
         line.push(b'\n');
-        socket.write_all(&line).map_err(lost)?;
+        socket.write_all(&line).map_err(lost)
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
         let line = read_line(&mut self.stream)?;
         let line = line.ok_or_else(|| lost(ErrorKind::UnexpectedEof.into()))?;
         let response: Response = serde_json::from_str(&line)
@@ -78,7 +140,8 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub(crate) fn perform(self, operation: &Operation) -> Result<Answer> {
-        self.ask(&Request::Perform(operation.clone()))
+        let (operation, author) = (operation.clone(), own_author());
+        self.ask(&Request::PerformFor { operation, author })
     }
 
     fn check_version(&self) -> Result<()> {

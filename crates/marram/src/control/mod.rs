@@ -4,6 +4,7 @@
 //! stops there and says so, because what follows may have changed between versions. The greeting
 //! itself never changes its first fields.
 
+pub(crate) mod chunks;
 pub(crate) mod client;
 pub(crate) mod protocol;
 pub(crate) mod server;

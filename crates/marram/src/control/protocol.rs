@@ -1,5 +1,9 @@
 //! What is said over the control socket. The reports are also what `--json` prints.
 
+mod space;
+
+pub(crate) use space::{HolderRow, SpaceReport, StayRow, ThinReport, ThinRequest};
+
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
 use serde::{Deserialize, Serialize};
@@ -38,6 +42,13 @@ pub(crate) struct Greeting {
 pub(crate) enum Request {
     /// Something that can also be done to a pool that nobody has mounted.
     Perform(Operation),
+    /// The same, for the log of operations with who asks for it.
+    PerformFor {
+        /// What.
+        operation: Operation,
+        /// Who says so.
+        author: Author,
+    },
     /// Mount another dataset or snapshot of the pool.
     Mount(MountRequest),
     /// Tell what an inode of a mount belongs to.
@@ -47,6 +58,10 @@ pub(crate) enum Request {
         /// The number that the mount shows.
         ino: u64,
     },
+    /// Send a snapshot: the stream comes in pieces before the answer.
+    Send(SendOrder),
+    /// Receive a stream, whose pieces follow this line.
+    Receive(ReceiveOrder),
     /// Take a mount away; the answer comes when it is durable and gone.
     Unmount {
         /// Where it is.
@@ -56,8 +71,35 @@ pub(crate) enum Request {
     },
 }
 
+/// A snapshot to send.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SendOrder {
+    /// `DATASET@SNAPSHOT`.
+    pub(crate) snapshot: String,
+    /// The same: only what has changed since is sent.
+    pub(crate) base: Option<String>,
+}
+
+/// A stream to receive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReceiveOrder {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// What has changed in it since the stream's base is set aside.
+    pub(crate) force: bool,
+}
+
 /// The third line, from the daemon.
 pub(crate) type Response = Result<Answer>;
+
+/// Who asks for an operation, as he says himself: the socket is his own, or he is root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Author {
+    /// The user.
+    pub(crate) user: u32,
+    /// The command line.
+    pub(crate) command: String,
+}
 
 /// A mount to make.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,6 +121,15 @@ pub(crate) enum Operation {
         /// The snapshot's name.
         snapshot: String,
     },
+    /// Keep the present state of a dataset and of all below it, at one moment.
+    SnapshotBelow {
+        /// The dataset.
+        dataset: String,
+        /// The name of the snapshots.
+        snapshot: String,
+    },
+    /// Destroy automatic snapshots that are too many.
+    Thin(ThinRequest),
     /// Make a writable dataset that begins as a snapshot.
     Clone {
         /// `DATASET@SNAPSHOT`.
@@ -141,8 +192,37 @@ pub(crate) enum Operation {
         /// Only say what would go.
         dry_run: bool,
     },
+    /// Destroy datasets or snapshots, but keep them for an undo as their property says.
+    Hide {
+        /// Each `DATASET` or `DATASET@SNAPSHOT`.
+        sources: Vec<String>,
+    },
+    /// Give a dataset or snapshot another name.
+    Rename {
+        /// `DATASET` or `DATASET@SNAPSHOT`.
+        from: String,
+        /// The same.
+        to: String,
+    },
+    /// Let a clone take over the snapshots that it began as.
+    Promote {
+        /// The clone.
+        name: String,
+    },
+    /// Tell the log of operations.
+    Log,
+    /// Take an operation back.
+    Undo {
+        /// Its number in the log; without one the last.
+        number: Option<u64>,
+    },
     /// List datasets and snapshots.
     List,
+    /// Tell who holds the space, or what destroying some together would give back.
+    Space {
+        /// `DATASET`, `DATASET@SNAPSHOT` or `DATASET@SNAPSHOT..SNAPSHOT`; none for all.
+        sources: Vec<String>,
+    },
     /// Tell the properties of a dataset.
     Get {
         /// The dataset.
@@ -193,6 +273,17 @@ pub(crate) enum Answer {
         /// Nanoseconds.
         engine_nanoseconds: u64,
     },
+    /// These snapshots have been taken, all at one moment.
+    Snapshots {
+        /// `DATASET@SNAPSHOT`.
+        names: Vec<String>,
+        /// How long the engine took, in nanoseconds.
+        engine_nanoseconds: u64,
+    },
+    /// What automatic snapshots go, and which stay though the rule does not keep them.
+    Thinned(ThinReport),
+    /// Who holds the space.
+    Space(SpaceReport),
     /// The dataset goes on from the snapshot.
     RolledBack {
         /// The snapshot that its state before has been kept as.
@@ -209,6 +300,8 @@ pub(crate) enum Answer {
         /// There is more than can be told at once.
         cut: bool,
     },
+    /// What has been sent or received.
+    Streamed(Box<StreamSummary>),
     /// What an inode of a mount belongs to.
     Located {
         /// `DATASET` or `DATASET@SNAPSHOT`.
@@ -220,6 +313,17 @@ pub(crate) enum Answer {
     },
     /// What would go or went.
     Destruction(DestructionReport),
+    /// This went from sight.
+    Hidden {
+        /// What, and how much comes back when it is let go.
+        report: DestructionReport,
+        /// Until when an undo can bring it back: seconds since 1970. None if it is gone for good.
+        kept_until_seconds: Option<i64>,
+    },
+    /// The log of operations.
+    Operations(Vec<OperationRow>),
+    /// An operation was taken back.
+    Undone(Box<UndoReport>),
     /// Datasets and snapshots.
     Datasets(Vec<DatasetRow>),
     /// Properties.
@@ -247,6 +351,27 @@ pub(crate) enum Answer {
     },
 }
 
+/// What has been sent or received.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StreamSummary {
+    /// The snapshot, where it was sent from or is now.
+    pub(crate) snapshot: String,
+    /// What it goes on from.
+    pub(crate) base: Option<String>,
+    /// The snapshot that the dataset's state before has been kept as, where that was set aside.
+    pub(crate) kept: Option<String>,
+    /// Items that came or changed.
+    pub(crate) items_put: u64,
+    /// Items that went.
+    pub(crate) items_removed: u64,
+    /// Blocks of content in the stream.
+    pub(crate) blocks: u64,
+    /// Bytes of those, compressed as they are stored.
+    pub(crate) content_bytes: u64,
+    /// Bytes of the stream.
+    pub(crate) stream_bytes: u64,
+}
+
 /// A mount as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountReport {
@@ -271,6 +396,43 @@ pub(crate) struct DestructionReport {
     pub(crate) freed_bytes: u64,
     /// Nothing has been done.
     pub(crate) dry_run: bool,
+}
+
+/// An entry of the log of operations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OperationRow {
+    /// Its number.
+    pub(crate) number: u64,
+    /// When: seconds since 1970.
+    pub(crate) seconds: i64,
+    /// The user who asked for it.
+    pub(crate) user: Option<u32>,
+    /// The command line.
+    pub(crate) command: String,
+    /// What was done: `create`, `snapshot`, `clone`, `fork`, `rollback`, `merge`, `promote`,
+    /// `hold`, `release`, `set`, `rename`, `destroy` or `restore`.
+    pub(crate) operation: String,
+    /// What it was done to, and with what: names and values, in an order that the operation has.
+    pub(crate) names: Vec<String>,
+    /// The operation that it took back.
+    pub(crate) undoes: Option<u64>,
+    /// The operation that took it back.
+    pub(crate) undone_by: Option<u64>,
+    /// Until when what an undo needs is kept: seconds since 1970.
+    pub(crate) kept_until_seconds: Option<i64>,
+    /// It can be taken back now.
+    pub(crate) can_undo: bool,
+    /// Why not.
+    pub(crate) obstacle: Option<String>,
+}
+
+/// What an undo did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UndoReport {
+    /// The operation that was taken back.
+    pub(crate) undone: Option<OperationRow>,
+    /// The entry of the undo itself; none if nothing was left to take back.
+    pub(crate) entry: Option<OperationRow>,
 }
 
 /// A dataset or snapshot.
@@ -337,6 +499,8 @@ pub(crate) enum ConflictChoice {
     Ours,
     /// The fork's state is taken.
     Theirs,
+    /// The lines of both, with marks around those that both changed.
+    Marked,
 }
 
 /// A merge that is asked for.
@@ -354,10 +518,28 @@ pub(crate) struct MergeRequest {
     pub(crate) text: bool,
     /// The fork is destroyed when it has been merged.
     pub(crate) drop: bool,
+    /// What is done about single conflicts.
+    #[serde(default)]
+    pub(crate) decisions: Vec<Decision>,
+    /// Tell conflicts of texts with the lines of both.
+    #[serde(default)]
+    pub(crate) marks: bool,
+    /// Merge only if nothing has changed since the report with this state.
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+}
+
+/// What is done about one conflict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    /// The conflict, as a report told it.
+    pub(crate) conflict: ConflictRow,
+    /// What is done about it.
+    pub(crate) choice: ConflictChoice,
 }
 
 /// A conflict of a merge.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ConflictRow {
     /// Where, from the root of the fork.
     pub(crate) path: String,
@@ -365,6 +547,9 @@ pub(crate) struct ConflictRow {
     pub(crate) kind: String,
     /// What both sides did.
     pub(crate) detail: String,
+    /// If that was asked for, and both are texts that are not long: the lines of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) marked: Option<String>,
 }
 
 /// What a merge did, would do, or why it did not.
@@ -386,6 +571,12 @@ pub(crate) struct MergeSummary {
     pub(crate) dropped: bool,
     /// How long the engine took, in nanoseconds.
     pub(crate) engine_nanoseconds: u64,
+    /// Stands for all that both sides have changed since the base.
+    #[serde(default)]
+    pub(crate) state: String,
+    /// One side has changed since the report whose state was asked for: nothing was changed.
+    #[serde(default)]
+    pub(crate) is_outdated: bool,
 }
 
 /// A property of a dataset.

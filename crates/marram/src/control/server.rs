@@ -4,7 +4,10 @@
 //! a time limit and a length limit, so that a client that misbehaves costs nothing lasting. Slow
 //! requests are answered from their own thread and never hold up the mounts.
 
-use crate::control::protocol::{Answer, Greeting, REQUEST_BYTES_MAX, Request, Response};
+use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
+use crate::control::protocol::{
+    Answer, Greeting, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response, SendOrder,
+};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -19,6 +22,8 @@ use std::time::{Duration, Instant};
 const CONNECTIONS_MAX: usize = 32;
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a stream that stands still looks whether it is to be given up.
+const STREAM_TICK: Duration = Duration::from_secs(1);
 /// How long a daemon that ends waits for the last answers to be sent. One of them may be that of
 /// an unmount whose `umount(2)` returns only when the kernel has let go of a million inodes.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,6 +35,15 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Does what is asked.
     fn handle(&self, request: Request) -> Result<Answer>;
+
+    /// Sends a snapshot to `out`.
+    fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer>;
+
+    /// Receives the stream that comes from `input`.
+    fn receive(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer>;
+
+    /// Whether streams that stand still are to be given up.
+    fn is_over(&self) -> bool;
 }
 
 /// A socket that is being served; taking it away ends that.
@@ -151,12 +165,37 @@ fn converse(stream: UnixStream, service: &dyn Service) {
     if send(&stream, &service.greeting()).is_err() {
         return;
     }
-    let response: Response = match read_request(&stream) {
+    let mut reader = BufReader::new(&stream);
+    let response: Response = match read_request(&stream, &mut reader) {
         Ok(None) => return,
+        Ok(Some(Request::Send(order))) => send_stream(&stream, &order, service),
+        Ok(Some(Request::Receive(order))) => receive_stream(&mut reader, &order, service),
         Ok(Some(request)) => service.handle(request),
         Err(error) => Err(error),
     };
     let _client_may_be_gone = send(&stream, &response);
+}
+
+fn send_stream(stream: &UnixStream, order: &SendOrder, service: &dyn Service) -> Response {
+    let failed = |error: std::io::Error| Error::failed(format!("cannot send a stream: {error}"));
+    stream.set_write_timeout(Some(STREAM_TICK)).map_err(failed)?;
+    let socket = Patient { socket: stream, is_over: &|| service.is_over() };
+    let mut pieces = ChunkWriter::new(socket);
+    let answer = service.send(order, &mut pieces);
+    pieces.finish().map_err(failed)?;
+    stream.set_write_timeout(None).map_err(failed)?;
+    answer
+}
+
+fn receive_stream(
+    reader: &mut BufReader<&UnixStream>,
+    order: &ReceiveOrder,
+    service: &dyn Service,
+) -> Response {
+    let failed = |error: std::io::Error| Error::failed(format!("cannot read a stream: {error}"));
+    reader.get_ref().set_read_timeout(Some(STREAM_TICK)).map_err(failed)?;
+    let socket = Patient { socket: reader, is_over: &|| service.is_over() };
+    service.receive(order, &mut BufReader::new(ChunkReader::new(socket)))
 }
 
 fn send(mut stream: &UnixStream, line: &impl serde::Serialize) -> std::io::Result<()> {
@@ -165,11 +204,14 @@ fn send(mut stream: &UnixStream, line: &impl serde::Serialize) -> std::io::Resul
     stream.write_all(&bytes)
 }
 
-fn read_request(stream: &UnixStream) -> Result<Option<Request>> {
+fn read_request(
+    stream: &UnixStream,
+    reader: &mut BufReader<&UnixStream>,
+) -> Result<Option<Request>> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot read a request: {error}"));
     stream.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(failed)?;
     let mut line = String::new();
-    BufReader::new(stream).take(REQUEST_BYTES_MAX).read_line(&mut line).map_err(failed)?;
+    reader.take(REQUEST_BYTES_MAX).read_line(&mut line).map_err(failed)?;
     if line.is_empty() {
         return Ok(None);
     }
@@ -187,9 +229,11 @@ fn read_request(stream: &UnixStream) -> Result<Option<Request>> {
 mod tests {
     use super::{ControlSocket, Service, clear_abandoned};
     use crate::control::client::Client;
-    use crate::control::protocol::{Answer, Greeting, Operation, Request, VERSION};
+    use crate::control::protocol::{
+        Answer, Greeting, Operation, ReceiveOrder, Request, SendOrder, VERSION,
+    };
     use crate::error::{Error, Kind, Result};
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
@@ -210,9 +254,30 @@ mod tests {
 
         fn handle(&self, request: Request) -> Result<Answer> {
             match request {
-                Request::Perform(Operation::Sync) => Ok(Answer::Done),
+                Request::PerformFor { operation: Operation::Sync, .. } => Ok(Answer::Done),
                 _ => Err(Error::in_use("busy")),
             }
+        }
+
+        fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+            out.write_all(&vec![7; 3_000_000]).unwrap();
+            match order.base {
+                None => Ok(Answer::Done),
+                Some(_) => Err(Error::failed("in the middle")),
+            }
+        }
+
+        fn receive(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
+            if order.force {
+                return Err(Error::failed("not wanted"));
+            }
+            let mut read = Vec::new();
+            input.read_to_end(&mut read).unwrap();
+            Ok(Answer::Grown { size_bytes: read.len() as u64 })
+        }
+
+        fn is_over(&self) -> bool {
+            false
         }
     }
 
@@ -231,6 +296,28 @@ mod tests {
         let error = connect().perform(&Operation::List).unwrap_err();
         assert_eq!(error.kind, Kind::InUse);
         assert_eq!(connect().greeting().pid, 42);
+    }
+
+    #[test]
+    fn streams_go_both_ways_and_errors_come_through() {
+        let (folder, _socket) = serve(VERSION);
+        let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        for base in [None, Some("a@b".to_owned())] {
+            let mut out = Vec::new();
+            let fails = base.is_some();
+            let order = SendOrder { snapshot: "a@c".to_owned(), base };
+            assert_eq!(connect().send_stream(&order, &mut out).is_err(), fails);
+            assert_eq!(out.len(), 3_000_000);
+        }
+        for (force, len) in [(false, 5_000_000), (true, 5_000_000), (true, 0)] {
+            let content = vec![9; len];
+            let order = ReceiveOrder { dataset: "a".to_owned(), force };
+            match connect().receive_stream(&order, &mut &content[..]) {
+                Ok(Answer::Grown { size_bytes }) => assert_eq!(size_bytes, len as u64),
+                Err(error) => assert!(force && error.message == "not wanted", "{error}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

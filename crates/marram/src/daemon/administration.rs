@@ -4,6 +4,7 @@ use super::Daemon;
 use crate::control::protocol::{Answer, MergeRequest, Operation};
 use crate::engine;
 use crate::error::{Error, Result};
+use marram_pool::Pool;
 use marram_store::{Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind};
 use std::path::Path;
@@ -14,25 +15,37 @@ impl Daemon {
     ///
     /// # Errors
     /// Whatever refuses it or fails.
-    pub(super) fn perform_seen(&self, operation: &Operation) -> Result<Answer> {
+    pub(super) fn perform_seen(&self, pool: &Pool, operation: &Operation) -> Result<Answer> {
         match operation {
+            Operation::Hide { sources } => {
+                let sources: std::result::Result<Vec<Source>, _> =
+                    sources.iter().map(|source| source.parse()).collect();
+                self.destroy(pool, &sources?, operation)
+            }
+            Operation::Rename { from, to } => self.rename(pool, &from.parse()?, &to.parse()?),
+            Operation::Promote { name } => self.promote(pool, &Source::live(name.parse()?)),
+            Operation::Undo { number } => self.undo(pool, *number),
             Operation::Destroy { source, dry_run: false } => {
-                self.destroy(&source.parse()?, operation)
+                self.destroy(pool, &[source.parse()?], operation)
             }
             Operation::Snapshot { dataset, snapshot } => {
-                let answer = self.pool.perform(operation)?;
+                let answer = self.pool.perform_through(pool, operation)?;
                 let dataset = dataset.parse()?;
                 self.shelves_changed(&[Source { dataset, snapshot: Some(snapshot.clone()) }]);
                 Ok(answer)
             }
+            Operation::SnapshotBelow { dataset, snapshot } => {
+                self.snapshot_below(&dataset.parse()?, snapshot)
+            }
+            Operation::Thin(request) => self.thin(request),
             Operation::Fork { name, .. } => {
-                let answer = self.pool.perform(operation)?;
+                let answer = self.pool.perform_through(pool, operation)?;
                 self.shelves_changed(&[Source::live(name.parse()?)]);
                 Ok(answer)
             }
-            Operation::Merge(request) => self.merge(request),
-            Operation::Rollback { to } => self.rollback(&to.parse()?),
-            _ => self.pool.perform(operation),
+            Operation::Merge(request) => self.merge(pool, request),
+            Operation::Rollback { to } => self.rollback(pool, &to.parse()?),
+            _ => self.pool.perform_through(pool, operation),
         }
     }
 
@@ -59,18 +72,18 @@ impl Daemon {
 
     /// Destroys what nobody has mounted. What is only looked at below `.marram` goes from there
     /// first.
-    fn destroy(&self, source: &Source, operation: &Operation) -> Result<Answer> {
-        let goes = self.pool.pool().destroy(source, true)?.sources;
+    fn destroy(&self, pool: &Pool, sources: &[Source], operation: &Operation) -> Result<Answer> {
+        self.refuse_mounted(sources)?;
+        let goes = pool.destroy_together(sources, true)?.sources;
         self.refuse_what_stays(&goes)?;
         self.evict(&goes);
-        let answer = self.pool.perform(operation);
+        let answer = self.pool.perform_through(pool, operation);
         self.shelves_changed(&goes);
         answer
     }
 
     /// Lets a dataset go on from a snapshot while programs use it: they see it at once.
-    fn rollback(&self, to: &Source) -> Result<Answer> {
-        let pool = self.pool.pool();
+    fn rollback(&self, pool: &Pool, to: &Source) -> Result<Answer> {
         let live = Source::live(to.dataset.clone());
         let files = self.files_of(&live);
         let answer = engine::history::rollback(pool, to, |go_back| match &files {
@@ -79,7 +92,7 @@ impl Daemon {
         })?;
         if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
             let kept: Source = kept.parse()?;
-            let touched = marram_posix::touched(&**pool, &kept, to)?;
+            let touched = marram_posix::touched(pool, &kept, to)?;
             self.dataset_changed(&live, files, &touched);
             self.shelves_changed(&[kept]);
         }
@@ -88,8 +101,7 @@ impl Daemon {
 
     /// Brings a fork's changes into what it was forked from while programs use that: they see them
     /// at once.
-    fn merge(&self, request: &MergeRequest) -> Result<Answer> {
-        let pool = self.pool.pool();
+    fn merge(&self, pool: &Pool, request: &MergeRequest) -> Result<Answer> {
         let merge = engine::history::Merge::of(pool, request)?;
         let files = match self.files_of(merge.parent()) {
             Some(files) => files,
@@ -99,33 +111,20 @@ impl Daemon {
         self.dataset_changed(merge.parent(), &files, &touched);
         let fork = merge.fork();
         merge.conclude(summary, || {
-            let source = fork.to_string();
-            self.destroy(fork, &Operation::Destroy { source, dry_run: false }).map(|_| ())
+            let operation = Operation::Hide { sources: vec![fork.to_string()] };
+            self.destroy(pool, std::slice::from_ref(fork), &operation).map(|_| ())
         })
     }
 
     /// Refuses a destruction that the pool would refuse, before anything is taken from sight.
     fn refuse_what_stays(&self, goes: &[Source]) -> Result<()> {
-        let mounted = self.mounts.reports();
+        self.refuse_mounted(goes)?;
         for gone in goes {
-            if let Some(mount) = mounted.iter().find(|mount| mount.source == gone.to_string()) {
-                let place = mount.directory.display();
-                return Err(
-                    Error::in_use(format!("{gone} is mounted at {place}")).hint("unmount it first")
-                );
-            }
-        }
-        for report in self.pool.pool().list()? {
-            if goes.contains(&report.source) && !report.holds.is_empty() {
+            let report = self.pool.pool().report(gone)?;
+            if !report.holds.is_empty() {
                 let (name, tags) = (report.source, report.holds.join(", "));
                 return Err(Error::in_use(format!("{name} is held: {tags}"))
                     .hint(format!("let go of it with `marram release TARGET {tags}`")));
-            }
-            let origin = report.origin.filter(|origin| goes.contains(origin));
-            if let (Some(origin), false) = (origin, goes.contains(&report.source)) {
-                let name = report.source;
-                return Err(Error::in_use(format!("{name} began as {origin}"))
-                    .hint(format!("destroy {name} first")));
             }
         }
         Ok(())

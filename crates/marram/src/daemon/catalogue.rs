@@ -9,6 +9,9 @@ use marram_vfs::{Error, Ino, Result};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
+/// Forks of forks of forks that a name is followed through.
+const FORK_DEPTH_MAX: usize = 1 << 20;
+
 /// The members of one mount.
 pub(super) struct PoolCatalogue {
     daemon: Weak<Daemon>,
@@ -37,6 +40,25 @@ impl PoolCatalogue {
         self.daemon.upgrade().ok_or(Error::Stale)
     }
 
+    /// What stands on a shelf under a name. Looks at nothing but that and what it began as: there
+    /// may be thousands beside it.
+    fn find(&self, pool: &dyn Store, shelf: Shelf, name: &str) -> Result<DatasetReport> {
+        if shelf == Shelf::Snapshots {
+            let report = report_of(pool, &format!("{}@{name}", self.dataset))?;
+            return Some(report).filter(|report| !report.source.is_own()).ok_or(Error::NotFound);
+        }
+        let found = report_of(pool, name)?;
+        let mut at = found.clone();
+        for _ in 0..FORK_DEPTH_MAX {
+            let Some(origin) = at.origin.as_ref().filter(|_| is_fork(&at)) else { break };
+            if origin.dataset == self.dataset {
+                return Ok(found);
+            }
+            at = report_of(pool, origin.dataset.as_str())?;
+        }
+        Err(Error::NotFound)
+    }
+
     fn reports(&self, shelf: Shelf) -> Result<Vec<DatasetReport>> {
         let all = self.daemon()?.pool.pool().list().map_err(failure)?;
         Ok(match shelf {
@@ -50,6 +72,12 @@ impl PoolCatalogue {
             Shelf::Forks => forks_of(&self.dataset, all),
         })
     }
+}
+
+/// The report of one dataset or snapshot.
+fn report_of(pool: &dyn Store, name: &str) -> Result<DatasetReport> {
+    let source: Source = name.parse().map_err(|_| Error::NotFound)?;
+    pool.report(&source).map_err(failure)
 }
 
 /// The forks of a dataset, and the forks of those.
@@ -94,9 +122,7 @@ impl Catalogue for PoolCatalogue {
 
     fn open(&self, shelf: Shelf, name: &str) -> Result<Opened> {
         let daemon = self.daemon()?;
-        let reports = self.reports(shelf)?;
-        let report = reports.into_iter().find(|report| name_of(shelf, report) == name);
-        let report = report.ok_or(Error::NotFound)?;
+        let report = self.find(daemon.pool.pool().as_ref(), shelf, name)?;
         let (source, root) = (report.source.clone(), Ino(report.root_object));
         let hold: Option<Borrowed> = match shelf {
             Shelf::Snapshots => None,

@@ -10,29 +10,35 @@ mod background;
 mod catalogue;
 mod damage;
 mod invalidation;
+mod keeping;
 pub(crate) mod launch;
 mod log;
 mod loop_device;
 mod mounts;
 mod namespace;
+mod streams;
+mod undo;
 
 pub(crate) use launch::{Launch, Ready};
 pub(crate) use log::Log;
 
 use crate::control::protocol::{
-    Answer, DaemonReport, Greeting, MountReport, MountRequest, Operation, Request, StatusReport,
-    VERSION,
+    Answer, DaemonReport, Greeting, MountReport, MountRequest, Operation, ReceiveOrder, Request,
+    SendOrder, StatusReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
-use crate::engine::{CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
+use crate::engine::{self, CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
 use crate::error::{Error, Result};
 use crate::instants::now_seconds;
 use crate::{mountinfo, places};
 use damage::DamageList;
+use marram_pool::Pool;
 use marram_store::Store;
 use mounts::MountTable;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use streams::Streams;
 
 /// Most seconds between two group commits, if nobody says.
 pub(crate) const COMMIT_SECONDS_DEFAULT: u64 = 5;
@@ -42,6 +48,7 @@ pub(crate) struct Daemon {
     pool: OpenPool,
     pool_id: String,
     mounts: MountTable,
+    streams: Streams,
     damage: Arc<DamageList>,
     log: Arc<Log>,
     cache_bytes: u64,
@@ -72,6 +79,7 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
         daemon.mounts.wait_until_empty();
     }
     daemon.mounts.shut();
+    daemon.streams.wait_until_none();
     let halted = daemon.pool.pool().is_halted();
     // What a pool that was halted on demand has not written is meant to be lost.
     let closed = if halted { Ok(()) } else { daemon.pool.close() };
@@ -88,7 +96,7 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
 }
 
 impl Daemon {
-    /// Destroys what a comparison or merge has left that a crash cut short.
+    /// Destroys what a comparison, a merge or a stream has left that a crash cut short.
     fn let_go_of_left(&self) {
         if self.read_only {
             return;
@@ -114,6 +122,7 @@ impl Daemon {
             pool,
             pool_id,
             mounts: MountTable::default(),
+            streams: Streams::default(),
             damage: Arc::default(),
             log: Arc::new(log),
             cache_bytes,
@@ -194,16 +203,18 @@ impl Daemon {
         })
     }
 
-    fn perform(&self, operation: &Operation) -> Result<Answer> {
+    fn perform(&self, pool: &Pool, operation: &Operation) -> Result<Answer> {
         let changes = !matches!(
             operation,
             Operation::Status
                 | Operation::List
+                | Operation::Log
+                | Operation::Space { .. }
                 | Operation::Get { .. }
                 | Operation::Owners { .. }
                 | Operation::Sync
         );
-        let answer = self.perform_seen(operation);
+        let answer = self.perform_seen(pool, operation);
         if matches!(operation, Operation::Set { .. } | Operation::SetLimit { .. }) {
             self.reload()?;
         }
@@ -218,7 +229,7 @@ impl Daemon {
     }
 
     /// Lets mounted file systems know of properties and limits that have been set.
-    fn reload(&self) -> Result<()> {
+    pub(super) fn reload(&self) -> Result<()> {
         for files in self.mounts.file_systems() {
             files.reload_properties();
             files.reload_limits()?;
@@ -264,7 +275,11 @@ impl Service for Shared {
     fn handle(&self, request: Request) -> Result<Answer> {
         let daemon = &self.0;
         match request {
-            Request::Perform(operation) => daemon.perform(&operation),
+            Request::Perform(operation) => daemon.perform(daemon.pool.pool(), &operation),
+            Request::PerformFor { operation, author } => {
+                let pool = engine::undo::acting_for(daemon.pool.pool(), &author);
+                daemon.perform(&pool, &operation)
+            }
             Request::Mount(request) => {
                 daemon.check_same_terms(&request)?;
                 let report = daemon.mount(&request)?;
@@ -277,7 +292,22 @@ impl Service for Shared {
             }
             Request::Locate { directory, ino } => daemon.locate(&directory, ino),
             Request::Unmount { directory, detach } => daemon.unmount(&directory, detach),
+            Request::Send(_) | Request::Receive(_) => {
+                Err(Error::usage("a stream comes with its pieces"))
+            }
         }
+    }
+
+    fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+        self.0.send(order, out)
+    }
+
+    fn receive(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
+        self.0.receive(order, input)
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.mounts.is_shut()
     }
 }
 

@@ -1,9 +1,11 @@
 //! The mounts of a daemon: made, listed, taken away.
 //!
 //! A dataset is served by one mount at a time, since two would keep two views of one thing in the
-//! kernel's caches; a snapshot cannot change, so any number of mounts may show it. A mount stays
-//! in the table until its last request has been answered, and its file system has let go of the
-//! pool by then.
+//! kernel's caches; it can be seen in several places, see [`again`]. A snapshot cannot change, so
+//! any number of mounts may show it. A mount stays in the table until its last request has been
+//! answered, and its file system has let go of the pool by then.
+
+mod again;
 
 use super::Daemon;
 use super::catalogue::PoolCatalogue;
@@ -29,6 +31,9 @@ const SERVING_THREADS_MIN: usize = 4;
 /// The kernel may hold back as much data as this part of what a full pool keeps back, over all
 /// mounts. Twice as much has its space then: room for records, and for who goes on writing.
 const HELD_BACK_DIVISOR: u64 = 4;
+
+/// How long somebody who finds the pool full waits for space that is just being freed.
+const NO_SPACE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a mount that has been taken from its directory may still be served before somebody is
 /// taken to use it elsewhere.
@@ -63,6 +68,9 @@ struct Mounted {
     source: Source,
     namespace: Arc<Namespace>,
     session: SessionHandle,
+    access_times: AccessTimes,
+    /// Where else it has been mounted.
+    elsewhere: Mutex<Vec<MountReport>>,
     _loop_device: Option<LoopDevice>,
 }
 
@@ -79,7 +87,7 @@ pub(super) struct Served {
 impl MountTable {
     /// What is mounted, in the order in which it was.
     pub(super) fn reports(&self) -> Vec<MountReport> {
-        self.state.lock().mounts.iter().map(|mount| mount.report.clone()).collect()
+        self.state.lock().mounts.iter().flat_map(|mount| mount.reports()).collect()
     }
 
     /// The file systems behind the mounts.
@@ -100,7 +108,7 @@ impl MountTable {
     /// The namespace of the mount on `directory`.
     pub(super) fn namespace_at(&self, directory: &Path) -> Option<(Source, Arc<Namespace>)> {
         let state = self.state.lock();
-        let mount = state.mounts.iter().rev().find(|mount| mount.report.directory == directory)?;
+        let mount = state.mounts.iter().rev().find(|mount| mount.is_at(directory))?;
         Some((mount.source.clone(), Arc::clone(&mount.namespace)))
     }
 
@@ -151,14 +159,14 @@ impl MountTable {
     /// Takes the mount on `directory` away, and returns when it is gone; with `detach`, when it is
     /// out of sight. False if it is gone from there and lives on elsewhere.
     pub(super) fn unmount(&self, directory: &Path, detach: bool) -> Result<bool> {
-        let on = |mount: &&Arc<Mounted>| mount.report.directory == directory;
+        let on = |mount: &&Arc<Mounted>| mount.is_at(directory);
         let found = self.state.lock().mounts.iter().rev().find(on).map(Arc::clone);
         let mount = found.ok_or_else(|| {
             Error::not_found(format!("nothing is mounted at {}", directory.display()))
         })?;
         let how = if detach { Unmount::Lazily } else { Unmount::WhenUnused };
-        mount.session.unmount(how).map_err(fuse_error)?;
-        Ok(detach || self.wait_until_gone(mount))
+        mount.session.unmount_from(directory, how).map_err(fuse_error)?;
+        Ok(detach || mount.is_seen_beside(directory) || self.wait_until_gone(mount))
     }
 
     /// Whether it has gone: the file system behind a mount lives as long as it is bound to another
@@ -187,11 +195,16 @@ impl MountTable {
 
     /// Takes all mounts away, busy ones out of sight at least; returns what could not be.
     pub(super) fn unmount_all(&self) -> Vec<Error> {
-        let mounts: Vec<SessionHandle> =
-            self.state.lock().mounts.iter().map(|mount| mount.session.clone()).collect();
-        let unmount = |session: SessionHandle| {
-            let outcome =
-                session.unmount(Unmount::WhenUnused).or_else(|_| session.unmount(Unmount::Lazily));
+        let places = |mount: &Arc<Mounted>| {
+            let session = mount.session.clone();
+            let directories = mount.reports().into_iter().map(|report| report.directory);
+            directories.map(move |directory| (session.clone(), directory)).collect::<Vec<_>>()
+        };
+        let mounts: Vec<_> = self.state.lock().mounts.iter().flat_map(places).collect();
+        let unmount = |(session, directory): (SessionHandle, PathBuf)| {
+            let outcome = session
+                .unmount_from(&directory, Unmount::WhenUnused)
+                .or_else(|_| session.unmount_from(&directory, Unmount::Lazily));
             outcome.err().map(fuse_error)
         };
         mounts.into_iter().rev().filter_map(unmount).collect()
@@ -300,6 +313,9 @@ impl Daemon {
         check_directory(&request.directory)?;
         check_wakeful(&request.options)?;
         self.give_back(&source);
+        if let Some(report) = self.mount_again(request, &source)? {
+            return Ok(report);
+        }
         self.mounts.begin(&source, self.pool.path())?;
         let made = self.make_mount(request, &source);
         let mounted = made.as_ref().ok().map(|(mounted, _)| Arc::clone(mounted));
@@ -369,6 +385,8 @@ impl Daemon {
             source: source.clone(),
             namespace,
             session: session.handle(),
+            access_times,
+            elsewhere: Mutex::default(),
             _loop_device: loop_device,
         };
         Ok((Arc::new(mounted), session))
@@ -450,6 +468,7 @@ impl Daemon {
                 }
             }),
             root,
+            patience: NO_SPACE_PATIENCE,
         };
         Ok(Posix::new(view, options)?)
     }

@@ -5,8 +5,11 @@
 
 mod create;
 pub(crate) mod history;
+pub(crate) mod keeping;
 mod operations;
 mod owners;
+pub(crate) mod streams;
+pub(crate) mod undo;
 
 pub(crate) use create::{CreateRequest, create};
 
@@ -59,12 +62,22 @@ impl OpenMode {
     pub(crate) fn for_operation(operation: &Operation) -> OpenMode {
         let read_only = match operation {
             Operation::List
+            | Operation::Log
+            | Operation::Space { .. }
             | Operation::Get { .. }
             | Operation::Owners { .. }
             | Operation::Status => true,
             Operation::Destroy { dry_run, .. } => *dry_run,
+            Operation::Thin(request) => request.dry_run,
             _ => false,
         };
+        OpenMode { read_only, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
+    }
+}
+
+impl OpenMode {
+    /// As a command opens a pool to send from it, or to receive into it.
+    pub(crate) fn for_stream(read_only: bool) -> OpenMode {
         OpenMode { read_only, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
     }
 }
@@ -95,6 +108,7 @@ impl OpenPool {
         };
         let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
         let pool = Pool::open(devices, options).map_err(|error| pool_error(path, error))?;
+        let pool = Arc::new(undo::acting_for(&pool, &undo::own_author()));
         Ok(OpenPool { pool, device, lock: Mutex::new(Some(lock)), path: path.to_owned() })
     }
 
@@ -125,7 +139,15 @@ impl OpenPool {
     /// # Errors
     /// Whatever refuses it or fails.
     pub(crate) fn perform(&self, operation: &Operation) -> Result<Answer> {
-        operations::perform(self, operation)
+        operations::perform(self, &self.pool, operation)
+    }
+
+    /// Does what is asked through `pool`, a handle of this pool that acts for somebody.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(crate) fn perform_through(&self, pool: &Pool, operation: &Operation) -> Result<Answer> {
+        operations::perform(self, pool, operation)
     }
 
     /// Lets others have the pool, which must be closed.

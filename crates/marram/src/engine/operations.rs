@@ -1,26 +1,33 @@
 //! Each operation on an open pool, whoever asks for it.
 
-use super::{OpenPool, hexadecimal, history, make_root_directory, owners};
+use super::{OpenPool, hexadecimal, history, keeping, make_root_directory, owners, undo};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
 };
 use crate::error::{Error, Result};
-use marram_pool::Health;
+use marram_pool::{Health, Pool};
 use marram_store::{
-    DatasetKind, DatasetName, DatasetReport, Properties, PropertySource, Source, Store,
+    DatasetKind, DatasetName, DatasetReport, Holder, Properties, PropertySource, Source, Store,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Does what is asked.
-pub(super) fn perform(open: &OpenPool, operation: &Operation) -> Result<Answer> {
-    let pool = open.pool.as_ref();
+pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Result<Answer> {
     match operation {
         Operation::Snapshot { dataset, snapshot } => {
             let dataset = dataset.parse()?;
             return timed(|| Ok(pool.snapshot(&dataset, snapshot)?));
         }
+        Operation::SnapshotBelow { dataset, snapshot } => {
+            return keeping::snapshot_below(pool, &dataset.parse()?, snapshot);
+        }
+        Operation::Thin(request) => {
+            let thinning = keeping::Thinning::plan(pool, request, &BTreeSet::new())?;
+            return Ok(Answer::Thinned(thinning.perform(pool, request.dry_run)?));
+        }
+        Operation::Space { sources } => return keeping::space(pool, sources),
         Operation::Fork { dataset, name, root } => {
             let (dataset, name) = (dataset.parse()?, name.parse()?);
             return timed(|| Ok(pool.fork(&dataset, &name, *root)?));
@@ -53,9 +60,14 @@ pub(super) fn perform(open: &OpenPool, operation: &Operation) -> Result<Answer> 
         Operation::Destroy { source, dry_run } => {
             return destroy(pool, source, *dry_run);
         }
+        Operation::Hide { sources } => return hide(pool, sources),
+        Operation::Rename { from, to } => pool.rename(&from.parse()?, &to.parse()?)?,
+        Operation::Promote { name } => pool.promote(&name.parse()?)?,
+        Operation::Log => return undo::log(pool),
+        Operation::Undo { number } => return undo::undo(pool, *number),
         Operation::List => {
-            let rows = pool.list()?.into_iter().map(|report| dataset_row(pool, &report));
-            return Ok(Answer::Datasets(rows.collect::<Result<_>>()?));
+            let usage = pool.usage(false)?;
+            return Ok(Answer::Datasets(usage.holders.iter().map(dataset_row).collect()));
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
         Operation::Set { dataset, properties } => set(pool, &dataset.parse()?, properties)?,
@@ -78,6 +90,19 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
     Ok(Answer::Timed { engine_nanoseconds })
 }
 
+/// Destroys, but keeps for an undo.
+fn hide(pool: &Pool, sources: &[String]) -> Result<Answer> {
+    let sources: std::result::Result<Vec<Source>, _> =
+        sources.iter().map(|source| source.parse()).collect();
+    let hidden = pool.destroy_kept(&sources?)?;
+    let report = DestructionReport {
+        sources: hidden.destruction.sources.iter().map(ToString::to_string).collect(),
+        freed_bytes: hidden.destruction.freed_bytes,
+        dry_run: false,
+    };
+    Ok(Answer::Hidden { report, kept_until_seconds: hidden.kept_until_seconds })
+}
+
 fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
     let destruction = pool.destroy(&source.parse()?, dry_run)?;
     Ok(Answer::Destruction(DestructionReport {
@@ -87,24 +112,30 @@ fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
     }))
 }
 
-fn dataset_row(pool: &dyn Store, report: &DatasetReport) -> Result<DatasetRow> {
-    let kind = match report.kind {
+/// What users call it.
+pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
+    match report.kind {
+        _ if report.source.is_kept() => "kept",
         DatasetKind::Live => "dataset",
         DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",
         DatasetKind::Clone => "clone",
         DatasetKind::Snapshot => "snapshot",
-    };
-    Ok(DatasetRow {
+    }
+}
+
+fn dataset_row(holder: &Holder) -> DatasetRow {
+    let report = &holder.report;
+    DatasetRow {
         name: report.source.to_string(),
-        kind: kind.to_owned(),
+        kind: kind_of(report).to_owned(),
         origin: report.origin.as_ref().map(ToString::to_string),
         root: report.root_object,
         holds: report.holds.clone(),
         internal: report.source.is_own(),
         created_seconds: report.created_seconds,
         referenced_bytes: report.referenced_bytes,
-        unique_bytes: pool.unique_bytes(&report.source)?,
-    })
+        unique_bytes: holder.unique_bytes,
+    }
 }
 
 fn get(pool: &dyn Store, dataset: &DatasetName) -> Result<Answer> {

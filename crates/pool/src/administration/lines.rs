@@ -54,28 +54,29 @@ impl Commit<'_> {
         Ok(record)
     }
 
-    /// A clone of a snapshot that is taken now, with another root of what it shows.
+    /// A clone of a snapshot that is taken now, with another root of what it shows; it is still
+    /// to be added.
     pub(super) fn fork(
         &mut self,
         dataset: u64,
         base: &Source,
         name: &DatasetName,
         root_object: u64,
-    ) -> Result<()> {
+    ) -> Result<DatasetRecord> {
         let base = self.snapshot(dataset, base)?;
         let mut record = self.clone_of(base, name)?;
         record.properties.retain(|(name, _)| name != ROOT_OBJECT_PROPERTY);
         record.properties.push((ROOT_OBJECT_PROPERTY.to_owned(), root_object.to_string()));
         record.properties.sort();
         self.set_feature(feature::OWNERS);
-        self.add(record)
+        Ok(record)
     }
 
     /// The dataset's state becomes a snapshot, the last of its line; the dataset goes on from
-    /// another snapshot of its own.
-    pub(super) fn roll_back(&mut self, dataset: u64, to: u64, kept: &Source) -> Result<()> {
-        let kept = self.snapshot(dataset, kept)?;
-        let mut kept = self.record(kept)?;
+    /// another snapshot of its own. Returns the id of the one with the state before.
+    pub(super) fn roll_back(&mut self, dataset: u64, to: u64, kept: &Source) -> Result<u64> {
+        let before = self.snapshot(dataset, kept)?;
+        let mut kept = self.record(before)?;
         kept.next = 0;
         self.keep(kept)?;
         let mut target = self.record(to)?;
@@ -84,6 +85,8 @@ impl Commit<'_> {
         let mut live = self.record(dataset)?;
         live.previous = target.id;
         live.previous_group = target.created_group;
+        // Lines of a dataset that has handed snapshots over may lead back to different ones.
+        live.origin = self.leads_back_to(&target)?;
         live.root = target.root.clone();
         live.referenced_grains = target.referenced_grains;
         let root = super::root_of(&live);
@@ -91,12 +94,13 @@ impl Commit<'_> {
         self.keep(target)?;
         self.keep(live)?;
         self.set_feature(feature::OWNERS);
-        Ok(())
+        Ok(before)
     }
 
     /// A clone takes over the snapshot that it began as, and those of the same dataset before it.
     /// What went on from that snapshot began as it from now on, and the clone goes on from it.
-    pub(super) fn promote(&mut self, promoted: u64) -> Result<()> {
+    /// Returns how many it took over.
+    pub(super) fn promote(&mut self, promoted: u64) -> Result<u64> {
         let mut live = self.record(promoted)?;
         let origin = self.record(live.origin)?;
         let before = origin.parent;
@@ -139,7 +143,20 @@ impl Commit<'_> {
         };
         self.keep(live)?;
         self.set_feature(feature::OWNERS);
-        self.lead_back(before, &taken)
+        self.lead_back(before, &taken)?;
+        Ok(taken.len() as u64)
+    }
+
+    /// The snapshot of another dataset that the line of a snapshot leads back to; 0: none.
+    fn leads_back_to(&self, snapshot: &DatasetRecord) -> Result<u64> {
+        let mut at = snapshot.clone();
+        while parent_of(&at) != 0 {
+            at = self.record(parent_of(&at))?;
+            if at.parent != snapshot.parent {
+                return Ok(at.id);
+            }
+        }
+        Ok(0)
     }
 
     /// The dataset that has handed snapshots over leads back to the newest of them, if to any.

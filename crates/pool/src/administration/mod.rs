@@ -1,33 +1,45 @@
 //! Datasets and snapshots: made, listed, destroyed. Each change is part of one commit.
 
 mod destroy;
+mod incoming;
+mod kept;
 mod lines;
 mod list;
+mod merging;
+mod operations;
+mod plan;
+mod properties;
 mod records;
+mod released;
+mod undo;
+mod usage;
 
-use crate::commit::{Commit, Publication};
+use crate::commit::{Commit, Publication, Turn};
 use crate::dataset::Dataset;
 use crate::pool::{Inner, Pool, dataset_of};
-use crate::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
+use crate::settings::{CASE_FOLDING, Settings, check_property};
 use crate::view::DatasetView;
 use bytes::Bytes;
-use marram_format::dataset::{
-    DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX,
-};
+use marram_format::dataset::{DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState};
 use marram_format::group::Group;
-use marram_format::version::feature;
+use marram_format::operation::{KEPT_PREFIX, OperationKind, OperationRecord, kept_for};
 use marram_store::{
-    DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, Properties, PropertySource,
-    Result, Source, Store, View, check_rename, check_tag,
+    Batch, DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, MergedFrom, Properties,
+    PropertySource, Result, Source, Store, Usage, View, check_rename, check_tag,
 };
+use operations::{entry, is_passing};
 use records::parent_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use records::Records;
+pub(crate) use incoming::Arrival;
+pub use kept::Hidden;
+pub(crate) use kept::is_hidden;
+pub(crate) use list::root_object;
+pub use operations::{Author, Operation};
+pub use undo::Reversal;
 
-/// Changes the properties of a record.
-type ChangeProperties<'c> = &'c mut dyn FnMut(&mut Vec<(String, String)>) -> Result<()>;
+pub(crate) use records::Records;
 
 impl Store for Pool {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
@@ -40,98 +52,127 @@ impl Store for Pool {
 
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
         let local = checked(properties)?;
-        let turn = self.inner.take_turn()?;
+        let turn = self.begin_operation()?;
         self.inner.refuse_taken(&Source::live(name.clone()))?;
         turn.commit(Some(&mut |commit| {
             let mut record = commit.new_record(name.as_str(), DatasetState::Live);
             record.properties = local.clone();
             commit.pool.check_record_reservation(&record, 0)?;
-            commit.add(record)
+            let entry = entry(OperationKind::Create, record.id, &[name.as_str()]);
+            commit.add(record)?;
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
         }))
     }
 
-    fn snapshot(&self, dataset: &DatasetName, snapshot: &str) -> Result<()> {
-        let source: Source = format!("{dataset}@{snapshot}").parse()?;
-        let turn = self.inner.take_turn()?;
-        self.inner.refuse_taken(&source)?;
-        let id = self.inner.find_live(dataset)?.id;
-        turn.commit(Some(&mut |commit| commit.snapshot(id, &source).map(|_| ())))
+    fn snapshot_together(&self, datasets: &[DatasetName], snapshot: &str) -> Result<()> {
+        let turn = self.begin_operation()?;
+        let mut kept = BTreeMap::new();
+        for dataset in datasets {
+            let source: Source = format!("{dataset}@{snapshot}").parse()?;
+            self.inner.refuse_taken(&source)?;
+            kept.insert(self.inner.find_live(dataset)?.id, source);
+        }
+        turn.commit(Some(&mut |commit| {
+            for (id, source) in &kept {
+                let id = commit.snapshot(*id, source)?;
+                if !is_passing(source) {
+                    let entry = entry(OperationKind::Snapshot, id, &[&source.to_string()]);
+                    commit.enter(self.author.as_ref(), entry)?;
+                }
+            }
+            Ok(())
+        }))
     }
 
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()> {
-        let turn = self.inner.take_turn()?;
+        let turn = self.begin_operation()?;
         self.inner.refuse_taken(&Source::live(name.clone()))?;
-        let origin = self.inner.find_snapshot(origin)?.id;
+        let origin = self.inner.find_snapshot(origin)?;
         turn.commit(Some(&mut |commit| {
-            let record = commit.clone_of(origin, name)?;
-            commit.add(record)
+            let record = commit.clone_of(origin.id, name)?;
+            let texts = [name.as_str(), &origin.name];
+            let entry = entry(OperationKind::Clone, record.id, &texts);
+            let entry = OperationRecord { other: origin.id, ..entry };
+            commit.add(record)?;
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
         }))
     }
 
     fn fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64) -> Result<()> {
-        let turn = self.inner.take_turn()?;
+        let turn = self.begin_operation()?;
         self.inner.refuse_taken(&Source::live(name.clone()))?;
         let id = self.inner.find_live(dataset)?.id;
         let is_taken = |base: &Source| self.inner.find(base).is_ok();
         let base = Source::fork_base(dataset, name, &is_taken)?;
-        turn.commit(Some(&mut |commit| commit.fork(id, &base, name, root_object)))
+        turn.commit(Some(&mut |commit| {
+            let record = commit.fork(id, &base, name, root_object)?;
+            let texts = [name.as_str(), dataset.as_str()];
+            let entry = entry(OperationKind::Fork, record.id, &texts);
+            let entry = OperationRecord { other: record.origin, ..entry };
+            commit.add(record)?;
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
+        }))
     }
 
     fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
         let kept: Source = format!("{}@{keep}", to.dataset).parse()?;
-        let turn = self.inner.take_turn()?;
+        let turn = self.begin_operation()?;
         self.inner.refuse_taken(&kept)?;
         let target = self.inner.find_snapshot(to)?.id;
         let id = self.inner.find_live(&to.dataset)?.id;
-        turn.commit_alone(&mut |commit| commit.roll_back(id, target, &kept))
+        turn.commit_alone(&mut |commit| {
+            let before = commit.roll_back(id, target, &kept)?;
+            let texts = [to.to_string(), kept.to_string()];
+            let entry = entry(OperationKind::Rollback, id, &[texts[0].as_str(), &texts[1]]);
+            let entry = OperationRecord { other: target, before, ..entry };
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
+        })
     }
 
     fn promote(&self, name: &DatasetName) -> Result<()> {
-        let turn = self.inner.take_turn()?;
+        let turn = self.begin_operation()?;
         let id = self.inner.refuse_promotion(name)?;
-        turn.commit(Some(&mut |commit| commit.promote(id)))
+        let (other, whose) = self.inner.holder_of_origin(id)?;
+        turn.commit(Some(&mut |commit| {
+            let detail = commit.promote(id)?;
+            let entry = entry(OperationKind::Promote, id, &[name.as_str(), &whose]);
+            let entry = OperationRecord { other, detail, ..entry };
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
+        }))
     }
 
     fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
         check_tag(tag)?;
-        self.inner.change_holds(snapshot, &mut |properties| {
-            let name = format!("{HOLD_PROPERTY_PREFIX}{tag}");
-            if properties.iter().any(|(known, _)| *known == name) {
-                return Err(Error::Invalid(format!(
-                    "{snapshot} is held with the tag {tag} already"
-                )));
-            }
-            properties.push((name, String::new()));
-            properties.sort();
-            Ok(())
-        })
+        let turn = self.begin_operation()?;
+        self.change_holds(&turn, snapshot, tag, (true, 0))
     }
 
     fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
-        self.inner.change_holds(snapshot, &mut |properties| {
-            let name = format!("{HOLD_PROPERTY_PREFIX}{tag}");
-            let count = properties.len();
-            properties.retain(|(known, _)| *known != name);
-            if properties.len() == count {
-                return Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")));
-            }
-            Ok(())
-        })
+        let turn = self.begin_operation()?;
+        self.change_holds(&turn, snapshot, tag, (false, 0))
     }
 
     fn rename(&self, from: &Source, to: &Source) -> Result<()> {
         check_rename(from, to)?;
-        let turn = self.inner.take_turn()?;
+        let turn = self.begin_operation()?;
         self.inner.refuse_taken(to)?;
-        let id = self.inner.find(from)?.id;
-        let renamed = self.inner.renamed(id, to)?;
+        let renamed = self.inner.find(from)?;
+        refuse_hidden(&renamed)?;
         turn.commit(Some(&mut |commit| {
-            for (id, name) in &renamed {
-                let record = commit.record(*id)?;
-                commit.keep(DatasetRecord { name: name.clone(), ..record })?;
-            }
-            Ok(())
+            commit.give_name(renamed.id, to)?;
+            let texts = [renamed.name.as_str(), &to.to_string()];
+            let entry = entry(OperationKind::Rename, renamed.id, &texts);
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
         }))
+    }
+
+    fn apply_merge(
+        &self,
+        view: &dyn View,
+        batch: Batch<'_>,
+        merged: &MergedFrom<'_>,
+    ) -> Result<()> {
+        self.enter_merge(view, batch, merged)
     }
 
     fn changes(
@@ -146,12 +187,17 @@ impl Store for Pool {
         before.changes_to(&after, from, visit)
     }
 
-    fn unique_bytes(&self, source: &Source) -> Result<u64> {
-        list::unique_bytes(&self.inner, source)
+    fn report(&self, source: &Source) -> Result<DatasetReport> {
+        let record = self.inner.find(source)?;
+        list::report(&self.inner.records.read(), &record)
     }
 
-    fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction> {
-        destroy::destroy(&self.inner, source, dry_run)
+    fn usage(&self, exact: bool) -> Result<Usage> {
+        usage::usage(&self.inner, exact)
+    }
+
+    fn destroy_together(&self, sources: &[Source], dry_run: bool) -> Result<Destruction> {
+        destroy::destroy(self, sources, dry_run)
     }
 
     fn properties(&self, name: &DatasetName) -> Result<BTreeMap<String, (String, PropertySource)>> {
@@ -180,30 +226,8 @@ impl Store for Pool {
                  another dataset with it and copy the files"
             )));
         }
-        let turn = self.inner.take_turn()?;
-        let mut record = DatasetRecord::clone(&*self.inner.find_live(name)?);
-        record.properties.retain(|(set, _)| set != property);
-        if let Some(value) = value {
-            record.properties.push((property.to_owned(), value));
-            record.properties.sort();
-        }
-        refuse_too_long(&record)?;
-        let settings = Settings::new(&record.properties)?;
-        let known = running(&self.inner, record.id);
-        turn.commit(Some(&mut |commit| {
-            let changed = commit.record(record.id)?;
-            let record = DatasetRecord { properties: record.properties.clone(), ..changed };
-            if property == RESERVATION {
-                let kept_free = known.as_ref().map_or(0, |dataset| dataset.allowance.kept_free());
-                commit.pool.check_record_reservation(&record, kept_free)?;
-            }
-            commit.keep(record)
-        }))?;
-        if let Some(dataset) = known {
-            dataset.set_settings(settings);
-        }
-        self.inner.sum_reservations();
-        Ok(())
+        let turn = self.begin_operation()?;
+        self.change_property(&turn, name, (property, value.as_deref()), 0)
     }
 
     fn sync(&self) -> Result<()> {
@@ -222,15 +246,35 @@ impl Pool {
         let inner = &self.inner;
         // A commit may be destroying it: whether anyone has it open is asked only at its start.
         let _no_commit = inner.committing.lock();
-        let id = inner.find(source)?.id;
+        let found = inner.find(source)?;
+        if source.snapshot.is_none() {
+            refuse_hidden(&found)?;
+        }
+        let id = found.id;
         let datasets = inner.datasets.read();
         let dataset = datasets.get(&id).ok_or_else(|| Error::NoDataset(source.to_string()))?;
         Ok(DatasetView::new(inner.clone(), dataset.clone()))
     }
 
+    /// Waits for the turn to commit an operation that is entered into the log.
+    fn begin_operation(&self) -> Result<Turn<'_>> {
+        if self.author.is_some() {
+            self.inner.make_room_in_log(1)?;
+        }
+        self.inner.take_turn()
+    }
+
     fn open_snapshot(&self, source: &Source) -> Result<DatasetView> {
         refuse_live(source)?;
         self.open_view(source)
+    }
+}
+
+/// Refuses what is kept for an undo: for whoever names it, it is not there.
+fn refuse_hidden(record: &DatasetRecord) -> Result<()> {
+    match is_hidden(record) {
+        true => Err(Error::NoDataset(record.name.clone())),
+        false => Ok(()),
     }
 }
 
@@ -250,15 +294,24 @@ impl Inner {
     }
 
     fn find_live(&self, name: &DatasetName) -> Result<Arc<DatasetRecord>> {
-        self.find(&Source::live(name.clone()))
+        let found = self.find(&Source::live(name.clone()))?;
+        refuse_hidden(&found)?;
+        Ok(found)
     }
 
     fn find_snapshot(&self, source: &Source) -> Result<Arc<DatasetRecord>> {
         refuse_live(source)?;
-        self.find(source)
+        let found = self.find(source)?;
+        refuse_hidden(&found)?;
+        Ok(found)
     }
 
     fn refuse_taken(&self, source: &Source) -> Result<()> {
+        let name = source.to_string();
+        let is_kept = name.starts_with(KEPT_PREFIX) || kept_for(&name).is_some();
+        if is_kept || (source.snapshot.is_none() && source.is_own()) {
+            return Err(Error::Invalid(format!("{source} is a name of the pool's own")));
+        }
         match self.find(source) {
             Ok(_) => Err(Error::DatasetExists(source.to_string())),
             Err(_) => Ok(()),
@@ -284,20 +337,13 @@ impl Inner {
         Ok(live.id)
     }
 
-    /// Changes the properties of a snapshot that hold it.
-    fn change_holds(&self, snapshot: &Source, change: ChangeProperties<'_>) -> Result<()> {
-        let turn = self.take_turn()?;
-        let mut record = DatasetRecord::clone(&*self.find_snapshot(snapshot)?);
-        change(&mut record.properties)?;
-        refuse_too_long(&record)?;
-        let holds = list::holds(&record).count();
-        turn.commit(Some(&mut |commit| {
-            let holds = u32::try_from(holds).expect("a record has few properties");
-            let properties = record.properties.clone();
-            commit.set_feature(feature::OWNERS);
-            let record = commit.record(record.id)?;
-            commit.keep(DatasetRecord { properties, holds, ..record })
-        }))
+    /// The dataset whose snapshot a clone began as: its id and name.
+    fn holder_of_origin(&self, clone: u64) -> Result<(u64, String)> {
+        let records = self.records.read();
+        let origin = records.get(clone).and_then(|clone| records.get(clone.origin));
+        let holder = origin.and_then(|origin| records.get(origin.parent));
+        let holder = holder.ok_or_else(|| Error::NoDataset(format!("number {clone}")))?;
+        Ok((holder.id, holder.name.clone()))
     }
 
     /// The records that get another name, and which, when one does.
@@ -305,10 +351,7 @@ impl Inner {
         let records = self.records.read();
         let mut renamed = vec![(id, to.to_string())];
         if to.snapshot.is_none() {
-            let of_it = |record: &&Arc<DatasetRecord>| {
-                record.state == DatasetState::Snapshot && record.parent == id
-            };
-            for record in records.known().filter(of_it) {
+            for record in records.snapshots(id) {
                 let name = lines::handed_over(&record.name, to.dataset.as_str())?;
                 renamed.push((record.id, name.parse::<Source>()?.to_string()));
             }
@@ -371,7 +414,7 @@ impl Commit<'_> {
 
     /// Keeps a new record, and lets the running pool know of it.
     fn add(&mut self, record: DatasetRecord) -> Result<()> {
-        let dataset = dataset_of(&record, false)?;
+        let dataset = dataset_of(&record, false, &self.pool.touched)?;
         self.publications.push(Publication::Add(Arc::new(dataset)));
         self.keep(record)
     }

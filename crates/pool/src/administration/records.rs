@@ -2,6 +2,7 @@
 //! name. There may be tens of thousands: nobody copies them all.
 
 use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::operation::kept_for;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -10,6 +11,12 @@ use std::sync::Arc;
 pub(crate) struct Records {
     by_id: BTreeMap<u64, Arc<DatasetRecord>>,
     by_name: HashMap<String, u64>,
+    /// What has which one as its parent: the parent's id, its own.
+    children: BTreeSet<(u64, u64)>,
+    /// Snapshots of each dataset: the dataset's id, the snapshot's.
+    snapshots: BTreeSet<(u64, u64)>,
+    /// What is kept for an undo: the number of the entry, its own.
+    kept: BTreeSet<(u64, u64)>,
     /// Those that are being destroyed; they have no name any more.
     going: BTreeSet<u64>,
 }
@@ -33,6 +40,31 @@ impl Records {
         self.all().filter(|record| record.state != DatasetState::Destroying)
     }
 
+    /// What goes on from or began as a snapshot, in order of age.
+    pub(crate) fn children(&self, id: u64) -> impl Iterator<Item = &Arc<DatasetRecord>> {
+        self.of(&self.children, id)
+    }
+
+    /// The snapshots of a dataset, in order of age.
+    pub(crate) fn snapshots(&self, dataset: u64) -> impl Iterator<Item = &Arc<DatasetRecord>> {
+        self.of(&self.snapshots, dataset)
+    }
+
+    fn of(
+        &self,
+        index: &'_ BTreeSet<(u64, u64)>,
+        id: u64,
+    ) -> impl Iterator<Item = &Arc<DatasetRecord>> {
+        index.range((id, 0)..=(id, u64::MAX)).filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    /// Numbers of the entries for which something is kept, ascending.
+    pub(crate) fn kept_numbers(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.kept.iter().map(|(number, _)| *number).collect();
+        numbers.dedup();
+        numbers
+    }
+
     /// Some that are being destroyed, at most `limit`.
     pub(crate) fn going(&self, limit: usize) -> Vec<Arc<DatasetRecord>> {
         let going = self.going.iter().filter_map(|id| self.by_id.get(id));
@@ -43,12 +75,16 @@ impl Records {
     /// places, so all old ones go before any new one comes.
     pub(crate) fn apply(&mut self, changes: BTreeMap<u64, Option<DatasetRecord>>) {
         for id in changes.keys() {
-            if let Some(old) = self.by_id.remove(id)
-                && self.by_name.get(&old.name) == Some(id)
-            {
+            let Some(old) = self.by_id.remove(id) else { continue };
+            if self.by_name.get(&old.name) == Some(id) {
                 self.by_name.remove(&old.name);
             }
+            self.children.remove(&(parent_of(&old), *id));
+            self.snapshots.remove(&(old.parent, *id));
             self.going.remove(id);
+            if let Some(number) = kept_for(&old.name) {
+                self.kept.remove(&(number, *id));
+            }
         }
         for (id, record) in changes {
             let Some(record) = record else { continue };
@@ -58,9 +94,22 @@ impl Records {
                 }
                 DatasetState::Live | DatasetState::Snapshot => {
                     self.by_name.insert(record.name.clone(), id);
+                    self.note_family(&record);
                 }
             }
             self.by_id.insert(id, Arc::new(record));
+        }
+    }
+
+    fn note_family(&mut self, record: &DatasetRecord) {
+        if parent_of(record) != 0 {
+            self.children.insert((parent_of(record), record.id));
+        }
+        if let Some(number) = kept_for(&record.name) {
+            self.kept.insert((number, record.id));
+        }
+        if record.state == DatasetState::Snapshot {
+            self.snapshots.insert((record.parent, record.id));
         }
     }
 }

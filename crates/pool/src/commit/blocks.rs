@@ -26,6 +26,11 @@ struct Prepared {
 }
 
 fn prepare(block: &Arc<FreshBlock>, settings: &Settings) -> Prepared {
+    if let Some(form) = block.form() {
+        let payload = Payload::Owned(form.bytes.clone());
+        let checksum = Checksum { kind: form.checksum_kind, bytes: form.checksum };
+        return Prepared { codec: form.codec, payload, checksum };
+    }
     let mut output = Vec::new();
     let is_compressed =
         !block.is_as_is() && compress(settings.compression, block.data(), &mut output);

@@ -20,7 +20,8 @@ mod queue;
 mod references;
 mod trees;
 
-use crate::dataset::Dataset;
+use crate::counters::CommittedCounters;
+use crate::dataset::{Attempt, Dataset};
 use crate::log::IntentLog;
 use crate::media::CacheKey;
 use crate::order::MutexGuard;
@@ -30,7 +31,7 @@ use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::superblock::Superblock;
 use marram_format::version::feature;
-use marram_store::{Error, FreshBlock, Key, Result, Token};
+use marram_store::{Edit, Error, FreshBlock, Key, Result, Token};
 use owners::Owners;
 use queue::WriteQueue;
 use std::collections::BTreeMap;
@@ -119,10 +120,10 @@ impl Inner {
     /// Step 1. For the one who lets no batch be under way.
     fn freeze(&self) -> Frozen {
         let number = self.freezes.fetch_add(1, Ordering::AcqRel) + 1;
-        let datasets = self.datasets.read();
-        let dirty = datasets.values().filter(|dataset| dataset.writable && dataset.freeze(number));
+        let mut datasets = self.touched_datasets();
+        datasets.retain(|dataset| dataset.freeze(number));
         Frozen {
-            datasets: dirty.cloned().collect(),
+            datasets,
             dirty: (
                 self.dirty_bytes.load(Ordering::Acquire),
                 self.dirty_edits.load(Ordering::Acquire),
@@ -195,6 +196,45 @@ impl Turn<'_> {
         self.make(self.pool.freeze(), Some(work))
     }
 
+    /// Applies edits to a dataset and does `work`, in one commit with all that was applied before,
+    /// while batches wait. If it fails, the edits are taken away again: a later commit must not
+    /// take them in without the work.
+    pub(crate) fn commit_batch(
+        &self,
+        dataset: &Dataset,
+        edits: Vec<Edit<'_>>,
+        work: Work<'_>,
+    ) -> Result<()> {
+        self.heal()?;
+        let pool = self.pool;
+        let _no_batch = pool.gate.write();
+        // What was there before has layers of its own.
+        pool.freeze();
+        let mut committed = CommittedCounters::default();
+        let mut left = edits;
+        let (bytes, edits) = loop {
+            match dataset.apply_counted(left, &mut committed)? {
+                Attempt::Applied(grown) => break grown,
+                Attempt::Unread { edits, key, root } => {
+                    left = edits;
+                    dataset.read_counter(&pool.media, (key, root), &mut committed)?;
+                }
+            }
+        };
+        pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
+        pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
+        pool.batches.fetch_add(1, Ordering::AcqRel);
+        let frozen = pool.freeze();
+        let number = frozen.number;
+        let made = self.make(frozen, Some(work));
+        if made.is_err() {
+            dataset.withdraw(number);
+            pool.dirty_bytes.fetch_sub(bytes, Ordering::AcqRel);
+            pool.dirty_edits.fetch_sub(edits, Ordering::AcqRel);
+        }
+        made
+    }
+
     fn heal(&self) -> Result<()> {
         self.pool.media.heal().inspect_err(|error| self.pool.fail(error))
     }
@@ -259,6 +299,7 @@ impl Commit<'_> {
             block.set_stored(token);
         }
         pool.space.lock().finish();
+        let changed: Vec<u64> = self.records.keys().copied().collect();
         pool.records.write().apply(self.records);
         let mut roots = self.roots;
         for dataset in &self.frozen.datasets {
@@ -275,6 +316,7 @@ impl Commit<'_> {
                 }
                 Publication::Remove(id) => {
                     known.remove(&id);
+                    pool.touched.take(id);
                 }
                 Publication::Root(id, root) => {
                     if let Some(dataset) = known.get(&id) {
@@ -285,7 +327,7 @@ impl Commit<'_> {
         }
         drop(known);
         self.unused.into_iter().for_each(|key| pool.media.forget(key));
-        pool.sum_reservations();
+        pool.note_referenced(&changed);
         pool.media.set_epoch(superblock.group.0);
         *pool.superblock.lock() = superblock;
         if let Some(log) = pool.log.get() {

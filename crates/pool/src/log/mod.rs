@@ -271,10 +271,9 @@ impl Inner {
     fn collect(&self, log: &IntentLog) -> (Collected, u64) {
         let _no_batch = self.gate.write();
         let batches = self.batches.load(Ordering::Acquire);
-        let datasets = self.datasets.read();
-        let writable: Vec<_> = datasets.values().filter(|dataset| dataset.writable).collect();
+        let datasets = self.touched_datasets();
         let len_max = log.frame_bytes_max();
-        let (bytes, notes) = writable
+        let (bytes, notes) = datasets
             .iter()
             .map(|dataset| dataset.unlogged_size())
             .fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
@@ -283,7 +282,7 @@ impl Inner {
         }
         let open_freeze = self.freezes.load(Ordering::Acquire) + 1;
         let mut frame = FrameWriter::new();
-        for dataset in &writable {
+        for dataset in &datasets {
             if dataset.add_unlogged(&mut frame, open_freeze, len_max).is_err() {
                 return (Collected::TooMuch, batches);
             }
@@ -297,7 +296,7 @@ impl Inner {
         if is_half_full {
             self.announce_work();
         }
-        writable.iter().for_each(|dataset| dataset.forget_unlogged());
+        datasets.iter().for_each(|dataset| dataset.forget_unlogged());
         (Collected::Frame { position, frame }, batches)
     }
 }

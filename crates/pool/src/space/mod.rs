@@ -19,6 +19,7 @@ use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
 use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{Damage, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zone::Zone;
@@ -208,6 +209,28 @@ impl SpaceMap {
     /// Grains that exist, without those of the superblocks.
     pub(crate) fn total_grains(&self) -> u64 {
         self.total_grains.saturating_sub(HEAD_GRAINS)
+    }
+
+    /// The zones with the grains from `first` to `end`, the last not included.
+    pub(crate) fn zones_between(&self, first: u64, end: u64) -> Range<usize> {
+        let zone = |grain: u64| usize::try_from(grain).unwrap_or(usize::MAX).min(self.slots.len());
+        zone(first / ZONE_GRAINS)..zone(end.div_ceil(ZONE_GRAINS))
+    }
+
+    /// What of a zone is free, and was so before this commit.
+    pub(crate) fn free_runs(
+        &mut self,
+        index: usize,
+        source: &dyn ZoneSource,
+    ) -> Result<Vec<Extent>> {
+        if self.slots.get(index).is_none_or(|slot| free_of(slot) == 0) {
+            return Ok(Vec::new());
+        }
+        self.load(index, source)?;
+        let Slot::Loaded(zone) = &self.slots[index] else { return Ok(Vec::new()) };
+        let before = index as u64 * ZONE_GRAINS;
+        let run = |(start, grains)| Extent { device: 0, start: before + start, grains };
+        Ok(zone.free_runs().map(run).collect())
     }
 
     /// The gauge of this map.

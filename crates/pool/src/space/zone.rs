@@ -130,17 +130,18 @@ impl Zone {
 
     /// The longest run of free grains: its start and length.
     pub(crate) fn longest_run(&self) -> Option<(u64, u32)> {
-        let mut best: Option<(u64, u32)> = None;
+        let longer = |best: (u64, u32), run: (u64, u32)| if run.1 > best.1 { run } else { best };
+        self.free_runs().reduce(longer)
+    }
+
+    /// All runs of free grains: starts and lengths, in order.
+    pub(crate) fn free_runs(&self) -> impl Iterator<Item = (u64, u32)> {
         let mut from = 0;
-        while let Some(start) = self.next_free(from, ZONE_GRAINS) {
-            let end = self.next_busy(start, ZONE_GRAINS);
-            let grains = u32::try_from(end - start).unwrap_or(u32::MAX);
-            if best.is_none_or(|(_, most)| grains > most) {
-                best = Some((start, grains));
-            }
-            from = end;
-        }
-        best
+        std::iter::from_fn(move || {
+            let start = self.next_free(from, ZONE_GRAINS)?;
+            from = self.next_busy(start, ZONE_GRAINS);
+            Some((start, u32::try_from(from - start).unwrap_or(u32::MAX)))
+        })
     }
 
     fn next_free(&self, from: u64, end: u64) -> Option<u64> {

@@ -27,6 +27,16 @@ pub(crate) fn changes(
     from: Key,
     visit: &mut dyn FnMut(Differing) -> bool,
 ) -> Result<()> {
+    beside(source, (before, after), from, &mut |found| found.is_same() || visit(found))
+}
+
+/// As [`changes`], with all items of the leaves that are not the same in both trees.
+pub(crate) fn beside(
+    source: &dyn NodeSource,
+    (before, after): (Option<&Bytes>, Option<&Bytes>),
+    from: Key,
+    visit: &mut dyn FnMut(Differing) -> bool,
+) -> Result<()> {
     let mut before = Cursor::new(source, before, from);
     let mut after = Cursor::new(source, after, from);
     loop {
@@ -54,7 +64,7 @@ pub(crate) fn changes(
                 before: (order != Ordering::Greater).then(|| before.take()).flatten(),
                 after: (order != Ordering::Less).then(|| after.take()).flatten(),
             };
-            if !found.is_same() && !visit(found) {
+            if !visit(found) {
                 return Ok(());
             }
         }
@@ -62,7 +72,7 @@ pub(crate) fn changes(
 }
 
 impl Differing {
-    fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => {
                 before.value == after.value

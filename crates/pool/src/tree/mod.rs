@@ -17,7 +17,7 @@ use marram_format::node::Node;
 use marram_store::Result;
 use std::sync::Arc;
 
-pub(crate) use changes::{Differing, changes};
+pub(crate) use changes::{Differing, beside, changes};
 pub(crate) use prune::{PruneSink, Pruned, prune};
 pub(crate) use read::{Found, get, last, scan};
 pub(crate) use update::{Change, update};

@@ -43,6 +43,9 @@ pub enum Choice {
     /// The fork's state is taken there. A conflict where that would take away a directory with
     /// something in it, or needs a directory that is gone, stays a conflict.
     Theirs,
+    /// The lines of both are taken, with marks around those that both changed, as git leaves them.
+    /// Only where [`MergeReport::marked`] has such a text; elsewhere it stays a conflict.
+    Marked,
 }
 
 /// How a merge is to be done.
@@ -54,6 +57,11 @@ pub struct MergeOptions<'a> {
     pub ranges: bool,
     /// Changes to different lines of one text file are put together.
     pub text: bool,
+    /// Conflicts of texts are told with the text of both, and can be decided by taking it.
+    pub marks: bool,
+    /// The merge is only done if both sides' changes are those of an earlier report: its
+    /// [`MergeReport::state`].
+    pub state: Option<u64>,
     /// Asked about each conflict, perhaps more than once: it should answer the same then.
     pub choose: &'a dyn Fn(&Conflict) -> Choice,
 }
@@ -61,7 +69,14 @@ pub struct MergeOptions<'a> {
 impl Default for MergeOptions<'_> {
     /// Every conflict refuses the merge.
     fn default() -> Self {
-        MergeOptions { preview: false, ranges: false, text: false, choose: &|_| Choice::Refuse }
+        MergeOptions {
+            preview: false,
+            ranges: false,
+            text: false,
+            marks: false,
+            state: None,
+            choose: &|_| Choice::Refuse,
+        }
     }
 }
 
@@ -71,6 +86,8 @@ impl fmt::Debug for MergeOptions<'_> {
             .field("preview", &self.preview)
             .field("ranges", &self.ranges)
             .field("text", &self.text)
+            .field("marks", &self.marks)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }
@@ -86,6 +103,13 @@ pub struct MergeReport {
     pub conflicts: Vec<Conflict>,
     /// Conflicts that `choose` decided, and how.
     pub decided: Vec<(Conflict, Choice)>,
+    /// If that was asked for: of conflicts in texts, the text of both with marks around lines that
+    /// both changed.
+    pub marked: Vec<(Conflict, Vec<u8>)>,
+    /// Stands for all that both sides have changed since the base, and when.
+    pub state: u64,
+    /// One side has changed since the report whose state was asked for: nothing was changed.
+    pub is_outdated: bool,
     /// Inodes of the parent whose attributes or content are others than before.
     pub changed_inodes: Vec<Ino>,
     /// Names of the parent that lead elsewhere than before, or nowhere: directory and name.

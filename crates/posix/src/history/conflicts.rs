@@ -8,6 +8,8 @@ pub(super) struct Conflicts<'a> {
     pub(super) options: &'a MergeOptions<'a>,
     pub(super) open: BTreeSet<Conflict>,
     pub(super) decided: BTreeMap<Conflict, Choice>,
+    /// Texts of both with marks, where there is one.
+    pub(super) marked: BTreeMap<Conflict, Vec<u8>>,
 }
 
 /// What was decided about a conflict, for those who go on.
@@ -17,11 +19,18 @@ pub(super) enum Verdict {
     Ours,
     /// The fork's state is taken.
     Theirs,
+    /// The text with marks is taken.
+    Marked,
 }
 
 impl<'a> Conflicts<'a> {
     pub(super) fn new(options: &'a MergeOptions<'a>) -> Conflicts<'a> {
-        Conflicts { options, open: BTreeSet::new(), decided: BTreeMap::new() }
+        Conflicts {
+            options,
+            open: BTreeSet::new(),
+            decided: BTreeMap::new(),
+            marked: BTreeMap::new(),
+        }
     }
 
     /// Notes a conflict; `takes` says whether the fork's state could be taken.
@@ -46,7 +55,11 @@ impl<'a> Conflicts<'a> {
                 self.decided.insert(conflict, Choice::Ours);
                 Verdict::Ours
             }
-            Choice::Theirs | Choice::Refuse => {
+            Choice::Marked if self.marked.contains_key(&conflict) => {
+                self.decided.insert(conflict, Choice::Marked);
+                Verdict::Marked
+            }
+            Choice::Theirs | Choice::Marked | Choice::Refuse => {
                 self.open.insert(conflict);
                 Verdict::Ours
             }

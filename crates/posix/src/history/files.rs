@@ -6,14 +6,14 @@
 //! to: it does not come to other content without a conflict.
 
 use super::changes::InodeChange;
-use super::conflict::ConflictKind;
+use super::conflict::{Conflict, ConflictKind};
 use super::conflicts::{Conflicts, Verdict};
 use super::diff::content_ranges;
 use super::equal::{file_ranges, is_changed};
 use super::names::{FilePair, Names};
 use super::sides::Sides;
 use super::state::State;
-use super::text::merged_text;
+use super::text::{MergedText, merged_text};
 use crate::acl::ListName;
 use crate::marks::FROZEN_FLAGS;
 use crate::xattr::CAPABILITY;
@@ -235,17 +235,26 @@ impl<'a, 's> Three<'a, 's> {
             let size = if grown { self.fork.size } else { self.now.size };
             return Ok(Some(ContentEdit::Ranges(theirs.to_vec(), size)));
         }
-        if conflicts.options.text
-            && let Some(bytes) = self.text()?
-        {
-            return Ok(Some(ContentEdit::Bytes(bytes)));
+        let asks_for_text = conflicts.options.text || conflicts.options.marks;
+        let text = if asks_for_text { self.text()? } else { None };
+        if let Some(text) = text.as_ref().filter(|text| conflicts.options.text && text.is_clean) {
+            return Ok(Some(ContentEdit::Bytes(text.bytes.clone())));
         }
-        let verdict = self.conflict(ConflictKind::Content, "changed by both", conflicts);
-        Ok((verdict == Verdict::Theirs).then_some(ContentEdit::Whole))
+        let (kind, detail) = (ConflictKind::Content, "changed by both");
+        let text = text.filter(|_| conflicts.options.marks);
+        if let Some(text) = &text {
+            let (path, detail) = (self.pair.path.clone(), detail.to_owned());
+            conflicts.marked.insert(Conflict { path, kind, detail }, text.bytes.clone());
+        }
+        Ok(match (self.conflict(kind, detail, conflicts), text) {
+            (Verdict::Theirs, _) => Some(ContentEdit::Whole),
+            (Verdict::Marked, Some(text)) => Some(ContentEdit::Bytes(text.bytes)),
+            (Verdict::Ours | Verdict::Marked, _) => None,
+        })
     }
 
-    /// Both sides' changes of lines, if all three are text and they go together.
-    fn text(&self) -> Result<Option<Vec<u8>>> {
+    /// Both sides' changes of lines, if all three are text.
+    fn text(&self) -> Result<Option<MergedText>> {
         let Some((base, ino)) = self.base.as_ref().zip(self.pair.base) else {
             return Ok(None);
         };

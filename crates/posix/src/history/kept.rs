@@ -53,8 +53,9 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Destroys what a crash has left: snapshots of the store's own that nobody compares any more. For
-/// whoever begins to serve a store, before anyone else uses it. Returns what has gone.
+/// Destroys what a crash has left: snapshots of the store's own that nobody compares any more, and
+/// datasets into which a stream was being received. For whoever begins to serve a store, before
+/// anyone else uses it. Returns what has gone.
 ///
 /// # Errors
 /// A store that takes no changes, or a snapshot that something began as: the rest stays then.

@@ -19,7 +19,8 @@ use crate::counters::CountChange;
 use crate::failure::{from_store, from_sync};
 use crate::filesystem::Posix;
 use crate::inode::time;
-use marram_store::{Admission, Batch, DatasetName, Source, Store};
+use marram_format::record::Inode;
+use marram_store::{Admission, Batch, DatasetName, MergedFrom, Source, Store};
 use marram_vfs::{Ino, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,9 @@ pub struct MergeSides<'a> {
     /// The directory that is the root of the fork.
     pub root: Ino,
 }
+
+/// Where a merge is applied: the store, and what it is told of the merge.
+type Into<'a> = (&'a dyn Store, &'a MergedFrom<'a>);
 
 impl Posix {
     /// Brings what a fork changed since its base into this file system, which it was forked from.
@@ -81,7 +85,13 @@ impl Posix {
             check_related(&base_state, &now)?;
             let ours = Changes::gather(store, (sides.base, &kept.source), &base_state, &now)?;
             let three = Sides::new((&base_state, &fork_state, &now), &theirs, &ours);
-            let (report, orphans) = self.merge_held(&three, options)?;
+            let merged = MergedFrom {
+                dataset: sides.dataset,
+                fork: sides.fork,
+                before: &kept.source,
+                root_object: sides.root.0,
+            };
+            let (report, orphans) = self.merge_held((store, &merged), &three, options)?;
             (report, orphans, kept)
         };
         for ino in orphans {
@@ -96,6 +106,7 @@ impl Posix {
     /// Judges and applies, under all locks. Returns what has become an orphan too.
     fn merge_held<'s>(
         &self,
+        into: Into<'_>,
         sides: &Sides<'s>,
         options: &MergeOptions<'_>,
     ) -> Result<(MergeReport, Vec<u64>)> {
@@ -107,11 +118,14 @@ impl Posix {
             differences: taken(sides, &names, &files)?,
             conflicts: conflicts.open.into_iter().collect(),
             decided: conflicts.decided.into_iter().collect(),
+            marked: conflicts.marked.into_iter().collect(),
+            state: state_of(sides),
             ..MergeReport::default()
         };
+        report.is_outdated = options.state.is_some_and(|state| state != report.state);
         let mut orphans = Vec::new();
-        if report.conflicts.is_empty() && !options.preview {
-            orphans = self.apply_merge(sides, &names, &files, &mut report)?;
+        if report.conflicts.is_empty() && !options.preview && !report.is_outdated {
+            orphans = self.apply_merge(into, (sides, &names, &files), &mut report)?;
             report.applied = true;
         }
         Ok((report, orphans))
@@ -119,9 +133,8 @@ impl Posix {
 
     fn apply_merge<'a, 's>(
         &'a self,
-        sides: &'a Sides<'s>,
-        names: &'a Names<'a, 's>,
-        files: &BTreeMap<u64, FileEdit>,
+        (store, merged): Into<'_>,
+        (sides, names, files): (&'a Sides<'s>, &'a Names<'a, 's>, &BTreeMap<u64, FileEdit>),
         report: &mut MergeReport,
     ) -> Result<Vec<u64>> {
         if names.edits.is_empty() && files.is_empty() {
@@ -140,7 +153,7 @@ impl Posix {
         if makes_inodes {
             numbers.put(&mut batch, writing.next_number());
         }
-        self.view.apply(batch).map_err(from_store)?;
+        store.apply_merge(&*self.view, batch, merged).map_err(from_store)?;
         self.counters.applied(count);
         if makes_inodes {
             numbers.applied(writing.next_number());
@@ -153,6 +166,28 @@ impl Posix {
         report.changed_names = names.into_iter().map(|(ino, name)| (Ino(ino), name)).collect();
         Ok(writing.orphans)
     }
+}
+
+/// A number for all that both sides have changed: every change of an inode that a user sees
+/// moves the time of its last change, or takes the inode away.
+fn state_of(sides: &Sides<'_>) -> u64 {
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    for changes in [sides.theirs, sides.ours] {
+        for (ino, change) in &changes.by_inode {
+            let changed = |inode: &Option<Inode>| inode.as_ref().map(|inode| inode.changed);
+            let (before, after) = (changed(&change.before), changed(&change.after));
+            if before == after {
+                continue;
+            }
+            hash.update(&ino.to_le_bytes());
+            let (seconds, nanoseconds) =
+                after.map_or((i64::MIN, 0), |time| (time.seconds, time.nanoseconds));
+            hash.update(&seconds.to_le_bytes());
+            hash.update(&nanoseconds.to_le_bytes());
+        }
+        hash.update(&u64::MAX.to_le_bytes());
+    }
+    hash.digest()
 }
 
 /// The fork's differences that go into the parent.

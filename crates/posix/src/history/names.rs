@@ -573,7 +573,7 @@ enum Arrival {
 impl Arrival {
     fn of(verdict: Verdict) -> Arrival {
         match verdict {
-            Verdict::Ours => Arrival::Refused,
+            Verdict::Ours | Verdict::Marked => Arrival::Refused,
             Verdict::Theirs => Arrival::Takes,
         }
     }

@@ -6,6 +6,7 @@ mod audit;
 mod conflicts;
 mod diffs;
 mod family;
+mod folding;
 mod limits;
 mod merges;
 mod random;

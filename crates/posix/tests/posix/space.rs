@@ -6,6 +6,8 @@ use marram_store::{DatasetName, Store};
 use marram_vfs::{
     Error, FileSystem, Ino, Kind, NewNode, SetAttributes, SetTime, Timestamp, WriteOptions,
 };
+use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn a_full_store_refuses_and_can_be_emptied() {
@@ -80,4 +82,57 @@ fn a_snapshot_is_read_only_and_whole() {
     assert_eq!(kept.reclaim_step(10), Ok(false));
     kept.sync_all().unwrap();
     assert_eq!(bench.read(ino, 0, 10), b"after!");
+}
+
+/// Fills what is left of a small store with the content of one file.
+fn fill(bench: &Bench, ino: Ino) {
+    bench.store.set_limit(2 << 20);
+    let write = |at: u64| bench.files.write(ino, at << 16, &pattern(at as u8, 60_000), PLAIN);
+    assert_eq!((0..).find_map(|at| write(at).err()), Some(Error::NoSpace));
+}
+
+fn with_patience(patience: Duration) -> Bench {
+    let mut bench = Bench::new();
+    let options = PosixOptions { patience, ..PosixOptions::default() };
+    bench.files = Posix::new(Arc::clone(&bench.view), options).unwrap();
+    bench
+}
+
+#[test]
+fn who_finds_no_space_waits_for_what_was_just_removed() {
+    let bench = with_patience(Duration::from_secs(60));
+    let (large, other) = (bench.file("large"), bench.file("other"));
+    fill(&bench, large);
+    bench.files.unlink(Ino::ROOT, name("large")).unwrap();
+    let again = pattern(7, 1_000_000);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| bench.files.write(other, 0, &again, PLAIN));
+        // The kernel lets go of an inode a little after its last name is gone.
+        bench.files.forget(large, 1);
+        writer.join().unwrap()
+    });
+    written.expect("the space of what was removed before");
+    assert_eq!(bench.read(other, 0, 1_000_000), again);
+}
+
+#[test]
+fn what_stays_open_is_not_waited_for_long() {
+    let bench = with_patience(Duration::from_millis(20));
+    let (large, other) = (bench.file("large"), bench.file("other"));
+    fill(&bench, large);
+    bench.files.unlink(Ino::ROOT, name("large")).unwrap();
+    let refused = bench.files.write(other, 0, &pattern(7, 1_000_000), PLAIN);
+    assert_eq!(refused, Err(Error::NoSpace));
+    assert_eq!(bench.attributes(large).links, 0, "its content is there as long as it is open");
+}
+
+#[test]
+fn a_sync_of_everything_frees_what_was_removed() {
+    let bench = Bench::new();
+    let large = bench.file("large");
+    fill(&bench, large);
+    bench.files.unlink(Ino::ROOT, name("large")).unwrap();
+    bench.files.forget(large, 1);
+    bench.files.sync_all().unwrap();
+    assert_eq!(bench.files.space().unwrap().inodes_used, 1);
 }

@@ -53,8 +53,14 @@ pub enum Administration {
     Snapshot(&'static str),
     /// Make the dataset `c` from `root@s`.
     Clone,
-    /// Destroy a snapshot, or the clone with its snapshots.
+    /// Destroy a snapshot, the clone with its snapshots, or the fork with its base.
     Destroy(&'static str),
+    /// Make the fork `k` of the root dataset, with its base `root@fork:k`.
+    Fork,
+    /// Bring what the fork has changed into the root dataset, unless both changed the same.
+    Merge,
+    /// Let the root dataset go on from `root@s`; `root@before` keeps the state before.
+    Rollback,
 }
 
 /// What is under way in a thread of its own; of each kind one at a time.
@@ -74,6 +80,8 @@ pub enum Action {
     Root(Change),
     /// A change of the clone.
     InClone(Change),
+    /// A change of the fork.
+    InFork(Change),
     /// An operation of the generator on the root dataset.
     Drawn(Operation),
     /// What happens in the background: everything is committed.
@@ -97,7 +105,7 @@ impl Action {
     /// Whether everything before it, and itself, is durable when it has been done.
     pub fn promises(&self) -> bool {
         match self {
-            Action::Root(change) | Action::InClone(change) => {
+            Action::Root(change) | Action::InClone(change) | Action::InFork(change) => {
                 matches!(change, Change::Sync(..) | Change::SyncAll)
             }
             Action::Drawn(operation) => {
@@ -117,9 +125,15 @@ impl Action {
         }
     }
 
-    /// Whether it can be [begun](Action::Begin).
+    /// Whether it can be [begun](Action::Begin). Others wait for a merge and a rollback, which are
+    /// done while nothing else is.
     pub fn can_begin(&self) -> bool {
-        matches!(self, Action::Commit | Action::Administer(_) | Action::Root(Change::SyncAll))
+        match self {
+            Action::Administer(administration) => {
+                !matches!(administration, Administration::Merge | Administration::Rollback)
+            }
+            _ => matches!(self, Action::Commit | Action::Root(Change::SyncAll)),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ const BUSY_ONE_IN: u64 = 4;
 /// Writes and flushes before which something may be interrupted.
 const BUSY_PLACES: u64 = 12;
 /// The persistence points that lead to a first commit: without one, a sync makes no frame.
-const FIRST_COMMITS: &[&str] = &["sync", "commit", "snapshot", "clone", "sync-in-clone"];
+const FIRST_COMMITS: &[&str] = &["sync", "commit", "snapshot", "clone", "sync-in-clone", "fork"];
 
 /// Which workloads a campaign runs, in which order.
 #[derive(Clone, Copy, Debug)]

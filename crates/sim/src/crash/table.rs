@@ -1,7 +1,7 @@
 //! The small set of things that bounded workloads are made of.
 
-use super::action::Action::{Administer, Commit, InClone, Root};
-use super::action::Administration::{Clone, Destroy, Snapshot};
+use super::action::Action::{Administer, Commit, InClone, InFork, Root};
+use super::action::Administration::{Clone, Destroy, Fork, Merge, Rollback, Snapshot};
 use super::action::Change::{
     Allocate, Append, Copy, Create, CreateHeld, Hold, LetGo, Link, MakeDirectory, RemoveDirectory,
     RemoveXattr, Rename, Resize, SetPermissions, SetXattr, Symlink, Sync, SyncAll, Unlink, Write,
@@ -115,6 +115,41 @@ pub(crate) const CHANGES: &[Row] = &[
         "drop-snapshot",
         &[Administer(Snapshot("root@s")), Root(Unlink("h")), Administer(Destroy("root@s"))],
     ),
+    ("fork-write", &[InFork(Write { file: F, offset: 4_000, len: 5_000, seed: 59 })]),
+    ("fork-rename", &[InFork(Rename("A/f", "B/e/f", Replace))]),
+    ("fork-unlink", &[InFork(Unlink("B/g"))]),
+    (
+        "merge-fork",
+        &[
+            Administer(Fork),
+            InFork(Write { file: F, offset: 1_000, len: 9_000, seed: 62 }),
+            InFork(Create("B/k")),
+            InFork(Write { file: At("B/k"), offset: 0, len: 7_000, seed: 65 }),
+            InFork(Unlink("h")),
+            Administer(Merge),
+        ],
+    ),
+    (
+        "merge-and-drop",
+        &[
+            Administer(Fork),
+            InFork(MakeDirectory("A/k")),
+            InFork(Rename("B/g", "A/k/g", Replace)),
+            InFork(Append { file: H, len: 9_000, seed: 68 }),
+            Root(Append { file: F, len: 6_000, seed: 71 }),
+            Administer(Merge),
+            Administer(Destroy("k")),
+        ],
+    ),
+    (
+        "go-back",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Write { file: F, offset: 500, len: 12_000, seed: 74 }),
+            Root(Unlink("B/g")),
+            Administer(Rollback),
+        ],
+    ),
 ];
 
 /// The points at which something becomes durable; the first is none.
@@ -134,6 +169,12 @@ pub(crate) const PERSISTENCE: &[Row] = &[
     ("destroy-second", &[Administer(Destroy("root@t"))]),
     ("destroy-clone", &[Administer(Destroy("c"))]),
     ("sync-in-clone", &[InClone(SetXattr { file: F, len: 9 }), InClone(SyncAll)]),
+    ("fork", &[Administer(Fork)]),
+    ("sync-in-fork", &[InFork(SetXattr { file: H, len: 9 }), InFork(SyncAll)]),
+    ("merge", &[Administer(Merge)]),
+    ("destroy-fork", &[Administer(Destroy("k"))]),
+    ("rollback", &[Administer(Rollback)]),
+    ("destroy-before", &[Administer(Destroy("root@before"))]),
 ];
 
 /// What can be under way while something else happens: the last action of each.
@@ -192,6 +233,27 @@ pub(crate) const BEGUN: &[Row] = &[
             Administer(Snapshot("c@s")),
             InClone(Resize { file: H, size: 10 }),
             Administer(Destroy("c")),
+        ],
+    ),
+    ("fork", &[Administer(Fork)]),
+    (
+        "drop-merged-fork",
+        &[
+            Administer(Fork),
+            InFork(Write { file: F, offset: 0, len: 15_000, seed: 77 }),
+            Administer(Merge),
+            InFork(Append { file: H, len: 6_000, seed: 80 }),
+            Administer(Destroy("k")),
+        ],
+    ),
+    (
+        "drop-before",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Write { file: F, offset: 3_000, len: 9_000, seed: 83 }),
+            Administer(Rollback),
+            Root(Append { file: F, len: 700, seed: 86 }),
+            Administer(Destroy("root@before")),
         ],
     ),
 ];

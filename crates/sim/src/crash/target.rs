@@ -45,6 +45,16 @@ pub trait Mounted: Send + Sync {
     /// Makes a dataset that begins as a snapshot of the root dataset.
     fn clone_snapshot(&self, snapshot: &str, clone: &str) -> HomeResult<()>;
 
+    /// Makes a fork of the whole root dataset, whose base is `root@fork:NAME`.
+    fn fork(&self, name: &str) -> HomeResult<()>;
+
+    /// Brings what a fork has changed into the root dataset; false if both changed the same, and
+    /// nothing was done.
+    fn merge(&self, fork: &str) -> HomeResult<bool>;
+
+    /// Lets the root dataset go on from a snapshot of it, and keeps the state before as another.
+    fn roll_back(&self, snapshot: &str, keep: &str) -> HomeResult<()>;
+
     /// Destroys a dataset or snapshot, none of whose file systems are open.
     fn destroy(&self, source: &str) -> HomeResult<()>;
 }

@@ -16,6 +16,11 @@ pub(crate) const ROOT: &str = "root";
 const ORIGIN: &str = "root@s";
 /// The clone.
 const CLONE: &str = "c";
+/// The fork, and what it begins as.
+const FORK: &str = "k";
+const BASE: &str = "root@fork:k";
+/// What was there before a rollback.
+const BEFORE: &str = "root@before";
 
 /// All datasets and snapshots by name, as the model has them.
 pub(super) type Sources = BTreeMap<&'static str, Model>;
@@ -46,7 +51,7 @@ fn add_source(sum: Digest, name: &str, tree: Digest) -> Digest {
 
 /// What an administrative operation does to the sources.
 enum Effect {
-    Add(&'static str, Model),
+    Add(Vec<(&'static str, Model)>),
     Remove(Vec<&'static str>),
 }
 
@@ -57,11 +62,19 @@ pub(super) struct Twin {
     pair: Pair,
     /// Snapshots and the clone as the model has them.
     others: Sources,
-    /// The clone, open.
+    /// The clone and the fork, open.
     clone_files: Option<Arc<dyn FileSystem>>,
+    fork_files: Option<Arc<dyn FileSystem>>,
     /// The inode that is held open: in the real file system, and in the model.
     held: (Option<Ino>, Option<Ino>),
     held_in_clone: (Option<Ino>, Option<Ino>),
+    held_in_fork: (Option<Ino>, Option<Ino>),
+    /// The root dataset has gone back: what began as its snapshots is in several lines, of which
+    /// the model knows nothing, so a refusal to destroy one is taken as it is.
+    went_back: bool,
+    /// It has gone back since the fork was made: the model tells inodes apart by their numbers
+    /// alone, so it cannot say what a merge of that fork should do.
+    fork_is_old: bool,
     /// What the administrative operation that is under way does, unless it is refused.
     coming: Option<Effect>,
 }
@@ -75,8 +88,12 @@ impl Twin {
             files,
             others: Sources::new(),
             clone_files: None,
+            fork_files: None,
             held: (None, None),
             held_in_clone: (None, None),
+            held_in_fork: (None, None),
+            went_back: false,
+            fork_is_old: false,
             coming: None,
             mounted,
         })
@@ -97,6 +114,15 @@ impl Twin {
                 let held = &mut self.held_in_clone;
                 both((&**files, &mut held.0), (model, &mut held.1), change)
             }
+            Action::InFork(change) => {
+                let (Some(files), Some(model)) = (&self.fork_files, self.others.get(FORK)) else {
+                    return Ok(false);
+                };
+                let held = &mut self.held_in_fork;
+                both((&**files, &mut held.0), (model, &mut held.1), change)
+            }
+            Action::Administer(Administration::Merge) => self.merge(),
+            Action::Administer(Administration::Rollback) => self.roll_back(),
             Action::Drawn(operation) => {
                 self.pair.apply(operation).map(|outcome| outcome == Outcome::Done)
             }
@@ -119,9 +145,17 @@ impl Twin {
         }
         if let Action::Administer(administration) = action {
             self.coming = self.effect(*administration);
-            if *administration == Administration::Destroy(CLONE) {
-                self.clone_files = None;
-                self.held_in_clone = (None, None);
+            match *administration {
+                Administration::Destroy(CLONE) => {
+                    self.clone_files = None;
+                    self.held_in_clone = (None, None);
+                }
+                Administration::Destroy(FORK) => {
+                    self.fork_files = None;
+                    self.held_in_fork = (None, None);
+                }
+                Administration::Fork if self.coming.is_some() => self.fork_is_old = false,
+                _ => (),
             }
         }
         let (mounted, files) = (Arc::clone(&self.mounted), Arc::clone(&self.files));
@@ -131,6 +165,7 @@ impl Twin {
             Action::Administer(Administration::Snapshot(source)) => mounted.snapshot(source),
             Action::Administer(Administration::Clone) => mounted.clone_snapshot("s", CLONE),
             Action::Administer(Administration::Destroy(source)) => mounted.destroy(source),
+            Action::Administer(Administration::Fork) => mounted.fork(FORK),
             _ => files.sync_all().map_err(|error| format!("{error:?}")),
         })
     }
@@ -147,15 +182,59 @@ impl Twin {
         match (self.coming.take(), done) {
             (None, Ok(())) => Err("was done; the model refuses it".to_owned()),
             (None, Err(_)) => Ok(false),
+            (Some(_), Err(_)) if self.went_back && is_destruction(action) => {
+                self.open_others().map(|()| false)
+            }
             (Some(_), Err(reason)) => Err(reason),
             (Some(effect), Ok(())) => {
                 effect.apply(&mut self.others);
-                if self.others.contains_key(CLONE) && self.clone_files.is_none() {
-                    self.clone_files = Some(self.mounted.open(CLONE)?);
-                }
-                Ok(true)
+                self.open_others().map(|()| true)
             }
         }
+    }
+
+    /// Opens the clone and the fork, if they are there.
+    fn open_others(&mut self) -> Result<(), String> {
+        for (name, files) in [(CLONE, &mut self.clone_files), (FORK, &mut self.fork_files)] {
+            if self.others.contains_key(name) && files.is_none() {
+                *files = Some(self.mounted.open(name)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the fork on both, if there is one.
+    fn merge(&mut self) -> Result<bool, String> {
+        let (Some(base), Some(fork)) = (self.others.get(BASE), self.others.get(FORK)) else {
+            return Ok(false);
+        };
+        if self.fork_is_old {
+            return Ok(false);
+        }
+        let merged = self.mounted.merge(FORK)?;
+        let clashes = self.pair.model().merge(base, fork);
+        match (merged, clashes.is_empty()) {
+            (true, false) => Err(format!("was done; the model has the conflicts {clashes:?}")),
+            (false, true) => Err("was refused; the model has no conflict".to_owned()),
+            (merged, _) => self.pair.compare().map(|()| merged),
+        }
+    }
+
+    /// Goes back to the snapshot on both, if there is one. What is open is let go of before:
+    /// whether it is there afterwards is not what is asked here.
+    fn roll_back(&mut self) -> Result<bool, String> {
+        let there = |name: &str| self.others.contains_key(name);
+        if !there(ORIGIN) || there(BEFORE) {
+            return Ok(false);
+        }
+        self.pair.let_go();
+        let (files, model) = (&*self.files, self.pair.model());
+        both((files, &mut self.held.0), (model, &mut self.held.1), &Change::LetGo)?;
+        self.mounted.roll_back("s", "before")?;
+        self.others.insert(BEFORE, self.pair.model().snapshot());
+        self.pair = Pair::new(Arc::clone(&self.files), self.others[ORIGIN].fork());
+        (self.went_back, self.fork_is_old) = (true, true);
+        self.pair.compare().map(|()| true)
     }
 
     /// What an administrative operation would do; nothing if it has to be refused.
@@ -168,12 +247,21 @@ impl Twin {
                     ROOT => self.pair.model(),
                     _ => self.others.get(dataset)?,
                 };
-                (!is_there(source)).then(|| Effect::Add(source, kept.snapshot()))
+                (!is_there(source)).then(|| Effect::Add(vec![(source, kept.snapshot())]))
             }
             Administration::Clone => {
                 let origin = self.others.get(ORIGIN)?;
-                (!is_there(CLONE)).then(|| Effect::Add(CLONE, origin.fork()))
+                (!is_there(CLONE)).then(|| Effect::Add(vec![(CLONE, origin.fork())]))
             }
+            Administration::Fork => {
+                let fork = self.pair.model().snapshot();
+                let base = fork.snapshot();
+                (!is_there(FORK)).then(|| Effect::Add(vec![(FORK, fork), (BASE, base)]))
+            }
+            Administration::Destroy(FORK) => {
+                is_there(FORK).then(|| Effect::Remove(vec![FORK, BASE]))
+            }
+            Administration::Merge | Administration::Rollback => None,
             Administration::Destroy(ORIGIN) if is_there(CLONE) => None,
             Administration::Destroy(CLONE) => is_there(CLONE).then(|| {
                 let names = self.others.keys().copied();
@@ -203,12 +291,16 @@ impl Twin {
 impl Effect {
     fn apply(&self, sources: &mut Sources) {
         match self {
-            Effect::Add(name, model) => {
-                sources.insert(name, model.fork());
+            Effect::Add(added) => {
+                sources.extend(added.iter().map(|(name, model)| (*name, model.fork())));
             }
             Effect::Remove(names) => sources.retain(|name, _| !names.contains(name)),
         }
     }
+}
+
+fn is_destruction(action: &Action) -> bool {
+    matches!(action, Action::Administer(Administration::Destroy(_)))
 }
 
 /// A file system and what is held open in it.

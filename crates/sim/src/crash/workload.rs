@@ -96,7 +96,8 @@ impl Workload {
     }
 }
 
-/// Operations of the generator, with syncs, commits, snapshots and clones between them.
+/// Operations of the generator, with syncs, commits, snapshots, clones, forks, merges and rollbacks
+/// between them.
 fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
     let mut random = Random::new(seed ^ 0x0c2a_54ed);
     let mut generator = Generator::new(seed);
@@ -105,7 +106,7 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
         if !random.once_in(often) {
             return Action::Drawn(generator.draw());
         }
-        match random.below(18) {
+        match random.below(30) {
             0 | 1 => Action::Administer(Administration::Snapshot("root@s")),
             2 => Action::Administer(Administration::Snapshot("root@t")),
             3 => Action::Administer(Administration::Snapshot("c@s")),
@@ -114,7 +115,13 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
             7 => Action::Administer(Administration::Destroy("root@s")),
             8 => Action::Administer(Administration::Destroy("root@t")),
             9..12 => Action::Commit,
-            12..14 => Action::InClone(clone_change(&mut random)),
+            12..14 => Action::InClone(other_change(&mut random)),
+            14 | 15 => Action::Administer(Administration::Fork),
+            16..21 => Action::InFork(other_change(&mut random)),
+            21 | 22 => Action::Administer(Administration::Merge),
+            23 => Action::Administer(Administration::Destroy("k")),
+            24 => Action::Administer(Administration::Rollback),
+            25 => Action::Administer(Administration::Destroy("root@before")),
             _ => Action::Root(Change::SyncAll),
         }
     };
@@ -122,8 +129,8 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
     interrupt(actions, &mut random)
 }
 
-/// Something that happens to the clone, if there is one.
-fn clone_change(random: &mut Random) -> Change {
+/// Something that happens to the clone or the fork, if there is one.
+fn other_change(random: &mut Random) -> Change {
     let (file, seed) = (File::At("h"), random.number());
     match random.below(5) {
         0 => Change::Write { file, offset: random.below(20_000), len: 5_000, seed },

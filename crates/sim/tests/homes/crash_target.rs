@@ -5,11 +5,11 @@ use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
-use marram_posix::Posix;
+use marram_posix::{MergeOptions, MergeSides, Posix, let_go_of_left};
 use marram_sim::crash::{Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::FileSystem;
+use marram_vfs::{FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -60,6 +60,7 @@ impl Target for PoolTarget {
             ..OpenOptions::default()
         };
         let pool = Pool::open(vec![device], options).map_err(text)?;
+        let_go_of_left(&*pool).map_err(text)?;
         Ok(Box::new(MountedPool { pool, clock, open: Mutex::default(), bug: self.bug }))
     }
 
@@ -72,6 +73,28 @@ impl Target for PoolTarget {
     }
 }
 
+/// Why a rollback was not done.
+struct Refused(String);
+
+impl From<marram_vfs::Error> for Refused {
+    fn from(error: marram_vfs::Error) -> Refused {
+        Refused(text(error))
+    }
+}
+
+impl MountedPool {
+    fn posix(&self, source: &str) -> HomeResult<Arc<Posix>> {
+        let mut open = self.open.lock().map_err(text)?;
+        if let Some(files) = open.get(source).and_then(Weak::upgrade) {
+            return Ok(files);
+        }
+        let view = self.pool.open(&source.parse::<Source>().map_err(text)?).map_err(text)?;
+        let files = mount(view, &self.clock)?;
+        open.insert(source.to_owned(), Arc::downgrade(&files));
+        Ok(files)
+    }
+}
+
 impl Mounted for MountedPool {
     fn sources(&self) -> HomeResult<Vec<String>> {
         let list = self.pool.list().map_err(text)?;
@@ -81,14 +104,7 @@ impl Mounted for MountedPool {
     }
 
     fn open(&self, source: &str) -> HomeResult<Arc<dyn FileSystem>> {
-        let mut open = self.open.lock().map_err(text)?;
-        if let Some(files) = open.get(source).and_then(Weak::upgrade) {
-            return Ok(files);
-        }
-        let view = self.pool.open(&source.parse::<Source>().map_err(text)?).map_err(text)?;
-        let files = mount(view, &self.clock)?;
-        open.insert(source.to_owned(), Arc::downgrade(&files));
-        Ok(files)
+        self.posix(source).map(|files| files as Arc<dyn FileSystem>)
     }
 
     fn enter_thread(&self) {
@@ -114,6 +130,27 @@ impl Mounted for MountedPool {
     fn clone_snapshot(&self, snapshot: &str, clone: &str) -> HomeResult<()> {
         let origin = Source { dataset: DatasetName::root(), snapshot: Some(snapshot.to_owned()) };
         self.pool.clone_snapshot(&origin, &clone.parse().map_err(text)?).map_err(text)
+    }
+
+    fn fork(&self, name: &str) -> HomeResult<()> {
+        let name = name.parse().map_err(text)?;
+        self.pool.fork(&DatasetName::root(), &name, Ino::ROOT.0).map_err(text)
+    }
+
+    fn merge(&self, fork: &str) -> HomeResult<bool> {
+        let dataset = DatasetName::root();
+        let base: Source = format!("{dataset}@fork:{fork}").parse().map_err(text)?;
+        let fork: Source = fork.parse().map_err(text)?;
+        let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
+        let files = self.posix("root")?;
+        let report = files.merge(&*self.pool, sides, &MergeOptions::default()).map_err(text)?;
+        Ok(report.applied)
+    }
+
+    fn roll_back(&self, snapshot: &str, keep: &str) -> HomeResult<()> {
+        let to: Source = format!("root@{snapshot}").parse().map_err(text)?;
+        let go_back = || self.pool.rollback(&to, keep).map_err(|error| Refused(text(error)));
+        self.posix("root")?.roll_back(go_back).map_err(|Refused(reason)| reason)
     }
 
     fn destroy(&self, source: &str) -> HomeResult<()> {

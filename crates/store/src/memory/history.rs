@@ -86,6 +86,12 @@ impl History {
         self.links_of(to).next = Some(live);
     }
 
+    /// What a dataset or snapshot goes on from or began as.
+    pub(super) fn parent_of(&self, source: &Source) -> Option<Source> {
+        let id = self.named.get(source)?.id;
+        self.name_of(self.parent(id)?)
+    }
+
     /// The first snapshot of another dataset that a dataset leads back to.
     pub(super) fn origin(&self, source: &Source) -> Option<Source> {
         let mut at = self.named.get(source)?.id;
@@ -161,9 +167,12 @@ impl History {
 
     /// What a destruction takes: the source, its snapshots, and bases of forks that nobody needs
     /// then.
-    pub(super) fn all_that_goes(&self, source: &Source) -> Result<Vec<Source>> {
-        self.find(source)?;
-        let mut goes = self.goes_with(source);
+    pub(super) fn all_that_goes(&self, sources: &[Source]) -> Result<Vec<Source>> {
+        sources.iter().try_for_each(|source| self.find(source).map(|_| ()))?;
+        let mut goes: Vec<Source> =
+            sources.iter().flat_map(|source| self.goes_with(source)).collect();
+        goes.sort();
+        goes.dedup();
         while let Some(base) = self.unneeded_base(&goes) {
             goes.push(base);
         }
@@ -229,27 +238,47 @@ impl History {
         if let Some(tag) = self.holds(view.id).first() {
             return in_use(format!("it is held ({tag})"));
         }
-        let mut branches = self.branches(view.id);
-        branches.retain(|branch| !goes.contains(branch));
-        match branches.first().and_then(|id| self.name_of(*id)) {
+        let next = self.links.get(&view.id).and_then(|links| links.next);
+        let stay: Vec<(bool, Id)> = self
+            .children(view.id)
+            .into_iter()
+            .flat_map(|child| self.stay(child, goes).into_iter().map(move |id| (child, id)))
+            .map(|(child, id)| (next == Some(child), id))
+            .collect();
+        if let [(is_next, only)] = stay[..]
+            && (is_next || self.dataset_of(only) == self.dataset_of(view.id))
+        {
+            return Ok(());
+        }
+        match stay.iter().find(|(is_next, _)| !is_next).and_then(|(_, id)| self.name_of(*id)) {
             Some(branch) => in_use(format!("{branch} began as it")),
             None => Ok(()),
         }
+    }
+
+    /// The first that stay of a line: itself, or what comes after it.
+    fn stay(&self, id: Id, goes: &BTreeSet<Id>) -> Vec<Id> {
+        match goes.contains(&id) {
+            false => vec![id],
+            true => self.children(id).into_iter().flat_map(|id| self.stay(id, goes)).collect(),
+        }
+    }
+
+    fn children(&self, id: Id) -> Vec<Id> {
+        let of_it = self.links.iter().filter(|(_, links)| links.parent == Some(id));
+        of_it.map(|(id, _)| *id).collect()
+    }
+
+    fn dataset_of(&self, id: Id) -> Option<DatasetName> {
+        self.name_of(id).map(|source| source.dataset)
     }
 
     /// What takes over from a snapshot when it goes: the next one, or the only one of the same
     /// dataset that began as it.
     fn heir(&self, id: Id) -> Option<Id> {
         let next = self.links.get(&id).and_then(|links| links.next);
-        let of_dataset = |id| self.name_of(id).map(|source| source.dataset);
-        let children: Vec<Id> = self
-            .links
-            .iter()
-            .filter(|(_, links)| links.parent == Some(id))
-            .map(|(id, _)| *id)
-            .collect();
-        next.or(match children[..] {
-            [only] if of_dataset(only) == of_dataset(id) => Some(only),
+        next.or(match self.children(id)[..] {
+            [only] if self.dataset_of(only) == self.dataset_of(id) => Some(only),
             _ => None,
         })
     }

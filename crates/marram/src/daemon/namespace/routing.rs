@@ -5,8 +5,8 @@ use super::shelves::{Directory, HIDDEN_NAME, Shelf, Shelves};
 use super::{BASE_SLOT, Files, Namespace, Place, SHELVES_SLOT, join, slot_of};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
-    Marks, Name, NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Shutdown,
-    SpaceReport, SyncScope, WriteOptions, XattrMode,
+    Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes, SetMarks,
+    Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
 };
 
 impl Namespace {
@@ -319,8 +319,13 @@ impl FileSystem for Namespace {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let (files, from, to) = self.both(from, to)?;
-        files.copy_range(from, from_offset, to, to_offset, len)
+        if slot_of(from) == slot_of(to) {
+            let (files, from, to) = self.both(from, to)?;
+            return files.copy_range(from, from_offset, to, to_offset, len);
+        }
+        // Datasets of one pool share blocks as files of one dataset do.
+        let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
+        target.copy_range_from(&source, (from, from_offset), (to, to_offset), len)
     }
 
     fn share_range(
@@ -338,6 +343,15 @@ impl FileSystem for Namespace {
     fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
         let (files, ino) = self.at(ino)?;
         files.extents(ino, offset, max)
+    }
+
+    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
+        self.base().trim(from, to, min_bytes)
+    }
+
+    fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
+        let (files, ino) = self.at(ino)?;
+        files.usage(ino, owner)
     }
 
     fn read_directory(

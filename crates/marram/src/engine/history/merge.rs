@@ -10,7 +10,12 @@ use marram_posix::{
 };
 use marram_store::{Source, Store};
 use marram_vfs::Ino;
+use std::collections::BTreeMap;
 use std::time::Instant;
+
+/// Longer texts of conflicts are not told, in bytes; nor are more than so many of them together.
+const MARKED_BYTES_MAX: usize = 64 << 10;
+const MARKED_BYTES_SUM_MAX: usize = 1 << 20;
 
 /// What is to be merged into what, and how.
 pub(crate) struct Merge<'a> {
@@ -66,16 +71,15 @@ impl<'a> Merge<'a> {
     /// # Errors
     /// Whatever refuses it or fails, other than conflicts: nothing has changed.
     pub(crate) fn run(&self, pool: &Pool, files: &Posix) -> Result<(MergeSummary, Touched)> {
-        let choice = match self.request.choice {
-            ConflictChoice::Refuse => Choice::Refuse,
-            ConflictChoice::Ours => Choice::Ours,
-            ConflictChoice::Theirs => Choice::Theirs,
-        };
+        let state = self.request.state.as_ref().map(|state| u64::from_str_radix(state, 16));
+        let state = state.transpose().map_err(|_| Error::usage("that is no state of a merge"))?;
         let options = MergeOptions {
             preview: self.request.preview,
             ranges: self.request.ranges,
             text: self.request.text,
-            choose: &|_| choice,
+            marks: self.request.marks || !self.request.decisions.is_empty(),
+            state,
+            choose: &|conflict| self.choice(conflict),
         };
         let sides = MergeSides {
             dataset: &self.parent.dataset,
@@ -89,15 +93,45 @@ impl<'a> Merge<'a> {
         Ok(self.summary(report, engine_nanoseconds))
     }
 
+    /// What is done about a conflict: what was decided about it, or about all.
+    fn choice(&self, conflict: &Conflict) -> Choice {
+        let row = conflict_row(conflict, None);
+        let is_meant = |known: &ConflictRow| {
+            (&known.path, &known.kind, &known.detail) == (&row.path, &row.kind, &row.detail)
+        };
+        let mut decisions = self.request.decisions.iter();
+        let decided = decisions.find(|decision| is_meant(&decision.conflict));
+        match decided.map_or(self.request.choice, |decision| decision.choice) {
+            ConflictChoice::Refuse => Choice::Refuse,
+            ConflictChoice::Ours => Choice::Ours,
+            ConflictChoice::Theirs => Choice::Theirs,
+            ConflictChoice::Marked => Choice::Marked,
+        }
+    }
+
     fn summary(&self, report: MergeReport, engine_nanoseconds: u64) -> (MergeSummary, Touched) {
         let touched = Touched { inodes: report.changed_inodes, names: report.changed_names };
-        let decided = report.decided.iter().map(|(conflict, _)| conflict_row(conflict));
+        let decided = report.decided.iter().map(|(conflict, _)| conflict_row(conflict, None));
+        let mut left = if self.request.marks { MARKED_BYTES_SUM_MAX } else { 0 };
+        let marked: BTreeMap<&Conflict, &Vec<u8>> =
+            report.marked.iter().map(|(conflict, text)| (conflict, text)).collect();
+        let mut text_of = |conflict: &Conflict| {
+            let text = marked.get(conflict).filter(|text| text.len() <= MARKED_BYTES_MAX.min(left));
+            text.map(|text| {
+                left -= text.len();
+                String::from_utf8_lossy(text).into_owned()
+            })
+        };
+        let open = report.conflicts.iter();
+        let conflicts = open.map(|conflict| conflict_row(conflict, text_of(conflict))).collect();
         let summary = MergeSummary {
             fork: self.fork.to_string(),
             parent: self.parent.to_string(),
             applied: report.applied,
             decided: decided.collect(),
-            conflicts: report.conflicts.iter().map(conflict_row).collect(),
+            conflicts,
+            state: format!("{:016x}", report.state),
+            is_outdated: report.is_outdated,
             differences: report.differences.into_iter().take(ROWS_MAX).map(row).collect(),
             dropped: false,
             engine_nanoseconds,
@@ -124,7 +158,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-fn conflict_row(conflict: &Conflict) -> ConflictRow {
+fn conflict_row(conflict: &Conflict, marked: Option<String>) -> ConflictRow {
     let kind = match conflict.kind {
         ConflictKind::Content => "content",
         ConflictKind::Attribute => "attribute",
@@ -136,5 +170,6 @@ fn conflict_row(conflict: &Conflict) -> ConflictRow {
         path: String::from_utf8_lossy(&conflict.path).into_owned(),
         kind: kind.to_owned(),
         detail: conflict.detail.clone(),
+        marked,
     }
 }

@@ -1,0 +1,96 @@
+//! The log of operations, and what is kept for an undo.
+//!
+//! What is kept is found by its name alone, and let go by its entry alone. If the two do not agree,
+//! something stays out of sight for good, or an undo promises what is not there.
+
+use crate::checker::Checker;
+use crate::finding::{FindingKind, Place};
+use crate::pool::PoolTree;
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::operation::{OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for};
+use marram_format::space::operation_key;
+use marram_format::superblock::Superblock;
+use marram_format::version::feature;
+
+/// Checks the entries, and that what they keep is there and nothing else is kept.
+pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Superblock) {
+    let known = superblock.features_read_compatible & feature::OPERATIONS != 0;
+    if !known && !pool.operations.is_empty() {
+        report(checker, None, "there are entries, but the superblock does not say so".to_owned());
+    }
+    let mut before = None;
+    for (number, entry) in &pool.operations {
+        if before.is_some_and(|before: u64| before.checked_add(1) != Some(*number)) {
+            report(checker, Some(*number), "the entry before it is not there".to_owned());
+        }
+        before = Some(*number);
+        check_entry(checker, pool, (*number, entry), superblock);
+    }
+    let count = pool.operations.len() as u64;
+    if count > OPERATIONS_KEPT_MAX {
+        report(checker, None, format!("{count} entries, and {OPERATIONS_KEPT_MAX} are the most"));
+    }
+    for found in pool.datasets.values() {
+        check_kept(checker, pool, &found.record);
+    }
+}
+
+fn check_entry(
+    checker: &mut Checker<'_>,
+    pool: &PoolTree,
+    (number, entry): (u64, &OperationRecord),
+    superblock: &Superblock,
+) {
+    if entry.undoes >= number {
+        report(
+            checker,
+            Some(number),
+            format!("it took back {}, which is no earlier", entry.undoes),
+        );
+    }
+    if entry.group > superblock.group {
+        report(checker, Some(number), format!("it is of group {}, which is to come", entry.group));
+    }
+    if entry.kept_until_seconds == 0 {
+        return;
+    }
+    let kept: Vec<u64> = match entry.kind {
+        OperationKind::Merge => {
+            [entry.before, entry.after].into_iter().filter(|id| *id != 0).collect()
+        }
+        _ => vec![entry.subject],
+    };
+    for id in kept {
+        let name = pool.datasets.get(&id).map(|found| found.record.name.as_str());
+        if name.and_then(kept_for) != Some(number) {
+            let name = name.unwrap_or("nothing");
+            report(checker, Some(number), format!("it keeps {id}, which is {name}"));
+        }
+    }
+}
+
+/// What has the name of something that is kept is kept by the entry with that number.
+fn check_kept(checker: &mut Checker<'_>, pool: &PoolTree, record: &DatasetRecord) {
+    let Some(number) = kept_for(&record.name).filter(|_| record.state != DatasetState::Destroying)
+    else {
+        return;
+    };
+    let keeps = pool.operations.get(&number).is_some_and(|entry| {
+        let ids = [entry.subject, entry.before, entry.after];
+        entry.kept_until_seconds != 0 && ids.contains(&record.id)
+    });
+    if !keeps {
+        let place = Place::of(Some(&record.name));
+        let detail = format!("entry {number} does not keep it");
+        checker.report.report(FindingKind::OperationLog, place, detail);
+    }
+}
+
+fn report(checker: &mut Checker<'_>, number: Option<u64>, detail: String) {
+    let place = match number {
+        Some(number) => Place::pool().key(operation_key(number)),
+        None => Place::pool(),
+    };
+    let detail = number.map_or(detail.clone(), |number| format!("entry {number}: {detail}"));
+    checker.report.report(FindingKind::OperationLog, place, detail);
+}

@@ -1,0 +1,145 @@
+//! The first record of a stream: what is sent, and what it goes on from.
+
+use crate::FormatError;
+use crate::dataset::DATASET_RECORD_BYTES_MAX;
+use crate::reader::Reader;
+use bytes::BufMut;
+
+const WHAT: &str = "begin record";
+const INCREMENTAL: u32 = 1 << 0;
+
+/// Which snapshot: its id stays the same wherever it is sent to. The time tells apart those of
+/// pools that were copied whole, and so hand out the same ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotIdentity {
+    /// The 128-bit id.
+    pub id: [u8; 16],
+    /// When it was taken, in seconds since 1970.
+    pub created_seconds: i64,
+}
+
+/// What a stream is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamBegin {
+    /// The snapshot.
+    pub snapshot: SnapshotIdentity,
+    /// The snapshot that the receiver must have; none of a full stream.
+    pub base: Option<SnapshotIdentity>,
+    /// 128-bit id of the dataset.
+    pub dataset_id: [u8; 16],
+    /// 128-bit id of the pool that sends.
+    pub pool_id: [u8; 16],
+    /// The object that is the root of what the snapshot shows.
+    pub root_object: u64,
+    /// Bytes that the snapshot refers to.
+    pub referenced_bytes: u64,
+    /// Name of the dataset where it was sent from.
+    pub dataset_name: String,
+    /// Name of the snapshot.
+    pub snapshot_name: String,
+    /// Properties set on the dataset, sorted by name.
+    pub properties: Vec<(String, String)>,
+}
+
+impl StreamBegin {
+    /// The encoded payload. Names and properties are those of a dataset's record, and as short.
+    ///
+    /// # Panics
+    /// If the properties are not sorted.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.properties.is_sorted_by(|a, b| a.0 < b.0), "properties are sorted by name");
+        let mut out = Vec::with_capacity(256);
+        out.put_u32_le(if self.base.is_some() { INCREMENTAL } else { 0 });
+        out.put_u32_le(0);
+        let no_base = SnapshotIdentity { id: [0; 16], created_seconds: 0 };
+        for identity in [self.snapshot, self.base.unwrap_or(no_base)] {
+            out.put_slice(&identity.id);
+            out.put_i64_le(identity.created_seconds);
+        }
+        out.put_slice(&self.dataset_id);
+        out.put_slice(&self.pool_id);
+        out.put_u64_le(self.root_object);
+        out.put_u64_le(self.referenced_bytes);
+        put_len(&mut out, self.dataset_name.len());
+        put_len(&mut out, self.snapshot_name.len());
+        put_len(&mut out, self.properties.len());
+        out.put_slice(self.dataset_name.as_bytes());
+        out.put_slice(self.snapshot_name.as_bytes());
+        for (name, value) in &self.properties {
+            put_len(&mut out, name.len());
+            put_len(&mut out, value.len());
+            out.put_slice(name.as_bytes());
+            out.put_slice(value.as_bytes());
+        }
+        out
+    }
+
+    /// Decodes the payload.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the bytes.
+    pub(super) fn decode(payload: &[u8]) -> Result<StreamBegin, FormatError> {
+        let mut from = Reader::new(WHAT, payload);
+        let flags = from.u32("flags")?;
+        if flags & !INCREMENTAL != 0 {
+            return Err(from.unexpected("flags", 0, u64::from(flags), "0 or 1"));
+        }
+        from.reserved(4)?;
+        let snapshot = take_identity(&mut from)?;
+        let base = match flags & INCREMENTAL {
+            0 => {
+                from.reserved(24)?;
+                None
+            }
+            _ => Some(take_identity(&mut from)?),
+        };
+        let mut begin = StreamBegin {
+            snapshot,
+            base,
+            dataset_id: from.array("id of the dataset")?,
+            pool_id: from.array("id of the pool")?,
+            root_object: from.u64("root")?,
+            referenced_bytes: from.u64("bytes referred to")?,
+            dataset_name: String::new(),
+            snapshot_name: String::new(),
+            properties: Vec::new(),
+        };
+        let dataset_len = from.u16("length of the dataset's name")?;
+        let snapshot_len = from.u16("length of the snapshot's name")?;
+        let count = from.u16("number of properties")?;
+        begin.dataset_name = from.text("name of the dataset", usize::from(dataset_len))?;
+        begin.snapshot_name = from.text("name of the snapshot", usize::from(snapshot_len))?;
+        begin.properties = take_properties(&mut from, count)?;
+        from.finish()?;
+        Ok(begin)
+    }
+}
+
+fn take_identity(from: &mut Reader<'_>) -> Result<SnapshotIdentity, FormatError> {
+    let id = from.array("id of a snapshot")?;
+    Ok(SnapshotIdentity { id, created_seconds: from.i64("time of a snapshot")? })
+}
+
+fn take_properties(
+    from: &mut Reader<'_>,
+    count: u16,
+) -> Result<Vec<(String, String)>, FormatError> {
+    let mut properties: Vec<(String, String)> = Vec::new();
+    for index in 0..usize::from(count) {
+        let offset = from.at();
+        let name_len = from.u16("length of a property's name")?;
+        let value_len = from.u16("length of a property's value")?;
+        let name = from.text("name of a property", usize::from(name_len))?;
+        let value = from.text("value of a property", usize::from(value_len))?;
+        if properties.last().is_some_and(|last| last.0 >= name) {
+            return Err(FormatError::Order { what: WHAT, field: "property", index, offset });
+        }
+        properties.push((name, value));
+    }
+    Ok(properties)
+}
+
+fn put_len(out: &mut Vec<u8>, len: usize) {
+    assert!(len <= DATASET_RECORD_BYTES_MAX, "it is no longer than the record that it is from");
+    out.put_u16_le(u16::try_from(len).expect("a record is shorter than 4096 bytes"));
+}

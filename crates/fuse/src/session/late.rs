@@ -1,0 +1,106 @@
+//! Names that were made, moved or removed after their caller had been let go.
+//!
+//! A killed program waits no longer for what it asked for, and its kernel takes the operation for
+//! failed: it goes on remembering that a name is not there that was made a moment later. So when
+//! such an operation has been done, the kernel is told of the directories and names that it was
+//! about. What it is not told of is the link count of a file that has lost one of several names.
+//!
+//! Not by the thread that did it: the kernel takes the directory's lock to forget a name, and
+//! whoever has that lock may wait for a thread that serves.
+
+use crate::protocol::{Encoder, NotifyCode, Operation, Request, flags};
+use crate::transport::Transport;
+use parking_lot::Mutex;
+use std::io::IoSlice;
+
+/// What the kernel must be told. It holds as many as callers were killed since the last time.
+#[derive(Debug, Default)]
+pub(super) struct LateNames(Mutex<Vec<Change>>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    /// A directory's list and attributes, or an inode's attributes.
+    Inode(u64),
+    /// What a name in a directory leads to.
+    Name(u64, Vec<u8>),
+}
+
+impl LateNames {
+    /// Takes note of an operation that was done too late for its caller.
+    pub(super) fn note(&self, request: &Request<'_>) {
+        self.0.lock().extend(changes(request));
+    }
+
+    /// Tells the kernel.
+    pub(super) fn tell(&self, lane: &dyn Transport) {
+        for change in std::mem::take(&mut *self.0.lock()) {
+            let mut payload = Vec::new();
+            let mut encoder = Encoder(&mut payload);
+            let code = match change {
+                Change::Inode(ino) => {
+                    encoder.u64(ino).i64(0).i64(0);
+                    NotifyCode::Inode
+                }
+                Change::Name(parent, name) => {
+                    let name_bytes = u32::try_from(name.len()).expect("requests are short");
+                    let how = flags::notify::EXPIRE_ONLY;
+                    encoder.u64(parent).u32(name_bytes).u32(how).bytes(&name).zeros(1);
+                    NotifyCode::Entry
+                }
+            };
+            let header = code.header(payload.len());
+            let _unknown_by_now = lane.send(&[IoSlice::new(&header), IoSlice::new(&payload)]);
+        }
+    }
+}
+
+/// The directories, names and inodes that an operation has changed.
+fn changes(request: &Request<'_>) -> Vec<Change> {
+    let parent = request.header.node;
+    let name =
+        |parent: u64, name: &[u8]| [Change::Name(parent, name.to_vec()), Change::Inode(parent)];
+    match &request.operation {
+        Operation::MakeNode(node) | Operation::MakeDirectory(node) => {
+            name(parent, node.name).into()
+        }
+        Operation::Symlink { name: made, .. } => name(parent, made).into(),
+        Operation::Unlink { name: gone } | Operation::RemoveDirectory { name: gone } => {
+            name(parent, gone).into()
+        }
+        Operation::Link { node, new_name } => {
+            let mut changes = Vec::from(name(parent, new_name));
+            changes.push(Change::Inode(*node));
+            changes
+        }
+        Operation::Rename(rename) => {
+            let mut changes = Vec::from(name(parent, rename.name));
+            changes.extend(name(rename.new_parent, rename.new_name));
+            changes
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, changes};
+    use crate::protocol::{Header, Operation, Rename, Request};
+
+    fn request(operation: Operation<'_>) -> Request<'_> {
+        let header = Header { opcode: 0, unique: 1, node: 7, uid: 0, gid: 0, pid: 1 };
+        Request { header, operation }
+    }
+
+    #[test]
+    fn both_ends_of_a_move_are_told() {
+        let rename = Rename { name: b"a", new_parent: 8, new_name: b"b", flags: 0 };
+        let name = |parent, name: &[u8]| Change::Name(parent, name.to_vec());
+        let told = changes(&request(Operation::Rename(rename)));
+        assert_eq!(told, [name(7, b"a"), Change::Inode(7), name(8, b"b"), Change::Inode(8)]);
+    }
+
+    #[test]
+    fn what_changes_no_name_is_not_told() {
+        assert_eq!(changes(&request(Operation::Lookup { name: b"a" })), []);
+    }
+}

@@ -1,0 +1,53 @@
+//! Arguments of the commands that take snapshots and tell what they hold.
+
+use super::{FormatArguments, TARGET_HELP};
+use clap::Args;
+use std::path::PathBuf;
+
+/// What `--keep` takes, at length.
+const KEEP_HELP: &str = "\
+How many automatic snapshots stay: 24h,7d,4w,12m,3y keeps one of each of the last 24 hours, \
+7 days, 4 weeks, 12 months and 3 years that have one, and a number alone so many of the newest. \
+The one that an hour or day keeps is its newest; weeks begin on Monday, and all is in UTC. The \
+snapshot is taken first. Only snapshots that --auto or --keep has taken are ever destroyed, and \
+none that is held, mounted, or that a clone began as.";
+
+/// Arguments of `snapshot`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArguments {
+    /// What to keep, and under which name; without a name with --auto and --keep
+    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Also of all datasets below it, at the same moment: all of them or none
+    #[arg(long, short = 'r')]
+    pub(crate) recursive: bool,
+    /// Name it by the present time, as in auto-2026-11-21T23-57-00Z
+    #[arg(long)]
+    pub(crate) auto: bool,
+    /// As --auto, and destroy automatic snapshots that are too many, as in 24h,7d,4w
+    #[arg(long, value_name = "RULE", long_help = KEEP_HELP)]
+    pub(crate) keep: Option<String>,
+    /// Only list what would be destroyed
+    #[arg(long, short = 'n', requires = "keep")]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `space`.
+#[derive(Debug, Args)]
+pub(crate) struct SpaceArguments {
+    /// A pool or a path inside a mounted one; with snapshots named, what destroying them together
+    /// would give back
+    #[arg(value_name = "TARGET[@NAME[..NAME]]", required = true, long_help = TARGET_HELP)]
+    pub(crate) targets: Vec<PathBuf>,
+    /// The snapshots' dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// What destroying this fork would give back, also together with others and snapshots
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fork: Vec<String>,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}

@@ -1,0 +1,41 @@
+//! Arguments of `send` and `receive`.
+
+use super::TARGET_HELP;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `send`.
+#[derive(Debug, Args)]
+pub(crate) struct SendArguments {
+    /// The snapshot
+    #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Send only what has changed since this older snapshot, which the receiver must have: NAME, or
+    /// DATASET@NAME
+    #[arg(long, short = 'i', value_name = "NAME")]
+    pub(crate) from: Option<String>,
+    /// The snapshot's dataset, if another than the target's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Write the stream to this new file instead of standard output; `marram check FILE` verifies
+    /// it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to_file: Option<PathBuf>,
+}
+
+/// Arguments of `receive`.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiveArguments {
+    /// The pool that receives, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The dataset: a full stream makes it, an incremental one brings it further
+    pub(crate) dataset: String,
+    /// Take a dataset that has changed since the stream's base back to that first; what it was is
+    /// kept as a snapshot
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+    /// Read the stream from this file instead of standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from_file: Option<PathBuf>,
+}

@@ -1,0 +1,52 @@
+//! Arguments of the commands about what was done to a pool, and of those that give other names.
+
+use super::{FormatArguments, TARGET_HELP};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `log`.
+#[derive(Debug, Args)]
+pub(crate) struct LogArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Only the last so many
+    #[arg(long, short = 'l', value_name = "COUNT")]
+    pub(crate) last: Option<usize>,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
+/// Arguments of `undo`.
+#[derive(Debug, Args)]
+pub(crate) struct UndoArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The operation, as `marram log` numbers it; the last one if left out, also if that was an
+    /// undo: then it is done again
+    pub(crate) number: Option<u64>,
+}
+
+/// Arguments of `rename`.
+#[derive(Debug, Args)]
+pub(crate) struct RenameArguments {
+    /// The snapshot; or with --dataset the pool, or a path inside a mounted one
+    #[arg(value_name = "TARGET[@NAME]", long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The new name: of a snapshot without its dataset
+    pub(crate) name: String,
+    /// The dataset or fork that gets the name, or whose snapshot does
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+}
+
+/// Arguments of `promote`.
+#[derive(Debug, Args)]
+pub(crate) struct PromoteArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The clone or fork, if another than the target's own
+    pub(crate) name: Option<String>,
+}

@@ -1,0 +1,88 @@
+//! Asking about conflicts, one by one.
+//!
+//! Nothing is changed while somebody thinks: each round is a preview with what was decided so far,
+//! since a decision can lead to another conflict. What is merged in the end is what the previews
+//! were about, or nothing: the request carries their state.
+
+use crate::control::protocol::{ConflictChoice, ConflictRow, Decision, MergeRequest, MergeSummary};
+use crate::error::{Error, Result};
+use std::io::{BufRead, Write};
+
+/// Most rounds of previews; each has at least one conflict more that was decided.
+const ROUNDS_MAX: usize = 1_000;
+/// Most lines of a text that are shown.
+const LINES_MAX: usize = 200;
+
+/// What merges a request, or tells what that would do.
+type Preview<'a> = dyn Fn(&MergeRequest) -> Result<Box<MergeSummary>> + 'a;
+
+/// Fills a request, which is that of a preview, with decisions about all conflicts.
+///
+/// # Errors
+/// A failed preview; nobody wants to decide: nothing has changed.
+pub(super) fn decide(
+    request: &mut MergeRequest,
+    preview: &Preview<'_>,
+    input: &mut dyn BufRead,
+    prompt: &mut dyn Write,
+) -> Result<()> {
+    for _ in 0..ROUNDS_MAX {
+        let summary = preview(request)?;
+        request.state.get_or_insert_with(|| summary.state.clone());
+        if summary.conflicts.is_empty() || summary.is_outdated {
+            return Ok(());
+        }
+        for conflict in &summary.conflicts {
+            let is_same = |decision: &Decision| is_same(&decision.conflict, conflict);
+            let known = request.decisions.iter().position(is_same);
+            if known.is_some() {
+                tell(prompt, "that cannot be done there: decide otherwise\n");
+            }
+            let choice = ask(conflict, input, prompt)?;
+            let conflict = ConflictRow { marked: None, ..conflict.clone() };
+            known.into_iter().for_each(|at| drop(request.decisions.remove(at)));
+            request.decisions.push(Decision { conflict, choice });
+        }
+    }
+    Err(Error::usage("there are conflicts without end").hint("merge with --ours or --theirs"))
+}
+
+fn is_same(a: &ConflictRow, b: &ConflictRow) -> bool {
+    (&a.path, &a.kind, &a.detail) == (&b.path, &b.kind, &b.detail)
+}
+
+/// Says something to whoever decides; that it cannot be said is no reason to stop.
+fn tell(prompt: &mut dyn Write, text: &str) {
+    let _unheard = prompt.write_all(text.as_bytes()).and_then(|()| prompt.flush());
+}
+
+fn ask(
+    conflict: &ConflictRow,
+    input: &mut dyn BufRead,
+    prompt: &mut dyn Write,
+) -> Result<ConflictChoice> {
+    let ConflictRow { path, kind, detail, marked } = conflict;
+    tell(prompt, &format!("{kind} {path}: {detail}\n"));
+    if let Some(text) = marked {
+        text.lines().take(LINES_MAX).for_each(|line| tell(prompt, &format!("    {line}\n")));
+        if text.lines().nth(LINES_MAX).is_some() {
+            tell(prompt, "    ...\n");
+        }
+    }
+    let lines = if marked.is_some() { ", [l]ines of both as shown" } else { "" };
+    loop {
+        tell(prompt, &format!("[o]urs (the parent's), [t]heirs (the fork's){lines}, [a]bort? "));
+        let mut answer = String::new();
+        let read = input.read_line(&mut answer);
+        let read = read.map_err(|error| Error::usage(format!("no answer: {error}")))?;
+        match answer.trim() {
+            "o" | "ours" => return Ok(ConflictChoice::Ours),
+            "t" | "theirs" => return Ok(ConflictChoice::Theirs),
+            "l" | "lines" if marked.is_some() => return Ok(ConflictChoice::Marked),
+            "a" | "abort" => break,
+            _ if read == 0 => break,
+            _ => (),
+        }
+    }
+    Err(Error::usage("the merge was broken off: nothing was changed"))
+}

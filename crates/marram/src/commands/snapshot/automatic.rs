@@ -1,0 +1,105 @@
+//! `marram snapshot --keep`: takes a snapshot named by the time, and thins out those before it.
+
+use super::{created, find, take};
+use crate::arguments::SnapshotArguments;
+use crate::commands::{unexpected, write_back};
+use crate::control::protocol::{Answer, Operation, ThinReport, ThinRequest};
+use crate::error::{Error, Result};
+use crate::instants::now_seconds;
+use crate::output::{Output, size_text};
+use crate::retention::{Rule, automatic_name};
+use crate::target::Target;
+use marram_store::DatasetName;
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Serialize)]
+struct Kept {
+    pool: PathBuf,
+    /// The snapshots that were taken, or would be.
+    names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine_nanoseconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinned: Option<ThinReport>,
+}
+
+pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> {
+    let rule = arguments.keep.as_deref().map(str::parse::<Rule>).transpose()?;
+    let path = &arguments.target;
+    let (target, dataset) = find(arguments, path).map_err(|error| explain(arguments, error))?;
+    let now = now_seconds();
+    let name = automatic_name(now);
+    let (names, engine_nanoseconds) = if arguments.dry_run {
+        (vec![format!("{dataset}@{name}")], None)
+    } else {
+        write_back(&target, path)?;
+        let (names, took) = take(&target, &dataset, &name, arguments.recursive)?;
+        (names, Some(took))
+    };
+    let thinned = rule.map(|rule| thin(&target, &dataset, arguments, (&rule, now))).transpose();
+    let thinned = thinned.map_err(|error| match arguments.dry_run {
+        true => error,
+        false => {
+            let done = names.join(", ");
+            Error::partial(format!("created {done}, but older ones stay: {error}"))
+        }
+    })?;
+    let kept = Kept { pool: target.pool, names, engine_nanoseconds, thinned };
+    output.print(&kept, || text(&kept));
+    Ok(())
+}
+
+/// A name that was given is part of a path that is not there.
+fn explain(arguments: &SnapshotArguments, error: Error) -> Error {
+    let path = arguments.target.to_string_lossy();
+    match path.rsplit_once('@') {
+        Some((target, _)) if !arguments.target.exists() => {
+            Error::usage(format!("{path}: an automatic snapshot has the time as its name"))
+                .hint(format!("leave the name out: {target}"))
+        }
+        _ => error,
+    }
+}
+
+fn thin(
+    target: &Target,
+    dataset: &DatasetName,
+    arguments: &SnapshotArguments,
+    (rule, now): (&Rule, i64),
+) -> Result<ThinReport> {
+    let request = ThinRequest {
+        dataset: dataset.to_string(),
+        recursive: arguments.recursive,
+        keep: rule.to_string(),
+        coming_seconds: arguments.dry_run.then_some(now),
+        dry_run: arguments.dry_run,
+    };
+    match target.perform(&Operation::Thin(request))? {
+        Answer::Thinned(report) => Ok(report),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn text(kept: &Kept) -> String {
+    let mut text = match kept.engine_nanoseconds {
+        Some(_) => created(&kept.names),
+        None => kept.names.iter().map(|name| format!("would create {name}\n")).collect(),
+    };
+    if let Some(report) = &kept.thinned {
+        let (verb, coming) = match report.dry_run {
+            true => ("would destroy", "would come back"),
+            false => ("destroyed", "come back"),
+        };
+        for name in &report.destroyed {
+            text.push_str(&format!("{verb} {name}\n"));
+        }
+        for row in &report.stayed {
+            text.push_str(&format!("{} stays: {}\n", row.name, row.reason));
+        }
+        if !report.destroyed.is_empty() {
+            text.push_str(&format!("{} {coming}\n", size_text(report.freed_bytes, false)));
+        }
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! `marram space`: who holds the space, and what destroying it would give back.
+
+use crate::arguments::SpaceArguments;
+use crate::control::protocol::{Answer, DestructionReport, Operation, SpaceReport};
+use crate::error::{Error, Result};
+use crate::output::{Align, Output, Table, size_text};
+use crate::target::{Target, with_optional_snapshot};
+use std::path::Path;
+
+pub(super) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
+    let mut found: Option<Target> = None;
+    let mut sources = Vec::new();
+    for path in &arguments.targets {
+        let (path, snapshot) = with_optional_snapshot(path)?;
+        let target = Target::find(&path)?;
+        if found.as_ref().is_some_and(|first| first.pool != target.pool) {
+            return Err(Error::usage(format!("{} is in another pool", path.display()))
+                .hint("ask for one pool at a time"));
+        }
+        if let Some(snapshot) = snapshot {
+            let dataset = target.dataset(arguments.dataset.as_deref())?;
+            sources.push(format!("{dataset}@{snapshot}"));
+        }
+        super::write_back(&target, Path::new(&path))?;
+        found = Some(target);
+    }
+    sources.extend(arguments.fork.iter().cloned());
+    let target =
+        found.ok_or_else(|| Error::usage("name a pool, or a path inside a mounted one"))?;
+    match target.perform(&Operation::Space { sources })? {
+        Answer::Space(report) => output.print(&report, || table(&report, arguments, output)),
+        Answer::Destruction(report) => {
+            output.print(&report, || together(&report, arguments.format.exact));
+        }
+        other => return Err(super::unexpected(&other)),
+    }
+    Ok(())
+}
+
+fn together(report: &DestructionReport, exact: bool) -> String {
+    let names = report.sources.join("\n");
+    let bytes = size_text(report.freed_bytes, exact);
+    format!("{names}\ndestroying all of this together would give back {bytes}\n")
+}
+
+fn table(report: &SpaceReport, arguments: &SpaceArguments, output: &Output) -> String {
+    let (exact, is_script) = (arguments.format.exact, arguments.format.no_header);
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("KIND", Align::Left),
+        ("REFERENCED", Align::Right),
+        ("ADDED", Align::Right),
+        ("UNIQUE", Align::Right),
+    ]);
+    for row in &report.holders {
+        table.row(vec![
+            row.name.clone(),
+            row.kind.clone(),
+            size_text(row.referenced_bytes, exact),
+            size_text(row.added_bytes, exact),
+            size_text(row.unique_bytes, exact),
+        ]);
+    }
+    let mut text = if is_script { table.tab_separated() } else { table.columns(output.colour) };
+    if !is_script {
+        text.push('\n');
+        for (bytes, what, is_told) in [
+            (report.added_bytes, "added by all of these", true),
+            (report.own_bytes, "the pool itself: its tree and its log", true),
+            (report.leaving_bytes, "destroyed, and just being given back", false),
+            (report.shared_bytes, "less: told of several, but stored once", false),
+            (report.allocated_bytes, "in use", true),
+        ] {
+            if is_told || bytes > 0 {
+                text.push_str(&format!("{:>12}  {what}\n", size_text(bytes, exact)));
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,104 @@
+//! `marram log` and `marram undo`: what was done to a pool, and taking it back.
+
+use crate::arguments::{LogArguments, UndoArguments};
+use crate::control::protocol::OwnerClass;
+use crate::control::protocol::{Answer, Operation, OperationRow, UndoReport};
+use crate::error::Result;
+use crate::output::{Align, Output, Table, instant_text};
+use crate::owner_names;
+use crate::target::Target;
+
+pub(super) fn log(arguments: &LogArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.target)?;
+    let mut rows = match target.perform(&Operation::Log)? {
+        Answer::Operations(rows) => rows,
+        other => return Err(super::unexpected(&other)),
+    };
+    let skipped = rows.len().saturating_sub(arguments.last.unwrap_or(usize::MAX));
+    rows.drain(..skipped);
+    output.print(&rows, || table(&rows, arguments, output));
+    Ok(())
+}
+
+fn table(rows: &[OperationRow], arguments: &LogArguments, output: &Output) -> String {
+    let format = arguments.format;
+    let mut table = Table::new(&[
+        ("NUMBER", Align::Right),
+        ("TIME", Align::Left),
+        ("USER", Align::Left),
+        ("WHAT", Align::Left),
+        ("UNDO", Align::Left),
+        ("COMMAND", Align::Left),
+    ]);
+    for row in rows {
+        table.row(vec![
+            row.number.to_string(),
+            instant_text(row.seconds, format.exact),
+            row.user.map_or_else(|| "-".to_owned(), user_text),
+            what(row),
+            undo_text(row, format.exact),
+            row.command.clone(),
+        ]);
+    }
+    if format.no_header { table.tab_separated() } else { table.columns(output.colour) }
+}
+
+fn user_text(user: u32) -> String {
+    owner_names::name_of(OwnerClass::User, user).unwrap_or_else(|| user.to_string())
+}
+
+/// An operation in a few words.
+fn what(row: &OperationRow) -> String {
+    let name = |index: usize| row.names.get(index).map_or("", String::as_str);
+    let value = |index: usize| match name(index) {
+        "" => "default",
+        value => value,
+    };
+    let (verb, first, second) = (row.operation.as_str(), name(0), name(1));
+    let what = match verb {
+        "clone" | "fork" => format!("{verb} {first} of {second}"),
+        "rollback" => format!("rollback to {first}, before it {second}"),
+        "merge" => format!("merge {second} into {first}"),
+        "promote" => format!("promote {first} before {second}"),
+        "hold" | "release" => format!("{verb} {first} ({second})"),
+        "set" => format!("set {second} of {first} from {} to {}", value(2), value(3)),
+        "rename" => format!("rename {first} to {second}"),
+        _ => format!("{verb} {first}"),
+    };
+    match row.undoes {
+        Some(undoes) => format!("{what} (undoes {undoes})"),
+        None => what,
+    }
+}
+
+fn undo_text(row: &OperationRow, exact: bool) -> String {
+    match (row.undone_by, row.can_undo, row.kept_until_seconds) {
+        (Some(by), ..) => format!("undone by {by}"),
+        (None, false, _) => "no".to_owned(),
+        (None, true, Some(until)) => format!("until {}", instant_text(until, exact)),
+        (None, true, None) => "yes".to_owned(),
+    }
+}
+
+pub(super) fn undo(arguments: &UndoArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.target)?;
+    super::write_back(&target, &arguments.target)?;
+    let report = match target.perform(&Operation::Undo { number: arguments.number })? {
+        Answer::Undone(report) => report,
+        other => return Err(super::unexpected(&other)),
+    };
+    output.print(&report, || text(&report));
+    Ok(())
+}
+
+fn text(report: &UndoReport) -> String {
+    let UndoReport { undone, entry } = report;
+    let undone = undone.as_ref().map_or_else(String::new, |row| {
+        format!("took back operation {}: {}\n", row.number, what(row))
+    });
+    let entry = entry.as_ref().map_or_else(
+        || "nothing of it was left to take back\n".to_owned(),
+        |row| format!("this is operation {}: {}\n", row.number, what(row)),
+    );
+    format!("{undone}{entry}")
+}

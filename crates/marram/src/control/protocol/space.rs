@@ -1,0 +1,75 @@
+//! Reports of who holds space, and of what retention takes.
+
+use serde::{Deserialize, Serialize};
+
+/// Automatic snapshots to be thinned out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ThinRequest {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// Those below it too, each on its own.
+    pub(crate) recursive: bool,
+    /// How many of which to keep, as in `24h,7d`.
+    pub(crate) keep: String,
+    /// A snapshot that is taken to be there already, in seconds since 1970.
+    pub(crate) coming_seconds: Option<i64>,
+    /// Only say what would go.
+    pub(crate) dry_run: bool,
+}
+
+/// An automatic snapshot that the rule does not keep, and that stays all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StayRow {
+    /// `DATASET@SNAPSHOT`.
+    pub(crate) name: String,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// What thinning took or would take.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ThinReport {
+    /// Every snapshot that goes.
+    pub(crate) destroyed: Vec<String>,
+    /// Those that stay though the rule does not keep them.
+    pub(crate) stayed: Vec<StayRow>,
+    /// How many automatic snapshots are kept by the rule.
+    pub(crate) kept: usize,
+    /// Bytes that come back.
+    pub(crate) freed_bytes: u64,
+    /// Nothing has been done.
+    pub(crate) dry_run: bool,
+}
+
+/// What a dataset or snapshot holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HolderRow {
+    /// `DATASET` or `DATASET@SNAPSHOT`.
+    pub(crate) name: String,
+    /// `dataset`, `clone`, `fork` or `snapshot`.
+    pub(crate) kind: String,
+    /// Bytes that it refers to, shared or not.
+    pub(crate) referenced_bytes: u64,
+    /// Bytes that came with it: those that it has, and what it goes on from has not.
+    pub(crate) added_bytes: u64,
+    /// Bytes that destroying it alone would give back.
+    pub(crate) unique_bytes: u64,
+}
+
+/// Where the space of a pool has gone: what was added, the pool's own and what is leaving, less
+/// what is told more than once, is what is in use.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SpaceReport {
+    /// All datasets and snapshots, by name.
+    pub(crate) holders: Vec<HolderRow>,
+    /// Bytes that all of them added.
+    pub(crate) added_bytes: u64,
+    /// Bytes that the pool has for itself.
+    pub(crate) own_bytes: u64,
+    /// Bytes of what has been destroyed and is just being given back.
+    pub(crate) leaving_bytes: u64,
+    /// Bytes that several added, counted once less than they are told.
+    pub(crate) shared_bytes: u64,
+    /// Bytes in use, as `df` tells.
+    pub(crate) allocated_bytes: u64,
+}

@@ -1,0 +1,97 @@
+//! Streams that the daemon sends and receives. It does not end before it has let go of each: a
+//! stream that waits for its other side is given up then.
+
+use super::Daemon;
+use crate::control::protocol::{Answer, ReceiveOrder, SendOrder};
+use crate::engine::streams;
+use crate::error::{Error, Result};
+use marram_store::{DatasetName, Source};
+use parking_lot::{Condvar, Mutex};
+use std::io::{Read, Write};
+
+/// How many streams there are.
+#[derive(Default)]
+pub(super) struct Streams {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// A stream, for as long as it is there.
+struct Held<'s>(&'s Streams);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        *self.0.count.lock() -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Streams {
+    /// Returns when there is none any more. No new one comes, as the mounts are shut.
+    pub(super) fn wait_until_none(&self) {
+        let mut count = self.count.lock();
+        while *count > 0 {
+            self.changed.wait(&mut count);
+        }
+    }
+}
+
+impl Daemon {
+    fn hold_stream(&self) -> Result<Held<'_>> {
+        *self.streams.count.lock() += 1;
+        // Counted before it is asked: whoever shuts the mounts waits for it from then on.
+        let held = Held(&self.streams);
+        if self.mounts.is_shut() {
+            return Err(Error::in_use("the pool is being closed"));
+        }
+        Ok(held)
+    }
+
+    /// Writes a stream to `out`.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(super) fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+        let _held = self.hold_stream()?;
+        let answer = streams::send(self.pool.pool(), order, out);
+        let outcome = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
+        self.log.write(&format!("send {}: {outcome}", order.snapshot));
+        answer
+    }
+
+    /// Reads a stream, and has the mounts show what has been received, all at once.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; then nothing has changed.
+    pub(super) fn receive(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
+        let _held = self.hold_stream()?;
+        let answer = self.receive_seen(order, input);
+        let outcome = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
+        self.log.write(&format!("receive {}: {outcome}", order.dataset));
+        answer
+    }
+
+    fn receive_seen(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
+        let pool = self.pool.pool();
+        let incoming = streams::take_in(pool, order, input)?;
+        let live = Source::live(order.dataset.parse::<DatasetName>()?);
+        let Some(files) = self.files_of(&live) else {
+            let received = streams::publish(incoming)?;
+            self.shelves_changed(std::slice::from_ref(&received.snapshot));
+            return Ok(streams::received(&received));
+        };
+        let mut published = None;
+        files.roll_back(|| -> Result<()> {
+            published = Some(streams::publish(incoming)?);
+            Ok(())
+        })?;
+        let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
+        if let Some(before) = received.kept.as_ref().or(received.base.as_ref()) {
+            let touched = marram_posix::touched(&**pool, before, &received.snapshot)?;
+            self.dataset_changed(&live, &files, &touched);
+        }
+        self.shelves_changed(std::slice::from_ref(&received.snapshot));
+        self.shelves_changed(received.kept.as_slice());
+        Ok(streams::received(&received))
+    }
+}

@@ -1,0 +1,145 @@
+//! The log of operations, and taking operations back.
+
+use crate::control::protocol::{Answer, Author, OperationRow, UndoReport};
+use crate::error::{Error, Result};
+use crate::places;
+use marram_pool::{Operation, Pool, Reversal};
+use marram_posix::{MergeOptions, MergeSides, Posix, PosixOptions, Touched};
+use marram_store::{DatasetName, Source, Store};
+use marram_vfs::Ino;
+
+/// Most conflicts that are named where a merge cannot be taken back.
+const CONFLICTS_TOLD_MAX: usize = 10;
+
+/// Who runs this process, and how it was called.
+pub(crate) fn own_author() -> Author {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let command = [program].into_iter().chain(words).collect::<Vec<_>>().join(" ");
+    Author { user: places::own_uid(), command }
+}
+
+/// The same pool for somebody.
+pub(crate) fn acting_for(pool: &Pool, author: &Author) -> Pool {
+    let Author { user, command } = author.clone();
+    pool.acting_for(marram_pool::Author { user: Some(user), command })
+}
+
+/// The log, oldest first.
+///
+/// # Errors
+/// A failed read.
+pub(crate) fn log(pool: &Pool) -> Result<Answer> {
+    Ok(Answer::Operations(pool.operations()?.into_iter().map(row).collect()))
+}
+
+fn row(operation: Operation) -> OperationRow {
+    let user = operation.user();
+    let Operation { number, record, undone_by, obstacle } = operation;
+    let some = |value: u64| Some(value).filter(|value| *value != 0);
+    let kept = record.kept_until_seconds;
+    OperationRow {
+        number,
+        seconds: record.seconds,
+        user,
+        command: record.command,
+        operation: record.kind.name().to_owned(),
+        names: record.texts,
+        undoes: some(record.undoes),
+        undone_by,
+        kept_until_seconds: Some(kept).filter(|kept| *kept != 0),
+        can_undo: obstacle.is_none(),
+        obstacle,
+    }
+}
+
+/// How an operation is taken back.
+///
+/// # Errors
+/// What stands in the way.
+pub(crate) fn reversal(pool: &Pool, number: Option<u64>) -> Result<(u64, Reversal)> {
+    pool.reversal(number).map_err(|error| refusal(number, &error))
+}
+
+/// Has the pool take an operation back.
+///
+/// # Errors
+/// What stands in the way; then nothing has changed.
+pub(crate) fn by_records(pool: &Pool, number: u64) -> Result<u64> {
+    pool.undo(number).map_err(|error| refusal(Some(number), &error))
+}
+
+fn refusal(number: Option<u64>, error: &marram_store::Error) -> Error {
+    let which = number.map_or("the last operation".to_owned(), |it| format!("operation {it}"));
+    let reason = match error {
+        marram_store::Error::Invalid(reason) => reason.clone(),
+        other => other.to_string(),
+    };
+    Error::failed(format!("{which} cannot be taken back: {reason}"))
+        .hint("`marram log TARGET` shows which operations can be; `marram undo TARGET NUMBER`")
+}
+
+/// Takes a merge back in the file system of its dataset; also tells what has changed there.
+///
+/// # Errors
+/// Files that were changed since the merge, or whatever else refuses it: nothing has changed.
+pub(crate) fn by_merge(
+    pool: &Pool,
+    number: u64,
+    files: &Posix,
+    (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
+) -> Result<Touched> {
+    let sides = MergeSides { dataset, base, fork: back_to, root: Ino(root) };
+    let report = files.merge(&pool.taking_back(number), sides, &MergeOptions::default())?;
+    if report.applied {
+        return Ok(Touched { inodes: report.changed_inodes, names: report.changed_names });
+    }
+    let told = report.conflicts.iter().take(CONFLICTS_TOLD_MAX).map(|conflict| {
+        format!("\n  {}: {}", String::from_utf8_lossy(&conflict.path), conflict.detail)
+    });
+    let (count, told) = (report.conflicts.len(), told.collect::<String>());
+    Err(Error::failed(format!(
+        "operation {number} cannot be taken back: {count} conflicts with what was changed since \
+         (as \"the fork\" is told what was before it){told}"
+    )))
+}
+
+/// The file system of a dataset that nobody has open.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open_files(pool: &Pool, dataset: &DatasetName) -> Result<Posix> {
+    let live = Source::live(dataset.clone());
+    let root = Ino(pool.report(&live)?.root_object);
+    Ok(Posix::new(pool.open(&live)?, PosixOptions { root, ..PosixOptions::default() })?)
+}
+
+/// What an undo has done: the newest entry, if it is that of an undo of `number`.
+///
+/// # Errors
+/// A failed read.
+pub(crate) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
+    let entries = pool.operations()?;
+    let undone = entries.iter().find(|entry| entry.number == number).cloned();
+    let newest = entries.into_iter().rev().find(|entry| entry.record.undoes == number);
+    Ok(UndoReport { undone: undone.map(row), entry: newest.map(row) })
+}
+
+/// Takes an operation back in a pool that nobody has mounted.
+///
+/// # Errors
+/// What stands in the way; then nothing has changed.
+pub(super) fn undo(pool: &Pool, number: Option<u64>) -> Result<Answer> {
+    let (number, reversal) = reversal(pool, number)?;
+    match reversal {
+        Reversal::Merge { dataset, base, back_to, root_object } => {
+            let files = open_files(pool, &dataset)?;
+            by_merge(pool, number, &files, (&dataset, &base, &back_to, root_object))?;
+        }
+        Reversal::Records { .. } | Reversal::Rollback { .. } => {
+            by_records(pool, number)?;
+        }
+    }
+    Ok(Answer::Undone(Box::new(report(pool, number)?)))
+}

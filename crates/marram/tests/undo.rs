@@ -1,0 +1,175 @@
+//! The log of operations and undo, on real mounts and on pools that nobody has mounted.
+
+mod workbench;
+
+use std::fs;
+use std::io::Read;
+use workbench::{Workbench, can_mount};
+
+fn mounted() -> Option<Workbench> {
+    if !can_mount() {
+        return None;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    bench.make_folder("mnt/src");
+    fs::write(bench.path("mnt/src/a"), "one\n").expect("written");
+    bench.run("snapshot mnt@s").good();
+    Some(bench)
+}
+
+fn read(bench: &Workbench, path: &str) -> String {
+    fs::read_to_string(bench.path(path)).expect("a text")
+}
+
+fn rows(bench: &Workbench, target: &str) -> Vec<serde_json::Value> {
+    bench.run(&format!("log {target} --json")).result().as_array().expect("rows").clone()
+}
+
+fn end(bench: &Workbench) {
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
+}
+
+#[test]
+fn the_log_tells_who_did_what() {
+    let Some(bench) = mounted() else { return };
+    bench.run("set mnt compression=zstd:3").good();
+    let rows = rows(&bench, "mnt");
+    let told: Vec<&str> = rows.iter().map(|row| row["operation"].as_str().unwrap()).collect();
+    assert_eq!(told, ["snapshot", "set"]);
+    assert_eq!(rows[0]["command"], "marram snapshot mnt@s");
+    assert_eq!(rows[0]["user"], rustix::process::getuid().as_raw());
+    assert_eq!(rows[1]["names"], serde_json::json!(["root", "compression", "", "zstd:3"]));
+    let out = bench.run("log mnt --last 1").good().out;
+    assert!(out.contains("set compression of root from default to zstd:3"), "{out}");
+    assert!(!out.contains("snapshot root@s"), "{out}");
+    bench.run("undo mnt").good();
+    let value = bench.run("get mnt compression -H").good().out;
+    assert!(value.contains("lz4"), "{value}");
+    bench.run("undo mnt 77").refused(1, &["operation 77", "marram log"]);
+    end(&bench);
+    let out = bench.run("log work.pool").good().out;
+    assert!(out.contains("(undoes 2)") && out.contains("undone by 3"), "{out}");
+}
+
+#[test]
+fn a_merge_is_taken_back_and_what_was_written_since_stays() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    let fork = bench.path("mnt/.marram/forks/work");
+    fs::write(fork.join("a"), "one\ntwo\n").unwrap();
+    fs::write(fork.join("new"), "new\n").unwrap();
+    let mut open = fs::File::open(bench.path("mnt/src/a")).unwrap();
+    bench.run("merge mnt/.marram/forks/work --drop").good();
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    fs::write(bench.path("mnt/src/since"), "since\n").unwrap();
+    let merge = rows(&bench, "mnt").iter().position(|row| row["operation"] == "merge").unwrap();
+    let number = rows(&bench, "mnt")[merge]["number"].as_u64().unwrap();
+
+    bench.run(&format!("undo mnt {number}")).good();
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "one\n", "who has it open sees it at once");
+    assert!(!bench.path("mnt/src/new").exists());
+    assert_eq!(read(&bench, "mnt/src/since"), "since\n");
+
+    // Once more is the merge again; then a change is in the way.
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "one\ntwo\n");
+    fs::write(bench.path("mnt/src/a"), "otherwise\n").unwrap();
+    bench.run("undo mnt").refused(1, &["conflicts", "/a"]);
+    assert_eq!(read(&bench, "mnt/src/a"), "otherwise\n");
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    drop(open);
+    end(&bench);
+}
+
+#[test]
+fn a_rollback_is_taken_back_while_the_tree_is_open() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/src/a"), "changed\n").unwrap();
+    let mut open = fs::File::open(bench.path("mnt/src/a")).unwrap();
+    bench.run("rollback mnt@s").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "one\n");
+    bench.run("undo mnt").good();
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "changed\n");
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "one\n");
+    drop(open);
+    end(&bench);
+}
+
+#[test]
+fn what_was_destroyed_comes_back_until_it_is_let_go() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
+    let out = bench.run("destroy fork mnt work --yes").good().out;
+    assert!(out.contains("marram undo"), "{out}");
+    assert!(!bench.path("mnt/.marram/forks/work").exists());
+    assert!(!bench.run("forks mnt").good().out.contains("work"));
+    assert!(!bench.run("list mnt").good().out.contains("undo:"));
+    assert!(bench.run("list mnt --all").good().out.contains("undo:"));
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/.marram/forks/work/new"), "new\n");
+
+    bench.run("destroy snapshot mnt@s --yes").good();
+    assert!(!bench.path("mnt/.marram/snapshots/s").exists());
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/s/src/a"), "one\n");
+    bench.run("destroy snapshot mnt@s --yes --now").good();
+    bench.run("undo mnt").refused(1, &["gone for good"]);
+    bench.run("set mnt undo=off").good();
+    bench.run("snapshot mnt@t").good();
+    bench.run("undo mnt").refused(1, &["undo is off"]);
+    bench.run("set mnt undo=tomorrow").refused(2, &["undo=tomorrow"]);
+    end(&bench);
+}
+
+#[test]
+fn renames_and_promotions_are_seen_and_taken_back() {
+    let Some(bench) = mounted() else { return };
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/s/src/a"), "one\n");
+    bench.run("rename mnt@s t").good();
+    assert!(!bench.path("mnt/.marram/snapshots/s").exists());
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/t/src/a"), "one\n");
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/s/src/a"), "one\n");
+
+    bench.run("fork mnt/src work").good();
+    assert_eq!(read(&bench, "mnt/.marram/forks/work/a"), "one\n");
+    bench.run("rename mnt other --dataset work").good();
+    assert!(!bench.path("mnt/.marram/forks/work").exists());
+    assert_eq!(read(&bench, "mnt/.marram/forks/other/a"), "one\n");
+    bench.run("rename mnt new").refused(2, &["--dataset"]);
+    bench.run("rename mnt new --dataset root").refused(11, &["mounted"]);
+
+    bench.run("clone mnt@s copy").good();
+    bench.run("promote mnt copy").good();
+    assert!(!bench.path("mnt/.marram/snapshots/s").exists());
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/s/src/a"), "one\n");
+    bench.run("promote mnt nothing").refused(10, &["nothing"]);
+    end(&bench);
+}
+
+#[test]
+fn a_pool_that_nobody_has_mounted_has_its_log_too() {
+    let bench = Workbench::with_pool();
+    bench.run("create work.pool --dataset home").good();
+    bench.run("snapshot work.pool@s --dataset home").good();
+    bench.run("destroy dataset work.pool --dataset home --yes").good();
+    bench.run("undo work.pool").good();
+    bench.run("rename work.pool house --dataset home").good();
+    let list = bench.run("list work.pool -H").good().out;
+    assert!(list.contains("house@s"), "{list}");
+    bench.run("undo work.pool 3").refused(1, &["taken back by operation 4"]);
+    let told = rows(&bench, "work.pool");
+    let told: Vec<&str> = told.iter().map(|row| row["operation"].as_str().unwrap()).collect();
+    assert_eq!(told, ["create", "snapshot", "destroy", "restore", "rename"]);
+    bench.run("check work.pool --data").good();
+}

@@ -1,0 +1,271 @@
+//! Datasets that receive a stream, from their first commit to the one that shows them.
+//!
+//! A full stream goes into a new dataset, an incremental one into a clone of what the dataset is
+//! now. Either has a name of the pool's own. In the last commit the first gets its name and its
+//! snapshot; of the second the dataset takes over the tree, and the clone is gone. Both are a
+//! change of records. Whatever ends before that commit has changed nothing that anyone sees.
+
+use super::records::parent_of;
+use super::{refuse_too_long, root_of};
+use crate::Error;
+use crate::commit::{Commit, Publication};
+use crate::pool::Inner;
+use crate::settings::check_property;
+use crate::stream::identity_of;
+use marram_format::dataset::{DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY};
+use marram_format::stream::{SnapshotIdentity, StreamBegin};
+use marram_format::version::feature;
+use marram_store::{DatasetName, Error as StoreError, ROOT_OBJECT, Result, Source};
+use std::sync::Arc;
+
+/// Names that are tried for what a dataset was before a stream that was forced upon it.
+const KEPT_NAMES_MAX: u32 = 1 << 16;
+
+/// A stream that is being received.
+pub(crate) struct Arrival {
+    /// The dataset that receives it.
+    pub(crate) hidden: DatasetName,
+    /// The snapshot that it will be.
+    pub(crate) snapshot: Source,
+    /// The snapshot that it goes on from.
+    pub(crate) base: Option<Source>,
+    begin: StreamBegin,
+    force: bool,
+}
+
+/// An incremental stream's place in the dataset that is there.
+struct Place {
+    live: Arc<DatasetRecord>,
+    base: Arc<DatasetRecord>,
+    /// The snapshot that the dataset goes on from: the base, or a later one without a change.
+    newest: Arc<DatasetRecord>,
+    /// Why the dataset is not as the base is.
+    changed: Option<&'static str>,
+}
+
+impl Inner {
+    /// Makes the dataset that is to receive a stream.
+    pub(crate) fn begin_arrival(
+        &self,
+        name: &DatasetName,
+        begin: StreamBegin,
+        force: bool,
+    ) -> std::result::Result<Arrival, Error> {
+        let snapshot: Source = format!("{name}@{}", begin.snapshot_name).parse()?;
+        if snapshot.is_own() || name.is_receiving() {
+            return Err(Error::Unfit(format!("{snapshot} is a name of the pool's own")));
+        }
+        let turn = self.take_turn()?;
+        let place = self.refuse_unfit(name, &snapshot, &begin, force)?;
+        let taken = |name: &DatasetName| self.find(&Source::live(name.clone())).is_ok();
+        let hidden = DatasetName::receiving().find(|name| !taken(name));
+        let hidden = hidden.ok_or_else(|| {
+            Error::Unfit("too many streams are being received: wait for some".to_owned())
+        })?;
+        let arrival = Arrival {
+            hidden,
+            snapshot,
+            base: place.as_ref().map(|place| place.base.name.parse()).transpose()?,
+            begin,
+            force,
+        };
+        let properties = local_properties(&arrival.begin)?;
+        turn.commit(Some(&mut |commit| {
+            let record = match &place {
+                Some(place) => commit.clone_of(place.origin(force), &arrival.hidden)?,
+                None => {
+                    let name = arrival.hidden.as_str();
+                    let record = commit.new_record(name, DatasetState::Live);
+                    DatasetRecord {
+                        id128: arrival.begin.dataset_id,
+                        properties: properties.clone(),
+                        ..record
+                    }
+                }
+            };
+            refuse_too_long(&record)?;
+            commit.add(record)
+        }))?;
+        Ok(arrival)
+    }
+
+    /// Refuses a stream that does not fit what is here; of an incremental one, says where it goes.
+    fn refuse_unfit(
+        &self,
+        name: &DatasetName,
+        snapshot: &Source,
+        begin: &StreamBegin,
+        force: bool,
+    ) -> std::result::Result<Option<Place>, Error> {
+        let unfit = |reason: String| Err(Error::Unfit(reason));
+        let live = self.find_live(name).ok();
+        if let Some(live) = &live
+            && let Some(here) = self.snapshot_of(live, begin.snapshot)
+        {
+            return unfit(format!("the stream has been received before: it is {}", here.name));
+        }
+        let (base, live) = match (begin.base, live) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => {
+                return unfit(format!(
+                    "{name} exists, and a full stream makes a dataset: name another, or destroy it"
+                ));
+            }
+            (Some(_), None) => {
+                return unfit(format!(
+                    "the stream is incremental, and there is no dataset {name} that it could go on \
+                     from: receive the full stream first"
+                ));
+            }
+            (Some(base), Some(live)) => (base, live),
+        };
+        let Some(base) = self.snapshot_of(&live, base) else {
+            return unfit(format!(
+                "{name} has not the snapshot that the stream goes on from: it is from another \
+                 dataset, or streams between were left out"
+            ));
+        };
+        self.refuse_taken(snapshot)?;
+        let place = self.place(live, base)?;
+        match place.changed {
+            Some(how) if !force => unfit(format!(
+                "{name} {how} since {}: force it to go back to that first (what it is now is then \
+                 kept as a snapshot)",
+                place.base.name
+            )),
+            _ => Ok(Some(place)),
+        }
+    }
+
+    fn snapshot_of(
+        &self,
+        live: &DatasetRecord,
+        identity: SnapshotIdentity,
+    ) -> Option<Arc<DatasetRecord>> {
+        let records = self.records.read();
+        let is_it = |record: &&Arc<DatasetRecord>| {
+            record.state == DatasetState::Snapshot
+                && record.parent == live.id
+                && identity_of(record) == identity
+        };
+        records.known().find(is_it).cloned()
+    }
+
+    fn place(&self, live: Arc<DatasetRecord>, base: Arc<DatasetRecord>) -> Result<Place> {
+        let newest = self.records.read().get(live.previous).cloned();
+        let newest =
+            newest.ok_or_else(|| StoreError::NoDataset(format!("before {}", live.name)))?;
+        let dataset = super::running(self, live.id);
+        let is_dirty = dataset.is_some_and(|dataset| dataset.has_dirty());
+        let changed = match () {
+            () if newest.root != base.root => Some("has snapshots with changes that were made"),
+            () if live.root != newest.root || is_dirty => Some("has been changed"),
+            () => None,
+        };
+        Ok(Place { live, base, newest, changed })
+    }
+
+    /// Shows what has been received; returns what the dataset was, if that was set aside.
+    pub(crate) fn conclude_arrival(
+        &self,
+        arrival: &Arrival,
+    ) -> std::result::Result<Option<Source>, Error> {
+        let turn = self.take_turn()?;
+        let hidden = self.find_live(&arrival.hidden)?;
+        let name = &arrival.snapshot.dataset;
+        let place = self.refuse_unfit(name, &arrival.snapshot, &arrival.begin, arrival.force)?;
+        let Some(place) = place else {
+            turn.commit(Some(&mut |commit| commit.name_arrival(hidden.id, arrival)))?;
+            return Ok(None);
+        };
+        let kept = match place.changed {
+            Some(_) => Some(self.name_to_keep(name)?),
+            None => None,
+        };
+        turn.commit_alone(&mut |commit| {
+            if let Some(kept) = &kept {
+                commit.roll_back(place.live.id, place.base.id, kept)?;
+            }
+            commit.take_over(place.live.id, hidden.id)?;
+            commit.arrive(place.live.id, arrival)
+        })?;
+        Ok(kept)
+    }
+
+    /// A name for what a dataset was before it was set back.
+    fn name_to_keep(&self, name: &DatasetName) -> Result<Source> {
+        for number in 1..KEPT_NAMES_MAX {
+            let kept: Source = format!("{name}@before-receive-{number}").parse()?;
+            if self.find(&kept).is_err() {
+                return Ok(kept);
+            }
+        }
+        Err(StoreError::DatasetExists(format!("{name}@before-receive-N")))
+    }
+}
+
+impl Place {
+    /// What the clone that receives the stream begins as.
+    fn origin(&self, force: bool) -> u64 {
+        if force && self.changed.is_some() { self.base.id } else { self.newest.id }
+    }
+}
+
+/// The properties that the new dataset of a full stream has.
+fn local_properties(begin: &StreamBegin) -> Result<Vec<(String, String)>> {
+    let mut properties = Vec::new();
+    for (name, value) in &begin.properties {
+        properties.push((name.clone(), check_property(name, value)?));
+    }
+    if begin.root_object != ROOT_OBJECT {
+        properties.push((ROOT_OBJECT_PROPERTY.to_owned(), begin.root_object.to_string()));
+    }
+    properties.sort();
+    Ok(properties)
+}
+
+impl Commit<'_> {
+    /// A dataset that has received a full stream gets its name.
+    fn name_arrival(&mut self, hidden: u64, arrival: &Arrival) -> Result<()> {
+        let mut record = self.record(hidden)?;
+        record.name = arrival.snapshot.dataset.to_string();
+        self.keep(record)?;
+        self.arrive(hidden, arrival)
+    }
+
+    /// What was received becomes a snapshot, with the identity that it has where it comes from.
+    fn arrive(&mut self, dataset: u64, arrival: &Arrival) -> Result<()> {
+        let id = self.snapshot(dataset, &arrival.snapshot)?;
+        let mut kept = self.record(id)?;
+        kept.id128 = arrival.begin.snapshot.id;
+        kept.created_seconds = arrival.begin.snapshot.created_seconds;
+        self.keep(kept)
+    }
+
+    /// A dataset takes over the tree and the dead list of a clone of the snapshot that it goes on
+    /// from, and the clone is gone. The dataset must be as that snapshot is.
+    fn take_over(&mut self, dataset: u64, clone: u64) -> Result<()> {
+        let mut live = self.record(dataset)?;
+        let clone = self.record(clone)?;
+        let mut origin = self.record(parent_of(&clone))?;
+        if live.previous != origin.id || live.root != origin.root || live.dead_grains != 0 {
+            return Err(StoreError::InUse {
+                name: live.name,
+                holder: "it has been changed while the stream was received; receive it again"
+                    .to_owned(),
+            });
+        }
+        origin.clones = origin.clones.saturating_sub(1);
+        self.keep(origin)?;
+        live.root = clone.root.clone();
+        live.referenced_grains = clone.referenced_grains;
+        live.dead_list = clone.dead_list;
+        live.dead_grains = clone.dead_grains;
+        self.publications.push(Publication::Root(dataset, root_of(&live)));
+        self.publications.push(Publication::Remove(clone.id));
+        self.records.insert(clone.id, None);
+        // Its nodes say that they were written for the clone, as after a promotion.
+        self.set_feature(feature::OWNERS);
+        self.keep(live)
+    }
+}

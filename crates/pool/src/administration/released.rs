@@ -1,0 +1,156 @@
+//! What comes back when datasets and snapshots go, to the byte.
+//!
+//! A state has what the one before it has, less what has died since, and what was born since. So
+//! what came with it is known from counters alone. Of a chain that goes, what is only in it has
+//! died on the way from its oldest to its heir: it is on the dead lists between, and born after
+//! what is before the oldest. Nothing is walked.
+//!
+//! Blocks with several owners are the exception: they come back with the last one. Where a pool has
+//! any, dead lists are read through and the trees of lasts walked, as far as they are younger than
+//! what is before them, and what is met is counted by address.
+
+use super::destroy::dead_pointers;
+use super::plan::{Chain, Plan};
+use super::records::{Records, parent_of};
+use super::root_of;
+use crate::commit::is_shared;
+use crate::media::At;
+use crate::pointers::decode_pointer;
+use crate::pool::Inner;
+use crate::tree::{self, NodeSource, PruneSink, prune};
+use bytes::Bytes;
+use marram_format::dataset::DatasetRecord;
+use marram_format::group::Group;
+use marram_format::node::Node;
+use marram_format::pointer::{Pointer, PointerFlags};
+use marram_format::space::owners_key;
+use marram_store::{Key, Result, kind};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Grains that came with a state: those that its parent has not.
+pub(super) fn grains_since_parent(records: &Records, record: &DatasetRecord) -> u64 {
+    let shared = records
+        .get(parent_of(record))
+        .map_or(0, |parent| parent.referenced_grains.saturating_sub(record.dead_grains));
+    record.referenced_grains.saturating_sub(shared)
+}
+
+/// Whether any block of the pool has several owners.
+pub(super) fn has_owners(pool: &Inner) -> Result<bool> {
+    let root = pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+    let at = At { media: &pool.media, epoch: pool.media.epoch() };
+    let (from, to) = (owners_key(0), owners_key(u64::MAX));
+    Ok(!tree::scan(&at, root.as_ref(), from, to, &mut |_| false)?)
+}
+
+/// Counts what comes back.
+pub(super) struct Release<'p> {
+    pool: &'p Inner,
+    counts_owners: bool,
+    /// Grains of blocks with one owner.
+    grains: u64,
+    /// By address: how many owners of a block with several go, and its grains.
+    owned: BTreeMap<u64, (u64, u64)>,
+    /// What is born in or before this group is not met on a walk.
+    group: Group,
+}
+
+impl<'p> Release<'p> {
+    /// `counts_owners` says whether the pool has blocks with several owners, and they are to be
+    /// counted; without, each is taken to have one.
+    pub(super) fn new(pool: &'p Inner, counts_owners: bool) -> Release<'p> {
+        Release { pool, counts_owners, grains: 0, owned: BTreeMap::new(), group: Group(0) }
+    }
+
+    /// All that a plan takes.
+    pub(super) fn plan(&mut self, plan: &Plan) -> Result<()> {
+        plan.lasts.iter().try_for_each(|last| self.last(last))?;
+        plan.chains.iter().try_for_each(|chain| self.chain(chain))
+    }
+
+    /// What nothing comes after.
+    pub(super) fn last(&mut self, record: &DatasetRecord) -> Result<()> {
+        if self.counts_owners {
+            return self.tree(record, Key::MIN);
+        }
+        self.grains += grains_since_parent(&self.pool.records.read(), record);
+        Ok(())
+    }
+
+    /// What is left of a tree from a key on.
+    pub(super) fn tree(&mut self, record: &DatasetRecord, from: Key) -> Result<()> {
+        self.group = record.previous_group;
+        match root_of(record) {
+            Some(root) => prune(self, &root, from, &mut usize::MAX.clone()).map(|_all| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// What goes before an heir.
+    pub(super) fn chain(&mut self, chain: &Chain) -> Result<()> {
+        let Some(oldest) = chain.gone.first() else { return Ok(()) };
+        let group = oldest.previous_group;
+        let lists = chain.gone[1..].iter().chain([&chain.heir]);
+        for record in lists {
+            if group == Group(0) && !self.counts_owners {
+                self.grains += record.dead_grains;
+                continue;
+            }
+            for pointer in dead_pointers(self.pool, record.dead_list)? {
+                if pointer.birth > group {
+                    self.block(&pointer)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, pointer: &Pointer) -> Result<()> {
+        let is_content = !pointer.flags.contains(PointerFlags::METADATA);
+        if let Some(address) = pointer.address().filter(|_| is_content && self.counts_owners)
+            && self.pool.owners_of(address)? > 1
+        {
+            self.owned.entry(address).or_insert((0, pointer.grains())).0 += 1;
+            return Ok(());
+        }
+        self.grains += pointer.grains();
+        Ok(())
+    }
+
+    /// Grains that come back.
+    pub(super) fn grains(self) -> Result<u64> {
+        let mut grains = self.grains;
+        for (address, (gone, of_block)) in self.owned {
+            if gone >= self.pool.owners_of(address)? {
+                grains += of_block;
+            }
+        }
+        Ok(grains)
+    }
+}
+
+impl NodeSource for Release<'_> {
+    fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
+        self.pool.media.node(pointer, self.pool.media.epoch())
+    }
+}
+
+impl PruneSink for Release<'_> {
+    fn is_older(&self, pointer: &Bytes) -> Result<bool> {
+        Ok(decode_pointer(pointer)?.birth <= self.group)
+    }
+
+    fn node_goes(&mut self, pointer: &Bytes) -> Result<()> {
+        self.block(&decode_pointer(pointer)?)
+    }
+
+    fn block_goes(&mut self, key: Key, pointer: &Bytes) -> Result<()> {
+        let pointer = decode_pointer(pointer)?;
+        let counted_elsewhere = is_shared(&pointer) && key.kind != kind::REFERENCES;
+        if counted_elsewhere || pointer.birth <= self.group {
+            return Ok(());
+        }
+        self.block(&pointer)
+    }
+}

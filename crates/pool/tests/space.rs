@@ -1,0 +1,269 @@
+//! Who holds the space: told exactly, whatever has happened, and given back as it was promised.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use marram_pool::Pool;
+use marram_store::{
+    Admission, Batch, DatasetKind, DatasetName, Destruction, Error, Item, Source, Store, Usage,
+};
+use std::sync::Arc;
+use support::{content, new_pool, noise, put, remove, root, section, view};
+
+/// Objects that a dataset of these tests may have.
+const OBJECTS: u64 = 40;
+/// Steps of one history.
+const STEPS: usize = 150;
+/// Datasets and forks that a history may have at a time.
+const LIVE_MAX: usize = 8;
+
+/// xorshift64*: one seed is one history.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+
+    fn choose<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        (!from.is_empty()).then(|| from[self.below(from.len())].clone())
+    }
+}
+
+struct World {
+    pool: Arc<Pool>,
+    dice: Dice,
+    names: usize,
+    chances: Chances,
+}
+
+/// What a history may do beside what all do.
+#[derive(Clone, Copy)]
+struct Chances {
+    /// Bring blocks from one dataset into another.
+    adopts: bool,
+    /// Hand snapshots over to clones.
+    promotes: bool,
+}
+
+impl World {
+    fn live(&self) -> Vec<DatasetName> {
+        let all = self.pool.list().unwrap().into_iter();
+        let live = all.filter(|report| report.kind != DatasetKind::Snapshot);
+        live.map(|report| report.source.dataset).collect()
+    }
+
+    fn snapshots(&self) -> Vec<Source> {
+        let all = self.pool.list().unwrap().into_iter();
+        let kept = all.filter(|report| report.kind == DatasetKind::Snapshot);
+        kept.map(|report| report.source).collect()
+    }
+
+    fn new_name(&mut self) -> DatasetName {
+        self.names += 1;
+        format!("d{}", self.names).parse().unwrap()
+    }
+
+    fn write(&mut self) {
+        let dataset = self.dice.choose(&self.live()).unwrap();
+        let view = view(&self.pool, dataset.as_str());
+        for _ in 0..=self.dice.below(6) {
+            let key = section(self.dice.below(OBJECTS as usize) as u64 + 1, 0);
+            match self.dice.below(4) {
+                0 => remove(&*view, key).unwrap(),
+                _ => {
+                    let (seed, len) = (self.dice.below(1 << 30), self.dice.below(60_000) + 1);
+                    put(&*view, key, noise(seed as u64, len)).unwrap();
+                }
+            }
+        }
+    }
+
+    /// A section of one dataset becomes one of another too, or of the same once more.
+    fn share(&mut self) {
+        let (from, to) = (self.dice.choose(&self.snapshots()), self.dice.choose(&self.live()));
+        let (Some(from), Some(to)) = (from, to) else { return };
+        let (from, to) = (self.pool.open(&from).unwrap(), view(&self.pool, to.as_str()));
+        for _ in 0..4 {
+            let key = section(self.dice.below(OBJECTS as usize) as u64 + 1, 0);
+            let Some(Item { value, block: Some(block) }) = from.get(key).unwrap() else { continue };
+            let block = to.adopt(&*from, &block).unwrap();
+            let mut batch = Batch { admission: Admission::Ordinary, ..Batch::new() };
+            let key = section(self.dice.below(OBJECTS as usize) as u64 + 1, 0);
+            batch.put(key, Item { value, block: Some(block) });
+            to.apply(batch).unwrap();
+        }
+    }
+
+    fn keep(&mut self) {
+        let name = self.new_name();
+        let live = self.live();
+        match self.dice.below(3) {
+            0 => self.pool.snapshot_together(&live, name.as_str()).unwrap(),
+            _ => {
+                let dataset = self.dice.choose(&live).unwrap();
+                self.pool.snapshot(&dataset, name.as_str()).unwrap();
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        let live = self.live();
+        if live.len() >= LIVE_MAX {
+            return;
+        }
+        let name = self.new_name();
+        match (self.dice.below(2), self.dice.choose(&self.snapshots())) {
+            (0, Some(origin)) => self.pool.clone_snapshot(&origin, &name).unwrap(),
+            _ => self.pool.fork(&self.dice.choose(&live).unwrap(), &name, 1).unwrap(),
+        }
+    }
+
+    fn go_back(&mut self) {
+        let Some(to) = self.dice.choose(&self.snapshots()) else { return };
+        let keep = self.new_name();
+        match self.dice.below(3) {
+            0 if self.chances.promotes => {
+                drop(self.pool.promote(&self.dice.choose(&self.live()).unwrap()))
+            }
+            _ => self.pool.rollback(&to, keep.as_str()).unwrap(),
+        }
+    }
+
+    /// Some that are destroyed together.
+    fn some(&mut self) -> Vec<Source> {
+        let (snapshots, live) = (self.snapshots(), self.live());
+        let mut chosen = Vec::new();
+        for _ in 0..=self.dice.below(5) {
+            match self.dice.below(4) {
+                0 => chosen.extend(self.dice.choose(&live).map(Source::live)),
+                _ => chosen.extend(self.dice.choose(&snapshots)),
+            }
+        }
+        chosen.retain(|source| source.to_string() != "root");
+        chosen
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(16) {
+            0..=6 => self.write(),
+            7 | 8 if self.chances.adopts => self.share(),
+            7..=10 => self.keep(),
+            11 => self.begin(),
+            12 => self.go_back(),
+            _ => {
+                let chosen = self.some();
+                promise_is_kept(&self.pool, &chosen);
+            }
+        }
+    }
+}
+
+fn settled(pool: &Pool) -> Usage {
+    pool.commit().unwrap();
+    while pool.reclaim_step().unwrap() {}
+    let usage = pool.usage(true).unwrap();
+    let added: u64 = usage.holders.iter().map(|holder| holder.added_bytes).sum();
+    assert_eq!(usage.leaving_bytes, 0, "nothing is left of what was destroyed");
+    assert_eq!(added + usage.own_bytes, usage.allocated_bytes + usage.shared_bytes);
+    let status = pool.status();
+    assert_eq!(usage.allocated_bytes, status.allocated_bytes);
+    usage
+}
+
+/// Bytes in use, without what the pool has for itself.
+fn held(usage: &Usage) -> u64 {
+    usage.allocated_bytes - usage.own_bytes
+}
+
+/// Destroys what can be, and compares what came back with what was promised. Of one alone that is
+/// what is unique to it.
+fn promise_is_kept(pool: &Pool, sources: &[Source]) {
+    let before = settled(pool);
+    let promised: Destruction = match pool.destroy_together(sources, true) {
+        Ok(promised) => promised,
+        Err(Error::InUse { .. }) => return,
+        Err(error) => panic!("{error}"),
+    };
+    assert!(sources.iter().all(|source| promised.sources.contains(source)));
+    let unique =
+        before.holders.iter().find(|holder| promised.sources == [holder.report.source.clone()]);
+    if let Some(holder) = unique {
+        assert_eq!(holder.unique_bytes, promised.freed_bytes, "{}", holder.report.source);
+    }
+    assert_eq!(pool.destroy_together(sources, false).unwrap(), promised);
+    let leaving = pool.usage(true).unwrap();
+    let added: u64 = leaving.holders.iter().map(|holder| holder.added_bytes).sum();
+    assert_eq!(
+        added + leaving.own_bytes + leaving.leaving_bytes,
+        leaving.allocated_bytes + leaving.shared_bytes
+    );
+    let after = settled(pool);
+    assert_eq!(held(&before) - held(&after), promised.freed_bytes, "{:?}", promised.sources);
+}
+
+fn history(seed: u64, chances: Chances) {
+    let (_, pool) = new_pool(256, &[]);
+    let mut world = World { pool, dice: Dice(seed), names: 0, chances };
+    for _ in 0..STEPS {
+        world.step();
+        settled(&world.pool);
+    }
+    let pool = world.pool;
+    if chances.promotes {
+        return;
+    }
+    let all = pool.list().unwrap().into_iter().map(|report| report.source);
+    let all: Vec<Source> = all.filter(|source| source.to_string() != "root").collect();
+    promise_is_kept(&pool, &all);
+    let usage = settled(&pool);
+    let [only] = &usage.holders[..] else { panic!("the root dataset is left: {usage:?}") };
+    assert!(chances.adopts || usage.shared_bytes == 0);
+    assert_eq!(only.added_bytes, only.report.referenced_bytes);
+}
+
+#[test]
+fn what_destroying_promises_comes_back() {
+    for seed in 1..=8 {
+        history(seed, Chances { adopts: false, promotes: seed % 2 == 0 });
+    }
+}
+
+#[test]
+fn what_destroying_promises_comes_back_where_blocks_have_several_owners() {
+    for seed in 101..=108 {
+        history(seed, Chances { adopts: true, promotes: seed % 2 == 0 });
+    }
+}
+
+#[test]
+fn what_several_snapshots_hold_comes_back_when_all_of_them_go() {
+    let (_, pool) = new_pool(64, &[]);
+    let live = DatasetName::root();
+    pool.snapshot(&live, "before").unwrap();
+    put(&*root(&pool), section(1, 0), noise(1, 400_000)).unwrap();
+    for name in ["a", "b", "c"] {
+        pool.snapshot(&live, name).unwrap();
+    }
+    remove(&*root(&pool), section(1, 0)).unwrap();
+    put(&*root(&pool), section(2, 0), noise(2, 9_000)).unwrap();
+    pool.commit().unwrap();
+    let unique = |name: &str| {
+        let usage = pool.usage(true).unwrap();
+        let found = usage.holders.iter().find(|holder| holder.report.source.to_string() == name);
+        found.unwrap().unique_bytes
+    };
+    assert!(["root@a", "root@b", "root@c"].iter().all(|name| unique(name) < 100_000));
+    let all: Vec<Source> =
+        ["root@a", "root@b", "root@c"].iter().map(|name| name.parse().unwrap()).collect();
+    let two = pool.destroy_together(&all[..2], true).unwrap().freed_bytes;
+    let three = pool.destroy_together(&all, true).unwrap().freed_bytes;
+    assert!(two < 100_000 && three >= 400_000, "{two} and {three}");
+    promise_is_kept(&pool, &all);
+    assert_eq!(content(&*root(&pool), section(2, 0)), Some(noise(2, 9_000)));
+    assert_eq!(content(&*view(&pool, "root@before"), section(1, 0)), None);
+}

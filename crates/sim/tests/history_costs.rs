@@ -1,0 +1,144 @@
+//! What a comparison and a merge read follows what has changed, not what is there: one change in
+//! 1,000 files and in 100,000 takes the same reads of the device, but for the deeper tree.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use marram_device::{Device, MemoryDevice, Result};
+use marram_pool::{CreateOptions, OpenOptions, Pool, create};
+use marram_posix::{AccessTimes, MergeOptions, MergeSides, Posix, PosixOptions, diff};
+use marram_store::{DatasetName, Properties, Source, Store};
+use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const DEVICE_BYTES: usize = 1 << 30;
+const ROOT: Caller = Caller { uid: 0, gid: 0 };
+/// Files of a directory.
+const DIRECTORY_FILES: u64 = 500;
+/// How many more reads the larger tree may take: some nodes on each way down.
+const DEEPER_READS_MAX: u64 = 40;
+
+/// Memory that counts how often it is read.
+struct CountingDevice {
+    memory: MemoryDevice,
+    reads: AtomicU64,
+}
+
+impl Device for CountingDevice {
+    fn name(&self) -> String {
+        self.memory.name()
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.memory.size()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.memory.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffer: &[u8]) -> Result<()> {
+        self.memory.write(offset, buffer)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+/// Reads of the device.
+#[derive(Debug)]
+struct Reads {
+    diff: u64,
+    merge: u64,
+}
+
+fn open(pool: &Pool, source: &str) -> Arc<Posix> {
+    let options = PosixOptions { access_times: AccessTimes::Never, ..PosixOptions::default() };
+    let view = pool.open(&source.parse().unwrap()).unwrap();
+    Arc::new(Posix::new(view, options).unwrap())
+}
+
+fn open_pool(device: &Arc<CountingDevice>) -> Arc<Pool> {
+    let device = Arc::clone(device) as Arc<dyn Device>;
+    Pool::open(vec![device], OpenOptions::default()).unwrap()
+}
+
+fn make(files: &Posix, directory: Ino, name: &str, node: NewNode<'_>) -> Ino {
+    let made = files.create(ROOT, directory, Name::new(name.as_bytes()).unwrap(), node).unwrap();
+    files.forget(made.ino, 1);
+    made.ino
+}
+
+fn file(files: &Posix, directory: Ino, name: &str, content: &[u8]) -> Ino {
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+    let ino = make(files, directory, name, node);
+    files.write(ino, 0, content, WriteOptions::default()).unwrap();
+    ino
+}
+
+/// Changes one file of so many in a fork, with nothing in memory, and compares and merges it.
+fn reads_of_one_change(count: u64) -> Reads {
+    let device = Arc::new(CountingDevice {
+        memory: MemoryDevice::new(DEVICE_BYTES),
+        reads: AtomicU64::new(0),
+    });
+    let options = CreateOptions {
+        label: "costs".to_owned(),
+        properties: Properties::default(),
+        pool_id: [3; 16],
+        secret: 7,
+        now_seconds: 1_700_000_000,
+    };
+    create(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap();
+    let pool = open_pool(&device);
+    let files = open(&pool, "root");
+    let mut changed = Ino::ROOT;
+    for number in 0..count / DIRECTORY_FILES {
+        let node = NewNode::Directory { permissions: 0o755 };
+        let directory = make(&files, Ino::ROOT, &format!("d{number}"), node);
+        for number in 0..DIRECTORY_FILES {
+            changed = file(&files, directory, &format!("f{number}"), b"content");
+        }
+    }
+    let fork: DatasetName = "fork".parse().unwrap();
+    pool.fork(&DatasetName::root(), &fork, Ino::ROOT.0).unwrap();
+    open(&pool, "fork").write(changed, 3, b"changed", WriteOptions::default()).unwrap();
+    file(&files, Ino::ROOT, "beside", b"of the parent");
+    drop(files);
+    pool.close().unwrap();
+    drop(pool);
+
+    let pool = open_pool(&device);
+    let files = open(&pool, "root");
+    let before = device.reads.load(Ordering::Relaxed);
+    let (root, live): (Source, Source) =
+        ("root@fork:fork".parse().unwrap(), "fork".parse().unwrap());
+    let mut found = 0;
+    diff(&*pool, &root, &live, Ino::ROOT, &mut |_| {
+        found += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!(found, 1);
+    let between = device.reads.load(Ordering::Relaxed);
+    let dataset = DatasetName::root();
+    let sides = MergeSides { dataset: &dataset, base: &root, fork: &live, root: Ino::ROOT };
+    assert!(files.merge(&*pool, sides, &MergeOptions::default()).unwrap().applied);
+    let after = device.reads.load(Ordering::Relaxed);
+    Reads { diff: between - before, merge: after - between }
+}
+
+#[test]
+fn one_change_costs_the_same_in_a_small_and_in_a_large_tree() {
+    let (small, large) = (reads_of_one_change(1_000), reads_of_one_change(100_000));
+    println!("1,000 files {small:?}; 100,000 files {large:?}");
+    assert!(small.diff > 0, "nothing was read: {small:?}");
+    assert!(large.diff <= small.diff + DEEPER_READS_MAX, "{small:?} {large:?}");
+    assert!(large.merge <= small.merge + DEEPER_READS_MAX, "{small:?} {large:?}");
+}
