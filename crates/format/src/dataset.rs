@@ -11,6 +11,7 @@
 use crate::FormatError;
 use crate::group::Group;
 use crate::pointer::{GRAINS_MAX, Pointer};
+use crate::property;
 use crate::reader::Reader;
 use crate::space::DEAD_LISTS_MAX;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -191,7 +192,7 @@ impl DatasetRecord {
         if !root.is_empty() {
             record.root = Some(Pointer::decode(root)?);
         }
-        record.properties = take_properties(&mut from, property_count)?;
+        record.properties = property::take_all(&mut from, WHAT, property_count)?;
         from.finish()?;
         Ok(record)
     }
@@ -213,25 +214,6 @@ fn take_state(from: &mut Reader<'_>) -> Result<DatasetState, FormatError> {
         2 => Ok(DatasetState::Destroying),
         found => Err(from.unexpected("state", 1, u64::from(found), "0, 1 or 2")),
     }
-}
-
-fn take_properties(
-    from: &mut Reader<'_>,
-    count: u16,
-) -> Result<Vec<(String, String)>, FormatError> {
-    let mut properties: Vec<(String, String)> = Vec::new();
-    for index in 0..usize::from(count) {
-        let offset = from.at();
-        let name_len = from.u16("length of a property's name")?;
-        let value_len = from.u16("length of a property's value")?;
-        let name = from.text("name of a property", usize::from(name_len))?;
-        let value = from.text("value of a property", usize::from(value_len))?;
-        if properties.last().is_some_and(|last| last.0 >= name) {
-            return Err(FormatError::Order { what: WHAT, field: "property", index, offset });
-        }
-        properties.push((name, value));
-    }
-    Ok(properties)
 }
 
 fn put_len(out: &mut BytesMut, len: usize) {

@@ -17,6 +17,7 @@ pub mod log;
 pub mod node;
 pub mod operation;
 pub mod pointer;
+mod property;
 mod reader;
 pub mod record;
 pub mod signature;

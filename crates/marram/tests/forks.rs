@@ -7,16 +7,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use workbench::{Workbench, can_mount};
+use workbench::Workbench;
 
 /// A mounted pool with `src/lib/a` and `src/b`, and a snapshot `s` of that.
 fn mounted() -> Option<Workbench> {
-    if !can_mount() {
-        return None;
-    }
-    let bench = Workbench::with_pool();
-    bench.make_folder("mnt");
-    bench.run("mount work.pool mnt").good();
+    let bench = workbench::mounted()?;
     bench.make_folder("mnt/src/lib");
     fs::write(bench.path("mnt/src/lib/a"), "one\n").expect("written");
     fs::write(bench.path("mnt/src/b"), "two\n").expect("written");

@@ -5,15 +5,10 @@ mod workbench;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Stdio;
-use workbench::{Workbench, can_mount};
+use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
-    if !can_mount() {
-        return None;
-    }
-    let bench = Workbench::with_pool();
-    bench.make_folder("mnt");
-    bench.run("mount work.pool mnt").good();
+    let bench = workbench::mounted()?;
     bench.make_folder("mnt/src/lib");
     for (path, text) in [("src/a", "one\ntwo\nthree\n"), ("src/lib/b", "b\n"), ("other", "o\n")] {
         fs::write(bench.path("mnt").join(path), text).expect("written");

@@ -8,17 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use workbench::{Outcome, Workbench, can_mount};
-
-fn mounted() -> Option<Workbench> {
-    if !can_mount() {
-        return None;
-    }
-    let bench = Workbench::with_pool();
-    bench.make_folder("mnt");
-    bench.run("mount work.pool mnt").good();
-    Some(bench)
-}
+use workbench::{Outcome, Workbench, can_mount, mounted};
 
 /// Whether anybody has the pool: the lock that every daemon takes.
 fn is_free(pool: &Path) -> bool {

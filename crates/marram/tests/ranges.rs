@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use workbench::{Workbench, can_mount, outcome};
+use workbench::{Workbench, can_mount, mounted, outcome};
 
 /// `O_NOATIME` and `O_DIRECT`.
 const NO_ACCESS_TIME: i32 = 0o1_000_000;
@@ -17,16 +17,6 @@ const DIRECT: i32 = 0o40_000;
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
-}
-
-fn mounted() -> Option<Workbench> {
-    if !can_mount() {
-        return None;
-    }
-    let bench = Workbench::with_pool();
-    bench.make_folder("mnt");
-    bench.run("mount work.pool mnt").good();
-    Some(bench)
 }
 
 fn unmount(bench: &Workbench) {

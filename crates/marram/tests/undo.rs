@@ -4,15 +4,10 @@ mod workbench;
 
 use std::fs;
 use std::io::Read;
-use workbench::{Workbench, can_mount};
+use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
-    if !can_mount() {
-        return None;
-    }
-    let bench = Workbench::with_pool();
-    bench.make_folder("mnt");
-    bench.run("mount work.pool mnt").good();
+    let bench = workbench::mounted()?;
     bench.make_folder("mnt/src");
     fs::write(bench.path("mnt/src/a"), "one\n").expect("written");
     bench.run("snapshot mnt@s").good();

@@ -1,31 +1,17 @@
 //! The pool after a power cut at any moment: every state of the device that a crash could leave
 //! leads to the state of one group commit, and never to one older than what was acknowledged.
 
+mod small_pool;
+
 use marram_device::{Device, MemoryDevice};
-use marram_pool::{CreateOptions, OpenOptions, Pool, create};
+use marram_pool::{OpenOptions, Pool};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, RecordingDevice};
-use marram_store::{Batch, Block, Item, Key, Properties, Store, View, kind};
+use marram_store::{Batch, Block, Item, Key, Store, View, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Content = BTreeMap<Key, Vec<u8>>;
-
-const POOL_BYTES: usize = 32 << 20;
-
-fn empty_pool() -> Vec<u8> {
-    let memory = Arc::new(MemoryDevice::new(POOL_BYTES));
-    let device: Arc<dyn Device> = memory.clone();
-    let options = CreateOptions {
-        label: "crash".to_owned(),
-        properties: Properties::default(),
-        pool_id: [9; 16],
-        secret: 7,
-        now_seconds: 1,
-    };
-    create(&[device], &options).expect("memory makes a pool");
-    memory.snapshot()
-}
 
 fn open(device: Arc<dyn Device>) -> Arc<Pool> {
     Pool::open(vec![device], OpenOptions::default()).expect("a pool opens after any crash")
@@ -76,7 +62,7 @@ fn change(random: &mut Random, live: &dyn View, now: &mut Content) {
 #[test]
 fn every_crash_leads_to_the_state_of_one_commit() {
     for seed in [1] {
-        let device = Arc::new(RecordingDevice::in_memory(empty_pool()));
+        let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("crash")));
         let pool = open(device.clone());
         let live = view(&pool, "root");
         let mut random = Random::new(seed);

@@ -6,37 +6,24 @@
 //! first commit of a later one is durable. If the log were used again before, a crash in between
 //! would lose what was acknowledged runs ago: a chain of crashes finds that, and one does not.
 
+mod small_pool;
+
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
-use marram_pool::{CreateOptions, OpenOptions, Pool, create};
+use marram_pool::{OpenOptions, Pool};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, RecordingDevice};
-use marram_store::{Batch, Block, Item, Key, Properties, Store, View, kind};
+use marram_store::{Batch, Block, Item, Key, Store, View, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Content = BTreeMap<Key, Vec<u8>>;
 
-const POOL_BYTES: usize = 32 << 20;
 const CHAINS: u64 = 4;
 /// Crashes of one chain.
 const CRASHES: usize = 12;
 /// States of each run that are looked at, besides the one that the chain goes on from.
 const LOOKS: usize = 4;
-
-fn empty_pool() -> Vec<u8> {
-    let memory = Arc::new(MemoryDevice::new(POOL_BYTES));
-    let device: Arc<dyn Device> = memory.clone();
-    let options = CreateOptions {
-        label: "chain".to_owned(),
-        properties: Properties::default(),
-        pool_id: [9; 16],
-        secret: 7,
-        now_seconds: 1,
-    };
-    create(&[device], &options).expect("memory makes a pool");
-    memory.snapshot()
-}
 
 fn open(device: Arc<dyn Device>) -> (Arc<Pool>, Arc<dyn View>) {
     let pool = Pool::open(vec![device], OpenOptions::default()).expect("it opens after any crash");
@@ -142,7 +129,7 @@ fn chains_of_crashes_lose_nothing_that_was_acknowledged() {
     let mut replays = 0;
     for seed in 0..CHAINS {
         let mut random = Random::new(seed);
-        let mut image = empty_pool();
+        let mut image = small_pool::empty("chain");
         for crash in 0..CRASHES {
             let run = run(image, &mut random);
             replays += u64::from(run.replayed);

@@ -1,30 +1,17 @@
 //! Power cuts across operations and their undos: whatever state is left, what there is and what the
 //! log of operations says belong together, and nothing that was acknowledged is missing.
 
+mod small_pool;
+
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
-use marram_pool::{Author, CreateOptions, OpenOptions, Pool, create};
+use marram_pool::{Author, OpenOptions, Pool};
 use marram_sim::device::{CrashState, RecordingDevice};
-use marram_store::{DatasetName, Properties, Source, Store};
+use marram_store::{DatasetName, Source, Store};
 use std::sync::Arc;
 
-const POOL_BYTES: usize = 32 << 20;
 /// Torn states that are looked at, besides every prefix of the writes.
 const TORN: usize = 60;
-
-fn empty_pool() -> Vec<u8> {
-    let memory = Arc::new(MemoryDevice::new(POOL_BYTES));
-    let device: Arc<dyn Device> = memory.clone();
-    let options = CreateOptions {
-        label: "undo".to_owned(),
-        properties: Properties::default(),
-        pool_id: [9; 16],
-        secret: 7,
-        now_seconds: 1,
-    };
-    create(&[device], &options).expect("memory makes a pool");
-    memory.snapshot()
-}
 
 fn open(device: Arc<dyn Device>) -> Pool {
     let pool = Pool::open(vec![device], OpenOptions::default()).expect("it opens");
@@ -66,7 +53,7 @@ fn work(pool: &Pool, after_each: &mut dyn FnMut(&Pool)) {
 
 #[test]
 fn an_operation_and_its_entry_survive_together_or_not_at_all() {
-    let device = Arc::new(RecordingDevice::in_memory(empty_pool()));
+    let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("undo")));
     let pool = open(device.clone());
     let mut states = vec![names(&pool)];
     device.mark(0);

@@ -2,6 +2,7 @@
 
 use crate::FormatError;
 use crate::dataset::DATASET_RECORD_BYTES_MAX;
+use crate::property;
 use crate::reader::Reader;
 use bytes::BufMut;
 
@@ -109,7 +110,7 @@ impl StreamBegin {
         let count = from.u16("number of properties")?;
         begin.dataset_name = from.text("name of the dataset", usize::from(dataset_len))?;
         begin.snapshot_name = from.text("name of the snapshot", usize::from(snapshot_len))?;
-        begin.properties = take_properties(&mut from, count)?;
+        begin.properties = property::take_all(&mut from, WHAT, count)?;
         from.finish()?;
         Ok(begin)
     }
@@ -118,25 +119,6 @@ impl StreamBegin {
 fn take_identity(from: &mut Reader<'_>) -> Result<SnapshotIdentity, FormatError> {
     let id = from.array("id of a snapshot")?;
     Ok(SnapshotIdentity { id, created_seconds: from.i64("time of a snapshot")? })
-}
-
-fn take_properties(
-    from: &mut Reader<'_>,
-    count: u16,
-) -> Result<Vec<(String, String)>, FormatError> {
-    let mut properties: Vec<(String, String)> = Vec::new();
-    for index in 0..usize::from(count) {
-        let offset = from.at();
-        let name_len = from.u16("length of a property's name")?;
-        let value_len = from.u16("length of a property's value")?;
-        let name = from.text("name of a property", usize::from(name_len))?;
-        let value = from.text("value of a property", usize::from(value_len))?;
-        if properties.last().is_some_and(|last| last.0 >= name) {
-            return Err(FormatError::Order { what: WHAT, field: "property", index, offset });
-        }
-        properties.push((name, value));
-    }
-    Ok(properties)
 }
 
 fn put_len(out: &mut Vec<u8>, len: usize) {

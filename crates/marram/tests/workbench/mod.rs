@@ -164,6 +164,17 @@ pub(crate) fn outcome(command: &mut Command) -> Outcome {
     }
 }
 
+/// A pool that is mounted on `mnt`; `None` where nothing can be mounted.
+pub(crate) fn mounted() -> Option<Workbench> {
+    if !can_mount() {
+        return None;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    Some(bench)
+}
+
 /// Whether this machine lets us mount; says so where it does not.
 pub(crate) fn can_mount() -> bool {
     let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
