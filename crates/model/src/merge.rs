@@ -89,12 +89,13 @@ fn is_regular(node: &Node) -> bool {
     node.attributes.kind == Kind::Regular
 }
 
-fn bytes_of(node: &Node) -> Vec<u8> {
-    let mut out = Vec::new();
-    if let Content::Bytes(bytes) = &node.content {
-        bytes.read(0, usize::try_from(node.attributes.size).unwrap_or(usize::MAX), &mut out);
+/// What a file reads as: its size, and what is not zero. Sizes may be far beyond all memory.
+fn bytes_of(node: &Node) -> (u64, Vec<(u64, Vec<u8>)>) {
+    let size = node.attributes.size;
+    match &node.content {
+        Content::Bytes(bytes) => (size, bytes.nonzero_runs(size)),
+        _ => (0, Vec::new()),
     }
-    out
 }
 
 fn owned(node: &Node) -> [u32; 3] {

@@ -72,6 +72,24 @@ impl SparseBytes {
         }
     }
 
+    /// The runs of bytes before `end` that are not zero, each as long as can be: alike for all
+    /// files that read alike, wherever their holes are.
+    pub(crate) fn nonzero_runs(&self, end: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (at, run) in self.runs_between(0, end) {
+            let mut offset = at;
+            for piece in run.split(|byte| *byte == 0) {
+                match found.last_mut() {
+                    _ if piece.is_empty() => {}
+                    Some((start, last)) if end_of(*start, last) == offset => last.extend(piece),
+                    _ => found.push((offset, piece.to_vec())),
+                }
+                offset += piece.len() as u64 + 1;
+            }
+        }
+        found
+    }
+
     /// The first data byte at or after `offset`.
     pub(crate) fn next_data(&self, offset: u64) -> Result<u64> {
         let before = self.runs.range(..=offset).next_back();
@@ -126,5 +144,21 @@ mod tests {
         assert_eq!(bytes.next_hole(5), 10);
         assert!(bytes.next_data(10).is_err());
         assert_eq!(bytes.data_bytes(), 6);
+    }
+
+    #[test]
+    fn what_reads_alike_has_the_same_runs() {
+        let (mut once, mut pieces) = (SparseBytes::default(), SparseBytes::default());
+        once.write(0, b"\0\0abc\0\0d");
+        pieces.write(4, b"c");
+        pieces.write(2, b"ab");
+        pieces.write(1 << 60, b"\0\0");
+        pieces.write(7, b"d\0");
+        let runs = vec![(2, b"abc".to_vec()), (7, b"d".to_vec())];
+        assert_eq!(
+            (once.nonzero_runs(1 << 62), pieces.nonzero_runs(1 << 62)),
+            (runs.clone(), runs)
+        );
+        assert_eq!(once.nonzero_runs(4), [(2, b"ab".to_vec())]);
     }
 }
