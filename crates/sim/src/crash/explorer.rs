@@ -269,7 +269,12 @@ impl<'t> Explorer<'t> {
         }
         let found = guarded(|| self.recover(Arc::new(scene.image(id.state)), 0))
             .map_err(|reason| format!("{reason}\n{story}"))?;
-        let Err(reason) = recording.judge(id.state.cut, found) else { return Ok(story) };
+        let Err(reason) = recording.judge(id.state.cut, found) else {
+            // What is wrong may show only when somebody goes on from it.
+            let layer = Arc::new(scene.image(id.state).freeze());
+            let went_on = guarded(|| self.go_on(&layer));
+            return went_on.map_err(|reason| format!("then {reason}\n{story}")).map(|_| story);
+        };
         let clock = Arc::new(HistoryClock::default());
         let mounted = self.target.mount(Arc::new(scene.image(id.state)), clock)?;
         let differences = recording.differences(id.state.cut, &*mounted);
