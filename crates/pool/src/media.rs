@@ -16,6 +16,7 @@ use marram_codec::{ChecksumKind, checksum, decompress};
 use marram_device::Device;
 use marram_format::node::Node;
 use marram_format::pointer::{Checksum, Extent, GRAIN_BYTES, Place, Pointer};
+use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{BLOCK_BYTES_MAX, Damage, Error, Result};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -265,10 +266,23 @@ impl Media {
     fn note_heals(&self, bad: Vec<Vec<Extent>>, good: &[u8], epoch: u64) {
         let mut heals = self.heals.lock();
         for extents in bad {
-            if heals.len() < HEALS_MAX {
+            if heals.len() < HEALS_MAX && self.is_on_devices(&extents) {
                 heals.push(Heal { epoch, extents, good: good.to_vec() });
             }
         }
+    }
+
+    /// Whether a copy lies where blocks can lie. What a damaged pointer names besides cannot be
+    /// made good.
+    fn is_on_devices(&self, copy: &[Extent]) -> bool {
+        copy.iter().all(|extent| {
+            let end = extent.start.saturating_add(u64::from(extent.grains));
+            let device = self.devices.get(usize::from(extent.device));
+            extent.start >= DATA_START_BYTES / GRAIN_BYTES
+                && device.is_some_and(|device| {
+                    device.size().is_ok_and(|bytes| end <= bytes / GRAIN_BYTES)
+                })
+        })
     }
 
     /// Rewrites bad copies that were found since the last commit. Only for the one who commits,
@@ -376,5 +390,31 @@ pub(crate) struct At<'a> {
 impl NodeSource for At<'_> {
     fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
         self.media.node(pointer, self.epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, Media};
+    use marram_device::MemoryDevice;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_copy_is_made_good_only_where_blocks_can_lie() {
+        shuttle::check_random(make_good, 1);
+    }
+
+    fn make_good() {
+        let memory = Arc::new(MemoryDevice::new(2 << 20));
+        let media = Media::new(vec![memory.clone()], 0);
+        let at = |device, start| vec![Extent { device, start, grains: 1 }];
+        let bad = vec![at(9, 300), at(0, u64::MAX), at(0, 512), at(0, 1), at(0, 300)];
+        media.note_heals(bad, b"good", media.epoch());
+        media.heal().expect("what cannot be made good is left alone");
+        assert_eq!(media.counters.healed_blocks.load(Ordering::Relaxed), 1);
+        let bytes = memory.snapshot();
+        assert_eq!(&bytes[300 * 4096..300 * 4096 + 4], b"good");
+        assert!(bytes[..300 * 4096].iter().all(|byte| *byte == 0));
     }
 }
