@@ -91,15 +91,11 @@ impl Plan {
                     DatasetState::Snapshot => records.get(child.parent).unwrap_or(child),
                     _ => child,
                 };
-                // A line is taken wholly, or stays and is in the way.
-                let is_last = records.children(child.id).next().is_none();
-                match (is_hidden(of_it), is_hidden(child) && is_last) {
-                    (true, _) => {
-                        found.push(of_it.clone());
-                        found.extend(records.snapshots(of_it.id).cloned());
-                    }
-                    (false, true) => found.push(child.clone()),
-                    (false, false) => {}
+                if is_hidden(of_it) {
+                    found.push(of_it.clone());
+                    found.extend(records.snapshots(of_it.id).cloned());
+                } else {
+                    found.extend(hidden_line(records, child));
                 }
             }
         }
@@ -214,6 +210,21 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// A line with all that began as a part of it, if that is only kept for an undo; nothing if some
+/// of it is not: a line is taken wholly, or stays and is in the way.
+fn hidden_line(records: &Records, first: &Arc<DatasetRecord>) -> Vec<Arc<DatasetRecord>> {
+    let mut line = vec![first.clone()];
+    let mut at = 0;
+    while let Some(record) = line.get(at).cloned() {
+        if !is_hidden(&record) {
+            return Vec::new();
+        }
+        line.extend(records.children(record.id).cloned());
+        at += 1;
+    }
+    line
 }
 
 /// The name of the dataset, or of the snapshot that a rollback has left, which began as `gone`.
