@@ -454,6 +454,26 @@ fn a_merge_and_its_entry_are_one_step() {
 }
 
 #[test]
+fn what_a_merge_keeps_is_not_in_the_way_of_destroying_what_its_line_began_as() {
+    let (memory, pool) = pool_with_a_file();
+    pool.snapshot(&DatasetName::root(), "s").unwrap();
+    pool.fork(&DatasetName::root(), &name("f"), 1).unwrap();
+    merge(&pool, 5).unwrap();
+    assert_eq!(kept_names(&pool).len(), 2);
+    pool.rollback(&source("root@s"), "was").unwrap();
+    let refused = pool.destroy(&source("root@s"), false).unwrap_err();
+    assert!(refused.to_string().contains("began as it"), "somebody sees that line: {refused}");
+    pool.destroy(&source("f"), false).unwrap();
+    pool.destroy(&source("root@was"), false).unwrap();
+    assert_eq!(kept_names(&pool).len(), 2);
+    pool.destroy(&source("root@s"), false).unwrap();
+    assert!(kept_names(&pool).is_empty(), "{:?}", kept_names(&pool));
+    assert_eq!(names(&pool), ["root"]);
+    assert_eq!(content(&*root(&pool), section(1, 0)), Some(noise(1, 5_000)));
+    checked(&pool, &memory);
+}
+
+#[test]
 fn a_merge_that_cannot_be_committed_is_not_there() {
     let (_memory, pool) = pool_with_a_file();
     pool.fork(&DatasetName::root(), &name("f"), 1).unwrap();
