@@ -333,13 +333,8 @@ fn apply_to(overlay: &mut Overlay, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
 
 /// The overlay's entries from `from`, and the key up to which they are complete.
 fn stretch(overlay: &Overlay, from: Key, to: Key) -> (BTreeMap<Key, Entry>, Key) {
-    let mut entries = overlay.merged(from..=to, SCAN_ENTRIES_MAX);
-    let mut end = to;
-    for layer in overlay.layers() {
-        if let Some((key, _)) = layer.range(from..=to).nth(SCAN_ENTRIES_MAX - 1) {
-            end = end.min(*key);
-        }
-    }
+    let (mut entries, full_to) = overlay.merged(from..=to, SCAN_ENTRIES_MAX);
+    let Some(end) = full_to else { return (entries, to) };
     if let Some(beyond) = end.successor() {
         entries.split_off(&beyond);
     }

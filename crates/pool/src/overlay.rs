@@ -173,14 +173,26 @@ impl Overlay {
         self.frozen.iter().map(|frozen| &*frozen.layer).chain([&self.open])
     }
 
-    /// The entries of all layers in a range, newest first where several have a key.
-    pub(crate) fn merged(&self, range: RangeInclusive<Key>, limit: usize) -> BTreeMap<Key, Entry> {
+    /// The entries of all layers in a range, the newest where several have a key, at most `limit`
+    /// of each layer; and the key up to which these are all, if a layer may have more.
+    pub(crate) fn merged(
+        &self,
+        range: RangeInclusive<Key>,
+        limit: usize,
+    ) -> (BTreeMap<Key, Entry>, Option<Key>) {
         let mut merged = BTreeMap::new();
-        for layer in self.layers() {
-            let entries = layer.range(range.clone()).take(limit);
-            merged.extend(entries.map(|(key, entry)| (*key, entry.clone())));
+        let mut full_to: Option<Key> = None;
+        for layer in self.layers().filter(|layer| !layer.is_empty()) {
+            let mut taken = 0;
+            for (key, entry) in layer.range(range.clone()).take(limit) {
+                merged.insert(*key, entry.clone());
+                taken += 1;
+                if taken == limit {
+                    full_to = Some(full_to.map_or(*key, |end| end.min(*key)));
+                }
+            }
         }
-        merged
+        (merged, full_to)
     }
 }
 

@@ -72,9 +72,15 @@ impl Change<'_, '_> {
             return Ok(index);
         }
         let inode = self.posix.load_inode(ino)?;
+        self.know(ino, inode);
+        Ok(self.records.len() - 1)
+    }
+
+    /// An inode's record that the operation has read already, under the lock that it still holds.
+    pub(crate) fn know(&mut self, ino: u64, inode: Inode) {
+        debug_assert!(self.records.iter().all(|record| record.ino != ino), "it is known already");
         let before = Some(Share::of(&inode));
         self.records.push(Record { ino, inode, fate: Fate::Unchanged, before });
-        Ok(self.records.len() - 1)
     }
 
     /// An inode's record, with what the operation has changed so far.

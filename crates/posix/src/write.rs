@@ -6,7 +6,8 @@
 //! - A write that begins inside or at the end of a section whose block no commit has written yet
 //!   patches that block: small sequential writes cost nothing but their bytes.
 //! - What is left of a section beside the write is copied into the new block if it is short
-//!   ([`REST_BYTES`]), so files do not crumble.
+//!   ([`REST_BYTES`]), so files do not crumble; a whole page is not, as a write of pages would then
+//!   read a record from the device to copy a page of it.
 //! - A short section that ends where the write begins is copied too, if it is small or not much
 //!   longer than the write: a log that is synced after each line has records of a useful size, and
 //!   each byte is copied only a few times.
@@ -21,13 +22,14 @@ use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::marks::flags_of;
 use crate::sections::{Run, Section, section_key};
+use marram_format::record::Inode;
 use marram_store::{Admission, Batch, Block, Error as StoreError};
 use marram_vfs::{InodeFlags, Result, WriteOptions};
 
 /// Longest write that is one operation, in bytes. Longer ones are done in pieces of this size.
 const WRITE_BYTES_MAX: usize = 1 << 20;
-/// What is left of a cut section is copied up to this length, in bytes: a block of its own takes
-/// as much space. What is copied goes into the intent log too, so more of it would cost every
+/// What is left of a cut section is copied if it is shorter than this, in bytes: a block of its own
+/// takes as much space. What is copied goes into the intent log too, so more of it would cost every
 /// small synced overwrite more than the sections that it saves.
 const REST_BYTES: u64 = 4 << 10;
 /// A section that ends where a write begins is copied up to this length, in bytes.
@@ -69,11 +71,12 @@ impl Posix {
         options: WriteOptions,
     ) -> Result<()> {
         self.check_writable()?;
-        check_regular(&self.load_inode(ino)?)?;
         if data.is_empty() {
-            return Ok(());
+            return check_regular(&self.load_inode(ino)?);
         }
-        range_end(offset, data.len() as u64)?;
+        if let Err(error) = range_end(offset, data.len() as u64) {
+            return check_regular(&self.load_inode(ino)?).and(Err(error));
+        }
         let mut at = offset;
         for piece in data.chunks(WRITE_BYTES_MAX) {
             self.write_piece(ino, Span { offset: at, data: piece }, options)?;
@@ -107,12 +110,7 @@ impl Posix {
             change.batch.admission = Admission::Accepted;
         }
         let mut edits = SectionEdits::default();
-        let appends = span.offset >= inode.size && inode.reserved_bytes == 0;
-        let mut run = if appends {
-            Run { before: self.section_at(ino, span.offset)?, sections: Vec::new() }
-        } else {
-            self.run(ino, span.offset, span.end(), usize::MAX)?
-        };
+        let mut run = self.run_under(ino, &inode, span)?;
         let mut rest = span;
         let window_end = self.window_end(span.offset).min(span.end());
         let mut covered_to = None;
@@ -128,6 +126,7 @@ impl Posix {
         if flags_of(&inode).any(InodeFlags::NO_COMPRESSION) {
             edits.keep_as_is();
         }
+        change.know(ino, inode);
         edits.into_change(&mut change, ino)?;
         if options.keep_times {
             let inode = change.inode_mut(ino)?;
@@ -140,6 +139,19 @@ impl Posix {
             false => self.drop_capability(&mut change, ino)?,
         }
         Ok(change.commit_patches())
+    }
+
+    /// The sections that a write is about: an append overlaps none, and a file without content has
+    /// none.
+    fn run_under(&self, ino: u64, inode: &Inode, span: Span<'_>) -> Result<Run> {
+        if inode.data_bytes == 0 && inode.reserved_bytes == 0 {
+            return Ok(Run { before: None, sections: Vec::new() });
+        }
+        if span.offset >= inode.size && inode.reserved_bytes == 0 {
+            let before = self.section_at(ino, span.offset)?;
+            return Ok(Run { before, sections: Vec::new() });
+        }
+        self.run(ino, span.offset, span.end(), usize::MAX)
     }
 
     /// Where the window of a place begins.
@@ -210,7 +222,7 @@ impl Posix {
         let from = self.window_start(span.offset);
         let cut = run.sections.first().filter(|section| section.at < span.offset);
         let (section, short) = match (cut, &run.before) {
-            (Some(cut), _) => (cut, REST_BYTES),
+            (Some(cut), _) => (cut, REST_BYTES - 1),
             (None, Some(before)) if before.end() == span.offset => {
                 (before, CONTINUED_BYTES.max(2 * span.data.len() as u64))
             }
@@ -228,7 +240,7 @@ impl Posix {
         let end = span.end();
         let section = run.sections.last().filter(|section| section.end() > end)?;
         let tail = section.part(end, section.end());
-        if tail.end() > self.window_end(end - 1) || tail.len > REST_BYTES {
+        if tail.end() > self.window_end(end - 1) || tail.len >= REST_BYTES {
             return None;
         }
         self.copy_of(tail)

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 
 /// Notes are merged when there are more than twice as many as entries in the layer, and this many.
 const NOTES_SLACK: usize = 1024;
+/// So many notes are looked through for the key of the next one: operations that follow each other
+/// change the same directory, the same file and the same sums.
+const NOTES_RECENT: usize = 16;
 
 /// How much of an entry has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +46,10 @@ pub(crate) struct Unlogged {
 impl Unlogged {
     /// An entry has changed.
     pub(crate) fn note(&mut self, key: Key, changed: Extent) {
-        match self.notes.last_mut() {
-            Some((last, extent)) if *last == key => *extent = extent.and(changed),
-            _ => self.notes.push((key, changed)),
+        let recent = self.notes.len().saturating_sub(NOTES_RECENT);
+        match self.notes[recent..].iter_mut().rev().find(|(noted, _)| *noted == key) {
+            Some((_, extent)) => *extent = extent.and(changed),
+            None => self.notes.push((key, changed)),
         }
     }
 

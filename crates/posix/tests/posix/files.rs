@@ -129,3 +129,22 @@ fn another_record_size_is_used_once_it_is_told() {
     expected[50_001..60_001].copy_from_slice(&new);
     assert_eq!(bench.read(ino, 0, 131_072), expected);
 }
+
+#[test]
+fn a_short_rest_beside_a_write_goes_into_its_block_and_a_page_stays_where_it_is() {
+    let bench = Bench::new();
+    for (name, at, sections) in [
+        ("short", 4095, vec![(0, Some(8191)), (8191, Some(131_072))]),
+        ("page", 4096, vec![(0, Some(131_072)), (4096, Some(4096)), (8192, Some(131_072))]),
+    ] {
+        let ino = bench.file(name);
+        let mut content = pattern(1, 131_072);
+        bench.write(ino, 0, &content);
+        bench.store.commit();
+        bench.write(ino, at, &pattern(2, 4096));
+        let from = usize::try_from(at).unwrap();
+        content[from..from + 4096].copy_from_slice(&pattern(2, 4096));
+        assert_eq!(bench.sections(ino), sections, "{name}");
+        assert_eq!(bench.read(ino, 0, 131_072), content, "{name}");
+    }
+}
