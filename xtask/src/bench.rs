@@ -4,51 +4,39 @@
 //! that grows slower is slow for all. Each repetition has a fresh image. The report gives medians
 //! with their spread, the durability level of each subject, ratios, and losses as losses.
 
+mod library;
 mod plot;
-mod report;
-mod sample;
+mod race;
 mod snapshots;
 mod sync;
 mod transport;
-mod workload;
 
-use crate::failure::{Context, Result, fail};
-use crate::process::{command, run, text};
+use crate::failure::{Result, fail};
+use crate::process::{command, text};
 use crate::project;
 use crate::setup;
-use crate::subject::{self, Kind, Making};
-use sample::{Measure, Samples};
+use crate::subject::Kind;
+use race::Group;
 use std::path::PathBuf;
 
 const GIB: u64 = 1 << 30;
 
-/// All subjects of a whole comparison.
-const ALL: [Kind; 7] = [
-    Kind::Marram,
-    Kind::Ext4,
-    Kind::Xfs,
-    Kind::Btrfs,
-    Kind::BtrfsZstd,
-    Kind::ZfsFuse,
-    Kind::Passthrough,
-];
-
 /// What is asked for on the command line.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A part of the Linux tree, small files for fio, one repetition.
+    /// Less of everything, one repetition: to see that it works, not to judge by.
     #[arg(long)]
     quick: bool,
-    /// What is done on the subjects.
-    #[arg(long, value_enum, default_value = "tree")]
-    workloads: Workloads,
-    /// The last part of the report's name: `comparison`, or `sync`.
+    /// What is done on the subjects; several groups of the race are one race.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "race")]
+    workloads: Vec<Workloads>,
+    /// The last part of the report's name: `race`, or `sync`.
     #[arg(long)]
     name: Option<String>,
     /// What to compare; all if none is named.
     #[arg(long, value_enum, value_delimiter = ',')]
     subjects: Vec<Kind>,
-    /// Repetitions: 3, or 1 when quick.
+    /// Repetitions: 5 of the race and 3 of the others, or 1 when quick.
     #[arg(long)]
     repetitions: Option<usize>,
     /// More words for `marram create`, as in `-O compression=zstd:1`.
@@ -65,14 +53,55 @@ pub(crate) struct Arguments {
 /// The comparisons that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Workloads {
-    /// The Linux tree and one large file.
+    /// All groups from `tree` to `records`.
+    Race,
+    /// The Linux tree: unpack, read, grep, copy, git status, remove.
     Tree,
+    /// 10,000 to 1,000,000 files: create, stat, unlink; small files with content.
+    Files,
+    /// PostMark in three configurations.
+    Postmark,
+    /// dbench, fs_mark, Bonnie++.
+    Tools,
+    /// fio: 4 KiB, 64 KiB, 1 MiB, in order and at random, 1 to 8 jobs.
+    Blocks,
+    /// 20,000 synced appends of 80 bytes, read back.
+    Log,
+    /// SQLite and pgbench.
+    Databases,
+    /// cargo, make, npm, pip.
+    Builds,
+    /// Records of 256 KiB to 2 MiB by files by writers, and a slow device.
+    Records,
     /// What is synced: small writes, replaced files, SQLite; and mounts after a crash.
     Sync,
     /// Work beside thousands of snapshots and forks.
     Snapshots,
     /// Requests to a file system that does nothing, over each way that FUSE has.
     Transport,
+    /// Small files in the library, without FUSE, beside ext4 through system calls.
+    Library,
+}
+
+impl Workloads {
+    /// The groups of the race that it stands for.
+    fn groups(self) -> &'static [Group] {
+        match self {
+            Workloads::Race => &Group::ALL,
+            Workloads::Tree => &[Group::Tree],
+            Workloads::Files => &[Group::Files],
+            Workloads::Postmark => &[Group::Postmark],
+            Workloads::Tools => &[Group::Tools],
+            Workloads::Blocks => &[Group::Blocks],
+            Workloads::Log => &[Group::Log],
+            Workloads::Databases => &[Group::Databases],
+            Workloads::Builds => &[Group::Builds],
+            Workloads::Records => &[Group::Records],
+            Workloads::Sync | Workloads::Snapshots | Workloads::Transport | Workloads::Library => {
+                &[]
+            }
+        }
+    }
 }
 
 impl Arguments {
@@ -81,45 +110,31 @@ impl Arguments {
     }
 }
 
-/// What is measured and how large it is.
-pub(crate) struct Scale {
-    is_quick: bool,
-    image_bytes: u64,
-    fio_bytes: u64,
-    repetitions: usize,
-}
-
-/// Runs the comparison and writes the report.
+/// Runs the comparisons and writes the reports.
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return fail("the peers are mounted on loop devices: run it as root");
     }
     setup::install(&setup::BENCH_PACKAGES)?;
-    match arguments.workloads {
-        Workloads::Tree => run_tree(arguments),
-        Workloads::Sync => sync::run_all(arguments),
-        Workloads::Snapshots => snapshots::run_all(arguments),
-        Workloads::Transport => transport::run_all(),
-    }
-}
-
-fn run_tree(arguments: &Arguments) -> Result<()> {
-    let scale = scale(arguments);
-    let kinds = if arguments.subjects.is_empty() { &ALL[..] } else { &arguments.subjects };
-    let mut samples = Samples::default();
-    for repetition in 1..=scale.repetitions {
-        for kind in kinds {
-            println!("bench {}: repetition {repetition} of {}", kind.name(), scale.repetitions);
-            one(*kind, arguments, &scale, &mut samples).context(|| kind.name())?;
+    let mut groups: Vec<Group> = Vec::new();
+    for group in arguments.workloads.iter().flat_map(|workloads| workloads.groups()) {
+        if !groups.contains(group) {
+            groups.push(*group);
         }
     }
-    let page = report::page(&header(&scale)?, kinds, &samples);
-    println!("{page}");
-    if arguments.dry {
-        return Ok(());
+    if !groups.is_empty() {
+        race::run_all(arguments, &groups)?;
     }
-    let svg = plot::draw(&panels(kinds, &samples));
-    write_files(&arguments.name_or("comparison"), &page, &report::json(kinds, &samples)?, &svg)
+    for workloads in &arguments.workloads {
+        match workloads {
+            Workloads::Sync => sync::run_all(arguments)?,
+            Workloads::Snapshots => snapshots::run_all(arguments)?,
+            Workloads::Transport => transport::run_all()?,
+            Workloads::Library => library::run_all(arguments)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The folder for images and mounts.
@@ -127,62 +142,6 @@ fn work_folder(arguments: &Arguments) -> Result<PathBuf> {
     let work = arguments.work.clone().unwrap_or_else(|| project::target().join("bench"));
     std::fs::create_dir_all(&work)?;
     Ok(work)
-}
-
-/// A panel a measure, a bar a subject.
-fn panels(kinds: &[Kind], samples: &Samples) -> Vec<plot::Panel> {
-    let panel = |measure: Measure| {
-        let better = if measure.more_is_better() { "more is better" } else { "less is better" };
-        let bar = |kind: &Kind| {
-            let median = samples.spread(*kind, measure).map(|spread| spread.median);
-            let value = median.map(|median| (median, measure.shown(median)));
-            plot::Bar { name: kind.name(), is_ours: *kind == Kind::Marram, value }
-        };
-        let title = format!("{} ({better})", measure.title());
-        plot::Panel { title, bars: kinds.iter().map(bar).collect() }
-    };
-    Measure::ALL.into_iter().map(panel).collect()
-}
-
-fn scale(arguments: &Arguments) -> Scale {
-    let repetitions = arguments.repetitions.unwrap_or(if arguments.quick { 1 } else { 3 });
-    let (image_bytes, fio_bytes) =
-        if arguments.quick { (2 * GIB, 64 << 20) } else { (6 * GIB, GIB) };
-    Scale { is_quick: arguments.quick, image_bytes, fio_bytes, repetitions }
-}
-
-/// One subject, made, measured, and taken away.
-fn one(kind: Kind, arguments: &Arguments, scale: &Scale, samples: &mut Samples) -> Result<()> {
-    let folder = tempfile::Builder::new().prefix("bench").tempdir_in(work_folder(arguments)?)?;
-    let making = Making {
-        preallocate: true,
-        create_words: arguments.create_words.clone(),
-        ..Making::sized(scale.image_bytes)
-    };
-    let mut subject = subject::make(kind, folder.path(), &making)?;
-    let measured = workload::measure(subject.as_mut(), scale)?;
-    for (measure, value) in measured {
-        println!("  {}: {}", measure.title(), measure.shown(value));
-        samples.add(kind, measure, value);
-    }
-    drop(subject);
-    drop(folder);
-    // The host writes the last image back now, and not while the next subject is measured.
-    run(&mut command(&["sync"]))
-}
-
-/// What the run was: machine, kernel, commit, sizes.
-fn header(scale: &Scale) -> Result<Vec<(String, String)>> {
-    let tree = if scale.is_quick { "a part of it, 10,000 files" } else { "whole, 80,000 files" };
-    let mut rows = machine()?;
-    let more = [
-        ("tree", format!("Debian's linux-source-6.1, {tree}, from an uncompressed archive")),
-        ("image", format!("{} GiB, preallocated, fresh each time", scale.image_bytes / GIB)),
-        ("fio file", format!("{} MiB", scale.fio_bytes >> 20)),
-        ("repetitions", format!("{}, interleaved", scale.repetitions)),
-    ];
-    rows.extend(more.map(|(name, value)| (name.to_owned(), value)));
-    Ok(rows)
 }
 
 /// Date, commit, kernel, processors.

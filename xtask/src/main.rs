@@ -11,6 +11,7 @@ mod failure;
 mod faults;
 mod fuzz;
 mod merges;
+mod picture;
 mod process;
 mod project;
 mod real;
@@ -50,6 +51,8 @@ enum Chore {
     Crash(crash::Arguments),
     /// Merge files and trees here and by git, and compare.
     Merges(merges::Arguments),
+    /// Record the terminal picture of the README.
+    Picture,
     /// Compare with other file systems.
     Bench(bench::Arguments),
 }
@@ -75,6 +78,7 @@ fn perform(chore: Chore) -> Result<()> {
         Chore::Faults(arguments) => faults::run(&arguments),
         Chore::Crash(arguments) => crash::run(&arguments),
         Chore::Merges(arguments) => merges::run(&arguments),
+        Chore::Picture => picture::record(),
         Chore::Bench(arguments) => bench::run_all(&arguments),
     }
 }

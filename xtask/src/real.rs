@@ -9,6 +9,7 @@ mod accepted;
 mod acl;
 mod build;
 mod copies;
+mod day;
 mod differential;
 mod fio;
 mod folding;
@@ -41,7 +42,9 @@ use crate::subject::{self, Kind, Making, Subject};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+pub(crate) use day::tell as tell_a_day;
 pub(crate) use inputs::{LinuxTree, linux_tree};
+pub(crate) use postgres::Database;
 
 const GIB: u64 = 1 << 30;
 
@@ -157,6 +160,7 @@ const SCRIPTS: &[Script] = &[
     script("grow", "a pool that grows while it is mounted", full::grow),
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
     script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
+    script("day", "the example of a day with forks, as the README has it", day::run_all),
 ];
 
 const fn script(

@@ -34,6 +34,25 @@ pub(crate) const TEST_PROGRAMS: [(&str, &str); 2] = [("node", "nodejs"), ("npm",
 pub(crate) const BENCH_PACKAGES: [&str; 5] =
     ["bindfs", "btrfs-progs", "fio", "xfsprogs", "zfs-fuse"];
 
+/// What the race takes beside that: the programs that others measure file systems with, those that
+/// people build with, and databases.
+pub(crate) const RACE_PACKAGES: [&str; 14] = [
+    "bc",
+    "bison",
+    "bonnie++",
+    "dbench",
+    "flex",
+    "fsmark",
+    "git",
+    "linux-source-6.1",
+    "postgresql",
+    "postmark",
+    "python3",
+    "python3-venv",
+    "sqlite3",
+    "util-linux",
+];
+
 /// Installs those of the packages that are missing.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     if !is_installed("dpkg-query") {

@@ -8,7 +8,9 @@
 mod kernel;
 mod marram;
 mod mounted;
+mod own_passthrough;
 mod passthrough;
+mod tmpfs;
 mod zfs;
 
 use crate::failure::{Result, fail};
@@ -26,6 +28,10 @@ pub(crate) enum Kind {
     MarramLoop,
     /// A Marram pool in a file, with requests over io_uring, where the kernel offers that.
     MarramUring,
+    /// A Marram pool that compresses nothing: beside Btrfs as it is made.
+    MarramOff,
+    /// A Marram pool with zstd:1: beside Btrfs with the same.
+    MarramZstd,
     /// A plain folder: for trying a script itself.
     Plain,
     /// ext4 on a loop device.
@@ -36,10 +42,20 @@ pub(crate) enum Kind {
     Btrfs,
     /// Btrfs with zstd:1 on a loop device.
     BtrfsZstd,
+    /// Btrfs with lzo on a loop device.
+    BtrfsLzo,
     /// zfs-fuse on a loop device: the other copy-on-write file system in user space.
     ZfsFuse,
-    /// bindfs over ext4: what FUSE itself costs.
+    /// zfs-fuse with gzip-1.
+    ZfsFuseGzip,
+    /// bindfs over ext4: what FUSE costs with the library that most others use.
     Passthrough,
+    /// Our own transport over ext4: what FUSE costs us before we do anything.
+    OwnPassthrough,
+    /// The same over io_uring.
+    OwnPassthroughUring,
+    /// Memory, in the kernel: the ceiling of all.
+    Tmpfs,
 }
 
 impl Kind {
@@ -49,34 +65,68 @@ impl Kind {
             Kind::Marram => "marram",
             Kind::MarramLoop => "marram-loop",
             Kind::MarramUring => "marram-io_uring",
+            Kind::MarramOff => "marram-off",
+            Kind::MarramZstd => "marram-zstd:1",
             Kind::Plain => "plain",
             Kind::Ext4 => "ext4",
             Kind::Xfs => "xfs",
             Kind::Btrfs => "btrfs",
             Kind::BtrfsZstd => "btrfs-zstd:1",
+            Kind::BtrfsLzo => "btrfs-lzo",
             Kind::ZfsFuse => "zfs-fuse",
+            Kind::ZfsFuseGzip => "zfs-fuse-gzip-1",
             Kind::Passthrough => "bindfs",
+            Kind::OwnPassthrough => "pass-through",
+            Kind::OwnPassthroughUring => "pass-io_uring",
+            Kind::Tmpfs => "tmpfs",
         }
     }
 
     /// Whether it is ours, whatever it stands on.
     pub(crate) fn is_marram(self) -> bool {
-        matches!(self, Kind::Marram | Kind::MarramLoop | Kind::MarramUring)
+        matches!(
+            self,
+            Kind::Marram
+                | Kind::MarramLoop
+                | Kind::MarramUring
+                | Kind::MarramOff
+                | Kind::MarramZstd
+        )
+    }
+
+    /// Whether it is there to show a ceiling: it stores nothing itself, or nothing that lasts.
+    pub(crate) fn is_ceiling(self) -> bool {
+        matches!(
+            self,
+            Kind::Passthrough | Kind::OwnPassthrough | Kind::OwnPassthroughUring | Kind::Tmpfs
+        )
+    }
+
+    /// Whether it takes its requests over io_uring.
+    pub(crate) fn wants_io_uring(self) -> bool {
+        matches!(self, Kind::MarramUring | Kind::OwnPassthroughUring)
     }
 
     /// What survives a power cut after `sync` on the mount came back.
     pub(crate) fn durability(self) -> &'static str {
         match self {
             Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
-                "all, at one moment; data and metadata checksummed"
+                "all, at one moment, lz4; data and metadata checksummed"
             }
+            Kind::MarramOff => "all, at one moment; data and metadata checksummed",
+            Kind::MarramZstd => "all, at one moment, zstd:1; data and metadata checksummed",
             Kind::Plain => "as the host",
             Kind::Ext4 => "metadata journal, data=ordered",
             Kind::Xfs => "metadata journal",
             Kind::Btrfs => "copy-on-write; data and metadata checksummed",
             Kind::BtrfsZstd => "copy-on-write, zstd:1; data and metadata checksummed",
+            Kind::BtrfsLzo => "copy-on-write, lzo; data and metadata checksummed",
             Kind::ZfsFuse => "copy-on-write; data and metadata checksummed",
-            Kind::Passthrough => "ext4 underneath",
+            Kind::ZfsFuseGzip => "copy-on-write, gzip-1; data and metadata checksummed",
+            Kind::Passthrough | Kind::OwnPassthrough | Kind::OwnPassthroughUring => {
+                "ext4 underneath"
+            }
+            Kind::Tmpfs => "none: it is memory",
         }
     }
 }
@@ -88,6 +138,9 @@ pub(crate) struct Making {
     pub(crate) size_bytes: u64,
     /// Whether the image is written once before use, as a benchmark wants.
     pub(crate) preallocate: bool,
+    /// Whether a pool is on a loop device as the peers are, and all of these are read and written
+    /// directly: nothing is then cached twice.
+    pub(crate) on_direct_loop: bool,
     /// More words for `marram create`.
     pub(crate) create_words: Vec<String>,
     /// More words for `marram mount`.
@@ -97,7 +150,13 @@ pub(crate) struct Making {
 impl Making {
     /// A sparse image of this size with the usual options.
     pub(crate) fn sized(size_bytes: u64) -> Self {
-        Self { size_bytes, preallocate: false, create_words: Vec::new(), mount_words: Vec::new() }
+        Self {
+            size_bytes,
+            preallocate: false,
+            on_direct_loop: false,
+            create_words: Vec::new(),
+            mount_words: Vec::new(),
+        }
     }
 }
 
@@ -129,6 +188,11 @@ pub(crate) trait Subject {
         None
     }
 
+    /// The device that it alone is on, if there is one.
+    fn device(&self) -> Option<&Path> {
+        None
+    }
+
     /// What was written to its device so far.
     fn traffic(&self) -> Result<Traffic> {
         Ok(Traffic::default())
@@ -157,15 +221,21 @@ pub(crate) trait Subject {
 pub(crate) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn Subject>> {
     std::fs::create_dir_all(folder)?;
     Ok(match kind {
-        Kind::Marram => Box::new(Marram::make(folder, making)?),
+        Kind::Marram | Kind::MarramUring | Kind::MarramOff | Kind::MarramZstd => {
+            Box::new(Marram::make_as(kind, folder, making)?)
+        }
         Kind::MarramLoop => Box::new(Marram::make_on_loop_device(folder, making)?),
-        Kind::MarramUring => Box::new(Marram::make_over_io_uring(folder, making)?),
         Kind::Plain => Box::new(Plain::make(folder)?),
-        Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd => {
+        Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd | Kind::BtrfsLzo => {
             Box::new(kernel::KernelFileSystem::make(kind, folder, making)?)
         }
-        Kind::ZfsFuse => Box::new(zfs::ZfsFuse::make(folder, making)?),
+        Kind::ZfsFuse => Box::new(zfs::ZfsFuse::make(folder, making, "off")?),
+        Kind::ZfsFuseGzip => Box::new(zfs::ZfsFuse::make(folder, making, "gzip-1")?),
         Kind::Passthrough => Box::new(passthrough::Passthrough::make(folder, making)?),
+        Kind::OwnPassthrough | Kind::OwnPassthroughUring => {
+            Box::new(own_passthrough::OwnPassthrough::make(kind, folder, making)?)
+        }
+        Kind::Tmpfs => Box::new(tmpfs::Tmpfs::make(folder, making)?),
     })
 }
 

@@ -7,8 +7,8 @@
 //! `marram` writes its file directly, as it is used; `marram-loop` goes through a loop device, as
 //! the peers do. Both are held against the targets.
 
-mod case;
-mod inserts;
+pub(super) mod case;
+pub(super) mod inserts;
 mod race;
 mod recovery;
 mod report;
@@ -120,7 +120,7 @@ fn header(scale: &Scale) -> Result<Vec<(String, String)>> {
 }
 
 /// The file system below the images.
-fn host() -> Result<String> {
+pub(super) fn host() -> Result<String> {
     let mut find = command(&["findmnt", "--noheadings", "--output", "FSTYPE", "--target"]);
     crate::process::text(find.arg(project::root()))
 }

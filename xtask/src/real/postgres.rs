@@ -23,31 +23,35 @@ const SERVER_LIMIT: Duration = Duration::from_secs(120);
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("pg_ctlcluster", "postgresql"), ("setpriv", "util-linux")])?;
     let mut making = Making::sized(4 * GIB);
-    making.mount_words = match setting.kind {
-        Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
-            ["-o", "allow_other"].map(String::from).into()
-        }
-        _ => Vec::new(),
-    };
+    if setting.kind.is_marram() {
+        making.mount_words = ["-o", "allow_other"].map(String::from).into();
+    }
     let folder = setting.folder.join("subject");
     let seconds = setting.scaled(30, 3);
     if setting.kind == Kind::Marram {
         let mut marram = Marram::make(&folder, &making)?;
-        let database = Database::make(setting, marram.root())?;
+        let database = make_database(setting, marram.root())?;
         database.survives_its_own_death(seconds)?;
         database.survives_the_daemon(&mut marram, seconds)?;
         marram.unmount()?;
         return marram.check();
     }
     let mut subject = make(setting.kind, &folder, &making)?;
-    let database = Database::make(setting, subject.root())?;
+    let database = make_database(setting, subject.root())?;
     database.survives_its_own_death(seconds)?;
     subject.unmount()?;
     subject.check()
 }
 
+fn make_database(setting: &Setting, root: &Path) -> Result<Database> {
+    let scale = setting.scaled(20, 2);
+    let database = Database::make(root, &setting.folder.join("host"), setting.seed, scale)?;
+    step(&format!("initdb, and pgbench tables at scale {scale}"));
+    Ok(database)
+}
+
 /// A cluster on the mount; socket and logs are on the host.
-struct Database {
+pub(crate) struct Database {
     programs: PathBuf,
     data: PathBuf,
     host: PathBuf,
@@ -55,21 +59,32 @@ struct Database {
 }
 
 impl Database {
-    fn make(setting: &Setting, root: &Path) -> Result<Self> {
-        let (data, host) = (root.join("data"), setting.folder.join("host"));
+    /// A cluster in a new folder of `root` with the tables of pgbench, its server stopped; `host`
+    /// is made too.
+    pub(crate) fn make(root: &Path, host: &Path, seed: u64, scale: u64) -> Result<Self> {
+        let (data, host) = (root.join("data"), host.to_owned());
         for folder in [&data, &host] {
             std::fs::create_dir(folder)?;
             run(command(&["chown", USER]).arg(folder))?;
         }
-        let database = Self { programs: programs()?, data, host, seed: setting.seed };
+        let database = Self { programs: programs()?, data, host, seed };
         let mut initdb = database.command("initdb");
         run(initdb.args(["--data-checksums", "--no-locale", "-D"]).arg(&database.data))?;
         let server = database.start()?;
-        let scale = setting.scaled(20, 2).to_string();
+        let scale = scale.to_string();
         run(database.command("pgbench").args(["-i", "-q", "-s", &scale, "postgres"]))?;
         database.stop(server)?;
-        step(&format!("initdb, and pgbench tables at scale {scale}"));
         Ok(database)
+    }
+
+    /// Runs pgbench with four clients for so long, on a server of its own; what it said.
+    pub(crate) fn bench(&self, seconds: u64) -> Result<String> {
+        let server = self.start()?;
+        let mut bench = self.command("pgbench");
+        bench.args(["-c", "4", "-j", "2", "-n", "-T", &seconds.to_string()]);
+        let said = text(bench.args(["--random-seed", &self.seed.to_string(), "postgres"]))?;
+        self.stop(server)?;
+        Ok(said)
     }
 
     /// A program of PostgreSQL, as its user. `setpriv` becomes it, so a signal reaches it.

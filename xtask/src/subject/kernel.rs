@@ -17,14 +17,16 @@ impl KernelFileSystem {
     pub(super) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {
         let (make, package): (&[&str], &str) = match kind {
             Kind::Xfs => (&["mkfs.xfs", "-q"], "xfsprogs"),
-            Kind::Btrfs | Kind::BtrfsZstd => (&["mkfs.btrfs", "-q"], "btrfs-progs"),
+            Kind::Btrfs | Kind::BtrfsZstd | Kind::BtrfsLzo => {
+                (&["mkfs.btrfs", "-q"], "btrfs-progs")
+            }
             _ => (&["mkfs.ext4", "-q", "-E", "lazy_itable_init=0"], "e2fsprogs"),
         };
         require(&[(make[0], package)])?;
         std::fs::create_dir_all(folder)?;
         let image = folder.join("image");
         make_image(&image, making)?;
-        let device = LoopDevice::attach(&image)?;
+        let device = LoopDevice::attach(&image, making)?;
         run(command(make).arg(device.path()))?;
         let point = MountPoint::make(folder.join("mount"))?;
         let mut made = Self { kind, point, device };
@@ -40,14 +42,20 @@ impl Subject for KernelFileSystem {
 
     fn mount(&mut self) -> Result<()> {
         let mut mount = command(&["mount"]);
-        if self.kind == Kind::BtrfsZstd {
-            mount.args(["-o", "compress=zstd:1"]);
-        }
+        match self.kind {
+            Kind::BtrfsZstd => mount.args(["-o", "compress=zstd:1"]),
+            Kind::BtrfsLzo => mount.args(["-o", "compress=lzo"]),
+            _ => &mut mount,
+        };
         run(mount.arg(self.device.path()).arg(self.point.path()))
     }
 
     fn unmount(&mut self) -> Result<()> {
         self.point.unmount()
+    }
+
+    fn device(&self) -> Option<&Path> {
+        Some(self.device.path())
     }
 
     fn traffic(&self) -> Result<Traffic> {
@@ -57,7 +65,7 @@ impl Subject for KernelFileSystem {
     fn check(&self) -> Result<()> {
         let words: &[&str] = match self.kind {
             Kind::Xfs => &["xfs_repair", "-n"],
-            Kind::Btrfs | Kind::BtrfsZstd => &["btrfs", "check"],
+            Kind::Btrfs | Kind::BtrfsZstd | Kind::BtrfsLzo => &["btrfs", "check"],
             _ => &["e2fsck", "-f", "-n"],
         };
         run(command(words).arg(self.device.path()))

@@ -1,7 +1,7 @@
 //! A Marram pool in a file, served by a daemon in the foreground that we own.
 
 use super::mounted::{LoopDevice, MountPoint};
-use super::{Making, Subject, Traffic, make_image};
+use super::{Kind, Making, Subject, Traffic, make_image};
 use crate::failure::{Context, Result, fail};
 use crate::process::{OwnedChild, output, run, text};
 use crate::project;
@@ -46,14 +46,24 @@ impl Marram {
         std::fs::create_dir_all(folder)?;
         let image = folder.join("image");
         make_image(&image, making)?;
-        let device = LoopDevice::attach(&image)?;
+        let device = LoopDevice::attach(&image, making)?;
         Self::create(folder, making, device.path().to_owned(), Some(device))
     }
 
-    /// In a file, with requests over io_uring; the mount is refused where the kernel has none.
-    pub(crate) fn make_over_io_uring(folder: &Path, making: &Making) -> Result<Self> {
+    /// One of ours with what sets it apart. Over io_uring the mount is refused where the kernel
+    /// has none.
+    pub(crate) fn make_as(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {
         let mut making = making.clone();
-        making.mount_words.extend(["-o", "transport=io_uring"].map(String::from));
+        let more = |words: &mut Vec<String>, new: [&str; 2]| words.extend(new.map(String::from));
+        match kind {
+            Kind::MarramUring => more(&mut making.mount_words, ["-o", "transport=io_uring"]),
+            Kind::MarramOff => more(&mut making.create_words, ["-O", "compression=off"]),
+            Kind::MarramZstd => more(&mut making.create_words, ["-O", "compression=zstd:1"]),
+            _ => {}
+        }
+        if making.on_direct_loop {
+            return Self::make_on_loop_device(folder, &making);
+        }
         Self::make(folder, &making)
     }
 
@@ -134,6 +144,10 @@ impl Subject for Marram {
     fn unmount(&mut self) -> Result<()> {
         run(self.command(&["unmount"]).arg(self.point.path()))?;
         self.unmount_has_happened()
+    }
+
+    fn device(&self) -> Option<&Path> {
+        self.device.as_ref().map(LoopDevice::path)
     }
 
     /// What the daemon counts, or on a loop device the kernel. `/proc/PID/io` is of no use: a write

@@ -1,6 +1,6 @@
 //! Mount points and loop devices that go with their owners.
 
-use super::Traffic;
+use super::{Making, Traffic};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, run, text};
 use std::os::unix::ffi::OsStrExt;
@@ -105,10 +105,28 @@ pub(crate) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches `image`.
-    pub(crate) fn attach(image: &Path) -> Result<Self> {
-        let path = text(command(&["losetup", "--find", "--show"]).arg(image))?;
-        Ok(Self { path: PathBuf::from(path) })
+    /// Attaches `image`, directly if that is how it is made.
+    pub(crate) fn attach(image: &Path, making: &Making) -> Result<Self> {
+        let mut attach = command(&["losetup", "--find", "--show"]);
+        if making.on_direct_loop {
+            attach.arg("--direct-io=on");
+        }
+        let made = Self { path: PathBuf::from(text(attach.arg(image))?) };
+        if making.on_direct_loop && !made.is_direct()? {
+            let path = made.path.display();
+            return fail(format!("{path} is not direct: the host cannot read its image so"));
+        }
+        Ok(made)
+    }
+
+    /// Whether the host keeps no copies of what goes through.
+    fn is_direct(&self) -> Result<bool> {
+        let place = format!("/sys/block/{}/loop/dio", self.name());
+        Ok(std::fs::read_to_string(&place).context(|| &place)?.trim() == "1")
+    }
+
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        self.path.file_name().expect("a device has a name").to_string_lossy()
     }
 
     /// `/dev/loopN`.
@@ -121,8 +139,7 @@ impl LoopDevice {
         const SECTORS_WRITTEN: usize = 6;
         const FLUSHES: usize = 15;
         const SECTOR_BYTES: u64 = 512;
-        let name = self.path.file_name().expect("a device has a name").to_string_lossy();
-        let words = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+        let words = std::fs::read_to_string(format!("/sys/block/{}/stat", self.name()))?;
         let numbers: Vec<u64> =
             words.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let written_bytes = numbers.get(SECTORS_WRITTEN).map(|sectors| sectors * SECTOR_BYTES);

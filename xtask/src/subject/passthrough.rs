@@ -1,7 +1,7 @@
 //! bindfs over ext4: what a FUSE file system costs that stores nothing itself.
 
 use super::mounted::MountPoint;
-use super::{Kind, Making, Subject, kernel::KernelFileSystem};
+use super::{Kind, Making, Subject, Traffic, kernel::KernelFileSystem};
 use crate::failure::Result;
 use crate::process::{OwnedChild, command, require};
 use std::path::Path;
@@ -58,6 +58,14 @@ impl Subject for Passthrough {
 
     fn daemon(&self) -> Option<u32> {
         self.daemon.as_ref().map(OwnedChild::id)
+    }
+
+    fn device(&self) -> Option<&Path> {
+        self.below.device()
+    }
+
+    fn traffic(&self) -> Result<Traffic> {
+        self.below.traffic()
     }
 
     // FUSE does not pass `syncfs` on without a block device, so the file system below is told.

@@ -22,18 +22,20 @@ pub(super) struct ZfsFuse {
 }
 
 impl ZfsFuse {
-    pub(super) fn make(folder: &Path, making: &Making) -> Result<Self> {
+    /// With `compression` as zfs calls it.
+    pub(super) fn make(folder: &Path, making: &Making, compression: &str) -> Result<Self> {
         require(&[("zfs-fuse", "zfs-fuse"), ("zpool", "zfs-fuse")])?;
         if run(&mut command(&["zpool", "list"])).is_ok() {
             return fail("another zfs-fuse is running; the peer wants one of its own");
         }
         let image = folder.join("image");
         make_image(&image, making)?;
-        let device = LoopDevice::attach(&image)?;
+        let device = LoopDevice::attach(&image, making)?;
         let daemon = OwnedChild::start(&mut command(&["zfs-fuse", "--no-daemon"]))?;
         wait_for_daemon()?;
         let point = MountPoint::make(folder.join("mount"))?;
-        let mut create = command(&["zpool", "create", "-f", "-O", "atime=off", "-m"]);
+        let mut create = command(&["zpool", "create", "-f", "-O", "atime=off", "-O"]);
+        create.arg(format!("compression={compression}")).arg("-m");
         run(create.arg(point.path()).arg(POOL).arg(device.path()))?;
         Ok(Self { point, daemon, device, imported: true })
     }
@@ -67,12 +69,16 @@ impl Subject for ZfsFuse {
         Ok(())
     }
 
+    fn device(&self) -> Option<&Path> {
+        Some(self.device.path())
+    }
+
     fn traffic(&self) -> Result<Traffic> {
         self.device.traffic()
     }
 
     fn check(&self) -> Result<()> {
-        run(command(&["zdb", "-e", "-p"]).arg(self.device.path()).arg(POOL))
+        run(&mut command(&["zdb", "-e", "-p", "/dev", "-bc", POOL]))
     }
 
     fn daemon(&self) -> Option<u32> {

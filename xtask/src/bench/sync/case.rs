@@ -52,7 +52,7 @@ impl Pattern {
 
 /// SQLite's way of making a transaction atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum JournalMode {
+pub(in super::super) enum JournalMode {
     Delete,
     Wal,
 }

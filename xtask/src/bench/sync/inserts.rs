@@ -13,7 +13,11 @@ use std::time::{Duration, Instant};
 const ROWS_MAX: usize = 100_000;
 
 /// How long each insert took.
-pub(super) fn run(folder: &Path, mode: JournalMode, duration: Duration) -> Result<Vec<Duration>> {
+pub(in super::super) fn run(
+    folder: &Path,
+    mode: JournalMode,
+    duration: Duration,
+) -> Result<Vec<Duration>> {
     require(&[("sqlite3", "sqlite3"), ("stdbuf", "coreutils")])?;
     let script = tempfile::NamedTempFile::new()?;
     std::fs::write(script.path(), statements(mode))?;

@@ -1,0 +1,128 @@
+//! Many files: made, asked for and removed, in one directory and in many; and small files with
+//! something in them.
+
+use super::super::line::Ending;
+use super::super::stage::Stage;
+use crate::failure::Result;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Files in each of many directories.
+const FILES_EACH: u64 = 100;
+
+/// Small files with content: how many, and the sizes of the papers.
+const FILES: u64 = 10_000;
+const SIZES_BYTES: [usize; 2] = [4096, 1024];
+
+pub(super) fn run_all(stage: &mut Stage<'_>) -> Result<()> {
+    for size_bytes in SIZES_BYTES {
+        with_content(stage, size_bytes)?;
+    }
+    let counts: &[u64] =
+        if stage.is_quick() { &[1_000, 10_000] } else { &[10_000, 100_000, 1_000_000] };
+    for count in counts {
+        empty(stage, *count, &Layout::OneDirectory)?;
+        empty(stage, *count, &Layout::ManyDirectories)?;
+    }
+    Ok(())
+}
+
+/// Where files lie.
+enum Layout {
+    OneDirectory,
+    ManyDirectories,
+}
+
+impl Layout {
+    fn suffix(&self) -> &'static str {
+        match self {
+            Layout::OneDirectory => "",
+            Layout::ManyDirectories => "_in_many",
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Layout::OneDirectory => "in one directory".to_owned(),
+            Layout::ManyDirectories => format!("in directories of {FILES_EACH}"),
+        }
+    }
+
+    fn path(&self, folder: &Path, number: u64) -> PathBuf {
+        match self {
+            Layout::OneDirectory => folder.join(format!("file-{number}")),
+            Layout::ManyDirectories => {
+                folder.join(format!("{}/file-{number}", number / FILES_EACH))
+            }
+        }
+    }
+}
+
+fn empty(stage: &mut Stage<'_>, count: u64, layout: &Layout) -> Result<()> {
+    let folder = stage.folder("many")?;
+    if matches!(layout, Layout::ManyDirectories) {
+        for number in 0..count.div_ceil(FILES_EACH) {
+            std::fs::create_dir(folder.join(number.to_string()))?;
+        }
+    }
+    stage.settle()?;
+    let (suffix, place) = (layout.suffix(), layout.words());
+    let of_each = |work: &dyn Fn(&Path) -> Result<()>| {
+        (0..count).try_for_each(|number| work(&layout.path(&folder, number)))
+    };
+    let line = |verb: &str, ending| {
+        let title = format!("{verb} {count} empty files {place}");
+        (format!("{verb}_{count}{suffix}"), title, ending)
+    };
+    let (key, title, ending) = line("create_empty", Ending::Syncfs);
+    stage.each((&key, title, ending), count, || {
+        of_each(&|path| File::create_new(path).map(drop).map_err(Into::into))
+    })?;
+    stage.chill()?;
+    let (key, title, ending) = line("stat_cold", Ending::Reading);
+    stage.each((&key, title, ending), count, || of_each(&stat))?;
+    let (key, title, ending) = line("stat", Ending::Reading);
+    stage.each((&key, title, ending), count, || of_each(&stat))?;
+    let (key, title, ending) = line("unlink", Ending::Syncfs);
+    stage.each((&key, title, ending), count, || {
+        of_each(&|path| std::fs::remove_file(path).map_err(Into::into))
+    })?;
+    std::fs::remove_dir_all(&folder)?;
+    stage.settle()
+}
+
+fn stat(path: &Path) -> Result<()> {
+    std::fs::symlink_metadata(path)?;
+    Ok(())
+}
+
+fn with_content(stage: &mut Stage<'_>, size_bytes: usize) -> Result<()> {
+    let folder = stage.folder("small")?;
+    let content = text(size_bytes);
+    let path = |number: u64| folder.join(format!("{}/file-{number}", number / FILES_EACH));
+    for number in 0..FILES / FILES_EACH {
+        std::fs::create_dir(folder.join(number.to_string()))?;
+    }
+    stage.settle()?;
+    let title = |verb: &str| format!("{verb} {FILES} files of {size_bytes} bytes");
+    let key = |verb: &str| format!("{verb}_{FILES}_of_{size_bytes}");
+    stage.each((&key("create"), title("create"), Ending::Syncfs), FILES, || {
+        (0..FILES).try_for_each(|number| Ok(File::create_new(path(number))?.write_all(&content)?))
+    })?;
+    stage.chill()?;
+    let reading = (&*key("read_cold"), title("read, cold,"), Ending::Reading);
+    stage.each(reading, FILES, || {
+        (0..FILES).try_for_each(|number| std::fs::read(path(number)).map(drop).map_err(Into::into))
+    })?;
+    stage.each((&key("remove"), title("remove"), Ending::Syncfs), FILES, || {
+        Ok(std::fs::remove_dir_all(&folder)?)
+    })
+}
+
+/// Words, as small files have them.
+fn text(size_bytes: usize) -> Vec<u8> {
+    let words =
+        (0_u32..).flat_map(|number| format!("line {number} of a small file\n").into_bytes());
+    words.take(size_bytes).collect()
+}

@@ -1,0 +1,93 @@
+//! Our own transport over ext4: an example of the crate `fuse` that hands every call on. What it
+//! costs over ext4 alone is the least that a file system behind this transport can cost.
+
+use super::mounted::MountPoint;
+use super::{Kind, Making, Subject, Traffic, kernel::KernelFileSystem};
+use crate::failure::{Result, fail};
+use crate::process::{OwnedChild, run};
+use crate::project;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The mount above goes before the file system under it.
+pub(super) struct OwnPassthrough {
+    binary: PathBuf,
+    transport: &'static str,
+    daemon: Option<OwnedChild>,
+    point: MountPoint,
+    below: KernelFileSystem,
+}
+
+impl OwnPassthrough {
+    pub(super) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {
+        let binary = binary()?;
+        let transport = if kind.wants_io_uring() { "io_uring" } else { "classic" };
+        let below = KernelFileSystem::make(Kind::Ext4, &folder.join("below"), making)?;
+        let point = MountPoint::make(folder.join("over"))?;
+        let mut made = Self { binary, transport, daemon: None, point, below };
+        made.start()?;
+        Ok(made)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let mut serve = Command::new(&self.binary);
+        serve.arg(self.transport).arg(self.below.root()).arg(self.point.path());
+        let mut daemon = OwnedChild::start(&mut serve)?;
+        let mounted = self.point.wait_until_mounted(LIMIT);
+        if let Some(status) = daemon.ended()? {
+            return fail(format!("the pass-through ended at once ({status})"));
+        }
+        self.daemon = Some(daemon);
+        mounted
+    }
+}
+
+/// The example, built for release.
+fn binary() -> Result<PathBuf> {
+    let words = ["build", "--release", "--quiet", "--package", "marram-fuse", "--example"];
+    run(project::cargo(&words).arg("passthrough"))?;
+    Ok(project::target().join("release/examples/passthrough"))
+}
+
+impl Subject for OwnPassthrough {
+    fn root(&self) -> &Path {
+        self.point.path()
+    }
+
+    fn mount(&mut self) -> Result<()> {
+        self.below.mount()?;
+        self.start()
+    }
+
+    fn unmount(&mut self) -> Result<()> {
+        self.point.unmount()?;
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.wait(LIMIT)?;
+        }
+        self.below.unmount()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.below.check()
+    }
+
+    fn daemon(&self) -> Option<u32> {
+        self.daemon.as_ref().map(OwnedChild::id)
+    }
+
+    fn device(&self) -> Option<&Path> {
+        self.below.device()
+    }
+
+    fn traffic(&self) -> Result<Traffic> {
+        self.below.traffic()
+    }
+
+    // FUSE does not pass `syncfs` on without a block device, so the file system below is told.
+    fn sync(&self) -> Result<()> {
+        self.below.sync()
+    }
+}
