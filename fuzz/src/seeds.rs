@@ -45,6 +45,7 @@ fn streams(corpus: &Corpus) -> Result<()> {
         dataset_name: "root".to_owned(),
         snapshot_name: "b".to_owned(),
         properties: vec![("atime".to_owned(), "off".to_owned())],
+        after: None,
     };
     let stored = &b"data"[..];
     let content = StreamContent { codec: 0, logical_len: 4, checksum: Checksum::NONE, stored };

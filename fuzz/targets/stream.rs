@@ -1,9 +1,10 @@
-//! Streams from anywhere: as they come, and with the right checksums around any records.
+//! Streams from anywhere, as they come, and with the right checksums around any records; and tokens
+//! of streams that were cut.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use marram_format::stream::{RecordChain, RecordKind, StreamEnd, stream_prefix};
+use marram_format::stream::{RecordChain, RecordKind, ResumeToken, StreamEnd, stream_prefix};
 
 /// Longest payload that is made, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 4096;
@@ -15,6 +16,10 @@ fn verify(stream: &[u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     verify(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        // What is no token is an error too.
+        let _told = ResumeToken::parse(text);
+    }
     let prefix = stream_prefix();
     let mut chain = RecordChain::new(&prefix);
     let mut stream = prefix.to_vec();

@@ -9,9 +9,11 @@ mod begin;
 mod item;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use begin::{SnapshotIdentity, StreamBegin};
 pub use item::{StreamBlock, StreamContent, StreamPut};
+pub use token::{Received, ResumeToken};
 
 use crate::FormatError;
 use crate::key::{KEY_BYTES, Key};
@@ -20,8 +22,8 @@ use crate::version::FormatVersion;
 use bytes::BufMut;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// The version of streams that this crate writes.
-pub const STREAM_VERSION: FormatVersion = FormatVersion { major: 1, minor: 0 };
+/// The version of streams that this crate reads and writes.
+pub const STREAM_VERSION: FormatVersion = FormatVersion { major: 1, minor: 1 };
 /// Bytes that every stream starts with.
 pub const STREAM_PREFIX_BYTES: usize = 16;
 /// Bytes of a record before its payload.
@@ -93,12 +95,17 @@ pub enum StreamRecord<'a> {
     End(StreamEnd),
 }
 
-/// The prefix of a stream of this version.
+/// The prefix of a stream that is sent from its beginning.
 pub fn stream_prefix() -> [u8; STREAM_PREFIX_BYTES] {
+    prefix_of(0)
+}
+
+/// The prefix with the least minor version that has all of the stream.
+fn prefix_of(minor: u16) -> [u8; STREAM_PREFIX_BYTES] {
     let mut prefix = [0; STREAM_PREFIX_BYTES];
     prefix[..8].copy_from_slice(&MAGIC);
     prefix[8..10].copy_from_slice(&STREAM_VERSION.major.to_le_bytes());
-    prefix[10..12].copy_from_slice(&STREAM_VERSION.minor.to_le_bytes());
+    prefix[10..12].copy_from_slice(&minor.to_le_bytes());
     prefix
 }
 
@@ -234,22 +241,7 @@ impl RecordChain {
     }
 
     fn checksum(&self, head: &[u8], payload: &[u8]) -> u128 {
-        // One call on what is short is faster than three on a stream.
-        const SHORT_BYTES: usize = 512;
-        if payload.len() <= SHORT_BYTES {
-            let mut bytes = [0; RECORD_CHECKSUM_BYTES + RECORD_HEAD_BYTES + SHORT_BYTES];
-            let mut rest = &mut bytes[..];
-            rest.put_slice(&self.previous);
-            rest.put_slice(head);
-            rest.put_slice(payload);
-            let left = rest.len();
-            return xxh3_128(&bytes[..bytes.len() - left]);
-        }
-        let mut hash = Xxh3::new();
-        hash.update(&self.previous);
-        hash.update(head);
-        hash.update(payload);
-        hash.digest128()
+        checksum_of(&self.previous, head, payload)
     }
 
     fn pass(&mut self, head: &[u8], payload: &[u8], checksum: [u8; RECORD_CHECKSUM_BYTES]) {
@@ -259,6 +251,44 @@ impl RecordChain {
         self.previous = checksum;
         self.number += 1;
     }
+}
+
+fn checksum_of(previous: &[u8], head: &[u8], payload: &[u8]) -> u128 {
+    // One call on what is short is faster than three on a stream.
+    const SHORT_BYTES: usize = 512;
+    if payload.len() <= SHORT_BYTES {
+        let mut bytes = [0; RECORD_CHECKSUM_BYTES + RECORD_HEAD_BYTES + SHORT_BYTES];
+        let mut rest = &mut bytes[..];
+        rest.put_slice(previous);
+        rest.put_slice(head);
+        rest.put_slice(payload);
+        let left = rest.len();
+        return xxh3_128(&bytes[..bytes.len() - left]);
+    }
+    let mut hash = Xxh3::new();
+    hash.update(previous);
+    hash.update(head);
+    hash.update(payload);
+    hash.digest128()
+}
+
+/// Verifies a record on its own, by the 16 bytes before it: the checksum of the record before, or
+/// the prefix. Nothing is said of its number.
+///
+/// # Errors
+/// Its checksum is another one.
+pub fn verify_record(
+    previous: &[u8; RECORD_CHECKSUM_BYTES],
+    head: &[u8; RECORD_HEAD_BYTES],
+    payload: &[u8],
+    checksum: [u8; RECORD_CHECKSUM_BYTES],
+) -> Result<(), FormatError> {
+    let found = checksum_of(previous, head, payload);
+    let expected = u128::from_le_bytes(checksum);
+    if found == expected {
+        return Ok(());
+    }
+    Err(FormatError::Checksum { what: RECORD, found, expected })
 }
 
 impl std::fmt::Debug for RecordChain {

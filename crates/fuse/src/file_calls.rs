@@ -22,8 +22,8 @@ pub enum FileCallError {
     /// The file is on something else, or on a Marram that is older than this.
     #[error("it is not on a mounted Marram file system that can do this")]
     NotOurs,
-    /// Blocks are shared inside one mounted dataset only.
-    #[error("they are in different datasets or file systems, so they cannot share blocks")]
+    /// The kernel passes on what is inside one mount only.
+    #[error("they are on different mounts, and the kernel does not let those share blocks")]
     Apart,
     /// The kernel copied instead of asking the file system to share.
     #[error("the kernel copied {copied_bytes} bytes instead of sharing them")]

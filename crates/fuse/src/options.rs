@@ -22,8 +22,8 @@ pub enum AccessTimes {
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// What has proven itself: by reading `/dev/fuse` until io_uring has been measured on a quiet
-    /// machine and run through all tests.
+    /// Over io_uring where the kernel offers it and this process may have rings; else by reading
+    /// `/dev/fuse`.
     #[default]
     Auto,
     /// By reading `/dev/fuse`, which every kernel can.

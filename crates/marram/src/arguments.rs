@@ -12,7 +12,7 @@ pub(crate) use history::{
 
 pub(crate) use streams::{ReceiveArguments, SendArguments};
 
-pub(crate) use keeping::{SnapshotArguments, SpaceArguments};
+pub(crate) use keeping::{DedupArguments, SnapshotArguments, SpaceArguments};
 
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Range(RangeCommandArguments),
     /// Make a mounted file, or a range of it, share the blocks of another; never copies
     Reflink(ReflinkArguments),
+    /// Find content that is stored more than once, and let it share its blocks; while in use
+    Dedup(DedupArguments),
     /// Tell where the content of a mounted file lies, in place of filefrag
     Extents(ExtentsArguments),
     /// Verify a pool that is not mounted, by code that shares nothing with the engine
@@ -121,6 +123,8 @@ pub(crate) enum Command {
     Quickstart(QuickstartArguments),
     /// Look whether this machine has what Marram needs
     Doctor,
+    /// Race a pool against the file system of a directory, on this machine and disk
+    Bench(BenchArguments),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -169,11 +173,14 @@ pub(crate) struct CreateArguments {
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
 pub(crate) struct MountArguments {
-    /// The pool, with @NAME at the end to mount a snapshot
+    /// The pool, with @NAME at the end to mount a snapshot; or a file with a full stream
     #[arg(value_name = "TARGET", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// Where to mount it: an existing directory
     pub(crate) directory: PathBuf,
+    /// With a stream: files with incremental ones that go on from it, in their order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) then: Vec<PathBuf>,
     /// Mount options, comma-separated: ro, noatime, allow_other, writeback, cache=512M, ...
     #[arg(short = 'o', value_name = "OPTIONS", long_help = MOUNT_OPTIONS_HELP)]
     pub(crate) options: Vec<String>,
@@ -222,7 +229,7 @@ Mount options, comma-separated:
                          how requests come from the kernel: by reading /dev/fuse, or over
                          io_uring, which needs Linux 6.14 and Y in
                          /sys/module/fuse/parameters/enable_uring (default: auto, which is
-                         classic; `marram status` tells which it is)
+                         io_uring where it can be had; `marram status` tells which it is)
   wakeful, nowakeful     whether processors are kept from halting while requests flow, which
                          makes each request faster and uses more processor time (default: as
                          root in a virtual machine whose processors halt)
@@ -511,6 +518,25 @@ pub(crate) struct QuickstartArguments {
     pub(crate) size: String,
 }
 
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Where to race: a directory on the disk that a pool would lie on
+    #[arg(default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// How often both take their turn
+    #[arg(long, default_value_t = 3, value_parser = rounds)]
+    pub(crate) rounds: usize,
+}
+
+/// At least one round, and not more than anybody waits for.
+fn rounds(word: &str) -> Result<usize, String> {
+    match word.parse() {
+        Ok(rounds @ 1..=100) => Ok(rounds),
+        _ => Err("wanted is a number from 1 to 100".to_owned()),
+    }
+}
+
 /// Arguments of `install`.
 #[derive(Debug, Args)]
 pub(crate) struct InstallArguments {
@@ -553,12 +579,14 @@ impl Command {
             Command::Quota(_) => "quota",
             Command::Range(_) => "range",
             Command::Reflink(_) => "reflink",
+            Command::Dedup(_) => "dedup",
             Command::Extents(_) => "extents",
             Command::Check(_) => "check",
             Command::Grow(_) => "grow",
             Command::Sync(_) => "sync",
             Command::Quickstart(_) => "quickstart",
             Command::Doctor => "doctor",
+            Command::Bench(_) => "bench",
             Command::Completions { .. } => "completions",
             Command::Manual { .. } => "manual",
             Command::Install(_) => "install",

@@ -220,6 +220,16 @@ fn copies_between_forks_and_snapshots_share_blocks() {
     for copy in [forked, "mnt/back", "mnt/old"] {
         assert_eq!(addresses(&bench, copy), blocks, "{copy}");
     }
+    // Never a copy, also of what waits in memory.
+    fs::write(bench.path("mnt/new"), &content[..1 << 20]).unwrap();
+    let fork = "mnt/.marram/forks/try";
+    for (from, name) in [("mnt/new", "new"), (kept, "old")] {
+        let to = &format!("{fork}/{name}");
+        bench.run(&format!("reflink {from} {to}")).good();
+        bench.run("snapshot mnt@shared").good();
+        assert_eq!(addresses(&bench, from), addresses(&bench, to), "{from}");
+        bench.run("destroy snapshot mnt@shared --yes").good();
+    }
     // Each owner gives them back for itself.
     for gone in ["mnt/large", "mnt/old", "mnt/back"] {
         fs::remove_file(bench.path(gone)).unwrap();
@@ -231,5 +241,7 @@ fn copies_between_forks_and_snapshots_share_blocks() {
     end(&bench);
     bench.run("mount work.pool mnt").good();
     assert!(fs::read(bench.path(forked)).unwrap() == content, "what the fork copied is whole");
+    let new = fs::read(bench.path("mnt/.marram/forks/try/new")).unwrap();
+    assert!(new == content[..1 << 20], "what the fork shares is whole");
     end(&bench);
 }

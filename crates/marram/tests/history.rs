@@ -150,6 +150,36 @@ fn somebody_who_is_asked_decides_about_each_conflict() {
 }
 
 #[test]
+fn what_either_side_changes_while_somebody_decides_stops_the_merge() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    let fork = bench.path("mnt/.marram/forks/work");
+    fs::write(fork.join("a"), "fork\n").unwrap();
+    fs::write(bench.path("mnt/src/a"), "parent\n").unwrap();
+    for changed in [bench.path("mnt/src/beside"), fork.join("beside")] {
+        let mut command = bench.command();
+        command.args(["merge", "mnt/.marram/forks/work", "--interactive"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut asked = command.spawn().unwrap();
+        let mut prompt = asked.stderr.take().unwrap();
+        let mut told = Vec::new();
+        while !told.ends_with(b"[a]bort? ") {
+            let mut byte = [0];
+            assert_eq!(prompt.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&told));
+            told.push(byte[0]);
+        }
+        fs::write(changed, "meanwhile\n").unwrap();
+        asked.stdin.take().unwrap().write_all(b"t\n").unwrap();
+        let done = asked.wait_with_output().unwrap();
+        let out = String::from_utf8(done.stdout).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{out}");
+        assert!(out.contains("has changed meanwhile: nothing was changed"), "{out}");
+        assert_eq!(read(&bench, "mnt/src/a"), "parent\n");
+    }
+    end(&bench);
+}
+
+#[test]
 fn a_rollback_is_seen_at_once_and_can_be_taken_back() {
     let Some(bench) = mounted() else { return };
     let mut open = fs::File::open(bench.path("mnt/src/a")).unwrap();
@@ -174,7 +204,6 @@ fn a_rollback_is_seen_at_once_and_can_be_taken_back() {
     assert_eq!(read(&bench, "mnt/src/a"), "changed\n");
     assert_eq!(read(&bench, "mnt/src/new"), "new\n");
     assert!(!bench.path("mnt/src/after").exists() && !bench.path("mnt/other").exists());
-    bench.run("rollback mnt/src@s").refused(2, &["part of a dataset"]);
     bench.run("rollback mnt@none").refused(10, &["none"]);
     drop((open, lost));
     end(&bench);
@@ -197,5 +226,75 @@ fn a_rollback_of_many_names_is_seen_at_once() {
     assert_eq!(fs::read_dir(bench.path("mnt/src")).unwrap().count(), 2);
     bench.run("rollback mnt@before-rollback-1").good();
     assert!((0..400).all(|number| file(number).exists()));
+    end(&bench);
+}
+
+#[test]
+fn one_directory_goes_back_while_programs_use_it_and_what_is_beside_it() {
+    let Some(bench) = mounted() else { return };
+    let mut open = fs::File::open(bench.path("mnt/src/a")).unwrap();
+    let mut log = fs::OpenOptions::new().append(true).open(bench.path("mnt/other")).unwrap();
+    fs::write(bench.path("mnt/src/a"), "changed and longer than before\n").unwrap();
+    fs::write(bench.path("mnt/src/new"), "new\n").unwrap();
+    fs::remove_file(bench.path("mnt/src/lib/b")).unwrap();
+    log.write_all(b"more\n").unwrap();
+    assert_eq!(fs::read_dir(bench.path("mnt/src")).unwrap().count(), 3);
+    assert_eq!(read(&bench, "mnt/src/a"), "changed and longer than before\n");
+
+    let done = bench.run("rollback mnt/src@s --json").result();
+    assert_eq!((&done["kept"], &done["changed"]), (&"root@before-rollback-1".into(), &true.into()));
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "one\ntwo\nthree\n", "who has it open sees it at once");
+    assert!(!bench.path("mnt/src/new").exists());
+    assert_eq!(read(&bench, "mnt/src/lib/b"), "b\n");
+    log.write_all(b"still\n").unwrap();
+    assert_eq!(read(&bench, "mnt/other"), "o\nmore\nstill\n");
+    let left = bench.run("diff mnt/src@s").good().out;
+    assert!(!left.contains("/a") && !left.contains("new"), "{left}");
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/before-rollback-1/src/new"), "new\n");
+    let out = bench.run("rollback mnt/src@s").good().out;
+    assert!(out.contains("is as it was in root@s"), "{out}");
+
+    let told = bench.run("log mnt --last 1").good().out;
+    assert!(told.contains("rollback of a directory of root to root@s"), "{told}");
+    fs::write(bench.path("mnt/src/since"), "since\n").unwrap();
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "changed and longer than before\n");
+    assert!(!bench.path("mnt/src/lib/b").exists());
+    assert_eq!(read(&bench, "mnt/src/since"), "since\n", "what was written since stays");
+    bench.run("rollback mnt/src@before-rollback-1 --discard").good();
+    assert!(!bench.path("mnt/src/since").exists());
+    let list = bench.run("list mnt -a -H").good().out;
+    assert!(!list.contains("before-rollback-2") && !list.contains("merge:"), "{list}");
+    drop((open, log));
+    end(&bench);
+}
+
+#[test]
+fn a_directory_that_cannot_go_back_stays_as_it_is() {
+    let Some(bench) = mounted() else { return };
+    bench.make_folder("mnt/new");
+    fs::write(bench.path("mnt/new/n"), "n\n").unwrap();
+    bench.run("rollback mnt/new@s").refused(10, &["was not there in root@s", "by its inode"]);
+    bench.run("rollback mnt/src@none").refused(10, &["none"]);
+    bench.run("rollback mnt/other@s").refused(2, &["no directory of a dataset"]);
+    bench.run("rollback mnt/.marram/snapshots/s/src@s").refused(2, &["in the snapshot"]);
+    bench.run("rollback mnt/.marram/snapshots@s").refused(2, &["no directory of a dataset"]);
+    assert_eq!(read(&bench, "mnt/new/n"), "n\n");
+    end(&bench);
+}
+
+#[test]
+fn a_directory_of_a_fork_goes_back_in_that_fork() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    let fork = bench.path("mnt/.marram/forks/work");
+    bench.run("snapshot mnt@t --dataset work").good();
+    fs::write(fork.join("lib/b"), "changed\n").unwrap();
+    fs::rename(fork.join("lib"), fork.join("moved")).unwrap();
+    bench.run("rollback mnt/.marram/forks/work/moved@t").good();
+    assert_eq!(read(&bench, "mnt/.marram/forks/work/moved/b"), "b\n");
+    assert_eq!(read(&bench, "mnt/src/lib/b"), "b\n");
     end(&bench);
 }

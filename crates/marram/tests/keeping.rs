@@ -48,6 +48,21 @@ fn take_old(bench: &Workbench, target: &str, dataset: &str) {
 }
 
 #[test]
+fn automatic_snapshots_that_come_together_have_names_of_their_own() {
+    let bench = Workbench::with_pool();
+    bench.run("create work.pool --dataset home").good();
+    for arguments in ["--auto", "--keep 9", "--auto --dataset home", "--auto --recursive"] {
+        bench.run(&format!("snapshot work.pool {arguments}")).good();
+    }
+    let taken = names(&bench, "work.pool");
+    let automatic: Vec<&String> = taken.iter().filter(|name| name.contains("@auto-")).collect();
+    assert_eq!(automatic.len(), 5, "{taken:?}");
+    let gone = bench.run("snapshot work.pool --keep 1 --json").result();
+    let gone = texts(&gone["thinned"]["destroyed"]).len();
+    assert_eq!(gone, 3, "retention knows all of them by their names");
+}
+
+#[test]
 fn automatic_snapshots_are_thinned_and_no_others() {
     let bench = Workbench::with_pool();
     take_old(&bench, "work.pool", "root");

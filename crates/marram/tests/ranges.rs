@@ -77,20 +77,20 @@ fn a_reflink_shares_and_never_copies() {
     assert!(fs::read(bench.path("mnt/to")).unwrap() == content, "cut to the source's size");
     bench.run("reflink mnt/from mnt/to --range 500000:1").refused(2, &["mnt/from", "500000"]);
     bench.run("reflink mnt/from mnt/from --range 0:10:5").refused(1, &["mnt/from"]);
-    bench.run("reflink mnt/from elsewhere").refused(1, &["different datasets", "cp"]);
+    bench.run("reflink mnt/from elsewhere").refused(1, &["different mounts", "cp"]);
     assert!(!bench.path("elsewhere").exists(), "what was made for it is gone");
     unmount(&bench);
 }
 
 #[test]
-fn another_dataset_cannot_share() {
+fn another_mount_cannot_share() {
     let Some(bench) = mounted() else { return };
     bench.run("create mnt --dataset other").good();
     bench.make_folder("other");
     bench.run("mount work.pool other --dataset other").good();
     fs::write(bench.path("mnt/from"), pattern(10_000)).unwrap();
     fs::write(bench.path("other/to"), "old").unwrap();
-    bench.run("reflink mnt/from other/to").refused(1, &["different datasets"]);
+    bench.run("reflink mnt/from other/to").refused(1, &["different mounts", ".marram/forks"]);
     assert_eq!(fs::read(bench.path("other/to")).unwrap(), b"old");
     bench.run("unmount other").good();
     unmount(&bench);

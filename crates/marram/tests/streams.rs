@@ -2,31 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod tree;
 mod workbench;
 
 use std::fs;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use tree::{assert_same, fill, half_received, shell, wait_for};
 use workbench::{Workbench, can_mount};
-
-/// How long something may take that happens at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs a line of the shell in which `marram` is the program.
-fn shell(bench: &Workbench, line: &str) -> workbench::Outcome {
-    let marram = env!("CARGO_BIN_EXE_marram");
-    bench.host(&["sh", "-c", &format!("marram() {{ {marram} \"$@\"; }}; {line}")])
-}
-
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn pools_that_are_not_mounted_send_and_receive_through_a_pipe() {
@@ -55,45 +36,6 @@ fn pools_that_are_not_mounted_send_and_receive_through_a_pipe() {
     bench.run("check other.pool --data").good();
     bench.run("send work.pool@none").refused(10, &["none"]);
     bench.run("send work.pool@a --from b").refused(1, &["not older"]);
-}
-
-fn fill(root: &Path) {
-    fs::create_dir_all(root.join("d/e")).unwrap();
-    for index in 0..200_usize {
-        fs::write(root.join(format!("d/f{index}")), vec![index as u8; index * 97]).unwrap();
-    }
-    let mixed: Vec<u8> = (0..1_500_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
-    fs::write(root.join("big"), &mixed).unwrap();
-    fs::hard_link(root.join("big"), root.join("d/again")).unwrap();
-    std::os::unix::fs::symlink("d/nowhere", root.join("link")).unwrap();
-    let sparse = fs::File::create(root.join("sparse")).unwrap();
-    sparse.set_len(1 << 30).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", (1 << 30) - 3).unwrap();
-    rustix::fs::setxattr(root.join("d"), "user.note", &[7; 5000], rustix::fs::XattrFlags::empty())
-        .unwrap();
-    std::os::unix::fs::chown(root.join("d/f1"), Some(1000), Some(100)).unwrap();
-}
-
-/// What programs can see of a tree, inode numbers too.
-fn seen(bench: &Workbench, folder: &str) -> String {
-    let format = "%P %i %m %U %G %s %b %n %y %T@ %C@ %l\\n";
-    let listing = bench.host(&["find", folder, "-printf", format]).good().out;
-    let mut lines: Vec<&str> = listing.lines().collect();
-    lines.sort_unstable();
-    let note = fs::read(bench.path(folder).join("big")).unwrap();
-    format!("{}\n{:?}", lines.join("\n"), note.iter().map(|byte| u64::from(*byte)).sum::<u64>())
-}
-
-fn assert_same(bench: &Workbench, one: &str, other: &str) {
-    assert_eq!(seen(bench, one), seen(bench, other));
-    let left = format!("{one}/d");
-    bench.host(&["diff", "-r", "--no-dereference", &left, &format!("{other}/d")]).good();
-    bench.host(&["cmp", &format!("{one}/big"), &format!("{other}/big")]).good();
-    let mut value = [vec![0; 5000], vec![1; 5000]];
-    for (folder, value) in [one, other].iter().zip(&mut value) {
-        rustix::fs::getxattr(bench.path(folder).join("d"), "user.note", &mut value[..]).unwrap();
-    }
-    assert_eq!(value[0], value[1]);
 }
 
 #[test]
@@ -152,15 +94,67 @@ fn a_mounted_tree_arrives_with_all_that_it_is() {
     bench.run("check other.pool --data").good();
 }
 
-/// A receiver that has got a part of a stream and waits for the rest.
-fn half_received(bench: &Workbench, stream: &[u8], target: &str) -> Child {
-    let mut command = bench.command();
-    command.args(["receive", target, "copy"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let input = child.stdin.as_mut().unwrap();
-    input.write_all(&stream[..stream.len() / 2]).unwrap();
-    input.flush().unwrap();
-    child
+#[test]
+fn what_was_received_is_in_the_log_and_can_be_taken_back() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.run("create other.pool --size 128M").good();
+    bench.make_folder("mnt");
+    bench.make_folder("there");
+    bench.run("mount work.pool mnt").good();
+    fs::write(bench.path("mnt/file"), "first").unwrap();
+    bench.run("snapshot mnt@a").good();
+    fs::write(bench.path("mnt/file"), "second").unwrap();
+    bench.run("snapshot mnt@b").good();
+    shell(&bench, "marram send mnt@a | marram receive other.pool copy").good();
+    bench.run("mount other.pool there --dataset copy").good();
+    let seen = || fs::read_to_string(bench.path("there/file")).unwrap();
+    shell(&bench, "marram send mnt@b --from a | marram receive there copy").good();
+    assert_eq!(seen(), "second");
+    let log = bench.run("log there").good().out;
+    assert!(log.contains("receive copy@b, before it copy@a"), "{log}");
+    assert!(log.contains("receive there copy"), "the command line: {log}");
+    bench.run("undo there").good();
+    assert_eq!(seen(), "first");
+    bench.run("undo there").good();
+    assert_eq!(seen(), "second");
+    bench.run("unmount there mnt").good();
+    // The full one has made the dataset; without it, nothing of it is there.
+    let log = bench.run("log other.pool --json").result();
+    let first = log.as_array().unwrap().iter().find(|row| row["names"][0] == "copy").unwrap();
+    assert_eq!(first["operation"], "receive");
+    bench.run(&format!("undo other.pool {}", first["number"])).good();
+    let list = bench.run("list other.pool -H").good().out;
+    assert!(!list.contains("copy"), "{list}");
+    bench.run("undo other.pool").good();
+    assert!(bench.run("list other.pool -H").good().out.contains("copy@b"));
+    bench.run("check other.pool --data").good();
+}
+
+#[test]
+fn how_far_a_stream_is_can_be_told() {
+    let bench = Workbench::with_pool();
+    bench.run("create other.pool --size 64M").good();
+    bench.run("snapshot work.pool@a").good();
+    let sent = bench.run("send work.pool@a --to-file a.stream --progress --json").good();
+    let told = |err: &str| -> serde_json::Value {
+        let line = err.lines().last().expect("something was told");
+        serde_json::from_str(line).expect("a line of JSON")
+    };
+    let size = fs::metadata(bench.path("a.stream")).unwrap().len();
+    let last = told(&sent.err);
+    assert_eq!((&last["bytes"], &last["ended"]), (&size.into(), &true.into()));
+    assert_eq!(last["total_is_exact"], false);
+    let received =
+        bench.run("receive other.pool copy --from-file a.stream --progress --json").good();
+    let last = told(&received.err);
+    assert_eq!((&last["bytes"], &last["total_bytes"]), (&size.into(), &size.into()));
+    let plain = bench.run("receive other.pool other --from-file a.stream --progress").good();
+    assert!(plain.err.contains("/s"), "{plain:?}");
+    let silent = bench.run("receive other.pool third --from-file a.stream").good();
+    assert_eq!(silent.err, "");
 }
 
 #[test]
@@ -180,14 +174,14 @@ fn a_receiver_that_is_killed_or_cut_off_leaves_nothing() {
     bench.run("unmount mnt").good();
     let stream = fs::read(bench.path("a.stream")).unwrap();
 
-    let mut child = half_received(&bench, &stream, "other.pool");
+    let mut child = half_received(&bench, &stream, "other.pool copy");
     child.kill().unwrap();
     child.wait().unwrap();
     bench.run("mount other.pool there").good();
     let list = || bench.run("list there -a -H").good().out;
     assert!(!list().contains("receive:") && !list().contains("copy"), "{}", list());
 
-    let mut child = half_received(&bench, &stream, "there");
+    let mut child = half_received(&bench, &stream, "there copy");
     wait_for("a dataset receives", || list().contains("receive:1"));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -196,7 +190,7 @@ fn a_receiver_that_is_killed_or_cut_off_leaves_nothing() {
     bench.run("create there --dataset receive:7").refused(2, &["pool's own"]);
 
     // A daemon that ends does not wait for a pipe that stands still.
-    let child = half_received(&bench, &stream, "there");
+    let child = half_received(&bench, &stream, "there copy");
     wait_for("a dataset receives", || list().contains("receive:1"));
     bench.run("unmount there").good();
     let ended = child.wait_with_output().unwrap();

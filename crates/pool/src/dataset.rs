@@ -9,7 +9,7 @@ use crate::counters::{self, CommittedCounters};
 use crate::media::{At, Media};
 use crate::order::{self, RwLock};
 use crate::overlay::{Entry, Layer, Overlay};
-use crate::pointers::token_of;
+use crate::pointers::{decode_pointer, token_of};
 use crate::quota::Allowance;
 use crate::settings::Settings;
 use crate::touched::Touched;
@@ -319,6 +319,22 @@ impl Dataset {
                 read
             }
         }
+    }
+
+    /// As `read_block`, past the cache.
+    pub(crate) fn read_block_anew(&self, media: &Media, block: &Block) -> Result<Bytes> {
+        let token = match block {
+            Block::Stored(token) => token,
+            Block::Fresh(fresh) => match fresh.stored() {
+                Some(token) => token,
+                None => return Ok(Bytes::copy_from_slice(fresh.data())),
+            },
+        };
+        let read = media.block_anew(&decode_pointer(&token.place)?, media.epoch());
+        if let Err(Error::Damaged(damage)) = &read {
+            media.keep_damage(damage);
+        }
+        read
     }
 }
 

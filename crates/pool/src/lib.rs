@@ -38,15 +38,15 @@ mod tree;
 mod trim;
 mod view;
 
-pub use administration::{Author, Hidden, Operation, Reversal};
+pub use administration::{Author, Hidden, Operation, Partial, Reversal};
 pub use create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
 pub use error::Error;
-pub use marram_format::stream::is_stream;
+pub use marram_format::stream::{ResumeToken, is_stream};
 pub use media::DamageReport;
 pub use pool::{OpenOptions, Pool};
 pub use settings::check_property;
 pub use status::{DeviceStatus, Health, PoolStatus};
 pub use stream::{
-    Incoming, Progress, ReceiveRequest, Received, SendRequest, StreamReport, StreamTotals,
-    verify_stream,
+    Incoming, Progress, ReadAt, ReceiveRequest, Received, SendRequest, StreamFile, StreamImage,
+    StreamReport, StreamTotals, peek_begin, verify_stream,
 };

@@ -135,6 +135,11 @@ impl Media {
         Ok(data)
     }
 
+    /// The content that a pointer leads to, read from the device whatever the cache has.
+    pub(crate) fn block_anew(&self, pointer: &Pointer, epoch: u64) -> Result<Bytes> {
+        self.read(pointer, epoch)
+    }
+
     /// The bytes of a block as they are stored, compressed, verified; not kept in the cache.
     pub(crate) fn stored(&self, pointer: &Pointer, epoch: u64) -> Result<Bytes> {
         match &pointer.place {

@@ -36,3 +36,5 @@ pub(crate) const HEALTH: Rank = rank(300, "the health");
 pub(crate) const HEALS: Rank = rank(310, "the copies to heal");
 pub(crate) const DAMAGE: Rank = rank(320, "the damage report");
 pub(crate) const WORK: Rank = rank(330, "the call for a commit");
+/// Of a stream in a file, which is no pool: taken alone.
+pub(crate) const AT_HAND: Rank = rank(340, "the blocks at hand");

@@ -39,12 +39,13 @@ const NO_BYTES: &str = "none";
 type CheckValue = fn(&str) -> Result<String>;
 
 /// Name, default and check of each property.
-const KNOWN: [(&str, &str, CheckValue); 9] = [
+const KNOWN: [(&str, &str, CheckValue); 10] = [
     ("acl", "posix", |text| one_of("acl", text, &["posix", "nfsv4", "off"])),
     ("atime", "relative", |text| one_of("atime", text, &["off", "relative", "strict"])),
     (CASE_FOLDING, "off", |text| one_of(CASE_FOLDING, text, &["off", "on"])),
     ("checksum", "xxh3", |text| one_of("checksum", text, &["xxh3", "blake3"])),
     ("compression", "lz4", |text| Ok(compression(text)?.to_string())),
+    ("dedup", "off", |text| one_of("dedup", text, &["off", "on"])),
     (QUOTA, NO_BYTES, |text| space_text(QUOTA, text)),
     ("recordsize", "131072", |text| Ok(record_bytes(text)?.to_string())),
     (RESERVATION, NO_BYTES, |text| space_text(RESERVATION, text)),

@@ -144,6 +144,10 @@ impl View for DatasetView {
         self.dataset.read_block(&self.pool.media, block)
     }
 
+    fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
+        self.dataset.read_block_anew(&self.pool.media, block)
+    }
+
     fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
         let token = match block {
             Block::Stored(token) => Some(token),

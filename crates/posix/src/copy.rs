@@ -19,6 +19,10 @@ use marram_vfs::{Error, Ino, Result};
 /// Shorter slices are copied, in bytes.
 const SHARED_BYTES_MIN: u64 = 4096;
 
+/// How often a group commit is made for blocks that are to be adopted, and that somebody may have
+/// written anew when it is done.
+const SHARING_ATTEMPTS: usize = 4;
+
 /// How a range may come to its target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -81,6 +85,40 @@ impl Posix {
                 // What is adopted must stay where it is until the batch has been applied.
                 let _held = self.locks.write_from(to.ino, &source.locks, from.ino);
                 self.copy_held(source, from, to, len, Form::Any)
+            })
+        })
+    }
+
+    /// As [`marram_vfs::FileSystem::share_range`], from a file of another file system of the same
+    /// store. Blocks can be adopted once a group commit has written them, so one is made first.
+    ///
+    /// # Errors
+    /// As for `share_range`; [`Error::Busy`] if the source is written again and again meanwhile.
+    pub fn share_range_from(
+        &self,
+        source: &Posix,
+        (from, from_offset): (Ino, u64),
+        (to, to_offset): (Ino, u64),
+        len: u64,
+    ) -> Result<u64> {
+        self.check_running()?;
+        source.check_running()?;
+        let from = Place { ino: from.0, offset: from_offset };
+        let to = Place { ino: to.0, offset: to_offset };
+        let attempt = || {
+            self.check_writable()?;
+            let _held = self.locks.write_from(to.ino, &source.locks, from.ino);
+            self.copy_held(source, from, to, len, Form::Shared)
+        };
+        self.durably(|| {
+            self.with_reclaim(|| {
+                for _ in 0..SHARING_ATTEMPTS {
+                    match attempt() {
+                        Err(Error::Busy) => source.view.commit().map_err(from_store)?,
+                        done => return done,
+                    }
+                }
+                attempt()
             })
         })
     }
@@ -151,6 +189,9 @@ impl Posix {
             } else if is_other {
                 let adopt = |block| self.view.adopt(&*source.view, block).map_err(from_store);
                 part.block = part.block.as_ref().map(adopt).transpose()?;
+                if form == Form::Shared && matches!(part.block, Some(Block::Fresh(_))) {
+                    return Err(Error::Busy);
+                }
             } else {
                 shared.push(section);
             }

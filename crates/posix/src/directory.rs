@@ -168,7 +168,8 @@ impl Posix {
         Ok(())
     }
 
-    fn list_entries(
+    /// As `list`, without moving the access time.
+    pub(crate) fn list_entries(
         &self,
         ino: u64,
         after: u64,

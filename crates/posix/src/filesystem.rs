@@ -4,6 +4,7 @@ use crate::acl::{AccessLists, ListName};
 use crate::content::record_bytes;
 use crate::copy::{Form, Place};
 use crate::counters::InodeCounters;
+use crate::dedup::Recent;
 use crate::failure::{from_record, from_store, from_sync};
 use crate::inode::{check_living_directory, inode_key, new_inode, time};
 use crate::lazy::LazyTimes;
@@ -40,6 +41,7 @@ pub struct Posix {
     pub(crate) limits: Limits,
     pub(crate) orphans: Orphans,
     pub(crate) lazy_times: LazyTimes,
+    pub(crate) recent: Recent,
     pub(crate) shut_down: AtomicBool,
     /// Which access control lists are obeyed.
     pub(crate) lists: AccessLists,
@@ -78,6 +80,7 @@ impl Posix {
             limits,
             orphans: Orphans::new(),
             lazy_times: LazyTimes::new(),
+            recent: Recent::of(&properties),
             shut_down: AtomicBool::new(false),
             lists,
             record_bytes,
@@ -87,8 +90,9 @@ impl Posix {
     /// Takes note of properties that have been set since the file system was opened, but not of
     /// `acl`: the mount that serves it has been made for the kind of list that there was.
     pub fn reload_properties(&self) {
-        let bytes = record_bytes(&self.view.properties());
-        self.record_bytes.store(bytes, Ordering::Relaxed);
+        let properties = self.view.properties();
+        self.record_bytes.store(record_bytes(&properties), Ordering::Relaxed);
+        self.recent.set(&properties);
     }
 
     /// The directory that is the root of what is shown.
@@ -277,7 +281,9 @@ impl FileSystem for Posix {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
         self.check_running()?;
-        self.durably(|| self.with_reclaim(|| self.write_content(ino.0, offset, data, options)))
+        self.durably(|| self.with_reclaim(|| self.write_content(ino.0, offset, data, options)))?;
+        self.recent.note(ino.0, offset, data.len() as u64);
+        Ok(())
     }
 
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {

@@ -23,6 +23,7 @@ mod copy;
 mod counters;
 mod create;
 mod damage;
+mod dedup;
 mod directory;
 mod edits;
 mod extents;
@@ -55,10 +56,15 @@ pub use acl::{
     Nfs4Entry, Nfs4Inheritance, Nfs4List, Nfs4ListError, Nfs4Rights, Nfs4Verdict, Nfs4Who,
     PosixList, PosixListError,
 };
+pub use dedup::{
+    ContentSharing, DedupOptions, DedupPlace, DedupReport, Deduplicator, LiveTotals, Sharing,
+    Skipped, content_sharing, deduplicate,
+};
 pub use filesystem::Posix;
 pub use history::{
-    AttributeChange, Choice, Conflict, ConflictKind, Difference, Kept, MergeOptions, MergeReport,
-    MergeSides, TextPiece, What, XattrChange, diff, let_go_of_left, merge_lines,
+    AttributeChange, Choice, Conflict, ConflictKind, Difference, DirectoryRollback, Kept,
+    MergeOptions, MergeReport, MergeSides, TextPiece, What, XattrChange, diff, let_go_of_left,
+    merge_lines,
 };
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};

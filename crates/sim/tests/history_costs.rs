@@ -1,11 +1,14 @@
-//! What a comparison and a merge read follows what has changed, not what is there: one change in
-//! 1,000 files and in 100,000 takes the same reads of the device, but for the deeper tree.
+//! What a comparison, a merge and the rollback of a directory read follows what has changed, not
+//! what is there: one change in 1,000 files and in 100,000 takes the same reads of the device, but
+//! for the deeper tree.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice, Result};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
-use marram_posix::{AccessTimes, MergeOptions, MergeSides, Posix, PosixOptions, diff};
+use marram_posix::{
+    AccessTimes, DirectoryRollback, MergeOptions, MergeSides, Posix, PosixOptions, diff,
+};
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
@@ -56,6 +59,7 @@ impl Device for CountingDevice {
 struct Reads {
     diff: u64,
     merge: u64,
+    rollback: u64,
 }
 
 fn open(pool: &Pool, source: &str) -> Arc<Posix> {
@@ -98,14 +102,15 @@ fn reads_of_one_change(count: u64) -> Reads {
     create(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap();
     let pool = open_pool(&device);
     let files = open(&pool, "root");
-    let mut changed = Ino::ROOT;
+    let (mut changed, mut directory) = (Ino::ROOT, Ino::ROOT);
     for number in 0..count / DIRECTORY_FILES {
         let node = NewNode::Directory { permissions: 0o755 };
-        let directory = make(&files, Ino::ROOT, &format!("d{number}"), node);
+        directory = make(&files, Ino::ROOT, &format!("d{number}"), node);
         for number in 0..DIRECTORY_FILES {
             changed = file(&files, directory, &format!("f{number}"), b"content");
         }
     }
+    pool.snapshot(&DatasetName::root(), "s").unwrap();
     let fork: DatasetName = "fork".parse().unwrap();
     pool.fork(&DatasetName::root(), &fork, Ino::ROOT.0).unwrap();
     open(&pool, "fork").write(changed, 3, b"changed", WriteOptions::default()).unwrap();
@@ -131,7 +136,12 @@ fn reads_of_one_change(count: u64) -> Reads {
     let sides = MergeSides { dataset: &dataset, base: &root, fork: &live, root: Ino::ROOT };
     assert!(files.merge(&*pool, sides, &MergeOptions::default()).unwrap().applied);
     let after = device.reads.load(Ordering::Relaxed);
-    Reads { diff: between - before, merge: after - between }
+    let to: Source = "root@s".parse().unwrap();
+    let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
+    let touched = files.roll_back_directory(&*pool, rollback).unwrap().unwrap();
+    assert_eq!(touched.inodes, [changed]);
+    let end = device.reads.load(Ordering::Relaxed);
+    Reads { diff: between - before, merge: after - between, rollback: end - after }
 }
 
 #[test]
@@ -141,4 +151,5 @@ fn one_change_costs_the_same_in_a_small_and_in_a_large_tree() {
     assert!(small.diff > 0, "nothing was read: {small:?}");
     assert!(large.diff <= small.diff + DEEPER_READS_MAX, "{small:?} {large:?}");
     assert!(large.merge <= small.merge + DEEPER_READS_MAX, "{small:?} {large:?}");
+    assert!(large.rollback <= small.rollback + DEEPER_READS_MAX, "{small:?} {large:?}");
 }

@@ -76,7 +76,7 @@ impl SentHome {
 
     fn send(&self, name: &str) -> HomeResult<Vec<u8>> {
         let base = self.last.as_ref().map(|last| kept(root(), last));
-        let request = SendRequest { snapshot: kept(root(), name), base };
+        let request = SendRequest { snapshot: kept(root(), name), base, resume: None };
         let mut stream = Vec::new();
         self.from.send(&request, &mut stream, &mut |_| {}).map_err(text)?;
         Ok(stream)
@@ -101,7 +101,7 @@ impl Home for SentHome {
     fn snapshot(&mut self, name: &str) -> HomeResult<()> {
         self.from.snapshot(&root(), name).map_err(text)?;
         let stream = self.send(name)?;
-        let request = ReceiveRequest { dataset: copy(), force: false };
+        let request = ReceiveRequest { dataset: copy(), force: false, resumable: true };
         let incoming = self.to.receive(&request, &mut &stream[..], &mut |_| {}).map_err(text)?;
         incoming.publish().map_err(text)?;
         self.last = Some(name.to_owned());

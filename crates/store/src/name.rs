@@ -34,7 +34,18 @@ impl DatasetName {
         (1..RECEIVE_NUMBERS_MAX).map(|number| DatasetName(format!("{RECEIVE_PREFIX}{number}")))
     }
 
-    /// Whether it is one of [`DatasetName::receiving`], which users cannot take.
+    /// The names of those that keep what has come of a stream that is cut, until it goes on.
+    pub fn partial() -> impl Iterator<Item = DatasetName> {
+        (1..RECEIVE_NUMBERS_MAX).map(|number| DatasetName(format!("{PARTIAL_PREFIX}{number}")))
+    }
+
+    /// Whether it is one of [`DatasetName::partial`].
+    pub fn is_partial(&self) -> bool {
+        self.0.starts_with(PARTIAL_PREFIX)
+    }
+
+    /// Whether it is one of [`DatasetName::receiving`] or [`DatasetName::partial`], which users
+    /// cannot take.
     pub fn is_receiving(&self) -> bool {
         self.0.starts_with(RECEIVE_PREFIX)
     }
@@ -101,6 +112,8 @@ fn check(text: &str, slash_allowed: bool) -> Result<(), Error> {
 const OWN_PREFIXES: [&str; 3] = [FORK_PREFIX, "merge:", "diff:"];
 /// With this the name of a dataset begins into which a stream is being received.
 const RECEIVE_PREFIX: &str = "receive:";
+/// The same, of one that is kept when the stream is cut.
+const PARTIAL_PREFIX: &str = "receive:part:";
 /// With this the name begins of what is kept for an undo.
 const KEPT_PREFIX: &str = "undo:";
 /// With this the name of a fork's base begins.

@@ -50,6 +50,15 @@ pub trait View: Send + Sync {
     /// The whole content of a block, verified.
     fn read_block(&self, block: &Block) -> Result<Bytes>;
 
+    /// As [`View::read_block`], from the device even if the content is in memory: for whoever is
+    /// going to let go of another copy of it.
+    ///
+    /// # Errors
+    /// A failed read.
+    fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
+        self.read_block(block)
+    }
+
     /// A block of another view of the same store, made fit to be put into a batch of this one:
     /// the store shares what it can. What `from` holds must stay until the batch has been applied:
     /// it is a snapshot that stays open, or nobody changes meanwhile the items that refer to the

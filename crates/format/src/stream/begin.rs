@@ -1,13 +1,16 @@
 //! The first record of a stream: what is sent, and what it goes on from.
 
+use super::{STREAM_PREFIX_BYTES, STREAM_VERSION, prefix_of};
 use crate::FormatError;
 use crate::dataset::DATASET_RECORD_BYTES_MAX;
+use crate::key::Key;
 use crate::property;
 use crate::reader::Reader;
 use bytes::BufMut;
 
 const WHAT: &str = "begin record";
 const INCREMENTAL: u32 = 1 << 0;
+const RESUMED: u32 = 1 << 1;
 
 /// Which snapshot: its id stays the same wherever it is sent to. The time tells apart those of
 /// pools that were copied whole, and so hand out the same ids.
@@ -40,9 +43,17 @@ pub struct StreamBegin {
     pub snapshot_name: String,
     /// Properties set on the dataset, sorted by name.
     pub properties: Vec<(String, String)>,
+    /// Of a stream that goes on where another one was cut: the item up to which the receiver has
+    /// what came before.
+    pub after: Option<Key>,
 }
 
 impl StreamBegin {
+    /// The prefix of the stream.
+    pub fn prefix(&self) -> [u8; STREAM_PREFIX_BYTES] {
+        if self.after.is_some() { prefix_of(STREAM_VERSION.minor) } else { prefix_of(0) }
+    }
+
     /// The encoded payload. Names and properties are those of a dataset's record, and as short.
     ///
     /// # Panics
@@ -50,13 +61,12 @@ impl StreamBegin {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.properties.is_sorted_by(|a, b| a.0 < b.0), "properties are sorted by name");
         let mut out = Vec::with_capacity(256);
-        out.put_u32_le(if self.base.is_some() { INCREMENTAL } else { 0 });
+        let incremental = if self.base.is_some() { INCREMENTAL } else { 0 };
+        let resumed = if self.after.is_some() { RESUMED } else { 0 };
+        out.put_u32_le(incremental | resumed);
         out.put_u32_le(0);
-        let no_base = SnapshotIdentity { id: [0; 16], created_seconds: 0 };
-        for identity in [self.snapshot, self.base.unwrap_or(no_base)] {
-            out.put_slice(&identity.id);
-            out.put_i64_le(identity.created_seconds);
-        }
+        put_identity(&mut out, Some(self.snapshot));
+        put_identity(&mut out, self.base);
         out.put_slice(&self.dataset_id);
         out.put_slice(&self.pool_id);
         out.put_u64_le(self.root_object);
@@ -72,6 +82,9 @@ impl StreamBegin {
             out.put_slice(name.as_bytes());
             out.put_slice(value.as_bytes());
         }
+        if let Some(after) = self.after {
+            out.put_slice(&after.encode());
+        }
         out
     }
 
@@ -82,8 +95,8 @@ impl StreamBegin {
     pub(super) fn decode(payload: &[u8]) -> Result<StreamBegin, FormatError> {
         let mut from = Reader::new(WHAT, payload);
         let flags = from.u32("flags")?;
-        if flags & !INCREMENTAL != 0 {
-            return Err(from.unexpected("flags", 0, u64::from(flags), "0 or 1"));
+        if flags & !(INCREMENTAL | RESUMED) != 0 {
+            return Err(from.unexpected("flags", 0, u64::from(flags), "0 to 3"));
         }
         from.reserved(4)?;
         let snapshot = take_identity(&mut from)?;
@@ -104,6 +117,7 @@ impl StreamBegin {
             dataset_name: String::new(),
             snapshot_name: String::new(),
             properties: Vec::new(),
+            after: None,
         };
         let dataset_len = from.u16("length of the dataset's name")?;
         let snapshot_len = from.u16("length of the snapshot's name")?;
@@ -111,12 +125,22 @@ impl StreamBegin {
         begin.dataset_name = from.text("name of the dataset", usize::from(dataset_len))?;
         begin.snapshot_name = from.text("name of the snapshot", usize::from(snapshot_len))?;
         begin.properties = property::take_all(&mut from, WHAT, count)?;
+        if flags & RESUMED != 0 {
+            begin.after = Some(Key::decode(&from.array("item that it goes on after")?));
+        }
         from.finish()?;
         Ok(begin)
     }
 }
 
-fn take_identity(from: &mut Reader<'_>) -> Result<SnapshotIdentity, FormatError> {
+pub(super) fn put_identity(out: &mut Vec<u8>, identity: Option<SnapshotIdentity>) {
+    let none = SnapshotIdentity { id: [0; 16], created_seconds: 0 };
+    let identity = identity.unwrap_or(none);
+    out.put_slice(&identity.id);
+    out.put_i64_le(identity.created_seconds);
+}
+
+pub(super) fn take_identity(from: &mut Reader<'_>) -> Result<SnapshotIdentity, FormatError> {
     let id = from.array("id of a snapshot")?;
     Ok(SnapshotIdentity { id, created_seconds: from.i64("time of a snapshot")? })
 }

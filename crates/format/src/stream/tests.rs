@@ -28,6 +28,7 @@ fn begin() -> StreamBegin {
         dataset_name: "root".to_owned(),
         snapshot_name: "b".to_owned(),
         properties: vec![("atime".to_owned(), "off".to_owned())],
+        after: None,
     }
 }
 
@@ -55,7 +56,7 @@ fn puts() -> Vec<StreamPut<'static>> {
 
 /// A whole stream of all kinds of records.
 fn stream() -> Vec<u8> {
-    let prefix = stream_prefix();
+    let prefix = begin().prefix();
     let mut chain = RecordChain::new(&prefix);
     let mut out = prefix.to_vec();
     chain.seal(RecordKind::Begin, &begin().encode(), &mut out);
@@ -159,7 +160,7 @@ fn records_with_nonsense_are_refused() {
     late[37] = 7;
     assert!(refuses(RecordKind::Put, &late), "an earlier item with a greater key");
     assert!(refuses(RecordKind::Remove, &[0; 16]) && refuses(RecordKind::End, &[0; 47]));
-    for (at, byte) in [(0, 2), (4, 1), (115, 200)] {
+    for (at, byte) in [(0, 2), (0, 4), (4, 1), (115, 200)] {
         let mut altered = begin().encode();
         altered[at] = byte;
         assert!(refuses(RecordKind::Begin, &altered), "byte {at}");
@@ -172,4 +173,58 @@ fn records_with_nonsense_are_refused() {
     assert!(matches!(newer(8), Err(FormatError::Newer { .. })));
     assert!(matches!(newer(12), Err(FormatError::Features { .. })));
     assert_eq!(newer(10), Ok(()), "a greater minor version");
+}
+
+/// The rest of [`stream`] behind its fourth item.
+fn resumed_stream() -> Vec<u8> {
+    let begin = StreamBegin { after: Some(Key::new(9, 5, 3)), ..begin() };
+    let prefix = begin.prefix();
+    let mut chain = RecordChain::new(&prefix);
+    let mut out = prefix.to_vec();
+    chain.seal(RecordKind::Begin, &begin.encode(), &mut out);
+    chain.seal(RecordKind::Put, &puts()[4].encode(), &mut out);
+    chain.seal(RecordKind::Remove, &Key::new(9, 5, 5).encode(), &mut out);
+    let whole = chain.whole();
+    let end = StreamEnd { puts: 1, removals: 1, whole, ..StreamEnd::default() };
+    chain.seal(RecordKind::End, &end.encode(), &mut out);
+    out
+}
+
+fn token() -> ResumeToken {
+    let after = Key::new(9, 5, 3);
+    let received = Received { after, puts: 4, removals: 0, blocks: 1, stored_bytes: 4 };
+    ResumeToken { snapshot: begin().snapshot, base: begin().base, received }
+}
+
+#[test]
+fn the_examples_of_a_stream_that_goes_on_are_what_the_document_says() {
+    assert_eq!(example("resumed stream"), resumed_stream());
+    assert_eq!(decode(&resumed_stream()), Ok(8));
+    let begin = StreamBegin { after: Some(Key::new(9, 5, 3)), ..begin() };
+    let payload = begin.encode();
+    let decoded = StreamRecord::decode(RecordKind::Begin, &payload);
+    assert_eq!(decoded, Ok(StreamRecord::Begin(begin)));
+    let text: String = example("token").iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(token().text(), text);
+    assert_eq!(ResumeToken::parse(&format!("{text}\n")), Ok(token()));
+    let full = ResumeToken { base: None, ..token() };
+    assert_eq!(ResumeToken::parse(&full.text()), Ok(full));
+}
+
+#[test]
+fn a_token_that_was_cut_altered_or_is_none_is_refused() {
+    let text = token().text();
+    for len in 0..text.len() {
+        assert!(ResumeToken::parse(&text[..len]).is_err(), "cut after {len}");
+    }
+    for at in 0..text.len() {
+        let mut altered = text.clone().into_bytes();
+        altered[at] = if altered[at] == b'7' { b'8' } else { b'7' };
+        let altered = String::from_utf8(altered).unwrap();
+        assert!(ResumeToken::parse(&altered).is_err(), "digit {at}");
+    }
+    for none in ["", "x", "01", &format!("{text}00"), &text.to_uppercase(), "\u{e9}\u{e9}"] {
+        assert!(ResumeToken::parse(none).is_err(), "{none:?}");
+    }
+    assert!(matches!(ResumeToken::parse("hello"), Err(FormatError::Foreign { .. })));
 }

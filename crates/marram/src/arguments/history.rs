@@ -46,10 +46,10 @@ pub(crate) struct HoldArguments {
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
-    /// The snapshot to go back to
+    /// The snapshot to go back to; of a directory inside a mount only that directory goes back
     #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
-    /// The snapshot's dataset, if another than the target's own
+    /// The snapshot's dataset, if another than the target's own: all of it goes back
     #[arg(long, short = 'd', value_name = "NAME")]
     pub(crate) dataset: Option<String>,
     /// Do not keep the present state as a snapshot

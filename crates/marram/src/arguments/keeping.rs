@@ -48,6 +48,34 @@ pub(crate) struct SpaceArguments {
     /// What destroying this fork would give back, also together with others and snapshots
     #[arg(long, value_name = "NAME")]
     pub(crate) fork: Vec<String>,
+    /// What is saved by blocks that are shared, inside each dataset and between them; reads all
+    /// metadata
+    #[arg(long, conflicts_with_all = ["fork", "dataset"])]
+    pub(crate) sharing: bool,
     #[command(flatten)]
     pub(crate) format: FormatArguments,
+}
+
+/// What `dedup` does, at length.
+const DEDUP_HELP: &str = "\
+Looks at all files below the directories, in windows of 128 KiB (or recordsize, if that is less), \
+and lets equal ones share their blocks, within a dataset and between those of one pool. It \
+compares the bytes, while programs go on, and changes nothing that they can see. A pool that is \
+not mounted stands for its root dataset. Exits with 3 if something could not be read or shared.";
+
+/// Arguments of `dedup`.
+#[derive(Debug, Args)]
+pub(crate) struct DedupArguments {
+    /// Directories of one pool, of any of its datasets and forks
+    #[arg(value_name = "DIRECTORY", required = true, long_help = DEDUP_HELP)]
+    pub(crate) directories: Vec<PathBuf>,
+    /// The dataset, if another than the directory's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Only tell what could be shared
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Sizes in bytes
+    #[arg(long, short = 'p')]
+    pub(crate) exact: bool,
 }

@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
     output.print(&told, || match () {
         () if arguments.patch => rows.iter().map(patch).collect(),
         () if arguments.stat => stat(&rows),
-        () => rows.iter().map(line).collect(),
+        () => lines(&rows),
     });
     if cut {
         return Err(Error::partial("there is more than can be told at once")
@@ -115,8 +115,31 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
     Ok((Side { target, source: base.parse()?, root: one.root }, one))
 }
 
+/// A line for each difference. Where a file was removed and another one has its name, as editors
+/// save, that is one.
+pub(super) fn lines(rows: &[DifferenceRow]) -> String {
+    let mut text = String::new();
+    let mut rows = rows.iter().peekable();
+    while let Some(row) = rows.next() {
+        if rows.next_if(|next| is_replaced(row, next)).is_some() {
+            text.push_str(&format!("M {} (another file has its name)\n", row.path));
+        } else {
+            text.push_str(&line(row));
+        }
+    }
+    text
+}
+
+fn is_replaced(removed: &DifferenceRow, created: &DifferenceRow) -> bool {
+    let changes = (removed.change.as_str(), created.change.as_str());
+    changes == ("removed", "created")
+        && removed.path == created.path
+        && removed.kind == "file"
+        && created.kind == "file"
+}
+
 /// One difference in a line: a letter and the path.
-pub(super) fn line(row: &DifferenceRow) -> String {
+fn line(row: &DifferenceRow) -> String {
     let letter = match row.change.as_str() {
         "created" => 'A',
         "removed" => 'D',
@@ -168,7 +191,7 @@ fn patch(row: &DifferenceRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{DifferenceRow, line, stat};
+    use super::{DifferenceRow, line, lines, stat};
 
     fn row(change: &str, path: &str) -> DifferenceRow {
         DifferenceRow {
@@ -195,6 +218,14 @@ mod tests {
         let values = vec![("mode".to_owned(), Some("0644".to_owned()), Some("0600".to_owned()))];
         let changed = DifferenceRow { values, ..row("attributes", "/d") };
         assert_eq!(line(&changed), "t /d mode: 0644 -> 0600\n");
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_another_is_one_line() {
+        let rows = [row("removed", "/a"), row("created", "/a"), row("removed", "/b")];
+        assert_eq!(lines(&rows), "M /a (another file has its name)\nD /b\n");
+        let folder = DifferenceRow { kind: "directory".to_owned(), ..row("created", "/a") };
+        assert_eq!(lines(&[row("removed", "/a"), folder]), "D /a\nA /a/\n");
     }
 
     #[test]

@@ -33,7 +33,8 @@ pub(super) fn mounted_pools() -> Vec<Target> {
         daemon: Some((socket, greeting.clone())),
         ..Target::unmounted(greeting.pool)
     };
-    target::daemons().into_iter().map(target).collect()
+    let daemons = target::daemons().into_iter();
+    daemons.filter(|(_, greeting)| !greeting.shows_streams).map(target).collect()
 }
 
 fn list(target: &Target) -> Result<PoolList> {

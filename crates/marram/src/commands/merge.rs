@@ -2,7 +2,7 @@
 
 mod interactive;
 
-use super::diff::line;
+use super::diff::lines;
 use crate::arguments::MergeArguments;
 use crate::control::protocol::{
     Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary, Operation,
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
 }
 
 fn text(summary: &MergeSummary, preview: bool) -> String {
-    let mut text: String = summary.differences.iter().map(line).collect();
+    let mut text = lines(&summary.differences);
     let tell = |row: &ConflictRow| format!("{} {}: {}\n", row.kind, row.path, row.detail);
     for row in &summary.decided {
         text.push_str(&format!("decided: {}", tell(row)));

@@ -1,7 +1,9 @@
 //! The commands, one file each; what they share is in [`crate::target`] and [`crate::output`].
 
+mod bench;
 pub(crate) mod check;
 mod create;
+mod dedup;
 mod destroy;
 mod diff;
 mod doctor;
@@ -72,12 +74,14 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Quota(arguments) => quota::run(&arguments, output),
         Command::Range(arguments) => range::run(&arguments.kind, output),
         Command::Reflink(arguments) => reflink::run(&arguments, output),
+        Command::Dedup(arguments) => dedup::run(&arguments, output),
         Command::Extents(arguments) => extents::run(&arguments, output),
         Command::Check(arguments) => return check::run(&arguments, output),
         Command::Grow(arguments) => grow::run(&arguments, output),
         Command::Sync(arguments) => sync::run(&arguments, output),
         Command::Quickstart(arguments) => quickstart::run(&arguments, output),
         Command::Doctor => return doctor::run(output),
+        Command::Bench(arguments) => bench::run(&arguments, output),
         Command::Completions { shell } => generated::completions(shell, output),
         Command::Manual { folder } => generated::manual(&folder, output),
         Command::Install(arguments) => install::run(&arguments, output),

@@ -4,6 +4,7 @@
 //! are made by the daemon that is there. Mounts of the pool whose daemon has died are cleared away
 //! first, wherever they are, and so is a dead mount of whatever is on the directory.
 
+use super::stream;
 use crate::arguments::MountArguments;
 use crate::control::protocol::{Answer, MountReport, MountRequest, Operation, Request};
 use crate::daemon::{self, Launch, Log};
@@ -33,8 +34,10 @@ pub(crate) const THERE_ALREADY: &str = "is mounted there already";
 /// What is to be mounted, where and how.
 #[derive(Clone, Debug)]
 pub(crate) struct MountPlan {
-    /// The pool, or a path inside a mounted one.
+    /// The pool, or a path inside a mounted one, or a file with a full stream.
     pub(crate) target: PathBuf,
+    /// Files with streams that go on from that one.
+    pub(crate) then: Vec<PathBuf>,
     /// Where.
     pub(crate) directory: PathBuf,
     /// How.
@@ -73,6 +76,7 @@ fn plan(arguments: &MountArguments) -> Result<MountPlan> {
     }
     Ok(MountPlan {
         target,
+        then: arguments.then.clone(),
         directory: arguments.directory.clone(),
         options,
         foreground: arguments.foreground,
@@ -126,6 +130,13 @@ pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
     }
     if plan.options.remount {
         return remount(&directory, &plan.options);
+    }
+    if stream::is_stream(&plan.target) {
+        return show_streams(directory, plan);
+    }
+    if !plan.then.is_empty() {
+        return Err(Error::usage(format!("{} is no stream", plan.target.display()))
+            .hint("--then goes with a stream that `marram send --to-file` has written"));
     }
     let began = Instant::now();
     loop {
@@ -183,7 +194,36 @@ fn start_daemon(
         // One that stays may belong to another user; if it holds the device, that is told below.
         let _others_may_not_be_ours = dead_mounts::clear_to_mount(&directory, &target.pool);
     }
-    let launch = Launch { pool: target.pool.clone(), mount: request, log: plan.log.clone() };
+    launch(
+        Launch {
+            pool: target.pool.clone(),
+            streams: Vec::new(),
+            mount: request,
+            log: plan.log.clone(),
+        },
+        plan,
+    )
+}
+
+/// Mounts streams in files, for reading.
+fn show_streams(directory: PathBuf, plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
+    let options = &plan.options;
+    if options.dataset.is_some() || options.snapshot.is_some() || options.writeback {
+        return Err(Error::usage(format!(
+            "{} is a stream: it has one snapshot, which cannot be changed",
+            plan.target.display()
+        ))
+        .hint("leave out what names a dataset or snapshot, and writeback"));
+    }
+    let paths = std::iter::once(&plan.target).chain(&plan.then);
+    let streams: Vec<PathBuf> = paths.map(|path| absolute(path)).collect::<Result<_>>()?;
+    let last = streams.last().cloned().unwrap_or_default();
+    let mount = MountRequest { directory, options: options.clone() };
+    launch(Launch { pool: last, streams, mount, log: plan.log.clone() }, plan)
+}
+
+/// Starts a daemon, or is one.
+fn launch(launch: Launch, plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
     let mut ready = None;
     if plan.foreground {
         daemon::run(&launch, Log::to_standard_error(), |told| ready = Some(told.clone()))?;
@@ -246,6 +286,7 @@ fn make_writable(
     let has = |word: &str| report.options.split(',').any(|one| one == word);
     let again = MountPlan {
         target: target.pool.clone(),
+        then: Vec::new(),
         directory: report.directory.clone(),
         options: MountOptions {
             remount: false,

@@ -66,6 +66,7 @@ fn make_mount(pool: &Path, directory: &Path) -> Result<bool> {
     }
     let plan = MountPlan {
         target: pool.to_owned(),
+        then: Vec::new(),
         directory: directory.to_owned(),
         options: MountOptions::default(),
         foreground: false,

@@ -96,7 +96,10 @@ fn told(source: &Path, target: &Path, error: &FileCallError) -> Error {
         _ => Error::failed,
     };
     let hint = match error {
-        FileCallError::Apart | FileCallError::NotOurs => Some("use cp to copy"),
+        FileCallError::Apart => {
+            Some("of one pool: go by .marram/snapshots or .marram/forks of one mount; else use cp")
+        }
+        FileCallError::NotOurs => Some("use cp to copy"),
         FileCallError::Copied { .. } => Some("the target may be kept as a copy, or removed"),
         FileCallError::Refused(_) => None,
     };

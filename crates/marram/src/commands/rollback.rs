@@ -1,4 +1,5 @@
-//! `marram rollback`: a dataset goes on from a snapshot of it, also while it is in use.
+//! `marram rollback`: a dataset, or one directory of it, goes back to a snapshot, also while it is
+//! in use.
 
 use crate::arguments::RollbackArguments;
 use crate::control::protocol::{Answer, Operation};
@@ -7,12 +8,17 @@ use crate::output::Output;
 use crate::target::{Target, with_snapshot};
 use marram_store::Source;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct RolledBack {
     pool: PathBuf,
     to: String,
+    /// The directory that went back, if it was not all of the dataset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<PathBuf>,
+    /// Whether anything differed.
+    changed: bool,
     /// The snapshot that has the state before.
     kept: Option<String>,
     engine_nanoseconds: u64,
@@ -21,27 +27,77 @@ struct RolledBack {
 pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> {
     let (path, snapshot) = with_snapshot(&arguments.target)?;
     let target = Target::find(&path)?;
-    if arguments.dataset.is_none() && !target.is_root() {
-        return Err(Error::usage(format!("{} is only a part of a dataset", path.display()))
-            .hint("name the directory that it is mounted on: all of it goes back"));
-    }
-    let dataset = target.dataset(arguments.dataset.as_deref())?;
-    let to = Source { dataset, snapshot: Some(snapshot) }.to_string();
+    let to =
+        Source { dataset: target.dataset(arguments.dataset.as_deref())?, snapshot: Some(snapshot) };
+    let is_whole = arguments.dataset.is_some() || target.is_root();
+    let directory = if is_whole { None } else { Some(directory_of(&target, &path)?) };
     super::write_back(&target, &path)?;
-    let (kept, engine_nanoseconds) =
-        match target.perform(&Operation::Rollback { to: to.clone() })? {
-            Answer::RolledBack { kept, engine_nanoseconds } => (kept, engine_nanoseconds),
-            other => return Err(super::unexpected(&other)),
-        };
-    if arguments.discard {
+    let done = match directory {
+        Some(directory) => of_directory(target, &path, (&to, directory), arguments.discard)?,
+        None => of_dataset(target, &to, arguments.discard)?,
+    };
+    output.print(&done, || text_of(&done));
+    Ok(())
+}
+
+/// The inode of the directory that is meant.
+fn directory_of(target: &Target, path: &Path) -> Result<u64> {
+    let place = path.display();
+    if let Some(source) = target.mounted.as_ref().filter(|source| source.snapshot.is_some()) {
+        return Err(Error::usage(format!("{place} is in the snapshot {source}"))
+            .hint("name the directory of the dataset that is to go back"));
+    }
+    target.ino.filter(|ino| *ino != 0).ok_or_else(|| {
+        Error::usage(format!("{place} is no directory of a dataset"))
+            .hint("a directory goes back with all that is in it: name that one")
+    })
+}
+
+fn of_dataset(target: Target, to: &Source, discard: bool) -> Result<RolledBack> {
+    let operation = Operation::Rollback { to: to.to_string() };
+    let (kept, engine_nanoseconds) = match target.perform(&operation)? {
+        Answer::RolledBack { kept, engine_nanoseconds } => (kept, engine_nanoseconds),
+        other => return Err(super::unexpected(&other)),
+    };
+    if discard {
         target.perform(&Operation::Destroy { source: kept.clone(), dry_run: false })?;
     }
-    let kept = Some(kept).filter(|_| !arguments.discard);
-    let done = RolledBack { pool: target.pool, to, kept, engine_nanoseconds };
-    output.print(&done, || {
-        let kept = done.kept.as_ref();
-        let kept = kept.map_or(String::new(), |kept| format!("the state before is {kept}\n"));
-        format!("went back to {}\n{kept}", done.to)
-    });
-    Ok(())
+    Ok(RolledBack {
+        pool: target.pool,
+        to: to.to_string(),
+        directory: None,
+        changed: true,
+        kept: Some(kept).filter(|_| !discard),
+        engine_nanoseconds,
+    })
+}
+
+fn of_directory(
+    target: Target,
+    path: &Path,
+    (to, directory): (&Source, u64),
+    discard: bool,
+) -> Result<RolledBack> {
+    let operation = Operation::RollbackDirectory { to: to.to_string(), directory, discard };
+    match target.perform(&operation)? {
+        Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds } => Ok(RolledBack {
+            pool: target.pool,
+            to: to.to_string(),
+            directory: Some(path.to_owned()),
+            changed: is_changed,
+            kept,
+            engine_nanoseconds,
+        }),
+        other => Err(super::unexpected(&other)),
+    }
+}
+
+fn text_of(done: &RolledBack) -> String {
+    let kept = done.kept.as_ref();
+    let kept = kept.map_or(String::new(), |kept| format!("the state before is {kept}\n"));
+    match &done.directory {
+        Some(at) if !done.changed => format!("{} is as it was in {}\n", at.display(), done.to),
+        Some(at) => format!("{} went back to what it was in {}\n{kept}", at.display(), done.to),
+        None => format!("went back to {}\n{kept}", done.to),
+    }
 }

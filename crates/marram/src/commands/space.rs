@@ -1,7 +1,9 @@
 //! `marram space`: who holds the space, and what destroying it would give back.
 
 use crate::arguments::SpaceArguments;
-use crate::control::protocol::{Answer, DestructionReport, Operation, SpaceReport};
+use crate::control::protocol::{
+    Answer, DestructionReport, Operation, SharingReport, SharingRow, SpaceReport,
+};
 use crate::error::{Error, Result};
 use crate::output::{Align, Output, Table, size_text};
 use crate::target::{Target, with_optional_snapshot};
@@ -27,6 +29,9 @@ pub(super) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
     sources.extend(arguments.fork.iter().cloned());
     let target =
         found.ok_or_else(|| Error::usage("name a pool, or a path inside a mounted one"))?;
+    if arguments.sharing {
+        return sharing(&target, sources.is_empty(), arguments, output);
+    }
     match target.perform(&Operation::Space { sources })? {
         Answer::Space(report) => output.print(&report, || table(&report, arguments, output)),
         Answer::Destruction(report) => {
@@ -35,6 +40,64 @@ pub(super) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
         other => return Err(super::unexpected(&other)),
     }
     Ok(())
+}
+
+fn sharing(
+    target: &Target,
+    is_of_all: bool,
+    arguments: &SpaceArguments,
+    output: &Output,
+) -> Result<()> {
+    if !is_of_all {
+        return Err(Error::usage("--sharing is about all datasets of a pool: name no snapshot"));
+    }
+    match target.perform(&Operation::Sharing)? {
+        Answer::Sharing(report) => {
+            output.print(&report, || sharing_table(&report, arguments, output));
+            Ok(())
+        }
+        other => Err(super::unexpected(&other)),
+    }
+}
+
+fn sharing_table(report: &SharingReport, arguments: &SpaceArguments, output: &Output) -> String {
+    let (exact, is_script) = (arguments.format.exact, arguments.format.no_header);
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("CONTENT", Align::Right),
+        ("UNSHARED", Align::Right),
+        ("STORED", Align::Right),
+        ("RATIO", Align::Right),
+    ]);
+    for row in &report.datasets {
+        table.row(vec![
+            row.name.clone(),
+            size_text(row.content_bytes, exact),
+            size_text(row.unshared_bytes, exact),
+            size_text(row.stored_bytes, exact),
+            ratio(row.unshared_bytes, row.stored_bytes),
+        ]);
+    }
+    if is_script {
+        return table.tab_separated();
+    }
+    let saved = |row: &SharingRow| row.unshared_bytes.saturating_sub(row.stored_bytes);
+    let inside = size_text(report.datasets.iter().map(saved).sum(), exact);
+    let between = size_text(report.between_bytes, exact);
+    format!(
+        "{}\n{inside:>12}  saved by sharing inside datasets\n{between:>12}  saved by sharing \
+         between datasets, snapshots and forks aside\n",
+        table.columns(output.colour)
+    )
+}
+
+/// How often the bytes that are stored are used, with two decimals, rounded down.
+fn ratio(used: u64, stored: u64) -> String {
+    let hundredths = u128::from(used) * 100 / u128::from(stored.max(1));
+    match stored {
+        0 => "-".to_owned(),
+        _ => format!("{}.{:02}", hundredths / 100, hundredths % 100),
+    }
 }
 
 fn together(report: &DestructionReport, exact: bool) -> String {

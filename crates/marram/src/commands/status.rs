@@ -70,6 +70,7 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
     let mut text = lines.join("\n") + "\n";
     text.push_str(&devices(report, exact, output.colour));
     text.push_str(&mounts(report, output.colour));
+    text.push_str(&partials(report, exact, output.colour));
     text.push_str(&damage(&report.damage));
     text
 }
@@ -96,7 +97,7 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
         return lines;
     };
     let log = daemon.log.as_ref().map_or("standard error".into(), |log| log.display().to_string());
-    vec![
+    let mut lines = vec![
         format!(
             "daemon:       process {}, marram {}, since {}",
             daemon.pid,
@@ -110,7 +111,16 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
             daemon.commit_seconds
         ),
         format!("log:          {log}"),
-    ]
+    ];
+    lines.extend(daemon.dedup.as_ref().map(|totals| {
+        let lost = totals.missed_ranges + totals.failed_ranges;
+        format!(
+            "dedup:        {} of {} written since the mount are shared; {lost} ranges left out",
+            size_text(totals.shared_bytes, exact),
+            size_text(totals.content_bytes, exact),
+        )
+    }));
+    lines
 }
 
 fn devices(report: &StatusReport, exact: bool, colour: bool) -> String {
@@ -128,6 +138,31 @@ fn devices(report: &StatusReport, exact: bool, colour: bool) -> String {
             device.read_errors.to_string(),
             device.write_errors.to_string(),
             device.checksum_errors.to_string(),
+        ]);
+    }
+    format!("\n{}", table.columns(colour))
+}
+
+fn partials(report: &StatusReport, exact: bool, colour: bool) -> String {
+    if report.partials.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        ("PART OF", Align::Left),
+        ("STATE", Align::Left),
+        ("ITEMS", Align::Right),
+        ("CONTENT", Align::Right),
+        ("SINCE", Align::Left),
+        ("KEPT AS", Align::Left),
+    ]);
+    for row in &report.partials {
+        table.row(vec![
+            row.snapshot.clone(),
+            if row.running { "being received" } else { "cut" }.to_owned(),
+            row.items.to_string(),
+            size_text(row.content_bytes, exact),
+            instant_text(row.created_seconds, exact),
+            row.name.clone(),
         ]);
     }
     format!("\n{}", table.columns(colour))

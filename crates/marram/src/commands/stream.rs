@@ -1,12 +1,18 @@
 //! `marram send` and `marram receive`: a snapshot as a stream, and a stream as a dataset.
 
+mod progress;
+
 use crate::arguments::{ReceiveArguments, SendArguments};
-use crate::control::protocol::{Answer, ReceiveOrder, SendOrder, StreamSummary};
+use crate::control::protocol::{
+    Answer, Operation, PartialRow, ReceiveOrder, SendOrder, StreamSummary,
+};
+use crate::engine::undo::own_author;
 use crate::engine::{OpenMode, OpenPool, hexadecimal, streams};
 use crate::error::{Error, Result};
 use crate::output::{Output, say, size_text};
 use crate::target::{Target, with_snapshot};
 use marram_store::{DatasetName, Source};
+use progress::{Meter, Metered};
 use rustix::termios::isatty;
 use serde::Serialize;
 use std::fs::File;
@@ -14,13 +20,12 @@ use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 pub(super) fn send(arguments: &SendArguments, output: &Output) -> Result<()> {
-    let (path, snapshot) = with_snapshot(&arguments.target)?;
-    let target = Target::find(&path)?;
-    let dataset = target.dataset(arguments.dataset.as_deref())?;
-    let base = arguments.from.as_deref().map(|from| base(&dataset, from)).transpose()?;
-    let order = SendOrder {
-        snapshot: Source { dataset, snapshot: Some(snapshot) }.to_string(),
-        base: base.map(|base| base.to_string()),
+    let (target, order) = what_to_send(arguments)?;
+    let metered = |send: &mut dyn FnMut(&mut Meter) -> Result<Answer>| {
+        let mut meter = Meter::new(arguments.progress, output.json, None);
+        let sent = send(&mut meter);
+        meter.end();
+        sent
     };
     let Some(file) = &arguments.to_file else {
         if isatty(rustix::stdio::stdout()) {
@@ -28,19 +33,42 @@ pub(super) fn send(arguments: &SendArguments, output: &Output) -> Result<()> {
                 .hint("lead it into a file or into `marram receive POOL NAME`"));
         }
         // Standard output is the stream's: what else is to be said goes elsewhere.
-        let summary = summary(send_to(&target, &order, &mut std::io::stdout().lock())?)?;
+        let summary = summary(metered(&mut |meter| {
+            send_to(&target, &order, &mut Metered::new(std::io::stdout().lock(), meter))
+        })?)?;
         if output.json {
             let line = serde_json::to_string(&summary);
             say(&line.map_err(|error| Error::failed(error.to_string()))?);
         }
         return Ok(());
     };
-    let summary = summary(to_file(file, &mut |out| send_to(&target, &order, out))?)?;
+    let sent = metered(&mut |meter| {
+        to_file(file, &mut |out| send_to(&target, &order, &mut Metered::new(out, meter)))
+    });
+    let summary = summary(sent?)?;
     output.print(&summary, || {
         let (bytes, place) = (size_text(summary.stream_bytes, false), file.display());
         format!("sent {} to {place}: {bytes}\n", summary.snapshot)
     });
     Ok(())
+}
+
+fn what_to_send(arguments: &SendArguments) -> Result<(Target, SendOrder)> {
+    if arguments.resume.is_some() {
+        let order =
+            SendOrder { snapshot: String::new(), base: None, resume: arguments.resume.clone() };
+        return Ok((Target::find(&arguments.target)?, order));
+    }
+    let (path, snapshot) = with_snapshot(&arguments.target)?;
+    let target = Target::find(&path)?;
+    let dataset = target.dataset(arguments.dataset.as_deref())?;
+    let base = arguments.from.as_deref().map(|from| base(&dataset, from)).transpose()?;
+    let order = SendOrder {
+        snapshot: Source { dataset, snapshot: Some(snapshot) }.to_string(),
+        base: base.map(|base| base.to_string()),
+        resume: None,
+    };
+    Ok((target, order))
 }
 
 fn base(dataset: &DatasetName, from: &str) -> Result<Source> {
@@ -93,18 +121,34 @@ fn sync_folder(path: &Path) -> Result<()> {
 pub(super) fn receive(arguments: &ReceiveArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
     let dataset: DatasetName = arguments.dataset.parse()?;
-    let order = ReceiveOrder { dataset: dataset.to_string(), force: arguments.force };
-    let answer = match &arguments.from_file {
+    if arguments.token {
+        return tell_token(&target, &dataset, output);
+    }
+    if arguments.abort {
+        return abort(&target, &dataset, output);
+    }
+    let order = ReceiveOrder {
+        dataset: dataset.to_string(),
+        force: arguments.force,
+        resumable: arguments.resumable,
+        author: own_author(),
+    };
+    let mut input: Box<dyn Read> = match &arguments.from_file {
         Some(path) => {
-            let mut file = File::open(path).map_err(|error| Error::system("open", path, error))?;
-            receive_from(&target, &order, &mut file)?
+            Box::new(File::open(path).map_err(|error| Error::system("open", path, error))?)
         }
         None if isatty(rustix::stdio::stdin()) => {
             return Err(Error::usage("a stream does not come from a terminal")
                 .hint("lead one here, as in `marram send SNAPSHOT | marram receive POOL NAME`"));
         }
-        None => receive_from(&target, &order, &mut std::io::stdin().lock())?,
+        None => Box::new(std::io::stdin().lock()),
     };
+    let known = arguments.from_file.as_ref().and_then(|path| std::fs::metadata(path).ok());
+    let bytes = known.filter(std::fs::Metadata::is_file).map(|known| known.len());
+    let mut meter = Meter::new(arguments.progress, output.json, bytes);
+    let answer = receive_from(&target, &order, &mut Metered::new(&mut input, &mut meter));
+    meter.end();
+    let answer = answer?;
     let summary = summary(answer)?;
     output.print(&summary, || {
         let bytes = size_text(summary.stream_bytes, false);
@@ -117,13 +161,39 @@ pub(super) fn receive(arguments: &ReceiveArguments, output: &Output) -> Result<(
     Ok(())
 }
 
+/// Tells what goes on from what is kept of a stream: the token alone, for scripts.
+fn tell_token(target: &Target, dataset: &DatasetName, output: &Output) -> Result<()> {
+    let rows = match target.perform(&Operation::Partials)? {
+        Answer::Partials(rows) => rows,
+        other => return Err(super::unexpected(&other)),
+    };
+    let is_it = |row: &PartialRow| {
+        row.snapshot.parse().is_ok_and(|snapshot: Source| snapshot.dataset == *dataset)
+    };
+    let nothing = || {
+        Error::not_found(format!("nothing of a stream is kept for {dataset}"))
+            .hint("a receive keeps what has come with --resumable; `marram status` shows it")
+    };
+    let row = rows.into_iter().find(is_it).ok_or_else(nothing)?;
+    let Some(token) = row.token.clone() else { return Err(nothing()) };
+    output.print(&row, || format!("{token}\n"));
+    Ok(())
+}
+
+fn abort(target: &Target, dataset: &DatasetName, output: &Output) -> Result<()> {
+    target.perform(&Operation::DropPartial { dataset: dataset.to_string() })?;
+    output.print(&(), || format!("dropped what was kept of a stream for {dataset}\n"));
+    Ok(())
+}
+
 fn receive_from(target: &Target, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
     if let Some(client) = target.connect()? {
         return client.receive_stream(order, input);
     }
     let pool = OpenPool::open(&target.pool, &OpenMode::for_stream(false))?;
     let mut input = BufReader::with_capacity(READ_BYTES, input);
-    let received = streams::take_in(pool.pool(), order, &mut input).and_then(streams::publish);
+    let received = streams::take_in(pool.pool(), order, &mut input)
+        .and_then(|incoming| streams::publish(pool.pool(), incoming));
     pool.close()?;
     Ok(streams::received(&received?))
 }
@@ -143,6 +213,8 @@ struct StreamCheck {
     snapshot: String,
     snapshot_id: String,
     base_id: Option<String>,
+    /// It is only the rest of a stream that was cut.
+    rest: bool,
     referenced_bytes: u64,
     items_put: u64,
     items_removed: u64,
@@ -178,6 +250,7 @@ pub(super) fn check(path: &Path, output: &Output) -> Result<()> {
         snapshot: format!("{}@{}", begin.dataset_name, begin.snapshot_name),
         snapshot_id: hexadecimal(&begin.snapshot.id),
         base_id: begin.base.map(|base| hexadecimal(&base.id)),
+        rest: begin.after.is_some(),
         referenced_bytes: begin.referenced_bytes,
         items_put: totals.puts,
         items_removed: totals.removals,
@@ -186,7 +259,11 @@ pub(super) fn check(path: &Path, output: &Output) -> Result<()> {
         stream_bytes: totals.stream_bytes,
     };
     output.print(&found, || {
-        let kind = if found.base_id.is_some() { "an incremental stream" } else { "a full stream" };
+        let kind = match (found.rest, found.base_id.is_some()) {
+            (true, _) => "the rest of a stream",
+            (false, true) => "an incremental stream",
+            (false, false) => "a full stream",
+        };
         format!(
             "{}: clean\n  {kind} of {}, {}: {} items put, {} removed, {} blocks\n",
             path.display(),

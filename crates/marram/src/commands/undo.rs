@@ -58,6 +58,8 @@ fn what(row: &OperationRow) -> String {
     let what = match verb {
         "clone" | "fork" => format!("{verb} {first} of {second}"),
         "rollback" => format!("rollback to {first}, before it {second}"),
+        "rollback-directory" => format!("rollback of a directory of {first} to {second}"),
+        "receive" if !second.is_empty() => format!("receive {first}, before it {second}"),
         "merge" => format!("merge {second} into {first}"),
         "promote" => format!("promote {first} before {second}"),
         "hold" | "release" => format!("{verb} {first} ({second})"),

@@ -1,8 +1,14 @@
 //! What is said over the control socket. The reports are also what `--json` prints.
 
+mod dedup;
 mod space;
+mod streams;
 
+pub(crate) use dedup::{
+    DedupDirectory, DedupOrder, DedupSummary, DedupTotals, SharingReport, SharingRow, SkippedRow,
+};
 pub(crate) use space::{HolderRow, SpaceReport, StayRow, ThinReport, ThinRequest};
+pub(crate) use streams::{PartialRow, ReceiveOrder, SendOrder, StreamSummary};
 
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
@@ -34,6 +40,9 @@ pub(crate) struct Greeting {
     /// What it has mounted.
     #[serde(default)]
     pub(crate) mounts: Vec<MountReport>,
+    /// It shows streams in files, and has no pool.
+    #[serde(default)]
+    pub(crate) shows_streams: bool,
 }
 
 /// The second line, from the command.
@@ -62,6 +71,8 @@ pub(crate) enum Request {
     Send(SendOrder),
     /// Receive a stream, whose pieces follow this line.
     Receive(ReceiveOrder),
+    /// Find and share equal content; given up when who asks goes away.
+    Dedup(DedupOrder),
     /// Take a mount away; the answer comes when it is durable and gone.
     Unmount {
         /// Where it is.
@@ -69,24 +80,6 @@ pub(crate) enum Request {
         /// Take it out of sight now, and let go of it when nobody uses it any more.
         detach: bool,
     },
-}
-
-/// A snapshot to send.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SendOrder {
-    /// `DATASET@SNAPSHOT`.
-    pub(crate) snapshot: String,
-    /// The same: only what has changed since is sent.
-    pub(crate) base: Option<String>,
-}
-
-/// A stream to receive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ReceiveOrder {
-    /// The dataset.
-    pub(crate) dataset: String,
-    /// What has changed in it since the stream's base is set aside.
-    pub(crate) force: bool,
 }
 
 /// The third line, from the daemon.
@@ -150,6 +143,15 @@ pub(crate) enum Operation {
     Rollback {
         /// `DATASET@SNAPSHOT`.
         to: String,
+    },
+    /// Let one directory go back to what it was in a snapshot of its dataset.
+    RollbackDirectory {
+        /// `DATASET@SNAPSHOT`.
+        to: String,
+        /// The directory's inode in the dataset.
+        directory: u64,
+        /// Do not keep the state before as a snapshot.
+        discard: bool,
     },
     /// Bring what a fork has changed into what it was forked from.
     Merge(MergeRequest),
@@ -223,6 +225,8 @@ pub(crate) enum Operation {
         /// `DATASET`, `DATASET@SNAPSHOT` or `DATASET@SNAPSHOT..SNAPSHOT`; none for all.
         sources: Vec<String>,
     },
+    /// Tell what is saved by sharing, inside datasets and between them.
+    Sharing,
     /// Tell the properties of a dataset.
     Get {
         /// The dataset.
@@ -250,6 +254,13 @@ pub(crate) enum Operation {
         bytes_limit: Option<u64>,
         /// Most inodes; `None` is no limit.
         inodes_limit: Option<u64>,
+    },
+    /// Tell what is kept of streams that were cut.
+    Partials,
+    /// Drop what is kept of one.
+    DropPartial {
+        /// The dataset that it was to be.
+        dataset: String,
     },
     /// Tell how the pool is.
     Status,
@@ -284,10 +295,21 @@ pub(crate) enum Answer {
     Thinned(ThinReport),
     /// Who holds the space.
     Space(SpaceReport),
+    /// What is saved by sharing.
+    Sharing(SharingReport),
     /// The dataset goes on from the snapshot.
     RolledBack {
         /// The snapshot that its state before has been kept as.
         kept: String,
+        /// How long the engine took, in nanoseconds.
+        engine_nanoseconds: u64,
+    },
+    /// The directory is what it was in the snapshot.
+    DirectoryRolledBack {
+        /// The snapshot that the dataset's state before has been kept as, if it has been.
+        kept: Option<String>,
+        /// It was not so before.
+        is_changed: bool,
         /// How long the engine took, in nanoseconds.
         engine_nanoseconds: u64,
     },
@@ -302,6 +324,10 @@ pub(crate) enum Answer {
     },
     /// What has been sent or received.
     Streamed(Box<StreamSummary>),
+    /// What is kept of streams that were cut.
+    Partials(Vec<PartialRow>),
+    /// What equal content was found, and shared.
+    Deduplicated(Box<DedupSummary>),
     /// What an inode of a mount belongs to.
     Located {
         /// `DATASET` or `DATASET@SNAPSHOT`.
@@ -351,27 +377,6 @@ pub(crate) enum Answer {
     },
 }
 
-/// What has been sent or received.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct StreamSummary {
-    /// The snapshot, where it was sent from or is now.
-    pub(crate) snapshot: String,
-    /// What it goes on from.
-    pub(crate) base: Option<String>,
-    /// The snapshot that the dataset's state before has been kept as, where that was set aside.
-    pub(crate) kept: Option<String>,
-    /// Items that came or changed.
-    pub(crate) items_put: u64,
-    /// Items that went.
-    pub(crate) items_removed: u64,
-    /// Blocks of content in the stream.
-    pub(crate) blocks: u64,
-    /// Bytes of those, compressed as they are stored.
-    pub(crate) content_bytes: u64,
-    /// Bytes of the stream.
-    pub(crate) stream_bytes: u64,
-}
-
 /// A mount as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountReport {
@@ -410,6 +415,7 @@ pub(crate) struct OperationRow {
     /// The command line.
     pub(crate) command: String,
     /// What was done: `create`, `snapshot`, `clone`, `fork`, `rollback`, `merge`, `promote`,
+    /// `rollback-directory`,
     /// `hold`, `release`, `set`, `rename`, `destroy` or `restore`.
     pub(crate) operation: String,
     /// What it was done to, and with what: names and values, in an order that the operation has.
@@ -440,7 +446,7 @@ pub(crate) struct UndoReport {
 pub(crate) struct DatasetRow {
     /// `DATASET` or `DATASET@SNAPSHOT`.
     pub(crate) name: String,
-    /// `dataset`, `clone`, `fork` or `snapshot`.
+    /// `dataset`, `clone`, `fork`, `snapshot`, or `partial`: a part of a stream.
     pub(crate) kind: String,
     /// The snapshot that a clone or fork began as.
     pub(crate) origin: Option<String>,
@@ -684,6 +690,9 @@ pub(crate) struct StatusReport {
     pub(crate) damage: Vec<DamageRow>,
     /// What is mounted.
     pub(crate) mounts: Vec<MountReport>,
+    /// What is kept of streams that were cut, or is being received.
+    #[serde(default)]
+    pub(crate) partials: Vec<PartialRow>,
     /// Mounts that a daemon which has died has left.
     #[serde(default)]
     pub(crate) dead_mounts: Vec<PathBuf>,
@@ -736,4 +745,7 @@ pub(crate) struct DaemonReport {
     pub(crate) commit_seconds: u64,
     /// Where it logs, if not to a terminal.
     pub(crate) log: Option<PathBuf>,
+    /// What has come of `dedup=on`, if a dataset has it.
+    #[serde(default)]
+    pub(crate) dedup: Option<DedupTotals>,
 }

@@ -6,7 +6,7 @@
 
 use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
 use crate::control::protocol::{
-    Answer, Greeting, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response, SendOrder,
+    Answer, DedupOrder, Greeting, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response, SendOrder,
 };
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -24,6 +24,8 @@ const CONNECTIONS_MAX: usize = 32;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a stream that stands still looks whether it is to be given up.
 const STREAM_TICK: Duration = Duration::from_secs(1);
+/// How often work that takes long looks whether its client is still there.
+const PRESENCE_TICK: Duration = Duration::from_millis(100);
 /// How long a daemon that ends waits for the last answers to be sent. One of them may be that of
 /// an unmount whose `umount(2)` returns only when the kernel has let go of a million inodes.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,6 +37,13 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Does what is asked.
     fn handle(&self, request: Request) -> Result<Answer>;
+
+    /// Finds and shares equal content for as long as it `is_wanted`.
+    fn deduplicate(
+        &self,
+        order: &DedupOrder,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer>;
 
     /// Sends a snapshot to `out`.
     fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer>;
@@ -170,10 +179,25 @@ fn converse(stream: UnixStream, service: &dyn Service) {
         Ok(None) => return,
         Ok(Some(Request::Send(order))) => send_stream(&stream, &order, service),
         Ok(Some(Request::Receive(order))) => receive_stream(&mut reader, &order, service),
+        Ok(Some(Request::Dedup(order))) => {
+            let mut looked = Instant::now();
+            service.deduplicate(&order, &mut || is_there(&stream, &mut looked))
+        }
         Ok(Some(request)) => service.handle(request),
         Err(error) => Err(error),
     };
     let _client_may_be_gone = send(&stream, &response);
+}
+
+/// Whether a client still waits for his answer, as far as it has been looked for of late.
+fn is_there(mut stream: &UnixStream, looked: &mut Instant) -> bool {
+    if looked.elapsed() < PRESENCE_TICK {
+        return true;
+    }
+    *looked = Instant::now();
+    let read = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
+    let waits = read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    waits && stream.set_nonblocking(false).is_ok()
 }
 
 fn send_stream(stream: &UnixStream, order: &SendOrder, service: &dyn Service) -> Response {
@@ -230,15 +254,18 @@ mod tests {
     use super::{ControlSocket, Service, clear_abandoned};
     use crate::control::client::Client;
     use crate::control::protocol::{
-        Answer, Greeting, Operation, ReceiveOrder, Request, SendOrder, VERSION,
+        Answer, Author, DedupOrder, Greeting, Operation, ReceiveOrder, Request, SendOrder, VERSION,
     };
     use crate::error::{Error, Kind, Result};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
     struct Fake {
         version: &'static str,
+        ended: Arc<AtomicBool>,
     }
 
     impl Service for Fake {
@@ -249,6 +276,7 @@ mod tests {
                 pool_id: "ab".to_owned(),
                 pool: "/x".into(),
                 mounts: Vec::new(),
+                shows_streams: false,
             }
         }
 
@@ -257,6 +285,19 @@ mod tests {
                 Request::PerformFor { operation: Operation::Sync, .. } => Ok(Answer::Done),
                 _ => Err(Error::in_use("busy")),
             }
+        }
+
+        fn deduplicate(
+            &self,
+            order: &DedupOrder,
+            is_wanted: &mut dyn FnMut() -> bool,
+        ) -> Result<Answer> {
+            let waits_for_the_end = !order.dry_run;
+            while waits_for_the_end && is_wanted() {
+                std::thread::yield_now();
+            }
+            self.ended.store(waits_for_the_end, Ordering::Release);
+            Ok(Answer::Done)
         }
 
         fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
@@ -282,10 +323,37 @@ mod tests {
     }
 
     fn serve(version: &'static str) -> (tempfile::TempDir, ControlSocket) {
+        let (folder, socket, _) = serve_watched(version);
+        (folder, socket)
+    }
+
+    fn serve_watched(version: &'static str) -> (tempfile::TempDir, ControlSocket, Arc<AtomicBool>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sock");
-        let socket = ControlSocket::serve(&path, Arc::new(Fake { version })).unwrap();
-        (folder, socket)
+        let ended = Arc::new(AtomicBool::new(false));
+        let fake = Fake { version, ended: Arc::clone(&ended) };
+        let socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
+        (folder, socket, ended)
+    }
+
+    #[test]
+    fn work_is_given_up_when_its_client_goes_away() {
+        let (folder, _socket, ended) = serve_watched(VERSION);
+        let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        let order = |dry_run| Request::Dedup(DedupOrder { places: Vec::new(), dry_run });
+        assert!(matches!(connect().ask(&order(true)), Ok(Answer::Done)));
+        let mut stream = UnixStream::connect(folder.path().join("x.sock")).unwrap();
+        // A client that goes with the greeting unread takes its request with it.
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        let mut line = serde_json::to_vec(&order(false)).unwrap();
+        line.push(b'\n');
+        stream.write_all(&line).unwrap();
+        drop(stream);
+        let began = Instant::now();
+        while !ended.load(Ordering::Acquire) {
+            assert!(began.elapsed() < Duration::from_secs(60), "the work goes on");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -305,13 +373,18 @@ mod tests {
         for base in [None, Some("a@b".to_owned())] {
             let mut out = Vec::new();
             let fails = base.is_some();
-            let order = SendOrder { snapshot: "a@c".to_owned(), base };
+            let order = SendOrder { snapshot: "a@c".to_owned(), base, resume: None };
             assert_eq!(connect().send_stream(&order, &mut out).is_err(), fails);
             assert_eq!(out.len(), 3_000_000);
         }
         for (force, len) in [(false, 5_000_000), (true, 5_000_000), (true, 0)] {
             let content = vec![9; len];
-            let order = ReceiveOrder { dataset: "a".to_owned(), force };
+            let order = ReceiveOrder {
+                dataset: "a".to_owned(),
+                force,
+                resumable: false,
+                author: Author { user: 0, command: String::new() },
+            };
             match connect().receive_stream(&order, &mut &content[..]) {
                 Ok(Answer::Grown { size_bytes }) => assert_eq!(size_bytes, len as u64),
                 Err(error) => assert!(force && error.message == "not wanted", "{error}"),
@@ -337,7 +410,8 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         assert!(Client::connect(&path).unwrap().is_none());
-        let _socket = ControlSocket::serve(&path, Arc::new(Fake { version: VERSION })).unwrap();
+        let fake = Fake { version: VERSION, ended: Arc::default() };
+        let _socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
         assert!(Client::connect(&path).unwrap().is_some());
     }
 

@@ -45,6 +45,9 @@ impl Daemon {
             }
             Operation::Merge(request) => self.merge(pool, request),
             Operation::Rollback { to } => self.rollback(pool, &to.parse()?),
+            Operation::RollbackDirectory { to, directory, discard } => {
+                self.rollback_directory(pool, &to.parse()?, (*directory, *discard))
+            }
             _ => self.pool.perform_through(pool, operation),
         }
     }
@@ -95,6 +98,21 @@ impl Daemon {
             let touched = marram_posix::touched(pool, &kept, to)?;
             self.dataset_changed(&live, files, &touched);
             self.shelves_changed(&[kept]);
+        }
+        Ok(answer)
+    }
+
+    /// Lets a directory go back while programs use it and what is around it: they see it at once.
+    fn rollback_directory(&self, pool: &Pool, to: &Source, what: (u64, bool)) -> Result<Answer> {
+        let live = Source::live(to.dataset.clone());
+        let files = match self.files_of(&live) {
+            Some(files) => files,
+            None => Arc::new(engine::undo::open_files(pool, &to.dataset)?),
+        };
+        let (answer, touched) = engine::history::rollback_directory(pool, to, what, &files)?;
+        self.dataset_changed(&live, &files, &touched);
+        if let Answer::DirectoryRolledBack { kept: Some(kept), .. } = &answer {
+            self.shelves_changed(&[kept.parse()?]);
         }
         Ok(answer)
     }

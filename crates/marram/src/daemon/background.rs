@@ -34,6 +34,16 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Calls `end` at the first of them, in a thread of its own.
+    ///
+    /// # Errors
+    /// When a thread cannot be had.
+    pub(super) fn at_first(mut self, end: impl Fn(i32) + Send + 'static) -> Result<()> {
+        spawn("signals", move || self.0.forever().for_each(end))
+    }
+}
+
 /// Starts all of it.
 ///
 /// # Errors
@@ -48,6 +58,8 @@ pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
         spawn("commit", move || commit(&here))?;
         let here = Arc::clone(daemon);
         spawn("reclaim", move || reclaim(&here))?;
+        let here = Arc::clone(daemon);
+        spawn("dedup", move || here.deduplicate_recent())?;
     }
     Ok(())
 }

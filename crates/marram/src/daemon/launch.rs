@@ -23,8 +23,12 @@ const LOG_NAME_BYTES_MAX: usize = 200;
 /// What a daemon is to serve.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Launch {
-    /// Path of the pool.
+    /// Path of the pool, or of the last of the streams.
     pub(crate) pool: PathBuf,
+    /// Files with streams that are to be shown instead of a pool: a full one, and those that go on
+    /// from it.
+    #[serde(default)]
+    pub(crate) streams: Vec<PathBuf>,
     /// The first mount.
     pub(crate) mount: MountRequest,
     /// Where to log; `None` leaves it to the daemon.

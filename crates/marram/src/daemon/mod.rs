@@ -9,6 +9,8 @@ mod administration;
 mod background;
 mod catalogue;
 mod damage;
+mod dedup;
+mod image;
 mod invalidation;
 mod keeping;
 pub(crate) mod launch;
@@ -23,8 +25,8 @@ pub(crate) use launch::{Launch, Ready};
 pub(crate) use log::Log;
 
 use crate::control::protocol::{
-    Answer, DaemonReport, Greeting, MountReport, MountRequest, Operation, ReceiveOrder, Request,
-    SendOrder, StatusReport, VERSION,
+    Answer, DaemonReport, DedupOrder, Greeting, MountReport, MountRequest, Operation, ReceiveOrder,
+    Request, SendOrder, StatusReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::{self, CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
@@ -32,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::instants::now_seconds;
 use crate::{mountinfo, places};
 use damage::DamageList;
+use dedup::Deduplication;
 use marram_pool::Pool;
 use marram_store::Store;
 use mounts::MountTable;
@@ -50,6 +53,7 @@ pub(crate) struct Daemon {
     mounts: MountTable,
     streams: Streams,
     damage: Arc<DamageList>,
+    dedup: Deduplication,
     log: Arc<Log>,
     cache_bytes: u64,
     commit_seconds: u64,
@@ -67,7 +71,11 @@ pub(crate) struct Daemon {
 pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Result<()> {
     // A daemon that writes back for others must not wait for memory that waits for it.
     let _best_effort = rustix::process::configure_io_flusher_behavior(true);
+    allow_many_open_files();
     let signals = background::Signals::catch()?;
+    if !launch.streams.is_empty() {
+        return image::run(launch, log, signals, ready);
+    }
     let daemon = Arc::new(Daemon::open(launch, log)?);
     daemon.let_go_of_left();
     let socket = daemon.serve_control()?;
@@ -95,6 +103,14 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
     mounted.and(closed)
 }
 
+/// Each lane of a mount is an open file, and so is each caller of the control socket. The usual
+/// soft limit is meant for programs that use `select`.
+fn allow_many_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _fewer_lanes = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 impl Daemon {
     /// Destroys what a comparison, a merge or a stream has left that a crash cut short.
     fn let_go_of_left(&self) {
@@ -108,6 +124,9 @@ impl Daemon {
                 }
             }
             Err(error) => self.log.write(&format!("what a crash has left stays: {error}")),
+        }
+        if let Err(error) = self.pool.pool().drop_empty_partials() {
+            self.log.write(&format!("beginnings of streams stay: {error}"));
         }
     }
 
@@ -124,6 +143,7 @@ impl Daemon {
             mounts: MountTable::default(),
             streams: Streams::default(),
             damage: Arc::default(),
+            dedup: Deduplication::default(),
             log: Arc::new(log),
             cache_bytes,
             commit_seconds: options.commit_seconds.unwrap_or(COMMIT_SECONDS_DEFAULT),
@@ -210,8 +230,10 @@ impl Daemon {
                 | Operation::List
                 | Operation::Log
                 | Operation::Space { .. }
+                | Operation::Sharing
                 | Operation::Get { .. }
                 | Operation::Owners { .. }
+                | Operation::Partials
                 | Operation::Sync
         );
         let answer = self.perform_seen(pool, operation);
@@ -253,6 +275,7 @@ impl Daemon {
             started_seconds: self.started_seconds,
             commit_seconds: self.commit_seconds,
             log: self.log.path().map(Path::to_owned),
+            dedup: self.dedup_totals(),
         });
         status
     }
@@ -269,6 +292,7 @@ impl Service for Shared {
             pool_id: self.0.pool_id.clone(),
             pool: self.0.pool.path().to_owned(),
             mounts: self.0.mounts.reports(),
+            shows_streams: false,
         }
     }
 
@@ -292,10 +316,18 @@ impl Service for Shared {
             }
             Request::Locate { directory, ino } => daemon.locate(&directory, ino),
             Request::Unmount { directory, detach } => daemon.unmount(&directory, detach),
-            Request::Send(_) | Request::Receive(_) => {
-                Err(Error::usage("a stream comes with its pieces"))
+            Request::Send(_) | Request::Receive(_) | Request::Dedup(_) => {
+                Err(Error::usage("this request is answered in another way"))
             }
         }
+    }
+
+    fn deduplicate(
+        &self,
+        order: &DedupOrder,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer> {
+        self.0.deduplicate(order, is_wanted)
     }
 
     fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {

@@ -7,10 +7,10 @@
 
 mod again;
 
-use super::Daemon;
 use super::catalogue::PoolCatalogue;
 use super::loop_device::LoopDevice;
 use super::namespace::Namespace;
+use super::{Daemon, Log};
 use crate::commands::mount::ENDING;
 use crate::control::protocol::{DamageRow, MountReport, MountRequest};
 use crate::error::{Error, Result};
@@ -444,6 +444,7 @@ impl Daemon {
         access_times: AccessTimes,
         asked: &MountOptions,
     ) -> Result<Posix> {
+        self.dedup.wait_for_step();
         let view = self.pool.pool().open(source)?;
         let (log, damage, dataset) =
             (Arc::clone(&self.log), Arc::clone(&self.damage), source.to_string());
@@ -513,36 +514,48 @@ impl Daemon {
         access_times: AccessTimes,
         block_device: Option<PathBuf>,
     ) -> marram_fuse::MountOptions {
-        let (options, root) = (&request.options, places::is_root());
-        let source = self.pool.path().to_string_lossy().into_owned();
-        let mut fuse = marram_fuse::MountOptions::new(&request.directory, source);
+        let source = self.pool.path();
+        let mut fuse = fuse_options(&self.log, source, request, (read_only, access_times));
         fuse.block_device = block_device;
-        fuse.read_only = read_only;
-        fuse.allow_other = options.allow_other.unwrap_or(root);
-        fuse.allow_setuid = options.suid.unwrap_or(root);
-        fuse.allow_devices = options.dev.unwrap_or(root);
-        fuse.allow_programs = options.exec.unwrap_or(true);
-        fuse.access_times = match access_times {
-            AccessTimes::Never => marram_fuse::AccessTimes::Never,
-            AccessTimes::Relative => marram_fuse::AccessTimes::Relative,
-            AccessTimes::Strict => marram_fuse::AccessTimes::Strict,
-        };
-        fuse.writeback = options.writeback && !read_only;
-        fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
-        fuse.wakeful = wakeful(options);
-        fuse.transport = match options.transport {
-            Transport::Auto => marram_fuse::TransportChoice::Auto,
-            Transport::Classic => marram_fuse::TransportChoice::Classic,
-            Transport::IoUring => marram_fuse::TransportChoice::IoUring,
-        };
-        let log = Arc::clone(&self.log);
-        fuse.on_event = Arc::new(move |event| log.write(&event.to_string()));
         fuse
     }
 }
 
+/// The options of a mount that shows `source`.
+pub(super) fn fuse_options(
+    log: &Arc<Log>,
+    source: &Path,
+    request: &MountRequest,
+    (read_only, access_times): (bool, AccessTimes),
+) -> marram_fuse::MountOptions {
+    let (options, root) = (&request.options, places::is_root());
+    let source = source.to_string_lossy().into_owned();
+    let mut fuse = marram_fuse::MountOptions::new(&request.directory, source);
+    fuse.read_only = read_only;
+    fuse.allow_other = options.allow_other.unwrap_or(root);
+    fuse.allow_setuid = options.suid.unwrap_or(root);
+    fuse.allow_devices = options.dev.unwrap_or(root);
+    fuse.allow_programs = options.exec.unwrap_or(true);
+    fuse.access_times = match access_times {
+        AccessTimes::Never => marram_fuse::AccessTimes::Never,
+        AccessTimes::Relative => marram_fuse::AccessTimes::Relative,
+        AccessTimes::Strict => marram_fuse::AccessTimes::Strict,
+    };
+    fuse.writeback = options.writeback && !read_only;
+    fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
+    fuse.wakeful = wakeful(options);
+    fuse.transport = match options.transport {
+        Transport::Auto => marram_fuse::TransportChoice::Auto,
+        Transport::Classic => marram_fuse::TransportChoice::Classic,
+        Transport::IoUring => marram_fuse::TransportChoice::IoUring,
+    };
+    let log = Arc::clone(log);
+    fuse.on_event = Arc::new(move |event| log.write(&event.to_string()));
+    fuse
+}
+
 /// Refuses what nothing can be mounted on, before a pool or device is touched for it.
-fn check_directory(directory: &Path) -> Result<()> {
+pub(super) fn check_directory(directory: &Path) -> Result<()> {
     let found = std::fs::metadata(directory)
         .map_err(|error| Error::system("mount on", directory, error))?;
     if found.is_dir() {
@@ -570,7 +583,7 @@ fn wakeful(options: &MountOptions) -> bool {
     options.wakeful.unwrap_or_else(worth_it)
 }
 
-fn check_wakeful(options: &MountOptions) -> Result<()> {
+pub(super) fn check_wakeful(options: &MountOptions) -> Result<()> {
     if options.wakeful != Some(true) || marram_fuse::can_be_wakeful() {
         return Ok(());
     }
@@ -592,7 +605,11 @@ fn damage_row(dataset: &str, range: &marram_posix::DamagedRange) -> DamageRow {
 }
 
 /// The options of a mount in words, as `/proc/mounts` would have them.
-fn describe(fuse: &marram_fuse::MountOptions, asked: &MountOptions, kernel_checks: bool) -> String {
+pub(super) fn describe(
+    fuse: &marram_fuse::MountOptions,
+    asked: &MountOptions,
+    kernel_checks: bool,
+) -> String {
     let words = [
         (true, if fuse.read_only { "ro" } else { "rw" }),
         (!fuse.allow_setuid, "nosuid"),
@@ -612,7 +629,7 @@ fn describe(fuse: &marram_fuse::MountOptions, asked: &MountOptions, kernel_check
     said.join(",")
 }
 
-fn fuse_error(error: marram_fuse::MountError) -> Error {
+pub(super) fn fuse_error(error: marram_fuse::MountError) -> Error {
     use marram_fuse::MountError as Fuse;
     let text = error.to_string();
     match error {

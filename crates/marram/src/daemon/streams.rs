@@ -3,7 +3,7 @@
 
 use super::Daemon;
 use crate::control::protocol::{Answer, ReceiveOrder, SendOrder};
-use crate::engine::streams;
+use crate::engine::{streams, undo};
 use crate::error::{Error, Result};
 use marram_store::{DatasetName, Source};
 use parking_lot::{Condvar, Mutex};
@@ -17,7 +17,7 @@ pub(super) struct Streams {
 }
 
 /// A stream, for as long as it is there.
-struct Held<'s>(&'s Streams);
+pub(super) struct Held<'s>(&'s Streams);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
@@ -37,7 +37,7 @@ impl Streams {
 }
 
 impl Daemon {
-    fn hold_stream(&self) -> Result<Held<'_>> {
+    pub(super) fn hold_stream(&self) -> Result<Held<'_>> {
         *self.streams.count.lock() += 1;
         // Counted before it is asked: whoever shuts the mounts waits for it from then on.
         let held = Held(&self.streams);
@@ -55,14 +55,16 @@ impl Daemon {
         let _held = self.hold_stream()?;
         let answer = streams::send(self.pool.pool(), order, out);
         let outcome = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
-        self.log.write(&format!("send {}: {outcome}", order.snapshot));
+        let what =
+            order.resume.as_ref().map_or(order.snapshot.as_str(), |_| "the rest of a stream");
+        self.log.write(&format!("send {what}: {outcome}"));
         answer
     }
 
     /// Reads a stream, and has the mounts show what has been received, all at once.
     ///
     /// # Errors
-    /// Whatever refuses it or fails; then nothing has changed.
+    /// Whatever refuses it or fails; then nothing has changed that anybody sees.
     pub(super) fn receive(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
         let _held = self.hold_stream()?;
         let answer = self.receive_seen(order, input);
@@ -72,22 +74,22 @@ impl Daemon {
     }
 
     fn receive_seen(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
-        let pool = self.pool.pool();
+        let pool = &undo::acting_for(self.pool.pool(), &order.author);
         let incoming = streams::take_in(pool, order, input)?;
         let live = Source::live(order.dataset.parse::<DatasetName>()?);
         let Some(files) = self.files_of(&live) else {
-            let received = streams::publish(incoming)?;
+            let received = streams::publish(pool, incoming)?;
             self.shelves_changed(std::slice::from_ref(&received.snapshot));
             return Ok(streams::received(&received));
         };
         let mut published = None;
         files.roll_back(|| -> Result<()> {
-            published = Some(streams::publish(incoming)?);
+            published = Some(streams::publish(pool, incoming)?);
             Ok(())
         })?;
         let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
         if let Some(before) = received.kept.as_ref().or(received.base.as_ref()) {
-            let touched = marram_posix::touched(&**pool, before, &received.snapshot)?;
+            let touched = marram_posix::touched(pool, before, &received.snapshot)?;
             self.dataset_changed(&live, &files, &touched);
         }
         self.shelves_changed(std::slice::from_ref(&received.snapshot));

@@ -1,9 +1,11 @@
 //! The past of a pool's datasets: going back to it, what differs from it, and forks that come
 //! together again with what they began as.
 
+mod directory;
 mod merge;
 mod patch;
 
+pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
 
 use crate::control::protocol::{Answer, DifferenceRow};

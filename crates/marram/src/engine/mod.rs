@@ -4,6 +4,7 @@
 //! ends with the process whatever happens, so a crash leaves nothing that is in the way.
 
 mod create;
+pub(crate) mod dedup;
 pub(crate) mod history;
 pub(crate) mod keeping;
 mod operations;
@@ -64,8 +65,10 @@ impl OpenMode {
             Operation::List
             | Operation::Log
             | Operation::Space { .. }
+            | Operation::Sharing
             | Operation::Get { .. }
             | Operation::Owners { .. }
+            | Operation::Partials
             | Operation::Status => true,
             Operation::Destroy { dry_run, .. } => *dry_run,
             Operation::Thin(request) => request.dry_run,
@@ -76,6 +79,11 @@ impl OpenMode {
 }
 
 impl OpenMode {
+    /// As a command opens a pool to look for equal content.
+    pub(crate) fn for_dedup(dry_run: bool) -> OpenMode {
+        OpenMode { read_only: dry_run, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
+    }
+
     /// As a command opens a pool to send from it, or to receive into it.
     pub(crate) fn for_stream(read_only: bool) -> OpenMode {
         OpenMode { read_only, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }

@@ -1,6 +1,8 @@
 //! Each operation on an open pool, whoever asks for it.
 
-use super::{OpenPool, hexadecimal, history, keeping, make_root_directory, owners, undo};
+use super::{
+    OpenPool, dedup, hexadecimal, history, keeping, make_root_directory, owners, streams, undo,
+};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
@@ -28,13 +30,13 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             return Ok(Answer::Thinned(thinning.perform(pool, request.dry_run)?));
         }
         Operation::Space { sources } => return keeping::space(pool, sources),
+        Operation::Sharing => return dedup::sharing(pool),
         Operation::Fork { dataset, name, root } => {
             let (dataset, name) = (dataset.parse()?, name.parse()?);
             return timed(|| Ok(pool.fork(&dataset, &name, *root)?));
         }
-        Operation::Rollback { to } => {
-            return history::rollback(pool, &to.parse()?, |go_back| go_back());
-        }
+        Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
+        Operation::RollbackDirectory { .. } => return history::directory_alone(pool, operation),
         Operation::Merge(request) => {
             let merge = history::Merge::of(pool, request)?;
             let files = merge.open_parent(pool)?;
@@ -57,9 +59,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             pool.create(&name, &Properties(properties.clone()))?;
             make_root_directory(pool, &name)?;
         }
-        Operation::Destroy { source, dry_run } => {
-            return destroy(pool, source, *dry_run);
-        }
+        Operation::Destroy { source, dry_run } => return destroy(pool, source, *dry_run),
         Operation::Hide { sources } => return hide(pool, sources),
         Operation::Rename { from, to } => pool.rename(&from.parse()?, &to.parse()?)?,
         Operation::Promote { name } => pool.promote(&name.parse()?)?,
@@ -75,7 +75,9 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit } => {
             owners::set_limit(pool, dataset, *owner, (*bytes_limit, *inodes_limit))?;
         }
-        Operation::Status => return Ok(Answer::Status(Box::new(status(open)))),
+        Operation::Partials => return Ok(Answer::Partials(streams::partials(pool)?)),
+        Operation::DropPartial { dataset } => streams::drop_partial(pool, dataset)?,
+        Operation::Status => return Ok(Answer::Status(Box::new(status(open)?))),
         Operation::Grow { size_bytes } => return grow(open, *size_bytes),
         Operation::Sync => pool.sync()?,
     }
@@ -116,6 +118,7 @@ fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
 pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
     match report.kind {
         _ if report.source.is_kept() => "kept",
+        _ if report.source.dataset.is_partial() => "partial",
         DatasetKind::Live => "dataset",
         DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",
         DatasetKind::Clone => "clone",
@@ -131,7 +134,7 @@ fn dataset_row(holder: &Holder) -> DatasetRow {
         origin: report.origin.as_ref().map(ToString::to_string),
         root: report.root_object,
         holds: report.holds.clone(),
-        internal: report.source.is_own(),
+        internal: report.source.is_own() && !report.source.dataset.is_partial(),
         created_seconds: report.created_seconds,
         referenced_bytes: report.referenced_bytes,
         unique_bytes: holder.unique_bytes,
@@ -179,7 +182,7 @@ fn grow(open: &OpenPool, size_bytes: Option<u64>) -> Result<Answer> {
     Ok(Answer::Grown { size_bytes })
 }
 
-fn status(open: &OpenPool) -> StatusReport {
+fn status(open: &OpenPool) -> Result<StatusReport> {
     let status = open.pool.status();
     let devices = status.devices.iter().map(|device| DeviceRow {
         name: device.name.clone(),
@@ -201,7 +204,7 @@ fn status(open: &OpenPool) -> StatusReport {
         Health::Online => ("damaged", Some("stored bytes are damaged; see below".to_owned())),
         Health::ReadOnly(reason) => ("read-only", Some(reason.clone())),
     };
-    StatusReport {
+    Ok(StatusReport {
         pool: open.path.clone(),
         pool_id: hexadecimal(&status.pool_id),
         label: status.label.clone(),
@@ -218,7 +221,8 @@ fn status(open: &OpenPool) -> StatusReport {
         devices: devices.collect(),
         damage: damage.collect(),
         mounts: Vec::new(),
+        partials: streams::partials(&open.pool)?,
         dead_mounts: Vec::new(),
         daemon: None,
-    }
+    })
 }

@@ -39,12 +39,18 @@ fn row(operation: Operation) -> OperationRow {
     let Operation { number, record, undone_by, obstacle } = operation;
     let some = |value: u64| Some(value).filter(|value| *value != 0);
     let kept = record.kept_until_seconds;
+    // What a merge brought in from a snapshot was a directory's way back.
+    let name = match record.kind.name() {
+        "merge" if record.undoes == 0 && record.text(1).contains('@') => "rollback-directory",
+        "create" | "rollback" if record.undoes == 0 && is_receive(&record.command) => "receive",
+        name => name,
+    };
     OperationRow {
         number,
         seconds: record.seconds,
         user,
         command: record.command,
-        operation: record.kind.name().to_owned(),
+        operation: name.to_owned(),
         names: record.texts,
         undoes: some(record.undoes),
         undone_by,
@@ -52,6 +58,13 @@ fn row(operation: Operation) -> OperationRow {
         can_undo: obstacle.is_none(),
         obstacle,
     }
+}
+
+/// Whether a command line is that of a receive: the dataset that it makes, or takes on to a later
+/// state, is entered as any other that is made or taken to another state.
+fn is_receive(command: &str) -> bool {
+    let mut words = command.split(' ').skip(1);
+    words.find(|word| !word.starts_with('-')) == Some("receive")
 }
 
 /// How an operation is taken back.

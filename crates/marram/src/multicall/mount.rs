@@ -87,6 +87,7 @@ fn perform(call: &Call) -> Result<()> {
     let plan = MountPlan {
         options: options_for(&target, &call.options)?,
         target,
+        then: Vec::new(),
         directory: PathBuf::from(&call.directory),
         foreground: false,
         log: None,

@@ -4,18 +4,24 @@
 //! now. Either has a name of the pool's own. In the last commit the first gets its name and its
 //! snapshot; of the second the dataset takes over the tree, and the clone is gone. Both are a
 //! change of records. Whatever ends before that commit has changed nothing that anyone sees.
+//!
+//! A dataset that is to go on when its stream is cut has another name, and says how far it is in an
+//! item of its own: see `partial`. That item goes in the last commit too.
 
+use super::operations::{Author, entry};
+use super::partial::{ARRIVING_PREFIX, Partial, arriving};
 use super::records::parent_of;
 use super::{refuse_too_long, root_of};
 use crate::Error;
-use crate::commit::{Commit, Publication};
+use crate::commit::{Commit, Publication, Turn};
 use crate::pool::Inner;
 use crate::settings::check_property;
-use crate::stream::identity_of;
+use crate::stream::{POSITION_KEY, ReceiveRequest, identity_of};
 use marram_format::dataset::{DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY};
-use marram_format::stream::{SnapshotIdentity, StreamBegin};
+use marram_format::operation::{OperationKind, OperationRecord};
+use marram_format::stream::{Received, SnapshotIdentity, StreamBegin};
 use marram_format::version::feature;
-use marram_store::{DatasetName, Error as StoreError, ROOT_OBJECT, Result, Source};
+use marram_store::{DatasetName, Edit, Error as StoreError, ROOT_OBJECT, Result, Source, View};
 use std::sync::Arc;
 
 /// Names that are tried for what a dataset was before a stream that was forced upon it.
@@ -29,6 +35,10 @@ pub(crate) struct Arrival {
     pub(crate) snapshot: Source,
     /// The snapshot that it goes on from.
     pub(crate) base: Option<Source>,
+    /// It is kept when the stream is cut.
+    pub(crate) is_resumable: bool,
+    /// What an earlier stream has brought.
+    pub(crate) received: Option<Received>,
     begin: StreamBegin,
     force: bool,
 }
@@ -44,49 +54,108 @@ struct Place {
 }
 
 impl Inner {
-    /// Makes the dataset that is to receive a stream.
+    /// Makes the dataset that is to receive a stream, or finds the one that has received the first
+    /// part of it; returns it open.
     pub(crate) fn begin_arrival(
-        &self,
-        name: &DatasetName,
+        self: &Arc<Self>,
+        request: &ReceiveRequest,
         begin: StreamBegin,
-        force: bool,
-    ) -> std::result::Result<Arrival, Error> {
+    ) -> std::result::Result<(Arrival, Arc<dyn View>), Error> {
+        let ReceiveRequest { dataset: name, force, resumable } = request;
         let snapshot: Source = format!("{name}@{}", begin.snapshot_name).parse()?;
         if snapshot.is_own() || name.is_receiving() {
             return Err(Error::Unfit(format!("{snapshot} is a name of the pool's own")));
         }
         let turn = self.take_turn()?;
-        let place = self.refuse_unfit(name, &snapshot, &begin, force)?;
-        let taken = |name: &DatasetName| self.find(&Source::live(name.clone())).is_ok();
-        let hidden = DatasetName::receiving().find(|name| !taken(name));
-        let hidden = hidden.ok_or_else(|| {
-            Error::Unfit("too many streams are being received: wait for some".to_owned())
-        })?;
-        let arrival = Arrival {
-            hidden,
+        let place = self.refuse_unfit(name, &snapshot, &begin, *force)?;
+        let partial = self.part_to_go_on(name, &snapshot, &begin)?;
+        let mut arrival = Arrival {
+            hidden: name.clone(),
             snapshot,
             base: place.as_ref().map(|place| place.base.name.parse()).transpose()?,
+            is_resumable: *resumable || partial.is_some(),
+            received: partial.as_ref().and_then(|partial| partial.received),
             begin,
-            force,
+            force: *force,
         };
-        let properties = local_properties(&arrival.begin)?;
+        match partial {
+            Some(partial) => arrival.hidden = partial.hidden,
+            None => {
+                arrival.hidden = self.name_to_receive(*resumable)?;
+                self.add_arrival(&turn, &arrival, place.as_ref())?;
+            }
+        }
+        let view = self.view_of(&arrival.hidden)?;
+        Ok((arrival, view))
+    }
+
+    fn name_to_receive(&self, resumable: bool) -> std::result::Result<DatasetName, Error> {
+        let is_free = |name: &DatasetName| self.find(&Source::live(name.clone())).is_err();
+        let free = match resumable {
+            true => DatasetName::partial().find(is_free),
+            false => DatasetName::receiving().find(is_free),
+        };
+        free.ok_or_else(|| {
+            Error::Unfit("too many streams are being received: wait for some".to_owned())
+        })
+    }
+
+    fn add_arrival(&self, turn: &Turn<'_>, arrival: &Arrival, place: Option<&Place>) -> Result<()> {
+        let local = local_properties(&arrival.begin)?;
+        let arriving = match arrival.is_resumable {
+            true => arriving(&arrival.snapshot, &arrival.begin),
+            false => Vec::new(),
+        };
         turn.commit(Some(&mut |commit| {
-            let record = match &place {
-                Some(place) => commit.clone_of(place.origin(force), &arrival.hidden)?,
+            let mut record = match place {
+                Some(place) => commit.clone_of(place.origin(arrival.force), &arrival.hidden)?,
                 None => {
                     let name = arrival.hidden.as_str();
                     let record = commit.new_record(name, DatasetState::Live);
-                    DatasetRecord {
-                        id128: arrival.begin.dataset_id,
-                        properties: properties.clone(),
-                        ..record
-                    }
+                    let id128 = arrival.begin.dataset_id;
+                    DatasetRecord { id128, properties: local.clone(), ..record }
                 }
             };
+            record.properties.extend(arriving.iter().cloned());
+            record.properties.sort();
             refuse_too_long(&record)?;
             commit.add(record)
-        }))?;
-        Ok(arrival)
+        }))
+    }
+
+    /// What there is of an earlier stream, if this one goes on from it.
+    fn part_to_go_on(
+        self: &Arc<Self>,
+        name: &DatasetName,
+        snapshot: &Source,
+        begin: &StreamBegin,
+    ) -> std::result::Result<Option<Partial>, Error> {
+        let unfit = |reason: String| Err(Error::Unfit(reason));
+        let partial = self.partial_of(name)?;
+        let (after, partial) = match (begin.after, partial) {
+            (None, None) => return Ok(None),
+            (None, Some(partial)) => return unfit(partial.in_the_way()),
+            (Some(_), None) => {
+                return unfit(format!(
+                    "this stream is the rest of one, and nothing of {snapshot} has been received \
+                     here: send it from its beginning"
+                ));
+            }
+            (Some(after), Some(partial)) => (after, partial),
+        };
+        match () {
+            () if partial.is_running => unfit(partial.in_the_way()),
+            () if (partial.id, partial.base_id) != (begin.snapshot, begin.base) => unfit(format!(
+                "the stream is the rest of another one: what has been received for {name} is a \
+                 part of {}; use the token of that, or drop it first",
+                partial.snapshot
+            )),
+            () if partial.received.map(|received| received.after) != Some(after) => unfit(format!(
+                "the stream does not go on where {} was cut: use the token that is told now",
+                partial.snapshot
+            )),
+            () => Ok(Some(partial)),
+        }
     }
 
     /// Refuses a stream that does not fit what is here; of an incremental one, says where it goes.
@@ -169,26 +238,48 @@ impl Inner {
     pub(crate) fn conclude_arrival(
         &self,
         arrival: &Arrival,
+        author: Option<&Arc<Author>>,
     ) -> std::result::Result<Option<Source>, Error> {
+        if author.is_some() {
+            self.make_room_in_log(1)?;
+        }
+        // What is taken in now need not be while batches wait.
+        self.commit()?;
         let turn = self.take_turn()?;
         let hidden = self.find_live(&arrival.hidden)?;
         let name = &arrival.snapshot.dataset;
         let place = self.refuse_unfit(name, &arrival.snapshot, &arrival.begin, arrival.force)?;
-        let Some(place) = place else {
-            turn.commit(Some(&mut |commit| commit.name_arrival(hidden.id, arrival)))?;
-            return Ok(None);
-        };
-        let kept = match place.changed {
+        let kept = match place.as_ref().and_then(|place| place.changed) {
             Some(_) => Some(self.name_to_keep(name)?),
             None => None,
         };
-        turn.commit_alone(&mut |commit| {
+        let mut work = |commit: &mut Commit<'_>| {
+            let Some(place) = &place else {
+                commit.name_arrival(hidden.id, arrival)?;
+                let made = entry(OperationKind::Create, hidden.id, &[name.as_str()]);
+                return commit.enter(author, made).map(|_| ());
+            };
+            let mut before = (place.newest.id, place.newest.name.clone());
             if let Some(kept) = &kept {
-                commit.roll_back(place.live.id, place.base.id, kept)?;
+                let id = commit.roll_back(place.live.id, place.base.id, kept)?;
+                before = (id, kept.to_string());
             }
             commit.take_over(place.live.id, hidden.id)?;
-            commit.arrive(place.live.id, arrival)
-        })?;
+            let other = commit.arrive(place.live.id, arrival)?;
+            // To take it back is to go back to what was there before.
+            let texts = [arrival.snapshot.to_string(), before.1];
+            let went = entry(OperationKind::Rollback, place.live.id, &[&texts[0], &texts[1]]);
+            let went = OperationRecord { other, before: before.0, ..went };
+            commit.enter(author, went).map(|_| ())
+        };
+        match super::running(self, hidden.id).filter(|_| arrival.is_resumable) {
+            Some(dataset) => {
+                let position = vec![Edit::Remove { key: POSITION_KEY }];
+                turn.commit_batch(&dataset, position, &mut work)?;
+            }
+            None if place.is_none() => turn.commit(Some(&mut work))?,
+            None => turn.commit_alone(&mut work)?,
+        }
         Ok(kept)
     }
 
@@ -229,17 +320,20 @@ impl Commit<'_> {
     fn name_arrival(&mut self, hidden: u64, arrival: &Arrival) -> Result<()> {
         let mut record = self.record(hidden)?;
         record.name = arrival.snapshot.dataset.to_string();
+        record.properties.retain(|(name, _)| !name.starts_with(ARRIVING_PREFIX));
         self.keep(record)?;
-        self.arrive(hidden, arrival)
+        self.arrive(hidden, arrival).map(|_| ())
     }
 
-    /// What was received becomes a snapshot, with the identity that it has where it comes from.
-    fn arrive(&mut self, dataset: u64, arrival: &Arrival) -> Result<()> {
+    /// What was received becomes a snapshot, with the identity that it has where it comes from;
+    /// returns its id.
+    fn arrive(&mut self, dataset: u64, arrival: &Arrival) -> Result<u64> {
         let id = self.snapshot(dataset, &arrival.snapshot)?;
         let mut kept = self.record(id)?;
         kept.id128 = arrival.begin.snapshot.id;
         kept.created_seconds = arrival.begin.snapshot.created_seconds;
-        self.keep(kept)
+        self.keep(kept)?;
+        Ok(id)
     }
 
     /// A dataset takes over the tree and the dead list of a clone of the snapshot that it goes on

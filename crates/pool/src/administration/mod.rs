@@ -7,6 +7,7 @@ mod lines;
 mod list;
 mod merging;
 mod operations;
+mod partial;
 mod plan;
 mod properties;
 mod records;
@@ -37,6 +38,7 @@ pub use kept::Hidden;
 pub(crate) use kept::is_hidden;
 pub(crate) use list::root_object;
 pub use operations::{Author, Operation};
+pub use partial::Partial;
 pub use undo::Reversal;
 
 pub(crate) use records::Records;

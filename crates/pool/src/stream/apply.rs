@@ -3,11 +3,12 @@
 use super::reader::content_of;
 use crate::Error;
 use crate::pointers::decode_pointer;
+use crate::stream::POSITION_KEY;
 use crate::stream::reader::Step;
 use bytes::Bytes;
 use marram_format::key::Key;
 use marram_format::pointer::codec_id;
-use marram_format::stream::{StreamBlock, StreamContent, StreamPut};
+use marram_format::stream::{Received, StreamBlock, StreamContent, StreamPut};
 use marram_store::{Batch, Block, Item, StoredForm, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,11 +26,29 @@ pub(super) struct Applier {
     /// The batch that is gathered; `None` where an item goes.
     pending: BTreeMap<Key, Option<Item>>,
     pending_bytes: usize,
+    /// How far it is with what is gathered.
+    received: Received,
+    /// The dataset says so too, with each batch.
+    tells: bool,
+    has_told: bool,
 }
 
 impl Applier {
     pub(super) fn new(view: Arc<dyn View>, base: Option<Arc<dyn View>>) -> Applier {
-        Applier { view, base, pending: BTreeMap::new(), pending_bytes: 0 }
+        let (pending, received) = (BTreeMap::new(), Received::up_to(Key::MIN));
+        Applier { view, base, pending, pending_bytes: 0, received, tells: false, has_told: false }
+    }
+
+    /// Has the dataset say how far it is, so that another stream can go on from there; from
+    /// `received` on, if there is some of it.
+    pub(super) fn tell(&mut self, received: Option<Received>) {
+        self.tells = true;
+        self.received = received.unwrap_or(self.received);
+    }
+
+    /// Whether the dataset has come to say how far it is.
+    pub(super) fn has_told(&self) -> bool {
+        self.has_told
     }
 
     /// Takes in a put or a removal; returns whether a batch has been applied.
@@ -40,9 +59,17 @@ impl Applier {
                 let value = Bytes::copy_from_slice(put.value);
                 self.pending_bytes += block.as_ref().map_or(0, Block::len);
                 self.pending.insert(put.key, Some(Item { value, block }));
+                self.received.after = put.key;
+                self.received.puts += 1;
+                if let StreamBlock::Content(content) = &put.block {
+                    self.received.blocks += 1;
+                    self.received.stored_bytes += content.stored.len() as u64;
+                }
             }
             Step::Remove(key) => {
                 self.pending.insert(key, None);
+                self.received.after = key;
+                self.received.removals += 1;
             }
             Step::End => {}
         }
@@ -55,7 +82,13 @@ impl Applier {
 
     /// Applies what has been gathered.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
         let mut batch = Batch::new();
+        if self.tells {
+            batch.put(POSITION_KEY, Item::plain(self.received.encode()));
+        }
         for (key, item) in std::mem::take(&mut self.pending) {
             match item {
                 Some(item) => batch.put(key, item),
@@ -63,7 +96,9 @@ impl Applier {
             };
         }
         self.pending_bytes = 0;
-        Ok(self.view.apply(batch)?)
+        self.view.apply(batch)?;
+        self.has_told |= self.tells;
+        Ok(())
     }
 
     fn block_of(&mut self, put: &StreamPut<'_>) -> Result<Option<Block>, Error> {

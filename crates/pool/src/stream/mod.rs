@@ -6,14 +6,17 @@
 //! that nobody sees (`receive`, `apply`), and shows the whole at once, in one commit
 //! (`administration::incoming`). So a stream that is cut or altered leaves nothing behind, and a
 //! crash leaves a dataset with a name of the pool's own, which goes when the pool is next served.
+//! Whoever wants that keeps what has come instead, and goes on from it (`administration::partial`).
 
 mod apply;
+mod image;
 mod reader;
 mod receive;
 mod send;
 mod shared;
 
-pub use reader::{StreamReport, verify_stream};
+pub use image::{ReadAt, StreamFile, StreamImage};
+pub use reader::{StreamReport, peek_begin, verify_stream};
 pub use receive::{Incoming, ReceiveRequest, Received};
 pub use send::SendRequest;
 
@@ -21,7 +24,12 @@ use crate::Error;
 use crate::settings::{QUOTA, RESERVATION};
 use marram_format::FormatError;
 use marram_format::dataset::DatasetRecord;
+use marram_format::key::Key;
 use marram_format::stream::SnapshotIdentity;
+
+/// Where a dataset that is being received says how far it is: a kind of item that belongs to the
+/// engine, and is in no stream.
+pub(crate) const POSITION_KEY: Key = Key::new(0, u8::MAX, 0);
 
 /// How much has been sent or received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

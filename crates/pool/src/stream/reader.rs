@@ -65,6 +65,12 @@ pub fn verify_stream(input: &mut dyn Read, progress: Progress<'_>) -> Result<Str
     }
 }
 
+/// What a stream is that begins so; nothing if these bytes do not tell.
+pub fn peek_begin(bytes: &[u8]) -> Option<StreamBegin> {
+    let mut input = bytes;
+    StreamReader::open(&mut input).ok().map(|(_, begin)| begin)
+}
+
 impl<'r> StreamReader<'r> {
     /// Reads what the stream is.
     pub(super) fn open(input: &'r mut dyn Read) -> Result<(StreamReader<'r>, StreamBegin), Error> {
@@ -87,6 +93,7 @@ impl<'r> StreamReader<'r> {
             return Err(Error::Stream("it does not say what it is".to_owned()));
         };
         reader.is_incremental = begin.base.is_some();
+        reader.last = begin.after;
         Ok((reader, begin))
     }
 
@@ -202,7 +209,7 @@ fn fill(input: &mut dyn Read, bytes: &mut [u8], records: u64) -> Result<(), Erro
 }
 
 /// Looks whether the stored bytes are those that the sending pool has written.
-fn verify_stored(record: u64, content: &StreamContent<'_>) -> Result<(), Error> {
+pub(super) fn verify_stored(record: u64, content: &StreamContent<'_>) -> Result<(), Error> {
     if content.checksum.kind == checksum_kind::NONE {
         return Ok(());
     }

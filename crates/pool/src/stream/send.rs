@@ -14,8 +14,8 @@ use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
 use marram_format::pointer::{Checksum, GRAIN_BYTES, Place, Pointer};
 use marram_format::stream::{
-    RecordChain, RecordKind, StreamBegin, StreamBlock, StreamContent, StreamEnd, StreamPut,
-    stream_prefix,
+    RecordChain, RecordKind, ResumeToken, StreamBegin, StreamBlock, StreamContent, StreamEnd,
+    StreamPut,
 };
 use marram_store::{Source, Store};
 use std::io::Write;
@@ -31,6 +31,8 @@ pub struct SendRequest {
     /// An older snapshot of the same pool that the receiver has: only what has changed since it is
     /// sent.
     pub base: Option<Source>,
+    /// Only what a receiver that was cut has not got is sent.
+    pub resume: Option<ResumeToken>,
 }
 
 impl Pool {
@@ -56,6 +58,7 @@ impl Pool {
             return Err(Error::Unfit(reason));
         }
         let begin = self.begin(&snapshot, base.as_ref(), request);
+        check_token(request, &begin)?;
         let roots = Roots {
             base: base.as_ref().and_then(|base| base.root.as_ref()),
             snapshot: snapshot.root.as_ref(),
@@ -64,7 +67,7 @@ impl Pool {
         let media = &self.inner.media;
         let at = At { media, epoch: media.epoch() };
         let shared = SharedBlocks::find(&at, &roots)?;
-        let prefix = stream_prefix();
+        let prefix = begin.prefix();
         let mut sender = Sender {
             at,
             shared,
@@ -75,7 +78,16 @@ impl Pool {
             progress,
         };
         sender.record(RecordKind::Begin, &begin.encode())?;
-        sender.items(&roots)?;
+        let from = match begin.after {
+            Some(after) => {
+                sender.recall(&roots, after)?;
+                after.successor()
+            }
+            None => Some(Key::MIN),
+        };
+        if let Some(from) = from {
+            sender.items(&roots, from)?;
+        }
         sender.end()
     }
 
@@ -92,7 +104,20 @@ impl Pool {
             dataset_name: request.snapshot.dataset.to_string(),
             snapshot_name: request.snapshot.snapshot.clone().unwrap_or_default(),
             properties: sent_properties(record),
+            after: request.resume.as_ref().map(|token| token.received.after),
         }
+    }
+}
+
+/// Refuses a token that is about other snapshots.
+fn check_token(request: &SendRequest, begin: &StreamBegin) -> Result<(), Error> {
+    let fits = |token: &ResumeToken| (token.snapshot, token.base) == (begin.snapshot, begin.base);
+    match &request.resume {
+        Some(token) if !fits(token) => Err(Error::Unfit(format!(
+            "the token is about another snapshot than {}, or another one that it goes on from",
+            request.snapshot
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -128,10 +153,35 @@ struct Sender<'s> {
 }
 
 impl Sender<'_> {
-    fn items(&mut self, roots: &Roots<'_>) -> Result<(), Error> {
+    /// Remembers with which items blocks were sent that may come again, as the stream that was cut
+    /// has sent them. Reads nodes, no blocks.
+    fn recall(&mut self, roots: &Roots<'_>, after: Key) -> Result<(), Error> {
+        let at = At { media: self.at.media, epoch: self.at.epoch };
+        let (mut failed, shared) = (None, &mut self.shared);
+        let trees = (roots.base, roots.snapshot);
+        tree::changes(&at, trees, Key::MIN, &mut |differing| {
+            let kept = is_kept(&differing);
+            let Some(item) = differing.after.filter(|item| item.key <= after) else {
+                return differing.before.is_some_and(|before| before.key <= after);
+            };
+            if let Some(pointer) = item.pointer.filter(|_| !kept && is_sent(item.key.kind)) {
+                match decode_pointer(&pointer) {
+                    Ok(pointer) => {
+                        let address = pointer.address();
+                        let _known = address.map(|address| shared.look_up(address, item.key));
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn items(&mut self, roots: &Roots<'_>, from: Key) -> Result<(), Error> {
         let mut failed = None;
         let at = At { media: self.at.media, epoch: self.at.epoch };
-        let walked = tree::changes(&at, (roots.base, roots.snapshot), Key::MIN, &mut |differing| {
+        let walked = tree::changes(&at, (roots.base, roots.snapshot), from, &mut |differing| {
             failed = self.item(&differing).err();
             failed.is_none()
         });

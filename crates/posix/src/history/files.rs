@@ -50,6 +50,8 @@ pub(super) struct FileEdit {
     pub(super) xattrs: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// When its content was last changed in the fork, if that was later.
     pub(super) modified: Option<Time>,
+    /// When it was last read and its content last changed, whatever the parent has.
+    pub(super) times: Option<(Time, Time)>,
 }
 
 impl FileEdit {

@@ -54,16 +54,17 @@ impl<'a> Kept<'a> {
 }
 
 /// Destroys what a crash has left: snapshots of the store's own that nobody compares any more, and
-/// datasets into which a stream was being received. For whoever begins to serve a store, before
-/// anyone else uses it. Returns what has gone.
+/// datasets into which a stream was being received, but for those that can go on. For whoever
+/// begins to serve a store, before anyone else uses it. Returns what has gone.
 ///
 /// # Errors
 /// A store that takes no changes, or a snapshot that something began as: the rest stays then.
 pub fn let_go_of_left(store: &dyn Store) -> Result<Vec<Source>> {
     let reports = store.list().map_err(from_store)?;
     let left = reports.into_iter().map(|report| report.source);
-    let left: Vec<Source> =
-        left.filter(|source| source.is_own() && !source.is_fork_base()).collect();
+    let is_left =
+        |source: &Source| source.is_own() && !source.is_fork_base() && !source.dataset.is_partial();
+    let left: Vec<Source> = left.filter(is_left).collect();
     for source in &left {
         store.destroy(source, false).map_err(from_store)?;
     }

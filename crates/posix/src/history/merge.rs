@@ -38,7 +38,7 @@ pub struct MergeSides<'a> {
 }
 
 /// Where a merge is applied: the store, and what it is told of the merge.
-type Into<'a> = (&'a dyn Store, &'a MergedFrom<'a>);
+pub(super) type Into<'a> = (&'a dyn Store, &'a MergedFrom<'a>);
 
 impl Posix {
     /// Brings what a fork changed since its base into this file system, which it was forked from.
@@ -131,7 +131,8 @@ impl Posix {
         Ok((report, orphans))
     }
 
-    fn apply_merge<'a, 's>(
+    /// Turns what was judged into a batch, and applies it. Returns what has become an orphan.
+    pub(super) fn apply_merge<'a, 's>(
         &'a self,
         (store, merged): Into<'_>,
         (sides, names, files): (&'a Sides<'s>, &'a Names<'a, 's>, &BTreeMap<u64, FileEdit>),

@@ -4,8 +4,8 @@
 //! Both begin with the items in which two snapshots differ (`Store::changes`), so their cost
 //! follows what has changed, not what is there. `changes` gathers these by inode, `state` reads
 //! what is around them, `paths` names them, `ranges` says which bytes of a file differ. `diff`
-//! tells all that in words of files; `merge` applies it. See
-//! `docs/decisions/0017-diff-and-merge.md`.
+//! tells all that in words of files; `merge` applies it, and `directory` takes one directory back.
+//! See `docs/decisions/0017-diff-and-merge.md` and `0021-rollback-of-a-directory.md`.
 //!
 //! **Who is who.** Inode numbers are not used again, except after a rollback, which goes back to
 //! what had been handed out then. So an inode of two states is the same if its number, generation
@@ -15,6 +15,7 @@ mod changes;
 mod conflict;
 mod conflicts;
 mod diff;
+mod directory;
 mod equal;
 mod files;
 mod kept;
@@ -23,13 +24,16 @@ mod merge;
 mod names;
 mod paths;
 mod ranges;
+mod restoring;
 mod sides;
 mod state;
+mod subtree;
 mod text;
 mod writing;
 
 pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
 pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
+pub use directory::DirectoryRollback;
 pub use kept::{Kept, let_go_of_left};
 pub use lines::{TextPiece, merge_lines};
 pub use merge::MergeSides;

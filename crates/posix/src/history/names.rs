@@ -28,6 +28,9 @@ pub(super) enum Home {
     Gone,
 }
 
+/// Names by directory and key: what is there now, and what comes there.
+pub(super) type DecidedNames = BTreeMap<(Home, Vec<u8>), (Option<Named>, Option<Named>)>;
+
 /// A change of one name of the parent.
 #[derive(Clone, Debug)]
 pub(super) struct NameEdit {
@@ -102,6 +105,19 @@ impl<'a, 's> Names<'a, 's> {
         }
         names.settle(conflicts)?;
         Ok(names)
+    }
+
+    /// Names that were decided: what is there now, and what comes there.
+    pub(super) fn decided(sides: &'a Sides<'s>, edits: DecidedNames) -> Names<'a, 's> {
+        let edit = |(old, new)| NameEdit { old, new, lost: None };
+        Names {
+            sides,
+            edits: edits.into_iter().map(|(place, names)| (place, edit(names))).collect(),
+            twins: BTreeMap::new(),
+            pairs: Vec::new(),
+            dropped: BTreeSet::new(),
+            waiting: VecDeque::new(),
+        }
     }
 
     /// Where a directory of the fork is in the parent.

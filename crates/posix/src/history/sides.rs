@@ -2,6 +2,7 @@
 
 use super::changes::{Changes, InodeChange, NameChanges, Pair, Place};
 use super::paths::{Paths, join};
+use super::restoring::Fates;
 use super::state::{Named, State, same_inode};
 use marram_format::record::Inode;
 use marram_vfs::Result;
@@ -32,6 +33,8 @@ pub(super) struct Sides<'a> {
     pub(super) theirs: &'a Changes,
     /// From the base to the parent.
     pub(super) ours: &'a Changes,
+    /// What becomes of inodes, where that does not follow from the changes.
+    fates: Option<Fates>,
     their_names: BTreeMap<u64, NameChanges>,
     our_names: BTreeMap<u64, NameChanges>,
     base_paths: RefCell<Paths<'a>>,
@@ -52,9 +55,15 @@ impl<'a> Sides<'a> {
             our_names: ours.names(),
             theirs,
             ours,
+            fates: None,
             base_paths: RefCell::new(Paths::new(base)),
             fork_paths: RefCell::new(Paths::new(fork)),
         }
+    }
+
+    /// The same, where what becomes of inodes was decided.
+    pub(super) fn with_fates(self, fates: Fates) -> Sides<'a> {
+        Sides { fates: Some(fates), ..self }
     }
 
     /// The names that the fork has changed, in order of directories.
@@ -81,13 +90,24 @@ impl<'a> Sides<'a> {
 
     /// Whether the fork made the inode.
     pub(super) fn is_new(&self, ino: u64) -> bool {
+        if let Some(fates) = &self.fates {
+            return fates.made.contains_key(&ino);
+        }
         self.change(ino).is_some_and(|change| {
             change.stayed().is_none() && change.after.as_ref().is_some_and(|inode| inode.links > 0)
         })
     }
 
+    /// Whether an inode that is new has the number that it has in the fork.
+    pub(super) fn keeps_number(&self, ino: u64) -> bool {
+        self.fates.as_ref().is_some_and(|fates| fates.made.get(&ino) == Some(&true))
+    }
+
     /// Whether an inode of the base is gone from the fork, or has no name there any more.
     pub(super) fn is_gone(&self, ino: u64) -> bool {
+        if let Some(fates) = &self.fates {
+            return fates.gone.contains(&ino);
+        }
         self.change(ino).is_some_and(|change| {
             change.stayed().is_none() && change.before.as_ref().is_some_and(|inode| inode.links > 0)
         })

@@ -124,7 +124,7 @@ impl<'a, 's> Writing<'a, 's> {
         if let Some(twin) = self.names.twins.get(&ino) {
             return Ok(*twin);
         }
-        if !self.sides.is_new(ino) {
+        if !self.sides.is_new(ino) || self.sides.keeps_number(ino) {
             return Ok(ino);
         }
         if let Some(by) = ino.checked_sub(self.sides.base.counters.next_inode) {
@@ -304,6 +304,9 @@ impl<'a, 's> Writing<'a, 's> {
         record.project = edit.project.unwrap_or(record.project);
         if let Some(modified) = edit.modified {
             record.modified = record.modified.max(modified);
+        }
+        if let Some((accessed, modified)) = edit.times {
+            (record.accessed, record.modified) = (accessed, modified);
         }
         for (name, value) in &edit.xattrs {
             self.write_xattr(ino, name, value.as_deref())?;

@@ -1,12 +1,15 @@
-//! Diff and merge, as `docs/decisions/0017-diff-and-merge.md` has them, on the store in memory.
+//! Diff, merge and rollback of directories, as `docs/decisions` 0017 and 0021 have them, on the
+//! store in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod audit;
 mod conflicts;
 mod diffs;
+mod directories;
 mod family;
 mod folding;
 mod limits;
 mod merges;
 mod random;
+mod random_directories;

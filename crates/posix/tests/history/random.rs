@@ -16,7 +16,7 @@ const RUNS: u64 = 500;
 
 /// A change, by paths.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Directory(String),
     File(String),
     Symlink(String),
@@ -32,17 +32,17 @@ enum Step {
 }
 
 /// SplitMix64.
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % end
     }
 
-    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         let at = usize::try_from(self.below(choices.len() as u64)).unwrap();
         choices[at].clone()
     }
@@ -59,7 +59,7 @@ impl Random {
         if all.is_empty() || self.below(8) == 0 { self.path() } else { self.pick(&all) }
     }
 
-    fn step(&mut self, files: &dyn FileSystem) -> Step {
+    pub(crate) fn step(&mut self, files: &dyn FileSystem) -> Step {
         let modes = [RenameMode::Replace, RenameMode::Replace, RenameMode::Exchange];
         match self.below(20) {
             0 => Step::Directory(self.path()),
@@ -83,7 +83,7 @@ impl Random {
     }
 }
 
-fn find(files: &dyn FileSystem, path: &str) -> Result<Ino> {
+pub(crate) fn find(files: &dyn FileSystem, path: &str) -> Result<Ino> {
     let mut at = Ino::ROOT;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = files.lookup(at, Name::new(part.as_bytes()).unwrap())?.ino;
@@ -97,7 +97,7 @@ fn place<'p>(files: &dyn FileSystem, path: &'p str) -> Result<(Ino, Name<'p>)> {
     Ok((find(files, directory)?, Name::new(name.as_bytes()).unwrap()))
 }
 
-fn apply(files: &dyn FileSystem, step: &Step) -> Result<()> {
+pub(crate) fn apply(files: &dyn FileSystem, step: &Step) -> Result<()> {
     let make = |path: &str, node: NewNode<'_>| {
         let (directory, name) = place(files, path)?;
         let made = files.create(USER, directory, name, node)?;

@@ -5,6 +5,7 @@
 mod access_times;
 mod concurrency;
 mod damage;
+mod dedup;
 mod directories;
 mod files;
 mod folding;

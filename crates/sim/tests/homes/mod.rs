@@ -8,15 +8,21 @@ mod memory;
 mod pool;
 
 pub use crash_target::PoolTarget;
-use marram_posix::{AccessTimes, Posix, PosixOptions};
+use marram_posix::{
+    AccessTimes, DedupOptions, DedupPlace, Deduplicator, Posix, PosixOptions, deduplicate,
+};
 use marram_sim::{HistoryClock, Home, HomeResult, Options, Report, run_history};
 use marram_store::{DatasetName, Source, Store, View};
-use marram_vfs::{Caller, Clock, FileSystem};
+use marram_vfs::{Caller, Clock, FileSystem, Ino};
 pub use memory::{busy_memory_home, memory_home};
-pub use pool::{busy_pool_home, full_pool_home, new_pool_home, open_pool_home, pool_home};
+pub use pool::{
+    busy_pool_home, dedup_full_pool_home, dedup_pool_home, full_pool_home, new_pool_home,
+    open_pool_home, pool_home,
+};
 use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many items of orphans are freed at each commit.
 const RECLAIM_ITEMS: usize = 9;
@@ -56,7 +62,12 @@ pub struct StoreHome<B> {
     live: Option<Arc<Posix>>,
     commits: u64,
     remounts: u64,
+    /// Equal content is shared before each commit.
+    deduplicator: Option<Deduplicator>,
 }
+
+/// Bytes that all homes which share equal content have shared by now.
+pub static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a home of a history's seed.
 pub type MakeSeeded = fn(u64, Arc<HistoryClock>) -> HomeResult<Box<dyn Home>>;
@@ -103,10 +114,40 @@ pub fn mount(view: Arc<dyn View>, clock: &Arc<HistoryClock>) -> HomeResult<Arc<P
 impl<B: Backing> StoreHome<B> {
     /// Mounts the root dataset of `backing`, and makes its root directory durable.
     pub fn new(backing: B, clock: Arc<HistoryClock>) -> HomeResult<StoreHome<B>> {
-        let mut home = StoreHome { backing, clock, live: None, commits: 0, remounts: 0 };
+        let (commits, remounts, deduplicator) = (0, 0, None);
+        let mut home = StoreHome { backing, clock, live: None, commits, remounts, deduplicator };
         home.live = Some(home.open(&root())?);
         home.backing.commit(0)?;
         Ok(home)
+    }
+
+    /// The same, sharing equal content before each commit.
+    pub fn deduplicating(mut self) -> StoreHome<B> {
+        self.deduplicator = Some(Deduplicator::new(50));
+        self
+    }
+
+    /// Shares equal content: of all, or of what was written since the last time.
+    fn deduplicate(&mut self) -> HomeResult<()> {
+        let live = Arc::clone(self.live());
+        let Some(deduplicator) = &mut self.deduplicator else {
+            return Ok(());
+        };
+        if self.commits.is_multiple_of(2) {
+            let before = deduplicator.totals().shared_bytes;
+            while deduplicator.step(&live, 7) {}
+            let shared = deduplicator.totals().shared_bytes - before;
+            SHARED_BYTES.fetch_add(shared, Ordering::Relaxed);
+            return Ok(());
+        }
+        let place = DedupPlace { files: live, directory: Ino::ROOT };
+        let options = DedupOptions { dry_run: false, places_max: 100 };
+        let report = deduplicate(&[place], options, &mut || Some(()));
+        SHARED_BYTES.fetch_add(report.shared_bytes, Ordering::Relaxed);
+        match report.failure {
+            None | Some(marram_vfs::Error::NoSpace) if report.skipped == 0 => Ok(()),
+            _ => Err(format!("deduplication: {report:?}")),
+        }
     }
 
     fn open(&self, source: &Source) -> HomeResult<Arc<Posix>> {
@@ -152,6 +193,7 @@ impl<B: Backing> Home for StoreHome<B> {
     fn commit(&mut self) -> HomeResult<()> {
         self.commits += 1;
         self.live().reclaim_step(RECLAIM_ITEMS).map_err(text)?;
+        self.deduplicate()?;
         self.backing.commit(self.commits)
     }
 

@@ -6,7 +6,7 @@ use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_sim::{HistoryClock, Home, HomeResult, pattern};
-use marram_store::{Properties, Source, Store, View};
+use marram_store::{DatasetName, Properties, Source, Store, View};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
 
@@ -55,7 +55,14 @@ pub fn busy_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn
 
 /// As [`pool_home`], on a small device that another dataset has filled up to a little.
 pub fn full_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(SMALL_DEVICE_BYTES));
+    full_pool_home_on(Arc::new(MemoryDevice::new(SMALL_DEVICE_BYTES)), seed, clock)
+}
+
+fn full_pool_home_on(
+    device: Arc<dyn Device>,
+    seed: u64,
+    clock: Arc<HistoryClock>,
+) -> HomeResult<Box<dyn Home>> {
     drop(new_pool_home(Arc::clone(&device), seed, Arc::clone(&clock))?);
     let mut backing = OnDevice { device, pool: None, interrupts: None };
     backing.open()?;
@@ -63,6 +70,31 @@ pub fn full_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn
     backing.store().create(&ballast.dataset, &Properties::default()).map_err(text)?;
     fill(&*mount(backing.view(&ballast)?, &clock)?).map_err(text)?;
     Ok(Box::new(StoreHome::new(backing, clock)?))
+}
+
+/// As [`busy_pool_home`], sharing equal content before each commit that the history asks for.
+pub fn dedup_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(DEVICE_BYTES));
+    drop(new_pool_home(Arc::clone(&device), seed, Arc::clone(&clock))?);
+    deduplicating(device, Some(seed), clock)
+}
+
+/// As [`dedup_pool_home`], on a device that another dataset has filled up to a little.
+pub fn dedup_full_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(SMALL_DEVICE_BYTES));
+    drop(full_pool_home_on(Arc::clone(&device), seed, Arc::clone(&clock))?);
+    deduplicating(device, None, clock)
+}
+
+fn deduplicating(
+    device: Arc<dyn Device>,
+    interrupts: Option<u64>,
+    clock: Arc<HistoryClock>,
+) -> HomeResult<Box<dyn Home>> {
+    let mut backing = OnDevice { device, pool: None, interrupts };
+    backing.open()?;
+    backing.pool().set_property(&DatasetName::root(), "dedup", Some("on")).map_err(text)?;
+    Ok(Box::new(StoreHome::new(backing, clock)?.deduplicating()))
 }
 
 /// Puts a file of noise into a file system until only [`LEFT_BYTES`] are left.

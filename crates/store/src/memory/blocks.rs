@@ -18,20 +18,38 @@ struct State {
     next_place: u64,
 }
 
+impl State {
+    fn put(&mut self, content: Bytes) -> Token {
+        self.next_place += 1;
+        let place = Bytes::copy_from_slice(&self.next_place.to_le_bytes());
+        let len = u32::try_from(content.len()).expect("a block is at most 1 MiB");
+        self.contents.insert(place.clone(), content);
+        Token { place, len }
+    }
+}
+
 impl BlockTable {
     /// Writes a fresh block, if that has not been done, and says where it is.
     pub(super) fn write(&self, fresh: &FreshBlock) -> Token {
         if let Some(token) = fresh.stored() {
             return token.clone();
         }
-        let mut state = self.state.lock();
-        state.next_place += 1;
-        let place = Bytes::copy_from_slice(&state.next_place.to_le_bytes());
-        state.contents.insert(place.clone(), Bytes::copy_from_slice(fresh.data()));
-        let len = u32::try_from(fresh.data().len()).expect("a block is at most 1 MiB");
-        let token = Token { place, len };
+        let token = self.state.lock().put(Bytes::copy_from_slice(fresh.data()));
         fresh.set_stored(token.clone());
         token
+    }
+
+    /// The same content for another view, as a block of its own: stored if this one is.
+    pub(super) fn adopt(&self, block: &Block) -> Result<Block> {
+        let content = self.read(block)?;
+        let is_stored = match block {
+            Block::Fresh(fresh) => fresh.stored().is_some(),
+            Block::Stored(_) => true,
+        };
+        Ok(match is_stored {
+            true => Block::Stored(self.state.lock().put(content)),
+            false => Block::fresh(content.to_vec()),
+        })
     }
 
     pub(super) fn read(&self, block: &Block) -> Result<Bytes> {

@@ -352,6 +352,10 @@ impl View for MemoryView {
         self.shared.blocks.read(block)
     }
 
+    fn adopt(&self, _from: &dyn View, block: &Block) -> Result<Block> {
+        self.shared.blocks.adopt(block)
+    }
+
     fn stored_bytes(&self, block: &Block) -> u64 {
         block.len() as u64
     }

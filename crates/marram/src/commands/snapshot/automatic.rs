@@ -3,7 +3,7 @@
 use super::{created, find, take};
 use crate::arguments::SnapshotArguments;
 use crate::commands::{unexpected, write_back};
-use crate::control::protocol::{Answer, Operation, ThinReport, ThinRequest};
+use crate::control::protocol::{Answer, DatasetRow, Operation, ThinReport, ThinRequest};
 use crate::error::{Error, Result};
 use crate::instants::now_seconds;
 use crate::output::{Output, size_text};
@@ -12,6 +12,10 @@ use crate::target::Target;
 use marram_store::DatasetName;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often one that finds its name taken waits for the next second.
+const ATTEMPTS_MAX: u32 = 10;
 
 #[derive(Serialize)]
 struct Kept {
@@ -28,14 +32,13 @@ pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> 
     let rule = arguments.keep.as_deref().map(str::parse::<Rule>).transpose()?;
     let path = &arguments.target;
     let (target, dataset) = find(arguments, path).map_err(|error| explain(arguments, error))?;
-    let now = now_seconds();
-    let name = automatic_name(now);
-    let (names, engine_nanoseconds) = if arguments.dry_run {
-        (vec![format!("{dataset}@{name}")], None)
+    let (now, names, engine_nanoseconds) = if arguments.dry_run {
+        let now = now_seconds();
+        (now, vec![format!("{dataset}@{}", automatic_name(now))], None)
     } else {
         write_back(&target, path)?;
-        let (names, took) = take(&target, &dataset, &name, arguments.recursive)?;
-        (names, Some(took))
+        let (now, names, took) = take_named_by_time(&target, &dataset, arguments.recursive)?;
+        (now, names, Some(took))
     };
     let thinned = rule.map(|rule| thin(&target, &dataset, arguments, (&rule, now))).transpose();
     let thinned = thinned.map_err(|error| match arguments.dry_run {
@@ -48,6 +51,42 @@ pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> 
     let kept = Kept { pool: target.pool, names, engine_nanoseconds, thinned };
     output.print(&kept, || text(&kept));
     Ok(())
+}
+
+/// Takes a snapshot named by the second; one that comes in the same second as another waits for
+/// the next, so that names stay what retention knows and sort by time.
+fn take_named_by_time(
+    target: &Target,
+    dataset: &DatasetName,
+    recursive: bool,
+) -> Result<(i64, Vec<String>, u64)> {
+    let mut attempts = 0;
+    loop {
+        let now = now_seconds();
+        let name = automatic_name(now);
+        attempts += 1;
+        match take(target, dataset, &name, recursive) {
+            Ok((names, took)) => return Ok((now, names, took)),
+            Err(error) if attempts == ATTEMPTS_MAX || !is_taken(target, &name)? => {
+                return Err(error);
+            }
+            Err(_) => std::thread::sleep(until_next_second()),
+        }
+    }
+}
+
+/// Whether a snapshot of some dataset has the name.
+fn is_taken(target: &Target, name: &str) -> Result<bool> {
+    let has_name = |row: &DatasetRow| row.name.ends_with(&format!("@{name}"));
+    match target.perform(&Operation::List)? {
+        Answer::Datasets(rows) => Ok(rows.iter().any(has_name)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn until_next_second() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
 }
 
 /// A name that was given is part of a path that is not there.

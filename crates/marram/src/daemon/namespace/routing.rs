@@ -336,8 +336,12 @@ impl FileSystem for Namespace {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let (files, from, to) = self.both(from, to)?;
-        files.share_range(from, from_offset, to, to_offset, len)
+        if slot_of(from) == slot_of(to) {
+            let (files, from, to) = self.both(from, to)?;
+            return files.share_range(from, from_offset, to, to_offset, len);
+        }
+        let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
+        target.share_range_from(&source, (from, from_offset), (to, to_offset), len)
     }
 
     fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {

@@ -143,12 +143,15 @@ fn each_member_is_changed_for_itself_and_no_name_crosses() {
     };
     assert_eq!(rename(copy, bench.folder), Err(Error::CrossDevice));
     assert_eq!(rename(bench.folder, copy), Err(Error::CrossDevice));
-    assert_eq!(bench.files.share_range(live, 0, forked, 0, 3), Err(Error::CrossDevice));
     assert_eq!(bench.files.copy_range(live, 2, kept, 0, 3), Err(Error::ReadOnly));
     assert_eq!(bench.files.copy_range(live, 2, forked, 0, 3), Ok(3));
     assert_eq!(bench.read(forked), b"forKre");
     assert_eq!(bench.files.copy_range(kept, 0, live, 6, 100), Ok(6));
     assert_eq!(bench.read(live), b"beforebefore");
+    // What no commit has written is committed first.
+    assert_eq!(bench.files.share_range(live, 0, forked, 3, 12), Ok(12));
+    assert_eq!(bench.read(forked), b"forbeforebefore");
+    assert_eq!(bench.files.share_range(live, 0, kept, 0, 3), Err(Error::ReadOnly));
     let shelf = bench.find(".marram/forks").unwrap().ino;
     assert_eq!(bench.files.remove_directory(shelf, name("copy")), Err(Error::NotPermitted));
     let folder = NewNode::Directory { permissions: 0o755 };

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod image;
+mod resumed;
+
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_format::stream::RecordHead;
@@ -59,7 +62,7 @@ fn source(text: &str) -> Source {
 fn send(pool: &Pool, snapshot: &str, base: Option<&str>) -> Vec<u8> {
     let mut stream = Vec::new();
     let (snapshot, base) = (source(snapshot), base.map(source));
-    let request = SendRequest { snapshot, base };
+    let request = SendRequest { snapshot, base, resume: None };
     let totals = pool.send(&request, &mut stream, &mut |_| {}).unwrap();
     assert_eq!(totals.stream_bytes, stream.len() as u64);
     let report = marram_pool::verify_stream(&mut &stream[..], &mut |_| {}).unwrap();
@@ -68,7 +71,7 @@ fn send(pool: &Pool, snapshot: &str, base: Option<&str>) -> Vec<u8> {
 }
 
 fn try_receive(pool: &Pool, name: &str, stream: &[u8], force: bool) -> Result<Received, Error> {
-    let request = ReceiveRequest { dataset: name.parse().unwrap(), force };
+    let request = ReceiveRequest { dataset: name.parse().unwrap(), force, resumable: false };
     pool.receive(&request, &mut &stream[..], &mut |_| {})?.publish()
 }
 
@@ -336,7 +339,7 @@ fn a_stream_that_does_not_fit_is_refused_with_the_reason() {
     refuses(&increment, "copy", "received before");
     receive(&to, "copy", &later);
     let error = from.send(
-        &SendRequest { snapshot: source("root@a"), base: Some(source("root@b")) },
+        &SendRequest { snapshot: source("root@a"), base: Some(source("root@b")), resume: None },
         &mut Vec::new(),
         &mut |_| {},
     );
@@ -398,7 +401,8 @@ fn a_change_while_a_stream_is_received_is_not_lost() {
     let (device, to) = pool(2, &[]);
     receive(&to, "copy", &full);
     let before = names(&to);
-    let request = ReceiveRequest { dataset: "copy".parse().unwrap(), force: false };
+    let request =
+        ReceiveRequest { dataset: "copy".parse().unwrap(), force: false, resumable: false };
     let incoming = to.receive(&request, &mut &increment[..], &mut |_| {}).unwrap();
     let view = to.open(&source("copy")).unwrap();
     let mut batch = Batch::new();

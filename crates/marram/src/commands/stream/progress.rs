@@ -1,0 +1,177 @@
+//! How far a stream is, told while it passes: a line that is written over on a terminal, lines for
+//! a log, JSON lines for programs. All of it goes to standard error, since standard output may be
+//! the stream's.
+//!
+//! A stream from a file is as long as the file. One from a pool says how much its snapshot refers
+//! to, which is about as much as comes if it is a full one; of another nobody knows before its end.
+
+use crate::output::{say, size_text};
+use rustix::termios::isatty;
+use serde::Serialize;
+use std::io::{Read, Result, Write};
+use std::time::{Duration, Instant};
+
+/// How often a line on a terminal changes.
+const TERMINAL_TICK: Duration = Duration::from_millis(500);
+/// How often programs are told.
+const JSON_TICK: Duration = Duration::from_secs(1);
+/// How often a line goes to what is no terminal.
+const LINES_TICK: Duration = Duration::from_secs(10);
+/// Bytes of a stream in which its first record ends: a record of a dataset is shorter.
+const BEGIN_BYTES_MAX: usize = 16 << 10;
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Silent,
+    Terminal,
+    Lines,
+    Json,
+}
+
+/// Counts what passes, and tells.
+pub(super) struct Meter {
+    manner: Manner,
+    began: Instant,
+    told: Instant,
+    bytes: u64,
+    total: Total,
+}
+
+/// How long the stream is.
+enum Total {
+    /// Not known yet; this is how it begins.
+    Unread(Vec<u8>),
+    Unknown,
+    About(u64),
+    Exactly(u64),
+}
+
+#[derive(Serialize)]
+struct Told {
+    bytes: u64,
+    total_bytes: Option<u64>,
+    total_is_exact: bool,
+    seconds: f64,
+    bytes_per_second: u64,
+    ended: bool,
+}
+
+impl Meter {
+    /// Tells of a stream whose length may be known, if that is wanted.
+    pub(super) fn new(is_wanted: bool, json: bool, total_bytes: Option<u64>) -> Meter {
+        let manner = match (is_wanted, json) {
+            (false, _) => Manner::Silent,
+            (true, true) => Manner::Json,
+            (true, false) if isatty(rustix::stdio::stderr()) => Manner::Terminal,
+            (true, false) => Manner::Lines,
+        };
+        let total = total_bytes.map_or_else(|| Total::Unread(Vec::new()), Total::Exactly);
+        let now = Instant::now();
+        Meter { manner, began: now, told: now, bytes: 0, total }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        if self.manner == Manner::Silent {
+            return;
+        }
+        self.look_for_total(bytes);
+        let tick = match self.manner {
+            Manner::Terminal => TERMINAL_TICK,
+            Manner::Json => JSON_TICK,
+            Manner::Lines | Manner::Silent => LINES_TICK,
+        };
+        if self.told.elapsed() >= tick {
+            self.tell(false);
+        }
+    }
+
+    fn look_for_total(&mut self, bytes: &[u8]) {
+        let Total::Unread(first) = &mut self.total else { return };
+        let left = BEGIN_BYTES_MAX - first.len();
+        first.extend_from_slice(&bytes[..bytes.len().min(left)]);
+        match marram_pool::peek_begin(first) {
+            Some(begin) if begin.base.is_none() && begin.after.is_none() => {
+                self.total = Total::About(begin.referenced_bytes);
+            }
+            Some(_) => self.total = Total::Unknown,
+            None if first.len() == BEGIN_BYTES_MAX => self.total = Total::Unknown,
+            None => (),
+        }
+    }
+
+    /// Tells for the last time.
+    pub(super) fn end(mut self) {
+        if self.manner != Manner::Silent {
+            self.tell(true);
+        }
+    }
+
+    fn tell(&mut self, ended: bool) {
+        self.told = Instant::now();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let bytes_per_second = (self.bytes as f64 / seconds.max(1e-3)) as u64;
+        if self.manner == Manner::Json {
+            let (total_bytes, total_is_exact) = match self.total {
+                Total::Exactly(bytes) => (Some(bytes), true),
+                Total::About(bytes) => (Some(bytes), false),
+                Total::Unread(_) | Total::Unknown => (None, false),
+            };
+            let bytes = self.bytes;
+            let told =
+                Told { bytes, total_bytes, total_is_exact, seconds, bytes_per_second, ended };
+            say(&serde_json::to_string(&told).unwrap_or_default());
+            return;
+        }
+        let mut line = size_text(self.bytes, false);
+        match self.total {
+            _ if ended => (),
+            Total::Exactly(bytes) => line.push_str(&format!(" of {}", size_text(bytes, false))),
+            Total::About(bytes) => line.push_str(&format!(" of about {}", size_text(bytes, false))),
+            Total::Unread(_) | Total::Unknown => (),
+        }
+        line.push_str(&format!(", {}/s", size_text(bytes_per_second, false)));
+        match (self.manner, ended) {
+            (Manner::Terminal, false) => {
+                // Nobody is left to be told when standard error is closed.
+                let _nobody_there = write!(std::io::stderr(), "\r\x1b[K{line}");
+            }
+            (Manner::Terminal, true) => say(&format!("\r\x1b[K{line}")),
+            _ => say(&line),
+        }
+    }
+}
+
+/// A stream that is counted as it passes.
+pub(super) struct Metered<'m, S> {
+    stream: S,
+    meter: &'m mut Meter,
+}
+
+impl<'m, S> Metered<'m, S> {
+    /// Counts what passes through `stream`.
+    pub(super) fn new(stream: S, meter: &'m mut Meter) -> Metered<'m, S> {
+        Metered { stream, meter }
+    }
+}
+
+impl<S: Write> Write for Metered<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let written = self.stream.write(bytes)?;
+        self.meter.pass(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl<S: Read> Read for Metered<'_, S> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        let read = self.stream.read(bytes)?;
+        self.meter.pass(&bytes[..read]);
+        Ok(read)
+    }
+}

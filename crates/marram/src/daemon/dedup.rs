@@ -1,0 +1,118 @@
+//! Deduplication while file systems are in use: on demand, and of what has just been written.
+//!
+//! **One file system at a time for a dataset.** Two that are open on the same one would not know of
+//! each other's locks. Whoever deduplicates keeps hold of file systems for long, while mounts come
+//! and go; so he asks before each step whether what he has is still the one that is open, and each
+//! opening waits for the step that is going on.
+
+use super::Daemon;
+use crate::control::protocol::{Answer, DedupOrder, DedupTotals};
+use crate::engine;
+use crate::error::{Error, Result};
+use marram_posix::{DedupPlace, Deduplicator, Posix};
+use marram_store::Source;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Windows of content that one step looks at: a fraction of a second's work.
+const STEP_WINDOWS: usize = 64;
+/// How long to rest when nothing new waits.
+const REST: Duration = Duration::from_secs(1);
+
+/// What deduplication keeps for as long as the daemon runs.
+#[derive(Default)]
+pub(super) struct Deduplication {
+    /// Shared by the steps; alone, for a moment, is whoever opens a file system.
+    steps: RwLock<()>,
+    /// Where content is that was written since the pool was mounted.
+    recent: Mutex<Deduplicator>,
+}
+
+impl Deduplication {
+    /// Returns when no step is going on that began before: one may have a file system that is no
+    /// longer open otherwise.
+    pub(super) fn wait_for_step(&self) {
+        drop(self.steps.write());
+    }
+}
+
+impl Daemon {
+    /// Finds and shares equal content below directories that are in sight, for as long as it
+    /// `is_wanted`.
+    ///
+    /// # Errors
+    /// A directory is of nothing that is mounted; a commit failed.
+    pub(super) fn deduplicate(
+        &self,
+        order: &DedupOrder,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer> {
+        let _held = self.hold_stream()?;
+        let pool = self.pool.pool();
+        let mut places: Vec<(Source, DedupPlace)> = Vec::new();
+        for place in &order.places {
+            let source = engine::dedup::source_of(place, order.dry_run)?;
+            let files = self.files_of(&source).ok_or_else(|| {
+                Error::in_use(format!("the pool is mounted, but {source} is not"))
+                    .hint("name a directory below a mount, or unmount the pool first")
+            })?;
+            places.push((source.clone(), engine::dedup::place_in(pool, place, &source, files)?));
+        }
+        let mut admit = || self.admit(&places, is_wanted);
+        let only_places: Vec<DedupPlace> = places.iter().map(|(_, place)| place.clone()).collect();
+        let answer = engine::dedup::run(pool, &only_places, order.dry_run, &mut admit);
+        let outcome = match &answer {
+            Ok(Answer::Deduplicated(summary)) => format!("{} bytes shared", summary.shared_bytes),
+            Ok(_) => "done".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let names: Vec<String> = places.iter().map(|(source, _)| source.to_string()).collect();
+        self.log.write(&format!("dedup {}: {outcome}", names.join(" ")));
+        answer
+    }
+
+    /// Lets a step begin if all file systems are still the ones that are open.
+    fn admit(
+        &self,
+        places: &[(Source, DedupPlace)],
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Option<RwLockReadGuard<'_, ()>> {
+        if self.mounts.is_shut() || !is_wanted() {
+            return None;
+        }
+        let step = self.dedup.steps.read();
+        let is_open = |(source, place): &(Source, DedupPlace)| {
+            self.files_of(source).is_some_and(|files| Arc::ptr_eq(&files, &place.files))
+        };
+        places.iter().all(is_open).then_some(step)
+    }
+
+    /// Looks at what has just been written in datasets that want it. Runs until the daemon ends.
+    pub(super) fn deduplicate_recent(&self) {
+        while !self.mounts.is_shut() && !self.pool.pool().is_halted() {
+            let mut more = false;
+            for files in self.mounts.file_systems() {
+                more |= self.recent_step(&files);
+            }
+            if !more {
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    fn recent_step(&self, files: &Arc<Posix>) -> bool {
+        if !files.has_recent() {
+            return false;
+        }
+        let _step = self.dedup.steps.read();
+        let is_open = self.mounts.file_systems().iter().any(|open| Arc::ptr_eq(open, files));
+        is_open && self.dedup.recent.lock().step(files, STEP_WINDOWS)
+    }
+
+    /// What has come of looking at what was written; nothing where no dataset ever wanted it.
+    pub(super) fn dedup_totals(&self) -> Option<DedupTotals> {
+        let totals = engine::dedup::totals(self.dedup.recent.lock().totals());
+        (totals.content_bytes > 0 || totals.missed_ranges > 0).then_some(totals)
+    }
+}

@@ -1,0 +1,201 @@
+//! The daemon of a mount that shows streams in files: for reading, and with no pool behind it.
+//!
+//! It has one mount and ends with it. The files are opened once, by whoever mounts them, so it does
+//! not matter if they get other names while they are shown; and all of them has been verified
+//! before the mount answers. What is damaged after that is told as damage of the file that it hits.
+
+use super::background::Signals;
+use super::log::Log;
+use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options};
+use super::namespace::Namespace;
+use super::{Launch, Ready, own_pid};
+use crate::control::protocol::{
+    Answer, DedupOrder, Greeting, MountReport, ReceiveOrder, Request, SendOrder, VERSION,
+};
+use crate::control::server::{ControlSocket, Service, clear_abandoned};
+use crate::engine::streams;
+use crate::error::{Error, Result};
+use crate::options::AccessTimes;
+use crate::places;
+use marram_fuse::{SessionHandle, Unmount};
+use marram_pool::StreamImage;
+use marram_posix::{Posix, PosixOptions};
+use marram_vfs::{AccessRules, FileSystem, Ino, Kind};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long an unmount waits for the last request before it says that the mount is used elsewhere.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks.
+const END_TICK: Duration = Duration::from_millis(20);
+
+/// What the control socket answers from.
+struct ImageService {
+    file: PathBuf,
+    report: MountReport,
+    session: SessionHandle,
+    namespace: Arc<Namespace>,
+    is_over: AtomicBool,
+}
+
+/// Shows what `launch` says until it is unmounted. Calls `ready` once it answers.
+///
+/// # Errors
+/// A stream that is not whole, or cannot be mounted; then `ready` was not called.
+pub(super) fn run(
+    launch: &Launch,
+    log: Log,
+    signals: Signals,
+    ready: impl FnOnce(&Ready),
+) -> Result<()> {
+    let (request, log) = (&launch.mount, Arc::new(log));
+    check_directory(&request.directory)?;
+    check_wakeful(&request.options)?;
+    let image = streams::open_image(&launch.streams)?;
+    let source = format!("{}@{}", image.begin().dataset_name, image.begin().snapshot_name);
+    let (items, bytes) = (image.items(), image.memory_bytes());
+    log.write(&format!("{source}: {items} items, all verified; {bytes} bytes of memory"));
+    let namespace = Arc::new(namespace(image, &source, &log)?);
+    let kernel_checks = !matches!(namespace.access_rules(), AccessRules::Own(_));
+    let mut fuse = fuse_options(&log, &launch.pool, request, (true, AccessTimes::Never));
+    fuse.allow_devices &= kernel_checks;
+    let mut report = MountReport {
+        directory: request.directory.clone(),
+        source,
+        read_only: true,
+        options: describe(&fuse, &request.options, kernel_checks),
+        block_device: None,
+    };
+    let files: Arc<dyn FileSystem> = namespace.clone();
+    let session = marram_fuse::mount(files, fuse).map_err(fuse_error)?;
+    report.options += &format!(",transport={}", session.handle().transport());
+    let service = Arc::new(ImageService {
+        file: launch.pool.clone(),
+        report: report.clone(),
+        session: session.handle(),
+        namespace,
+        is_over: AtomicBool::new(false),
+    });
+    let socket = serve_control(&service).and_then(|socket| {
+        end_at_signal(signals, session.handle(), &log)?;
+        Ok(socket)
+    });
+    let socket = socket.inspect_err(|_| {
+        let _told_already = session.unmount(Unmount::Lazily);
+    })?;
+    log.write(&format!("marram {VERSION}: shows it at {}", report.directory.display()));
+    ready(&Ready { pid: own_pid(), mounts: vec![report] });
+    let ended = session.wait().map_err(fuse_error);
+    service.is_over.store(true, Ordering::Release);
+    socket.withdraw().drain();
+    log.write("the mount has ended");
+    ended
+}
+
+fn namespace(image: StreamImage, source: &str, log: &Arc<Log>) -> Result<Namespace> {
+    let root = Ino(image.begin().root_object);
+    let (log, source) = (Arc::clone(log), source.to_owned());
+    let options = PosixOptions {
+        root_owner: places::own_identity(),
+        access_times: marram_posix::AccessTimes::Never,
+        on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
+            let path = range.path.as_deref().map(String::from_utf8_lossy);
+            let place = path.map_or_else(|| format!("inode {}", range.ino.0), Into::into);
+            log.write(&format!("damaged: {source}:{place}: {}", range.reason));
+        }),
+        root,
+        ..PosixOptions::default()
+    };
+    Ok(Namespace::new(Arc::new(Posix::new(Arc::new(image), options)?), root, None))
+}
+
+fn serve_control(service: &Arc<ImageService>) -> Result<ControlSocket> {
+    let folder = places::control_folder();
+    places::make_private_folder(&folder)?;
+    clear_abandoned(&folder);
+    let path = folder.join(format!("stream-{}.sock", own_pid()));
+    ControlSocket::serve(&path, Arc::clone(service) as Arc<dyn Service>)
+}
+
+fn end_at_signal(signals: Signals, session: SessionHandle, log: &Arc<Log>) -> Result<()> {
+    let log = Arc::clone(log);
+    signals.at_first(move |signal| {
+        log.write(&format!("signal {signal}: unmounting"));
+        let unmounted = session.unmount(Unmount::WhenUnused);
+        if let Err(error) = unmounted.or_else(|_| session.unmount(Unmount::Lazily)) {
+            log.write(&error.to_string());
+        }
+    })
+}
+
+impl ImageService {
+    fn unmount(&self, directory: &Path, detach: bool) -> Result<Answer> {
+        let how = if detach { Unmount::Lazily } else { Unmount::WhenUnused };
+        self.session.unmount_from(directory, how).map_err(fuse_error)?;
+        let began = Instant::now();
+        while !detach && self.session.is_served() && began.elapsed() < END_PATIENCE {
+            std::thread::sleep(END_TICK);
+        }
+        let used_elsewhere = !detach && self.session.is_served();
+        let mounts_left = usize::from(detach || used_elsewhere);
+        Ok(Answer::Unmounted { mounts_left, not_durable: None, used_elsewhere })
+    }
+
+    fn locate(&self, ino: u64) -> Result<Answer> {
+        let gone = |error: marram_vfs::Error| Error::not_found(error.to_string());
+        let (_, root, files, inner) = self.namespace.resolve(Ino(ino)).map_err(gone)?;
+        let is_directory = files.attributes(inner).map_err(gone)?.kind == Kind::Directory;
+        let ino = if is_directory { inner.0 } else { 0 };
+        Ok(Answer::Located { source: self.report.source.clone(), ino, root: root.0 })
+    }
+
+    fn no_pool(&self) -> Error {
+        let place = self.report.directory.display();
+        Error::failed(format!("{place} shows the stream {}, which is no pool", self.file.display()))
+            .hint("receive it into a pool with `marram receive POOL NAME --from-file FILE`")
+    }
+}
+
+impl Service for ImageService {
+    fn greeting(&self) -> Greeting {
+        Greeting {
+            version: VERSION.to_owned(),
+            pid: own_pid(),
+            pool_id: String::new(),
+            pool: self.file.clone(),
+            mounts: vec![self.report.clone()],
+            shows_streams: true,
+        }
+    }
+
+    fn handle(&self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Unmount { directory, detach } => self.unmount(&directory, detach),
+            Request::Locate { ino, .. } => self.locate(ino),
+            _ => Err(self.no_pool()),
+        }
+    }
+
+    fn send(&self, _order: &SendOrder, _out: &mut dyn Write) -> Result<Answer> {
+        Err(self.no_pool())
+    }
+
+    fn receive(&self, _order: &ReceiveOrder, _input: &mut dyn Read) -> Result<Answer> {
+        Err(self.no_pool())
+    }
+
+    fn deduplicate(
+        &self,
+        _order: &DedupOrder,
+        _is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer> {
+        Err(self.no_pool())
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,132 @@
+//! One directory goes back to what it was in a snapshot, while the rest of the file system stays.
+//!
+//! As a merge does, it takes all locks, keeps the state of now as a snapshot, and brings what
+//! differs in by one batch; see `docs/decisions/0021-rollback-of-a-directory.md`.
+
+use super::changes::Changes;
+use super::conflict::MergeReport;
+use super::diff::check_related;
+use super::kept::Kept;
+use super::names::Names;
+use super::restoring::Restoring;
+use super::sides::Sides;
+use super::state::{State, same_inode};
+use crate::failure::{from_store, from_sync};
+use crate::filesystem::Posix;
+use crate::rollback::Touched;
+use marram_format::record::InodeKind;
+use marram_store::{DatasetName, MergedFrom, Source, Store};
+use marram_vfs::{Error, Ino, Result};
+
+/// What goes back to what.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectoryRollback<'a> {
+    /// The dataset that the file system serves.
+    pub dataset: &'a DatasetName,
+    /// A snapshot of it, or of what it began as.
+    pub to: &'a Source,
+    /// The directory.
+    pub directory: Ino,
+    /// Name of a snapshot of the dataset that keeps the state before it, if that is wanted.
+    pub keep: Option<&'a str>,
+}
+
+impl Posix {
+    /// Lets a directory with all that is below it go back to what it was in a snapshot, as one
+    /// step that is durable when this returns. Outside of it nothing changes. Others wait for as
+    /// long as that takes.
+    ///
+    /// Returns what has changed; `None` if it is as it was: then nothing is kept either.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the snapshot does not have the directory; states without a common
+    /// past, a full store, a quota or limit in the way, a failed read or write: nothing is
+    /// changed. Only if what was applied cannot be made durable is it there all the same, for
+    /// as long as the pool goes on.
+    pub fn roll_back_directory(
+        &self,
+        store: &dyn Store,
+        rollback: DirectoryRollback<'_>,
+    ) -> Result<Option<Touched>> {
+        self.check_running()?;
+        self.check_writable()?;
+        self.with_reclaim(|| self.roll_back_once(store, rollback))
+    }
+
+    fn roll_back_once(
+        &self,
+        store: &dyn Store,
+        rollback: DirectoryRollback<'_>,
+    ) -> Result<Option<Touched>> {
+        let root = rollback.directory.0;
+        let open = |source: &Source| -> Result<State> {
+            State::open(store.open(source).map_err(from_store)?, root)
+        };
+        let past = open(rollback.to)?;
+        let (report, orphans, _goes_without_locks) = {
+            let _held = self.locks.all();
+            let kept = Kept::take(store, rollback.dataset, "merge")?;
+            let now = open(&kept.source)?;
+            check_related(&now, &past)?;
+            check_directory(&now, &past, root)?;
+            let changes = Changes::gather(store, (&kept.source, rollback.to), &now, &past)?;
+            let untouched = Changes::default();
+            let sides = Sides::new((&now, &past, &now), &changes, &untouched);
+            let (report, orphans) = self.roll_back_held(store, &rollback, (&kept, sides))?;
+            (report, orphans, kept)
+        };
+        for ino in orphans {
+            self.settle(Some(ino));
+        }
+        if !report.applied {
+            return Ok(None);
+        }
+        self.view.sync().map_err(from_sync)?;
+        Ok(Some(Touched { inodes: report.changed_inodes, names: report.changed_names }))
+    }
+
+    /// Plans and applies, under all locks. Returns what has become an orphan too.
+    fn roll_back_held(
+        &self,
+        store: &dyn Store,
+        rollback: &DirectoryRollback<'_>,
+        (kept, sides): (&Kept<'_>, Sides<'_>),
+    ) -> Result<(MergeReport, Vec<u64>)> {
+        let plan = Restoring::plan(&sides, &self.pins, rollback.directory.0)?;
+        let mut report = MergeReport::default();
+        if plan.names.is_empty() && plan.files.is_empty() {
+            return Ok((report, Vec::new()));
+        }
+        let sides = sides.with_fates(plan.fates);
+        let names = Names::decided(&sides, plan.names);
+        let merged = MergedFrom {
+            dataset: rollback.dataset,
+            fork: rollback.to,
+            before: &kept.source,
+            root_object: rollback.directory.0,
+        };
+        if let Some(keep) = rollback.keep {
+            store.snapshot(rollback.dataset, keep).map_err(from_store)?;
+        }
+        let judged = (&sides, &names, &plan.files);
+        let orphans = self.apply_merge((store, &merged), judged, &mut report);
+        if let (Err(_), Some(keep)) = (&orphans, rollback.keep) {
+            let dataset = rollback.dataset.clone();
+            let source = Source { dataset, snapshot: Some(keep.to_owned()) };
+            // One that stays keeps a state that is there anyway.
+            let _stays = store.destroy(&source, false);
+        }
+        report.applied = true;
+        Ok((report, orphans?))
+    }
+}
+
+/// Refuses what is no directory in both states.
+fn check_directory(now: &State, past: &State, root: u64) -> Result<()> {
+    let now = now.named_inode(root)?.ok_or(Error::Stale)?;
+    if now.kind != InodeKind::Directory {
+        return Err(Error::NotDirectory);
+    }
+    let past = past.named_inode(root)?.filter(|past| same_inode(past, &now));
+    past.map(|_| ()).ok_or(Error::NotFound)
+}
