@@ -133,6 +133,7 @@ fn reclaim(daemon: &Daemon) {
     while !daemon.mounts.is_shut() && !daemon.pool.pool().is_halted() {
         let mut more = reclaim_destroyed(daemon);
         for posix in daemon.mounts.file_systems() {
+            let Some(_step) = daemon.begin_step(&posix) else { continue };
             match posix.reclaim_step(RECLAIM_ITEMS) {
                 Ok(left) => more |= left,
                 Err(error) => daemon.log.write(&format!("freeing deleted files: {error}")),

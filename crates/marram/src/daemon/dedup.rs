@@ -1,9 +1,5 @@
 //! Deduplication while file systems are in use: on demand, and of what has just been written.
-//!
-//! **One file system at a time for a dataset.** Two that are open on the same one would not know of
-//! each other's locks. Whoever deduplicates keeps hold of file systems for long, while mounts come
-//! and go; so he asks before each step whether what he has is still the one that is open, and each
-//! opening waits for the step that is going on.
+//! It works in [steps](super::steps).
 
 use super::Daemon;
 use crate::control::protocol::{Answer, DedupOrder, DedupTotals};
@@ -11,7 +7,7 @@ use crate::engine;
 use crate::error::{Error, Result};
 use marram_posix::{DedupPlace, Deduplicator, Posix};
 use marram_store::Source;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLockReadGuard};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,18 +19,8 @@ const REST: Duration = Duration::from_secs(1);
 /// What deduplication keeps for as long as the daemon runs.
 #[derive(Default)]
 pub(super) struct Deduplication {
-    /// Shared by the steps; alone, for a moment, is whoever opens a file system.
-    steps: RwLock<()>,
     /// Where content is that was written since the pool was mounted.
     recent: Mutex<Deduplicator>,
-}
-
-impl Deduplication {
-    /// Returns when no step is going on that began before: one may have a file system that is no
-    /// longer open otherwise.
-    pub(super) fn wait_for_step(&self) {
-        drop(self.steps.write());
-    }
 }
 
 impl Daemon {
@@ -81,7 +67,7 @@ impl Daemon {
         if self.mounts.is_shut() || !is_wanted() {
             return None;
         }
-        let step = self.dedup.steps.read();
+        let step = self.steps.begin();
         let is_open = |(source, place): &(Source, DedupPlace)| {
             self.files_of(source).is_some_and(|files| Arc::ptr_eq(&files, &place.files))
         };
@@ -105,9 +91,8 @@ impl Daemon {
         if !files.has_recent() {
             return false;
         }
-        let _step = self.dedup.steps.read();
-        let is_open = self.mounts.file_systems().iter().any(|open| Arc::ptr_eq(open, files));
-        is_open && self.dedup.recent.lock().step(files, STEP_WINDOWS)
+        let Some(_step) = self.begin_step(files) else { return false };
+        self.dedup.recent.lock().step(files, STEP_WINDOWS)
     }
 
     /// What has come of looking at what was written; nothing where no dataset ever wanted it.

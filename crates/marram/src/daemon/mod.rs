@@ -18,6 +18,7 @@ mod log;
 mod loop_device;
 mod mounts;
 mod namespace;
+mod steps;
 mod streams;
 mod undo;
 
@@ -41,6 +42,7 @@ use mounts::MountTable;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use steps::Steps;
 use streams::Streams;
 
 /// Most seconds between two group commits, if nobody says.
@@ -54,6 +56,7 @@ pub(crate) struct Daemon {
     streams: Streams,
     damage: Arc<DamageList>,
     dedup: Deduplication,
+    steps: Steps,
     log: Arc<Log>,
     cache_bytes: u64,
     commit_seconds: u64,
@@ -144,6 +147,7 @@ impl Daemon {
             streams: Streams::default(),
             damage: Arc::default(),
             dedup: Deduplication::default(),
+            steps: Steps::default(),
             log: Arc::new(log),
             cache_bytes,
             commit_seconds: options.commit_seconds.unwrap_or(COMMIT_SECONDS_DEFAULT),

@@ -444,7 +444,7 @@ impl Daemon {
         access_times: AccessTimes,
         asked: &MountOptions,
     ) -> Result<Posix> {
-        self.dedup.wait_for_step();
+        self.steps.wait();
         let view = self.pool.pool().open(source)?;
         let (log, damage, dataset) =
             (Arc::clone(&self.log), Arc::clone(&self.damage), source.to_string());
