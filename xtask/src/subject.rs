@@ -8,7 +8,6 @@
 mod kernel;
 mod marram;
 mod mounted;
-mod own_passthrough;
 mod passthrough;
 mod tmpfs;
 mod zfs;
@@ -231,9 +230,8 @@ pub(crate) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn
         }
         Kind::ZfsFuse => Box::new(zfs::ZfsFuse::make(folder, making, "off")?),
         Kind::ZfsFuseGzip => Box::new(zfs::ZfsFuse::make(folder, making, "gzip-1")?),
-        Kind::Passthrough => Box::new(passthrough::Passthrough::make(folder, making)?),
-        Kind::OwnPassthrough | Kind::OwnPassthroughUring => {
-            Box::new(own_passthrough::OwnPassthrough::make(kind, folder, making)?)
+        Kind::Passthrough | Kind::OwnPassthrough | Kind::OwnPassthroughUring => {
+            Box::new(passthrough::Passthrough::make(kind, folder, making)?)
         }
         Kind::Tmpfs => Box::new(tmpfs::Tmpfs::make(folder, making)?),
     })

@@ -75,18 +75,10 @@ impl Posix {
         (to, to_offset): (Ino, u64),
         len: u64,
     ) -> Result<u64> {
-        self.check_running()?;
-        source.check_running()?;
         let from = Place { ino: from.0, offset: from_offset };
         let to = Place { ino: to.0, offset: to_offset };
-        self.durably(|| {
-            self.with_reclaim(|| {
-                self.check_writable()?;
-                // What is adopted must stay where it is until the batch has been applied.
-                let _held = self.locks.write_from(to.ino, &source.locks, from.ino);
-                self.copy_held(source, from, to, len, Form::Any)
-            })
-        })
+        let copy = || self.copy_across(source, from, to, len, Form::Any);
+        self.durably(|| self.with_reclaim(copy))
     }
 
     /// As [`marram_vfs::FileSystem::share_range`], from a file of another file system of the same
@@ -101,26 +93,35 @@ impl Posix {
         (to, to_offset): (Ino, u64),
         len: u64,
     ) -> Result<u64> {
-        self.check_running()?;
-        source.check_running()?;
         let from = Place { ino: from.0, offset: from_offset };
         let to = Place { ino: to.0, offset: to_offset };
-        let attempt = || {
-            self.check_writable()?;
-            let _held = self.locks.write_from(to.ino, &source.locks, from.ino);
-            self.copy_held(source, from, to, len, Form::Shared)
-        };
-        self.durably(|| {
-            self.with_reclaim(|| {
-                for _ in 0..SHARING_ATTEMPTS {
-                    match attempt() {
-                        Err(Error::Busy) => source.view.commit().map_err(from_store)?,
-                        done => return done,
-                    }
+        let share = || self.copy_across(source, from, to, len, Form::Shared);
+        let share_what_is_written = || {
+            for _ in 0..SHARING_ATTEMPTS {
+                match share() {
+                    Err(Error::Busy) => source.view.commit().map_err(from_store)?,
+                    done => return done,
                 }
-                attempt()
-            })
-        })
+            }
+            share()
+        };
+        self.durably(|| self.with_reclaim(share_what_is_written))
+    }
+
+    fn copy_across(
+        &self,
+        source: &Posix,
+        from: Place,
+        to: Place,
+        len: u64,
+        form: Form,
+    ) -> Result<u64> {
+        self.check_running()?;
+        source.check_running()?;
+        self.check_writable()?;
+        // What is adopted must stay where it is until the batch has been applied.
+        let _held = self.locks.write_from(to.ino, &source.locks, from.ino);
+        self.copy_held(source, from, to, len, form)
     }
 
     fn copy_held(

@@ -1,36 +1,77 @@
-//! bindfs over ext4: what a FUSE file system costs that stores nothing itself.
+//! FUSE file systems over ext4 that store nothing themselves: bindfs, and our own transport behind
+//! an example of the crate `fuse` that hands every call on. What that one costs over ext4 alone is
+//! the least that a file system behind this transport can cost.
 
 use super::mounted::MountPoint;
 use super::{Kind, Making, Subject, Traffic, kernel::KernelFileSystem};
-use crate::failure::Result;
-use crate::process::{OwnedChild, command, require};
-use std::path::Path;
+use crate::failure::{Result, fail};
+use crate::process::{OwnedChild, command, require, run};
+use crate::project;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The mount of bindfs goes before the file system under it.
+/// Who hands calls on.
+enum Server {
+    Bindfs,
+    Own { binary: PathBuf, transport: &'static str },
+}
+
+impl Server {
+    fn of(kind: Kind) -> Result<Server> {
+        if kind == Kind::Passthrough {
+            require(&[("bindfs", "bindfs")])?;
+            return Ok(Server::Bindfs);
+        }
+        let words = ["build", "--release", "--quiet", "--package", "marram-fuse", "--example"];
+        run(project::cargo(&words).arg("passthrough"))?;
+        let binary = project::target().join("release/examples/passthrough");
+        let transport = if kind.wants_io_uring() { "io_uring" } else { "classic" };
+        Ok(Server::Own { binary, transport })
+    }
+
+    fn command(&self) -> Command {
+        match self {
+            Server::Bindfs => command(&["bindfs", "-f", "--multithreaded", "-o", "suid,dev"]),
+            Server::Own { binary, transport } => {
+                let mut serve = Command::new(binary);
+                serve.arg(transport);
+                serve
+            }
+        }
+    }
+}
+
+/// The mount above goes before the file system under it.
 pub(super) struct Passthrough {
+    server: Server,
     daemon: Option<OwnedChild>,
     point: MountPoint,
     below: KernelFileSystem,
 }
 
 impl Passthrough {
-    pub(super) fn make(folder: &Path, making: &Making) -> Result<Self> {
-        require(&[("bindfs", "bindfs")])?;
+    pub(super) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {
+        let server = Server::of(kind)?;
         let below = KernelFileSystem::make(Kind::Ext4, &folder.join("below"), making)?;
         let point = MountPoint::make(folder.join("over"))?;
-        let mut made = Self { daemon: None, point, below };
+        let mut made = Self { server, daemon: None, point, below };
         made.start()?;
         Ok(made)
     }
 
     fn start(&mut self) -> Result<()> {
-        let mut bindfs = command(&["bindfs", "-f", "--multithreaded", "-o", "suid,dev"]);
-        bindfs.arg(self.below.root()).arg(self.point.path());
-        self.daemon = Some(OwnedChild::start(&mut bindfs)?);
-        self.point.wait_until_mounted(LIMIT)
+        let mut serve = self.server.command();
+        serve.arg(self.below.root()).arg(self.point.path());
+        let mut daemon = OwnedChild::start(&mut serve)?;
+        let mounted = self.point.wait_until_mounted(LIMIT);
+        if let Some(status) = daemon.ended()? {
+            return fail(format!("the pass-through ended at once ({status})"));
+        }
+        self.daemon = Some(daemon);
+        mounted
     }
 }
 
