@@ -137,6 +137,15 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// More words for the mount of a subject: where io_uring has a line of its own, the other line of
+/// ours is what every kernel has.
+fn transport_words(kind: Kind) -> Vec<String> {
+    match kind {
+        Kind::Marram | Kind::MarramLoop => ["-o", "transport=classic"].map(String::from).into(),
+        _ => Vec::new(),
+    }
+}
+
 /// The folder for images and mounts.
 fn work_folder(arguments: &Arguments) -> Result<PathBuf> {
     let work = arguments.work.clone().unwrap_or_else(|| project::target().join("bench"));

@@ -115,11 +115,13 @@ impl<'run> Race<'run> {
         let work = work_folder(self.arguments)?;
         let folder = reachable_folder(&work)?;
         let host = reachable_folder(&work)?;
+        let mut mount_words: Vec<String> = ["-o", "allow_other"].map(String::from).into();
+        mount_words.extend(super::transport_words(kind));
         let making = Making {
             preallocate: kind != Kind::Tmpfs,
             on_direct_loop: true,
             create_words: self.arguments.create_words.clone(),
-            mount_words: ["-o", "allow_other"].map(String::from).into(),
+            mount_words,
             ..Making::sized(group.image_bytes(self.arguments.quick))
         };
         let mut subject = subject::make(kind, folder.path(), &making)?;

@@ -75,6 +75,7 @@ fn one(kind: Kind, arguments: &Arguments, scale: &Scale, outcomes: &mut Outcomes
     let making = Making {
         preallocate: true,
         create_words: arguments.create_words.clone(),
+        mount_words: super::transport_words(kind),
         ..Making::sized(scale.image_bytes)
     };
     let subject = subject::make(kind, folder.path(), &making)?;
