@@ -22,8 +22,7 @@ pub enum AccessTimes {
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// Over io_uring where the kernel offers it and this process may have rings; else by reading
-    /// `/dev/fuse`.
+    /// By reading `/dev/fuse`: over io_uring threads that sync one file hold each other up.
     #[default]
     Auto,
     /// By reading `/dev/fuse`, which every kernel can.

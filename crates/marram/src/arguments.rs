@@ -229,7 +229,7 @@ Mount options, comma-separated:
                          how requests come from the kernel: by reading /dev/fuse, or over
                          io_uring, which needs Linux 6.14 and Y in
                          /sys/module/fuse/parameters/enable_uring (default: auto, which is
-                         io_uring where it can be had; `marram status` tells which it is)
+                         classic; `marram status` tells which it is)
   wakeful, nowakeful     whether processors are kept from halting while requests flow, which
                          makes each request faster and uses more processor time (default: as
                          root in a virtual machine whose processors halt)

@@ -51,18 +51,13 @@ impl Rings {
         options: &MountOptions,
         payload_bytes_max: usize,
     ) -> Result<Option<Rings>, String> {
-        match options.transport {
-            TransportChoice::Classic => Ok(None),
-            TransportChoice::Auto if !is_offered() => Ok(None),
-            // Where rings are forbidden, as in many containers, or memory for them is short.
-            TransportChoice::Auto => Ok(Rings::open(device, payload_bytes_max).ok()),
-            TransportChoice::IoUring if !is_offered() => {
-                Err(format!("the kernel does not offer it (it does if {PARAMETER} is Y)"))
-            }
-            TransportChoice::IoUring => {
-                Rings::open(device, payload_bytes_max).map(Some).map_err(|error| error.to_string())
-            }
+        if options.transport != TransportChoice::IoUring {
+            return Ok(None);
         }
+        if !is_offered() {
+            return Err(format!("the kernel does not offer it (it does if {PARAMETER} is Y)"));
+        }
+        Rings::open(device, payload_bytes_max).map(Some).map_err(|error| error.to_string())
     }
 
     fn open(device: &Arc<ClassicTransport>, payload_bytes_max: usize) -> Result<Rings, Errno> {
