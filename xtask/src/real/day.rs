@@ -1,7 +1,7 @@
 //! `examples/day-in-the-life`, as a reader of the README runs it.
 
 use super::{GIB, Setting, linux_tree};
-use crate::failure::{Result, fail};
+use crate::failure::{Context, Result, fail};
 use crate::process::{command, require, text};
 use crate::project;
 use crate::subject::{Making, Marram, Subject};
@@ -39,7 +39,14 @@ pub(crate) fn tell(folder: &Path, is_short: bool) -> Result<String> {
     let mut marram = Marram::make(&folder.join("subject"), &Making::sized(8 * GIB))?;
     let mut day = command(&["bash"]);
     day.arg(project::root().join("examples/day-in-the-life"));
-    day.arg(marram.root()).arg(&linux.archive).env("MARRAM", project::release_binary()?);
+    day.arg(marram.root()).arg(&linux.archive);
+    // As where it is installed: found by its name.
+    let binary = project::release_binary()?;
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let folders = binary.parent().map(Path::to_owned).into_iter();
+    let path = std::env::join_paths(folders.chain(std::env::split_paths(&others)))
+        .context(|| "the folders that programs are looked for in")?;
+    day.env("PATH", path).env_remove("MARRAM");
     let told = text(&mut day)?.replace(&*marram.root().to_string_lossy(), "/mnt");
     marram.unmount()?;
     marram.check()?;
