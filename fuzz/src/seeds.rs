@@ -7,8 +7,8 @@ use marram_format::key::Key;
 use marram_format::log::{FrameWriter, LogBlock};
 use marram_format::pointer::Checksum;
 use marram_format::stream::{
-    RecordChain, RecordKind, SnapshotIdentity, StreamBegin, StreamBlock, StreamContent, StreamEnd,
-    StreamPut, stream_prefix,
+    Received, RecordChain, RecordKind, ResumeToken, SnapshotIdentity, StreamBegin, StreamBlock,
+    StreamContent, StreamEnd, StreamPut,
 };
 use marram_fuse::protocol::{Deed, FileCall, encode_extents};
 use marram_posix::{
@@ -32,7 +32,8 @@ fn main() -> Result<()> {
     changes(&corpus)
 }
 
-/// A stream with each kind of record, and the payloads of its records, as the target takes them.
+/// Streams with each kind of record, whole and as the rest of one that was cut, and the payloads
+/// of their records, as the target takes them; and the token of the rest.
 fn streams(corpus: &Corpus) -> Result<()> {
     let identity = SnapshotIdentity { id: [2; 16], created_seconds: 7 };
     let begin = StreamBegin {
@@ -47,6 +48,22 @@ fn streams(corpus: &Corpus) -> Result<()> {
         properties: vec![("atime".to_owned(), "off".to_owned())],
         after: None,
     };
+    let after = Key::new(9, 1, 0);
+    let resumed = StreamBegin { after: Some(after), ..begin.clone() };
+    for (begin, name) in
+        [(&begin, ["whole", "payloads"]), (&resumed, ["resumed", "resumed-payloads"])]
+    {
+        let (whole, payloads) = stream_of(begin);
+        corpus.add("stream", name[0], &whole)?;
+        corpus.add("stream", name[1], &payloads)?;
+    }
+    let received = Received::up_to(after);
+    let token = ResumeToken { snapshot: identity, base: begin.base, received };
+    corpus.add("stream", "token", token.text().as_bytes())
+}
+
+/// A stream with this beginning, and the payloads of its records.
+fn stream_of(begin: &StreamBegin) -> (Vec<u8>, Vec<u8>) {
     let stored = &b"data"[..];
     let content = StreamContent { codec: 0, logical_len: 4, checksum: Checksum::NONE, stored };
     let put =
@@ -59,8 +76,9 @@ fn streams(corpus: &Corpus) -> Result<()> {
         (RecordKind::Put, put(3, StreamBlock::Kept)),
         (RecordKind::Remove, Key::new(9, 5, 4).encode().to_vec()),
     ];
-    let mut chain = RecordChain::new(&stream_prefix());
-    let (mut whole, mut payloads) = (stream_prefix().to_vec(), Vec::new());
+    let prefix = begin.prefix();
+    let mut chain = RecordChain::new(&prefix);
+    let (mut whole, mut payloads) = (prefix.to_vec(), Vec::new());
     for (kind, payload) in &records {
         chain.seal(*kind, payload, &mut whole);
         let len = u16::try_from(payload.len()).expect("payloads are short");
@@ -71,8 +89,7 @@ fn streams(corpus: &Corpus) -> Result<()> {
     let checksum = chain.whole();
     let end = StreamEnd { puts: 4, removals: 1, blocks: 1, stored_bytes: 4, whole: checksum };
     chain.seal(RecordKind::End, &end.encode(), &mut whole);
-    corpus.add("stream", "whole", &whole)?;
-    corpus.add("stream", "payloads", &payloads)
+    (whole, payloads)
 }
 
 /// Access control lists of both kinds, with a mode before them.

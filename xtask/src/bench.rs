@@ -4,9 +4,13 @@
 //! that grows slower is slow for all. Each repetition has a fresh image. The report gives medians
 //! with their spread, the durability level of each subject, ratios, and losses as losses.
 
+mod curves;
+mod layout;
 mod library;
 mod plot;
 mod race;
+mod requests;
+mod scale;
 mod snapshots;
 mod sync;
 mod transport;
@@ -77,8 +81,14 @@ enum Workloads {
     Sync,
     /// Work beside thousands of snapshots and forks.
     Snapshots,
+    /// Fork, snapshot, rollback, diff and merge of trees of 1,000 to 2,000,000 files.
+    Scale,
+    /// How files lie after a year of use, and once they have been brought together.
+    Layout,
     /// Requests to a file system that does nothing, over each way that FUSE has.
     Transport,
+    /// What each use of the kernel's caches saves, in requests.
+    Requests,
     /// Small files in the library, without FUSE, beside ext4 through system calls.
     Library,
 }
@@ -97,9 +107,13 @@ impl Workloads {
             Workloads::Databases => &[Group::Databases],
             Workloads::Builds => &[Group::Builds],
             Workloads::Records => &[Group::Records],
-            Workloads::Sync | Workloads::Snapshots | Workloads::Transport | Workloads::Library => {
-                &[]
-            }
+            Workloads::Sync
+            | Workloads::Snapshots
+            | Workloads::Layout
+            | Workloads::Scale
+            | Workloads::Transport
+            | Workloads::Requests
+            | Workloads::Library => &[],
         }
     }
 }
@@ -129,7 +143,10 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         match workloads {
             Workloads::Sync => sync::run_all(arguments)?,
             Workloads::Snapshots => snapshots::run_all(arguments)?,
+            Workloads::Scale => scale::run_all(arguments)?,
+            Workloads::Layout => layout::run_all(arguments)?,
             Workloads::Transport => transport::run_all()?,
+            Workloads::Requests => requests::run_all(arguments)?,
             Workloads::Library => library::run_all(arguments)?,
             _ => {}
         }

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use marram::{LOG, Marram, peak_memory_bytes};
 pub(crate) use mounted::MountPoint;
+pub(crate) use passthrough::Passthrough;
+pub(crate) use zfs::POOL as ZFS_POOL;
 
 /// The subjects that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -137,9 +137,9 @@ fn check_signature(
     match signature {
         Err(reason) => report.report(FindingKind::SignatureDamaged, place, reason.clone()),
         Ok(page) => {
-            let same = page.pool_id == newest.pool_id
-                && page.label == newest.label
-                && page.created_seconds == newest.created_seconds;
+            // A pool can get another label; the page keeps the first.
+            let same =
+                page.pool_id == newest.pool_id && page.created_seconds == newest.created_seconds;
             if !same {
                 let detail =
                     format!("it is labelled {:?}, the pool {:?}", page.label, newest.label);

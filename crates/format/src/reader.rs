@@ -1,5 +1,8 @@
 //! Reads fields one after another from untrusted bytes; what is wrong is named by structure,
 //! field and offset.
+//!
+//! Every operation on a file decodes a few records of many fields: reading one is a few
+//! instructions where it is called, and what has to be said of a wrong one stands apart.
 
 use crate::FormatError;
 
@@ -27,26 +30,26 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         field: &'static str,
         len: usize,
     ) -> Result<&'a [u8], FormatError> {
-        let rest = &self.bytes[self.at..];
-        let Some(taken) = rest.get(..len) else {
-            return Err(FormatError::Short {
-                what: self.what,
-                field,
-                offset: self.at,
-                needed: len,
-                left: rest.len(),
-            });
+        let Some(taken) = self.bytes[self.at..].get(..len) else {
+            return Err(self.short(field, len));
         };
         self.at += len;
         Ok(taken)
     }
 
+    #[cold]
+    fn short(&self, field: &'static str, needed: usize) -> FormatError {
+        FormatError::Short { what: self.what, field, offset: self.at, needed, left: self.left() }
+    }
+
     /// The next `N` bytes.
+    #[inline]
     pub(crate) fn array<const N: usize>(
         &mut self,
         field: &'static str,
@@ -56,21 +59,25 @@ impl<'a> Reader<'a> {
     }
 
     /// An 8-bit number.
+    #[inline]
     pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, FormatError> {
         Ok(self.array::<1>(field)?[0])
     }
 
     /// A 16-bit number.
+    #[inline]
     pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, FormatError> {
         Ok(u16::from_le_bytes(self.array(field)?))
     }
 
     /// A 32-bit number.
+    #[inline]
     pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(field)?))
     }
 
     /// A 64-bit number.
+    #[inline]
     pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(field)?))
     }
@@ -91,11 +98,13 @@ impl<'a> Reader<'a> {
     }
 
     /// A signed 64-bit number.
+    #[inline]
     pub(crate) fn i64(&mut self, field: &'static str) -> Result<i64, FormatError> {
         Ok(i64::from_le_bytes(self.array(field)?))
     }
 
     /// A byte that holds this very value.
+    #[inline]
     pub(crate) fn expect_u8(
         &mut self,
         field: &'static str,

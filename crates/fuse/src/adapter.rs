@@ -12,9 +12,11 @@
 //! made a file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and
 //! only its files are released. A file that is removed while open lives by its pins: each reply
 //! that tells the kernel of an inode pins it once, FORGET takes pins back. Where permissions are
-//! asked for, OPEN, OPENDIR and CREATE are served, as that is when they count; see `opening`.
+//! asked for, OPEN, OPENDIR and CREATE are served, as that is when they count; see `opening`. A
+//! strict mount has OPEN served too.
 
 mod attributes;
+mod cached;
 mod caller;
 mod directories;
 mod files;
@@ -22,6 +24,7 @@ mod ioctl;
 mod names;
 mod opening;
 mod prepared;
+mod seek;
 mod xattrs;
 
 use crate::errno::Errno;
@@ -29,6 +32,8 @@ use crate::event::{Event, EventSink};
 use crate::options::MountOptions;
 use crate::protocol::{AttributesEncoding, Encoder, Header, Operation, Request};
 use crate::session::Agreement;
+use cached::CachedReads;
+pub(crate) use cached::DirectWrite;
 use caller::Requester;
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
@@ -113,8 +118,11 @@ pub(crate) struct Adapter {
     /// The file system has been shut down through this mount: that nothing works any more is no
     /// news.
     shut_down: AtomicBool,
+    /// Openings are asked for although the kernel checks permissions.
+    strict_open: bool,
     /// What callers are about to do with ranges of files.
     announced: Announced,
+    cached_reads: CachedReads,
 }
 
 impl Adapter {
@@ -124,19 +132,22 @@ impl Adapter {
         agreement: Agreement,
     ) -> Adapter {
         let folds_names = file_system.folds_names();
-        let entry_timeout = if folds_names { Duration::ZERO } else { options.entry_timeout };
+        let kept = |names: Duration| if folds_names { Duration::ZERO } else { names };
         Adapter {
             file_system,
             folds_names,
             encoding: AttributesEncoding {
-                entry_timeout,
+                entry_timeout: kept(options.entry_timeout),
+                absence_timeout: kept(options.absence_timeout),
                 attributes_timeout: options.attributes_timeout,
                 preferred_io_bytes: options.preferred_io_bytes,
             },
             agreement,
             on_event: options.on_event.clone(),
             shut_down: AtomicBool::new(false),
+            strict_open: options.strict_open,
             announced: Announced::default(),
+            cached_reads: CachedReads::default(),
         }
     }
 

@@ -19,6 +19,19 @@ pub enum AccessTimes {
     Strict,
 }
 
+/// What the kernel can do without asking, and that a mount takes unless it declines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Files are opened without a request, and what is cached of them stays.
+    UnaskedOpens,
+    /// The same for directories; without it their listings are not cached either.
+    UnaskedDirectoryOpens,
+    /// A listing brings the attributes of what it names.
+    AttributesWithNames,
+    /// Targets of symbolic links stay in the page cache.
+    KeptSymlinks,
+}
+
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
@@ -83,6 +96,10 @@ pub struct MountOptions {
     /// The kernel may hold written data back. Faster for small writes, but what a crash leaves is
     /// then no longer one moment of the program's writes.
     pub writeback: bool,
+    /// Each opening of a file is a request, so that opening what is immutable, or may only grow,
+    /// for more than that fails at once, and not only the write. It is so anyhow where the file
+    /// system checks permissions.
+    pub strict_open: bool,
     /// How many threads serve; at least 1. Over io_uring there are as many as are needed instead.
     pub threads: usize,
     /// How requests come.
@@ -96,10 +113,14 @@ pub struct MountOptions {
     pub read_ahead_bytes: u32,
     /// The I/O size that programs are told to prefer (`st_blksize`), in bytes.
     pub preferred_io_bytes: u32,
-    /// How long the kernel may remember names, and that there is no such name.
+    /// How long the kernel may remember names.
     pub entry_timeout: Duration,
+    /// How long the kernel may remember that there is no such name.
+    pub absence_timeout: Duration,
     /// How long the kernel may remember attributes.
     pub attributes_timeout: Duration,
+    /// What of the kernel's offers is left, to see what each saves.
+    pub declined: Vec<Offer>,
     /// More options for the kernel or `fusermount3`, as they are.
     pub extra: Vec<String>,
     /// Told of what the log should know.
@@ -124,6 +145,7 @@ impl MountOptions {
             allow_programs: true,
             access_times: AccessTimes::default(),
             writeback: false,
+            strict_open: false,
             threads: 4,
             transport: TransportChoice::default(),
             wakeful: false,
@@ -131,7 +153,9 @@ impl MountOptions {
             read_ahead_bytes: 1 << 20,
             preferred_io_bytes: 128 << 10,
             entry_timeout: Duration::from_secs(3600),
+            absence_timeout: Duration::from_secs(3600),
             attributes_timeout: Duration::from_secs(3600),
+            declined: Vec::new(),
             extra: Vec::new(),
             on_event: Arc::new(|_| ()),
             checks: Checks::default(),
@@ -143,6 +167,7 @@ impl MountOptions {
         self.checks = Checks::of(rules);
         if self.checks == Checks::Server {
             self.entry_timeout = Duration::ZERO;
+            self.absence_timeout = Duration::ZERO;
             self.attributes_timeout = Duration::ZERO;
             self.allow_devices = false;
             self.writeback = false;

@@ -9,6 +9,7 @@
 mod handshake;
 mod lane;
 mod late;
+mod page_lane;
 mod rings;
 mod sync_lane;
 mod wakefulness;
@@ -152,6 +153,7 @@ fn supervise(
             rings.wait_for_threads();
         }
         crew.syncs.close();
+        crew.pages.close();
         crew.wakefulness.close();
         drop(over);
     });

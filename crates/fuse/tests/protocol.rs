@@ -135,8 +135,8 @@ fn requests_about_attributes() {
 
 #[test]
 fn requests_about_content() {
-    let transfer = Transfer { offset: 4096, size: 100, caller_flags: 7 };
-    let bytes = body().u64(1).u64(4096).u32(100).u32(0).u64(0).u32(7).u32(0);
+    let transfer = Transfer { offset: 4096, size: 100, flags: 2, caller_flags: 7 };
+    let bytes = body().u64(1).u64(4096).u32(100).u32(2).u64(0).u32(7).u32(0);
     check(Opcode::Read, &bytes, &Operation::Read(transfer));
     check(Opcode::ReadDirectory, &bytes, &Operation::ReadDirectory(transfer));
     check(Opcode::ReadDirectoryPlus, &bytes, &Operation::ReadDirectoryPlus(transfer));

@@ -12,7 +12,7 @@ pub(crate) use history::{
 
 pub(crate) use streams::{ReceiveArguments, SendArguments};
 
-pub(crate) use keeping::{DedupArguments, SnapshotArguments, SpaceArguments};
+pub(crate) use keeping::{DedupArguments, DefragmentArguments, SnapshotArguments, SpaceArguments};
 
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
@@ -111,12 +111,16 @@ pub(crate) enum Command {
     Reflink(ReflinkArguments),
     /// Find content that is stored more than once, and let it share its blocks; while in use
     Dedup(DedupArguments),
+    /// Bring together what lies in crumbs, and give back blocks that are hardly used; while in use
+    Defragment(DefragmentArguments),
     /// Tell where the content of a mounted file lies, in place of filefrag
     Extents(ExtentsArguments),
     /// Verify a pool that is not mounted, by code that shares nothing with the engine
     Check(CheckArguments),
     /// Take into use what a device has grown by, or enlarge a pool's file; works while mounted
     Grow(GrowArguments),
+    /// Tell what a pool is called, or call it something else; works while mounted
+    Label(LabelArguments),
     /// Come back when everything that was written is durable
     Sync(TargetArguments),
     /// Make a pool in your data folder, mount it, and show three things to try
@@ -219,6 +223,7 @@ Mount options, comma-separated:
                          be there without an earlier one
   cache=SIZE             memory for the pool's cache, 16M to 1T
   commit=SECONDS         most seconds between two group commits, 1 to 300 (default 5)
+  defragment=SECONDS     between two passes that rewrite crumbs (default 3600; 0 or off: never)
   suid, nosuid, dev, nodev, exec, noexec
                          as for every file system; without root nosuid and nodev always hold
   dataset=NAME, subvol=NAME, snapshot=NAME
@@ -230,6 +235,9 @@ Mount options, comma-separated:
                          io_uring, which needs Linux 6.14 and Y in
                          /sys/module/fuse/parameters/enable_uring (default: auto, which is
                          classic; `marram status` tells which it is)
+  strictopen             ask the daemon at each opening of a file, so that opening an immutable or
+                         append-only file for writing fails, not only the write; opening takes
+                         longer (default: nostrictopen)
   wakeful, nowakeful     whether processors are kept from halting while requests flow, which
                          makes each request faster and uses more processor time (default: as
                          root in a virtual machine whose processors halt)
@@ -508,6 +516,16 @@ pub(crate) struct GrowArguments {
     pub(crate) size: Option<String>,
 }
 
+/// Arguments of `label`.
+#[derive(Debug, Args)]
+pub(crate) struct LabelArguments {
+    /// A pool, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// The new label, at most 64 bytes, '' to take it away; told if left out
+    pub(crate) label: Option<String>,
+}
+
 /// Arguments of `quickstart`.
 #[derive(Debug, Args)]
 pub(crate) struct QuickstartArguments {
@@ -580,9 +598,11 @@ impl Command {
             Command::Range(_) => "range",
             Command::Reflink(_) => "reflink",
             Command::Dedup(_) => "dedup",
+            Command::Defragment(_) => "defragment",
             Command::Extents(_) => "extents",
             Command::Check(_) => "check",
             Command::Grow(_) => "grow",
+            Command::Label(_) => "label",
             Command::Sync(_) => "sync",
             Command::Quickstart(_) => "quickstart",
             Command::Doctor => "doctor",

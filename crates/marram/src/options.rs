@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 const CACHE_BYTES: std::ops::RangeInclusive<u64> = (16 << 20)..=(1 << 40);
 /// Least and most seconds between two group commits.
 const COMMIT_SECONDS: std::ops::RangeInclusive<u64> = 1..=300;
+/// Most seconds between two passes of rewriting in the background: a year.
+const DEFRAGMENT_SECONDS_MAX: u64 = 365 * 86_400;
 
 /// When reading a file moves its access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +78,9 @@ pub(crate) struct MountOptions {
     pub(crate) cache_bytes: Option<u64>,
     /// Most seconds between two group commits.
     pub(crate) commit_seconds: Option<u64>,
+    /// Seconds between two passes of rewriting in the background; 0 is never.
+    #[serde(default)]
+    pub(crate) defragment_seconds: Option<u64>,
     /// Setuid and setgid bits count.
     pub(crate) suid: Option<bool>,
     /// Device nodes work.
@@ -91,6 +96,9 @@ pub(crate) struct MountOptions {
     /// Processors do not halt while requests flow; `None`: where that is worth its price.
     #[serde(default)]
     pub(crate) wakeful: Option<bool>,
+    /// The daemon is asked at each opening.
+    #[serde(default)]
+    pub(crate) strict_open: bool,
     /// How requests come from the kernel.
     #[serde(default)]
     pub(crate) transport: Transport,
@@ -130,9 +138,10 @@ const SWALLOWED: &[&str] = &[
 /// What is told when an option is not known.
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
-    cache=SIZE, commit=SECONDS, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
-    snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, wakeful, \
-    nowakeful, remount";
+    cache=SIZE, commit=SECONDS, defragment=SECONDS, \
+    suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
+    snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, \
+    strictopen, nostrictopen, wakeful, nowakeful, remount";
 
 impl MountOptions {
     /// Reads lists of comma-separated options; where two contradict each other the later counts.
@@ -179,6 +188,8 @@ impl MountOptions {
             "nodev" => self.dev = Some(false),
             "exec" => self.exec = Some(true),
             "noexec" => self.exec = Some(false),
+            "strictopen" => self.strict_open = true,
+            "nostrictopen" => self.strict_open = false,
             "wakeful" => self.wakeful = Some(true),
             "nowakeful" => self.wakeful = Some(false),
             "remount" => self.remount = true,
@@ -191,6 +202,7 @@ impl MountOptions {
     fn set_value(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "cache" => self.cache_bytes = Some(cache_size(value)?),
+            "defragment" => self.defragment_seconds = Some(defragment_interval(value)?),
             "commit" => self.commit_seconds = Some(commit_interval(value)?),
             "dataset" | "subvol" => {
                 let name = value.parse::<marram_store::DatasetName>()?;
@@ -239,6 +251,16 @@ fn commit_interval(value: &str) -> Result<u64> {
     let allowed = seconds.filter(|seconds| COMMIT_SECONDS.contains(seconds));
     allowed.ok_or_else(|| {
         Error::usage(format!("mount option commit: {value:?} is out of range: 1 to 300 seconds"))
+    })
+}
+
+fn defragment_interval(value: &str) -> Result<u64> {
+    let seconds = if value == "off" { Some(0) } else { value.parse().ok() };
+    let allowed = seconds.filter(|seconds| *seconds <= DEFRAGMENT_SECONDS_MAX);
+    allowed.ok_or_else(|| {
+        Error::usage(format!(
+            "mount option defragment: {value:?} is out of range: 0 (never) to 31536000 seconds"
+        ))
     })
 }
 
@@ -297,6 +319,8 @@ mod tests {
         let options = parse("writeback,commit=30,suid,nodev,noexec,subvol=a/b,snapshot=x").unwrap();
         assert!(options.writeback);
         assert_eq!(options.commit_seconds, Some(30));
+        assert_eq!(parse("defragment=7200").unwrap().defragment_seconds, Some(7200));
+        assert_eq!(parse("defragment=off").unwrap().defragment_seconds, Some(0));
         assert_eq!(
             (options.suid, options.dev, options.exec),
             (Some(true), Some(false), Some(false))
@@ -304,6 +328,8 @@ mod tests {
         assert_eq!(options.source().unwrap().to_string(), "a/b@x");
         assert_eq!(parse("wakeful,nowakeful").unwrap().wakeful, Some(false));
         assert_eq!(parse("").unwrap().wakeful, None);
+        assert!(parse("strictopen").unwrap().strict_open);
+        assert!(!parse("strictopen,nostrictopen").unwrap().strict_open);
     }
 
     #[test]
@@ -341,6 +367,7 @@ mod tests {
             ("cache=1", "16M"),
             ("commit=0", "300"),
             ("commit=x", "300"),
+            ("defragment=soon", "31536000"),
             ("dataset=..", ".."),
             ("snapshot=a/b", "a/b"),
             ("blkdev=maybe", "auto, on, off"),

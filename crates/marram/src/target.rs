@@ -93,6 +93,12 @@ impl Target {
         Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
     }
 
+    /// What a daemon has: a pool, or streams in files.
+    pub(crate) fn of_daemon((socket, greeting): (PathBuf, Greeting)) -> Target {
+        let pool = greeting.pool.clone();
+        Target { daemon: Some((socket, greeting)), ..Target::unmounted(pool) }
+    }
+
     /// A pool, whoever has it.
     pub(crate) fn unmounted(pool: PathBuf) -> Target {
         Target { pool, mounted: None, directory: None, ino: None, root: None, daemon: None }
@@ -252,6 +258,17 @@ fn locate(socket: &Path, directory: &Path, path: &Path) -> Result<(Source, u64, 
 fn source_on<'a>(greeting: &'a Greeting, directory: &Path) -> Option<&'a str> {
     let on = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
     on.map(|mount| mount.source.as_str())
+}
+
+/// The daemons that show the stream in this file: one for each mount of it.
+///
+/// # Errors
+/// The file is not there.
+pub(crate) fn daemons_showing(file: &Path) -> Result<Vec<(PathBuf, Greeting)>> {
+    let found = std::fs::metadata(file).map_err(|error| Error::system("look at", file, error))?;
+    let identity = (found.dev(), found.ino());
+    let shows = |greeting: &Greeting| greeting.shown.iter().any(|shown| shown.identity == identity);
+    Ok(daemons().into_iter().filter(|(_, greeting)| shows(greeting)).collect())
 }
 
 /// All daemons of this user, or for root of everybody.

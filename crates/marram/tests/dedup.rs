@@ -100,6 +100,33 @@ fn a_pool_that_is_not_mounted_and_forks_can_be_deduplicated_too() {
 }
 
 #[test]
+fn what_was_there_before_the_mount_is_shared_with_what_is_written() {
+    let Some(bench) = mounted() else { return };
+    bench.run("set mnt dedup=on").good();
+    let content = noise(4, 2_000_000);
+    fs::write(bench.path("mnt/one"), &content).unwrap();
+    bench.run("unmount mnt").good();
+    bench.run("mount work.pool mnt").good();
+    let wait_for = |what: &str, least: u64| {
+        let told = || {
+            let status = bench.run("status mnt --json").result();
+            status[0]["daemon"]["dedup"][what].as_u64().unwrap_or(0)
+        };
+        let began = Instant::now();
+        while told() < least {
+            assert!(began.elapsed() < PATIENCE, "{what}: {} of {least}", told());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    wait_for("hints", 16);
+    fs::write(bench.path("mnt/two"), &content).unwrap();
+    wait_for("shared_bytes", 2_000_000);
+    assert!(fs::read(bench.path("mnt/one")).unwrap() == content);
+    bench.run("unmount mnt").good();
+    bench.run("check work.pool --data").good();
+}
+
+#[test]
 fn what_cannot_be_deduplicated_is_refused_with_advice() {
     let Some(bench) = mounted() else { return };
     fs::write(bench.path("mnt/file"), "content").unwrap();

@@ -5,6 +5,7 @@
 mod tree;
 mod workbench;
 
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use tree::{assert_same, fill};
@@ -44,16 +45,53 @@ fn a_stream_in_a_file_is_mounted_and_shows_what_its_snapshot_does() {
     assert!(!bench.path("two/.marram").exists());
     bench.run("list two").refused(1, &["a.stream", "no pool"]);
     bench.run("snapshot two@x").refused(2, &["never changes"]);
-    let status = bench.run("status").out;
-    assert!(!status.contains("a.stream"), "{status}");
+    is_in_status(&bench, "a.stream", "two");
     // It is open: the file may go.
     fs::remove_file(bench.path("a.stream")).unwrap();
+    bench.run("status two").good();
     assert_eq!(fs::read(bench.path("two/d/f8")).unwrap(), vec![8; 8 * 97]);
     let busy = fs::File::open(bench.path("two/big")).unwrap();
     bench.run("unmount two").refused(11, &[]);
     drop(busy);
     bench.run("unmount one two mnt").good();
     assert!(bench.mounts().is_empty(), "{:?}", bench.mounts());
+}
+
+/// The stream is told with its mount, by its file, by its mount, and among all that is mounted.
+fn is_in_status(bench: &Workbench, file: &str, mount: &str) {
+    let (path, at) = (bench.path(file).canonicalize().unwrap(), bench.path(mount));
+    for line in ["status".to_owned(), format!("status {file}"), format!("status {mount}")] {
+        let told = bench.run(&format!("{line} --json")).envelope()["result"].clone();
+        let of_file = |report: &&Value| {
+            let streams = report["streams"].as_array();
+            streams.is_some_and(|all| all.iter().any(|one| *one == *path.to_str().unwrap()))
+        };
+        let found = told.as_array().unwrap().iter().find(of_file);
+        let found = found.unwrap_or_else(|| panic!("{line}: {told}"));
+        assert_eq!(found["mounts"][0]["directory"], at.to_str().unwrap());
+        assert_eq!(found["health"], "online");
+    }
+    let text = bench.run(&format!("status {mount}")).good().out;
+    assert!(text.contains(file) && text.contains(at.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_stream_is_unmounted_by_the_name_of_its_file() {
+    if !can_mount() {
+        return;
+    }
+    let bench = sender();
+    bench.run("status a.stream").refused(10, &["is not mounted"]);
+    bench.run("unmount a.stream").refused(10, &["is not mounted"]);
+    bench.run("mount a.stream one --then b.stream").good();
+    bench.run("mount a.stream two").good();
+    fs::rename(bench.path("a.stream"), bench.path("renamed.stream")).unwrap();
+    bench.run("unmount b.stream").good();
+    assert_eq!(bench.mounts().len(), 2, "{:?}", bench.mounts());
+    bench.run("mount renamed.stream one").good();
+    bench.run("unmount renamed.stream").good();
+    assert_eq!(bench.mounts().len(), 1, "{:?}", bench.mounts());
+    bench.run("unmount mnt").good();
 }
 
 #[test]
@@ -101,5 +139,8 @@ fn a_stream_that_is_damaged_while_it_is_mounted_gives_errors_and_no_wrong_conten
         }
     }
     assert!(failed > 0, "some of it cannot be read");
+    let status = bench.run("status two");
+    assert_eq!(status.status, 3, "{status:?}");
+    assert!(status.out.contains("damaged"), "{status:?}");
     bench.run("unmount two mnt").good();
 }

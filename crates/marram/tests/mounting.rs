@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use workbench::{Outcome, Workbench, can_mount, mounted};
+use workbench::{Outcome, Workbench, can_mount, mounted, outcome};
 
 /// Whether anybody has the pool: the lock that every daemon takes.
 fn is_free(pool: &Path) -> bool {
@@ -57,6 +57,89 @@ fn a_second_mount_without_a_block_device_is_refused_with_the_holder() {
     bench.run("mount work.pool two -o commit=30 --snapshot x").refused(2, &["commit=5"]);
     assert_eq!(bench.mounts().len(), 1);
     bench.run("unmount mnt").good();
+}
+
+/// Makes a control call by its number on a file, with bytes that it may change; prints them, or
+/// the number of the error.
+const CONTROL_CALL: &str = "import fcntl, os, sys
+bytes_ = bytearray.fromhex(sys.argv[3]).ljust(int(sys.argv[4]), bytes(1))
+try:
+    fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), int(sys.argv[2], 16), bytes_, True)
+    print(bytes_.rstrip(bytes(1)).decode())
+except OSError as error:
+    print('errno', error.errno)";
+
+/// What a control call says; its argument is `bytes`, in hexadecimal, and zeros up to a length.
+fn control(bench: &Workbench, path: &str, number: &str, bytes: &str, len: &str) -> String {
+    let path = bench.path(path).display().to_string();
+    let said = bench.host(&["python3", "-c", CONTROL_CALL, &path, number, bytes, len]).good();
+    said.out.trim_end().to_owned()
+}
+
+#[test]
+fn a_strict_mount_refuses_to_open_what_may_not_change() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt -o strictopen").good();
+    let (frozen, log) = (bench.path("mnt/frozen"), bench.path("mnt/log"));
+    fs::write(&frozen, "old").unwrap();
+    fs::write(&log, "old").unwrap();
+    let mark = |name: &str, flags: &str| control(&bench, name, "0x40086602", flags, "8");
+    if mark("mnt/frozen", "10") == "errno 1" {
+        eprintln!("skipped: needs the right to set flags");
+        bench.run("unmount mnt").good();
+        return;
+    }
+    mark("mnt/log", "20");
+    let refused = |options: &mut fs::OpenOptions, path: &Path| {
+        options.open(path).map(|_| ()).map_err(|error| error.raw_os_error()) == Err(Some(1))
+    };
+    let mut write = fs::OpenOptions::new();
+    write.write(true);
+    assert!(refused(&mut write, &frozen) && refused(&mut write, &log));
+    assert!(refused(fs::OpenOptions::new().append(true), &frozen));
+    assert!(!refused(fs::OpenOptions::new().append(true), &log));
+    assert_eq!(fs::read_to_string(&frozen).unwrap(), "old");
+    fs::write(bench.path("mnt/new"), "new").unwrap();
+    mark("mnt/frozen", "00");
+    mark("mnt/log", "00");
+    fs::write(&frozen, "new").unwrap();
+    assert_eq!(fs::read_to_string(&frozen).unwrap(), "new");
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_pool_is_called_something_else() {
+    let bench = Workbench::with_pool();
+    bench.run("label work.pool first").good();
+    assert_eq!(bench.run("label work.pool").good().out, "first\n");
+    bench.run(&format!("label work.pool {}", "x".repeat(65))).refused(2, &["64 bytes"]);
+    assert_eq!(bench.run("label work.pool --json").result()["label"], "first");
+    if can_mount() {
+        bench.make_folder("mnt");
+        bench.run("mount work.pool mnt").good();
+        let get = || control(&bench, "mnt", "0x81009431", "", "256");
+        let set = |label: &str| {
+            let bytes: String = label.bytes().map(|byte| format!("{byte:02x}")).collect();
+            control(&bench, "mnt", "0x41009432", &bytes, "256")
+        };
+        assert_eq!(get(), "first");
+        bench.run("label mnt second").good();
+        assert_eq!(get(), "second");
+        assert_eq!(set(&"x".repeat(65)), "errno 22");
+        if set("third") != "errno 1" {
+            assert_eq!(bench.run("label mnt").good().out, "third\n");
+        }
+        let last = get();
+        bench.run("unmount mnt").good();
+        assert_eq!(bench.run("label work.pool").good().out.trim_end(), last);
+    }
+    outcome(bench.command().args(["label", "work.pool", ""])).good();
+    assert_eq!(bench.run("label work.pool").good().out, "");
+    bench.run("check work.pool").good();
 }
 
 /// Whether the mounts of a bench are of block devices; without a free loop device they are not.

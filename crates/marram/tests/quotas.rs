@@ -99,3 +99,32 @@ fn an_ordinary_user_is_told_of_himself_on_a_mount_of_roots() {
     quota_as_user(&bench, &["--user", "65534", "--bytes", "2M"]).refused(1, &["another user"]);
     bench.run("unmount mnt").good();
 }
+
+#[test]
+fn a_preview_of_a_merge_foresees_a_quota() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    bench.make_folder("mnt/d");
+    bench.run("fork mnt/d work").good();
+    let file = bench.path("mnt/.marram/forks/work/large");
+    fs::write(&file, vec![1; 1_000_000]).unwrap();
+    chown(&file, Some(4711), Some(4711)).unwrap();
+    bench.run("merge mnt --fork work --preview").good();
+    bench.run("quota mnt --user 4711 --bytes 500K").good();
+    let told = bench.run("merge mnt --fork work --preview");
+    assert!(told.status == 1 && told.out.contains("quota exceeded"), "{told:?}");
+    assert!(told.out.contains("large"), "what would go is told all the same: {told:?}");
+    let told = bench.run("merge mnt --fork work --preview --json").envelope()["result"].clone();
+    assert!(told["obstacle"].as_str().unwrap().contains("quota"), "{told}");
+    bench.run("merge mnt --fork work").refused(1, &["quota"]);
+    assert!(!bench.path("mnt/d/large").exists());
+    bench.run("quota mnt --user 4711 --bytes none").good();
+    bench.run("merge mnt --fork work --preview").good();
+    bench.run("merge mnt --fork work").good();
+    assert_eq!(fs::metadata(bench.path("mnt/d/large")).unwrap().len(), 1_000_000);
+    bench.run("unmount mnt").good();
+}

@@ -15,6 +15,7 @@
 mod content;
 mod merge;
 mod names;
+mod rollback;
 mod sparse;
 mod state;
 

@@ -90,7 +90,7 @@ fn is_regular(node: &Node) -> bool {
 }
 
 /// What a file reads as: its size, and what is not zero. Sizes may be far beyond all memory.
-fn bytes_of(node: &Node) -> (u64, Vec<(u64, Vec<u8>)>) {
+pub(crate) fn bytes_of(node: &Node) -> (u64, Vec<(u64, Vec<u8>)>) {
     let size = node.attributes.size;
     match &node.content {
         Content::Bytes(bytes) => (size, bytes.nonzero_runs(size)),
@@ -98,7 +98,7 @@ fn bytes_of(node: &Node) -> (u64, Vec<(u64, Vec<u8>)>) {
     }
 }
 
-fn owned(node: &Node) -> [u32; 3] {
+pub(crate) fn owned(node: &Node) -> [u32; 3] {
     let attributes = &node.attributes;
     [attributes.permissions, attributes.uid, attributes.gid]
 }

@@ -1,5 +1,6 @@
 //! Making a pool, and recognising one.
 
+use crate::label;
 use crate::pool::{OpenOptions, Pool};
 use crate::settings::Settings;
 use crate::{Error, check_property};
@@ -9,8 +10,8 @@ use marram_format::group::Group;
 use marram_format::pointer::GRAIN_BYTES;
 use marram_format::signature::{SIGNATURE_BYTES, Signature};
 use marram_format::superblock::{
-    DATA_START_BYTES, DeviceEntry, LABEL_BYTES_MAX, RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES,
-    Superblock, device_kind,
+    DATA_START_BYTES, DeviceEntry, RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES, Superblock,
+    device_kind,
 };
 use marram_format::version::FormatVersion;
 use marram_store::{DatasetName, Properties, Store};
@@ -68,7 +69,7 @@ pub fn create(devices: &[Arc<dyn Device>], options: &CreateOptions) -> Result<()
         });
     }
     let properties = checked(&options.properties)?;
-    check_label(&options.label)?;
+    label::check(&options.label).map_err(Error::Unsupported)?;
     erase_head(device.as_ref())?;
     let superblock = first_superblock(options, size_bytes);
     let now_seconds = options.now_seconds;
@@ -87,14 +88,6 @@ fn checked(properties: &Properties) -> Result<Properties, Error> {
     let local: Vec<_> = checked.0.clone().into_iter().collect();
     Settings::new(&local)?;
     Ok(checked)
-}
-
-fn check_label(label: &str) -> Result<(), Error> {
-    if label.len() <= LABEL_BYTES_MAX {
-        return Ok(());
-    }
-    let reason = format!("the label {label:?} is longer than {LABEL_BYTES_MAX} bytes: shorten it");
-    Err(Error::Unsupported(reason))
 }
 
 /// Nothing of an older pool may be taken for this one.

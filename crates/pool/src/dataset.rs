@@ -5,18 +5,19 @@
 //! grains; then the walk meets a block that fails its checksum, sees that a commit has passed, and
 //! starts again from the new root. Damage is believed only if no commit has passed.
 
-use crate::counters::{self, CommittedCounters};
+use crate::counters::{self, CommittedCounters, Settled};
 use crate::media::{At, Media};
-use crate::order::{self, RwLock};
+use crate::order::{self, RwLock, RwLockReadGuard};
 use crate::overlay::{Entry, Layer, Overlay};
 use crate::pointers::{decode_pointer, token_of};
 use crate::quota::Allowance;
+use crate::recent::{Answer, Owner, RecentItems, Stretch};
 use crate::settings::Settings;
 use crate::touched::Touched;
 use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
-use marram_store::{Block, Edit, Error, Item, Key, Result};
+use marram_store::{Block, Counter, Edit, Error, Item, Key, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,6 +33,8 @@ pub(crate) struct Dataset {
     /// Where it says that it has something for a commit, and whether it has said so.
     touched: Arc<Touched>,
     is_touched: AtomicBool,
+    /// Inodes and names that were asked for lately, of all datasets.
+    recent: Arc<RecentItems>,
     /// How many views are open on it.
     pub(crate) views: AtomicUsize,
     /// What it may use.
@@ -50,6 +53,8 @@ struct State {
     root: Option<Bytes>,
     overlay: Overlay,
     settings: Arc<Settings>,
+    /// Under which recent items are those of this state.
+    owner: Owner,
 }
 
 impl Dataset {
@@ -58,7 +63,7 @@ impl Dataset {
         root: Option<Bytes>,
         settings: Settings,
         writable: bool,
-        touched: Arc<Touched>,
+        (touched, recent): (Arc<Touched>, Arc<RecentItems>),
     ) -> Dataset {
         let allowance = Allowance::new(record.referenced_grains);
         if writable {
@@ -66,10 +71,11 @@ impl Dataset {
         }
         let id = record.id;
         let settings = Arc::new(settings);
-        let state =
-            RwLock::new(order::DATASET, State { root, overlay: Overlay::default(), settings });
+        let owner = recent.new_owner();
+        let state = State { root, overlay: Overlay::default(), settings, owner };
+        let state = RwLock::new(order::DATASET, state);
         let (is_touched, views) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Dataset { id, writable, state, touched, is_touched, views, allowance }
+        Dataset { id, writable, state, touched, is_touched, recent, views, allowance }
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
@@ -103,24 +109,40 @@ impl Dataset {
     pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
         let mut state = self.state.write();
         self.touch();
-        apply_to(&mut state.overlay, edits)
+        self.apply_to(&mut state, edits, Vec::new())
     }
 
     /// As [`Dataset::apply`], for edits that may add to counters; refuses all of them if one would
     /// pass its limit, or must be read first.
     pub(crate) fn apply_counted<'a>(
         &self,
-        mut edits: Vec<Edit<'a>>,
+        edits: Vec<Edit<'a>>,
         committed: &mut CommittedCounters,
     ) -> Result<Attempt<'a>> {
         let mut state = self.state.write();
         committed.keep_if_under(state.root.as_ref());
-        match counters::settle(&mut edits, &state.overlay, committed)? {
-            None => {
+        match counters::settle(&edits, &state.overlay, committed)? {
+            Settled::Sums(sums) => {
                 self.touch();
-                apply_to(&mut state.overlay, edits).map(Attempt::Applied)
+                self.apply_to(&mut state, edits, sums).map(Attempt::Applied)
             }
-            Some(key) => Ok(Attempt::Unread { edits, key, root: state.root.clone() }),
+            Settled::Unread(key) => Ok(Attempt::Unread { edits, key, root: state.root.clone() }),
+        }
+    }
+
+    /// Whether [`Dataset::apply_counted`] would refuse edits for passing a limit.
+    pub(crate) fn foresee(&self, media: &Media, edits: &[Edit<'_>]) -> Result<()> {
+        let mut committed = CommittedCounters::default();
+        loop {
+            let unread = {
+                let state = self.state.read();
+                committed.keep_if_under(state.root.as_ref());
+                match counters::settle(edits, &state.overlay, &committed)? {
+                    Settled::Sums(_) => return Ok(()),
+                    Settled::Unread(key) => (key, state.root.clone()),
+                }
+            };
+            self.read_counter(media, unread, &mut committed)?;
         }
     }
 
@@ -145,6 +167,37 @@ impl Dataset {
         }
     }
 
+    /// Applies edits whose additions make these sums of the counters.
+    fn apply_to(
+        &self,
+        state: &mut State,
+        mut edits: Vec<Edit<'_>>,
+        sums: Vec<(usize, Counter)>,
+    ) -> Result<(u64, u64)> {
+        let State { overlay, owner, .. } = state;
+        if !overlay.can_patch(&edits) {
+            return Err(Error::NotFresh);
+        }
+        overlay.held.let_go(&edits);
+        overlay.held.take_over(&mut edits, sums);
+        edits.iter().for_each(|edit| self.recent.note(*owner, edit));
+        let before = (overlay.open.fresh_bytes, overlay.open.edits);
+        overlay.apply(edits);
+        Ok((overlay.open.fresh_bytes - before.0, overlay.open.edits - before.1))
+    }
+
+    /// The state, with all counters in a range of keys as they are now.
+    fn up_to_date(&self, from: Key, to: Key) -> RwLockReadGuard<'_, State> {
+        loop {
+            let state = self.state.read();
+            if !state.overlay.held.is_ahead(from, to) {
+                return state;
+            }
+            drop(state);
+            self.state.write().overlay.write_held();
+        }
+    }
+
     fn touch(&self) {
         if !self.is_touched.swap(true, Ordering::AcqRel) {
             self.touched.put(self.id);
@@ -165,7 +218,9 @@ impl Dataset {
 
     /// Takes away what was frozen under this number, which no commit has taken in.
     pub(crate) fn withdraw(&self, freeze: u64) {
-        self.state.write().overlay.frozen.retain(|frozen| frozen.freeze != freeze);
+        let mut state = self.state.write();
+        state.overlay.frozen.retain(|frozen| frozen.freeze != freeze);
+        state.owner = self.recent.new_owner();
     }
 
     /// From now on it is kept in mind what the intent log does not have.
@@ -175,7 +230,9 @@ impl Dataset {
 
     /// Lets `read` see the layers, to write them into the intent log.
     pub(crate) fn collect<T>(&self, read: impl FnOnce(&mut Overlay) -> T) -> T {
-        read(&mut self.state.write().overlay)
+        let mut state = self.state.write();
+        state.overlay.write_held();
+        read(&mut state.overlay)
     }
 
     /// The root and the frozen layers that a commit puts into it.
@@ -197,11 +254,45 @@ impl Dataset {
         state.overlay.frozen.clear();
     }
 
+    /// A commit is durable after which the dataset has another state.
+    pub(crate) fn go_on_from(&self, root: Option<Bytes>) {
+        let mut state = self.state.write();
+        state.root = root;
+        state.overlay.frozen.clear();
+        state.owner = self.recent.new_owner();
+    }
+
+    /// Whether what is under a key has changed since the last commit.
+    pub(crate) fn is_waiting(&self, key: Key) -> bool {
+        self.state.read().overlay.get(key).is_some()
+    }
+
     pub(crate) fn get(&self, media: &Media, key: Key) -> Result<Option<Item>> {
+        let Some(stretch) = Stretch::of(key) else { return self.search(media, key) };
+        let (owner, stamp) = {
+            let state = self.state.read();
+            match self.recent.find(state.owner, stretch) {
+                Answer::Known(content) => {
+                    let content = content.filter(|(offset, _)| *offset == key.offset);
+                    return Ok(content.map(|(_, value)| Item::plain(value)));
+                }
+                Answer::Unknown(stamp) => (state.owner, stamp),
+            }
+        };
+        let found = self.search(media, key)?;
+        if stretch.is_single() && found.as_ref().is_none_or(|item| item.block.is_none()) {
+            let content = found.as_ref().map(|item| (key.offset, item.value.clone()));
+            self.recent.keep(owner, stretch, stamp, content);
+        }
+        Ok(found)
+    }
+
+    /// The item under a key, from the layers or the tree.
+    fn search(&self, media: &Media, key: Key) -> Result<Option<Item>> {
         loop {
             let epoch = media.epoch();
             let root = {
-                let state = self.state.read();
+                let state = self.up_to_date(key, key);
                 match state.overlay.get(key) {
                     Some(Entry::Item(item)) => return Ok(Some(item.clone())),
                     Some(Entry::Removed) => return Ok(None),
@@ -220,6 +311,55 @@ impl Dataset {
     }
 
     pub(crate) fn scan(
+        &self,
+        media: &Media,
+        from: Key,
+        to: Key,
+        visit: &mut dyn FnMut(Key, &Item) -> bool,
+    ) -> Result<()> {
+        match Stretch::spanned(from, to) {
+            Some(stretch) => self.scan_stretch(media, stretch, (from, to), visit),
+            None => self.scan_all(media, from, to, visit),
+        }
+    }
+
+    /// Visits the items of one stretch, which may be known.
+    fn scan_stretch(
+        &self,
+        media: &Media,
+        stretch: Stretch,
+        (from, to): (Key, Key),
+        visit: &mut dyn FnMut(Key, &Item) -> bool,
+    ) -> Result<()> {
+        let (owner, stamp) = {
+            let state = self.state.read();
+            match self.recent.find(state.owner, stretch) {
+                Answer::Known(None) => return Ok(()),
+                Answer::Known(Some((offset, value))) => {
+                    drop(state);
+                    visit(stretch.key(offset), &Item::plain(value));
+                    return Ok(());
+                }
+                Answer::Unknown(stamp) => (state.owner, stamp),
+            }
+        };
+        let mut found: Vec<(Key, Item)> = Vec::new();
+        self.scan_all(media, from, to, &mut |key, item| {
+            found.push((key, item.clone()));
+            true
+        })?;
+        match found.as_slice() {
+            [] => self.recent.keep(owner, stretch, stamp, None),
+            [(key, Item { value, block: None })] => {
+                self.recent.keep(owner, stretch, stamp, Some((key.offset, value.clone())));
+            }
+            _ => {}
+        }
+        let _stopped = found.iter().all(|(key, item)| visit(*key, item));
+        Ok(())
+    }
+
+    fn scan_all(
         &self,
         media: &Media,
         from: Key,
@@ -247,7 +387,7 @@ impl Dataset {
     ) -> Result<Option<Key>> {
         let epoch = media.epoch();
         let (entries, end, root) = {
-            let state = self.state.read();
+            let state = self.up_to_date(from, to);
             let (entries, end) = stretch(&state.overlay, from, to);
             (entries, end, state.root.clone())
         };
@@ -284,7 +424,7 @@ impl Dataset {
                 }
                 found => found?,
             };
-            let state = self.state.read();
+            let state = self.up_to_date(from, to);
             if state.root != root {
                 // A commit has taken layers into a newer tree: what was found says nothing of it.
                 end = to;
@@ -336,15 +476,6 @@ impl Dataset {
         }
         read
     }
-}
-
-fn apply_to(overlay: &mut Overlay, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
-    if !overlay.can_patch(&edits) {
-        return Err(Error::NotFresh);
-    }
-    let before = (overlay.open.fresh_bytes, overlay.open.edits);
-    overlay.apply(edits);
-    Ok((overlay.open.fresh_bytes - before.0, overlay.open.edits - before.1))
 }
 
 /// The overlay's entries from `from`, and the key up to which they are complete.

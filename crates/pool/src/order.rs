@@ -5,10 +5,10 @@
 
 use marram_locks::Rank;
 #[cfg(not(test))]
-pub(crate) use marram_locks::{Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use marram_locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 #[cfg(test)]
-pub(crate) use marram_locks::explored::{Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use marram_locks::explored::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 const fn rank(order: u32, name: &'static str) -> Rank {
     Rank { order, name }
@@ -18,6 +18,8 @@ const fn rank(order: u32, name: &'static str) -> Rank {
 // here calls out of the pool but into devices, whose locks hold nothing up.
 /// Held while a frame is written and flushed.
 pub(crate) const LOG_WRITER: Rank = rank(200, "the log's writer");
+/// Held by the one who does more than commit, and while a dataset is opened.
+pub(crate) const ADMINISTERING: Rank = rank(205, "the turn to administer");
 /// Held while a commit is made, from the freeze to its last flush.
 pub(crate) const COMMITTING: Rank = rank(210, "the turn to commit");
 pub(crate) const GATE: Rank = rank(220, "the gate of batches");
@@ -26,6 +28,8 @@ pub(crate) const DATASETS: Rank = rank(230, "the datasets");
 pub(crate) const DATASET: Rank = rank(240, "a dataset's state");
 /// Taken with a dataset's state, or alone.
 pub(crate) const TOUCHED: Rank = rank(245, "the touched datasets");
+/// Taken with a dataset's state, or alone; nothing is waited for under it.
+pub(crate) const RECENT: Rank = rank(247, "the recent items");
 pub(crate) const RECORDS: Rank = rank(250, "the records");
 /// Held while a commit reads a bitmap.
 pub(crate) const SPACE: Rank = rank(260, "the space map");

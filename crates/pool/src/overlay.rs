@@ -5,6 +5,7 @@
 //!
 //! Beside each layer stands what of it no frame of the intent log has yet.
 
+use crate::counters::HeldCounters;
 use crate::log::{Extent, Unlogged};
 use bytes::Bytes;
 use marram_format::pointer::Pointer;
@@ -73,6 +74,8 @@ pub(crate) struct Overlay {
     pub(crate) unlogged: Option<Unlogged>,
     /// Oldest first.
     pub(crate) frozen: Vec<Frozen>,
+    /// Counters that are newer than the open layer has them.
+    pub(crate) held: HeldCounters,
 }
 
 impl Overlay {
@@ -159,8 +162,18 @@ impl Overlay {
         Extent::Whole
     }
 
+    /// Brings the counters of the open layer up to date.
+    pub(crate) fn write_held(&mut self) {
+        let edits = self.held.take_edits();
+        if !edits.is_empty() {
+            self.apply(edits);
+        }
+    }
+
     /// Freezes the open layer for a commit.
     pub(crate) fn freeze(&mut self, freeze: u64) {
+        self.write_held();
+        self.held.clear();
         if !self.open.is_empty() {
             let layer = Arc::new(std::mem::take(&mut self.open));
             let unlogged = self.unlogged.as_mut().map(std::mem::take).unwrap_or_default();

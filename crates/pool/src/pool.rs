@@ -7,6 +7,7 @@ use crate::dataset::Dataset;
 use crate::log::{self, IntentLog};
 use crate::media::{At, Media};
 use crate::order::{self, Condvar, Mutex, RwLock};
+use crate::recent::RecentItems;
 use crate::settings::Settings;
 use crate::space::{Gauge, SpaceMap, ZoneSource};
 use crate::touched::Touched;
@@ -25,6 +26,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// One part in so many of the cache is for inodes and names.
+const RECENT_PART: usize = 8;
+
 /// How a pool is to be opened.
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -34,7 +38,8 @@ pub struct OpenOptions {
     /// cannot be replayed. Only with `read_only`, as a pool that went on from there would lose what
     /// was synced since.
     pub skip_log: bool,
-    /// Bytes of memory for nodes and blocks that were read.
+    /// Bytes of memory for nodes and blocks that were read, and for inodes and names that were
+    /// asked for lately.
     pub cache_bytes: usize,
     /// Bytes of unwritten content that start a commit; twice as many make writers wait for it.
     pub dirty_bytes_max: usize,
@@ -77,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
     pub(crate) read_only: bool,
     dirty_bytes_max: u64,
+    /// Held by the one who lets datasets come or go: nothing is opened meanwhile.
+    pub(crate) administering: Mutex<()>,
     /// Held by the one who commits.
     pub(crate) committing: Mutex<()>,
     /// Held for reading while a batch applies; for writing while a commit freezes, and while one
@@ -84,7 +91,9 @@ pub(crate) struct Inner {
     pub(crate) gate: RwLock<()>,
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
     pub(crate) touched: Arc<Touched>,
-    pub(crate) records: RwLock<Records>,
+    pub(crate) recent: Arc<RecentItems>,
+    /// Shared with whoever looks at one [moment](crate::moment).
+    pub(crate) records: RwLock<Arc<Records>>,
     pub(crate) space: Mutex<SpaceMap>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) superblock: Mutex<Superblock>,
@@ -152,7 +161,9 @@ impl Pool {
         superblock: Superblock,
         tail: Option<Pointer>,
     ) -> std::result::Result<Arc<Pool>, Error> {
-        let media = Media::new(devices, options.cache_bytes);
+        let recent_bytes = options.cache_bytes / RECENT_PART;
+        let recent = Arc::new(RecentItems::new(recent_bytes));
+        let media = Media::new(devices, options.cache_bytes - recent_bytes);
         media.set_epoch(superblock.group.0);
         let size_bytes = superblock.devices.first().map_or(0, |device| device.size_bytes);
         let root = superblock.pool_tree.as_ref().map(Pointer::encode);
@@ -161,7 +172,7 @@ impl Pool {
         let (mut datasets, touched) = (BTreeMap::new(), Arc::<Touched>::default());
         for record in records.values() {
             if record.state != DatasetState::Destroying {
-                let dataset = dataset_of(record, options.read_only, &touched)?;
+                let dataset = dataset_of(record, options.read_only, (&touched, &recent))?;
                 datasets.insert(record.id, Arc::new(dataset));
             }
         }
@@ -181,11 +192,13 @@ impl Pool {
             now_seconds: options.now_seconds,
             read_only: options.read_only,
             dirty_bytes_max: options.dirty_bytes_max as u64,
+            administering: Mutex::new(order::ADMINISTERING, ()),
             committing: Mutex::new(order::COMMITTING, ()),
             gate: RwLock::new(order::GATE, ()),
             datasets: RwLock::new(order::DATASETS, datasets),
             touched,
-            records: RwLock::new(order::RECORDS, known),
+            recent,
+            records: RwLock::new(order::RECORDS, Arc::new(known)),
             gauge: space.gauge(),
             space: Mutex::new(order::SPACE, space),
             superblock: Mutex::new(order::SUPERBLOCK, superblock),
@@ -388,12 +401,12 @@ fn malformed(what: String) -> marram_store::Error {
 pub(crate) fn dataset_of(
     record: &DatasetRecord,
     read_only: bool,
-    touched: &Arc<Touched>,
+    (touched, recent): (&Arc<Touched>, &Arc<RecentItems>),
 ) -> Result<Dataset> {
     let settings = Settings::new(&record.properties)?;
     let writable = record.state == DatasetState::Live && !read_only;
     let root = record.root.as_ref().map(Pointer::encode);
-    Ok(Dataset::new(record, root, settings, writable, touched.clone()))
+    Ok(Dataset::new(record, root, settings, writable, (touched.clone(), recent.clone())))
 }
 
 fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, DatasetRecord>> {

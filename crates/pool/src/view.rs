@@ -10,7 +10,7 @@ use crate::pool::Inner;
 use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
 use marram_format::node::NODE_BYTES_MAX;
-use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_format::pointer::{Extent, GRAIN_BYTES, Place, Pointer};
 use marram_store::{
     Admission, Batch, Block, BlockPlace, Edit, Error, Item, ItemChange, Key, Properties, Result,
     Space, View, kind,
@@ -108,6 +108,14 @@ fn change_of(differing: &Differing) -> Result<Option<ItemChange>> {
     Ok(Some(ItemChange { key, before, after }))
 }
 
+/// The pieces of a block's first copy; none of content that lies beside its item.
+fn first_copy(pointer: &Pointer) -> &[Extent] {
+    match &pointer.place {
+        Place::Stored { copies, .. } => copies.first().map_or(&[], Vec::as_slice),
+        Place::Embedded(_) => &[],
+    }
+}
+
 impl Drop for DatasetView {
     fn drop(&mut self) {
         self.dataset.views.fetch_sub(1, Ordering::AcqRel);
@@ -138,6 +146,13 @@ impl View for DatasetView {
         // The batch has been applied: that a commit fails is told by whoever asks for one.
         let _told_by_sync = self.pool.throttle();
         Ok(())
+    }
+
+    fn foresee(&self, batch: Batch<'_>) -> Result<()> {
+        self.pool.check_writable()?;
+        self.pool.check_quota(&self.dataset, &batch)?;
+        self.pool.foresee_space(&self.dataset, &batch)?;
+        self.dataset.foresee(&self.pool.media, &batch.edits)
     }
 
     fn read_block(&self, block: &Block) -> Result<Bytes> {
@@ -175,26 +190,36 @@ impl View for DatasetView {
     }
 
     fn place_of(&self, block: &Block) -> BlockPlace {
-        let in_memory = BlockPlace {
-            address: None,
-            stored_bytes: self.stored_bytes(block),
-            may_be_shared: true,
-        };
         let token = match block {
             Block::Stored(token) => Some(token),
             Block::Fresh(fresh) => fresh.stored(),
         };
         let pointer = token.and_then(|token| decode_pointer(&token.place).ok());
-        pointer.map_or(in_memory, |pointer| BlockPlace {
-            address: pointer
-                .extents()
-                .next()
-                .map(|extent| (extent.device, extent.start * GRAIN_BYTES)),
+        let Some(pointer) = pointer else {
+            return BlockPlace::in_memory(self.stored_bytes(block));
+        };
+        let pieces = first_copy(&pointer);
+        let end = |piece: &Extent| (piece.start + u64::from(piece.grains)) * GRAIN_BYTES;
+        BlockPlace {
+            address: pieces.first().map(|piece| (piece.device, piece.start * GRAIN_BYTES)),
+            end_address: pieces.first().filter(|_| pieces.len() == 1).map(end),
+            pieces: pieces.len() as u64,
             stored_bytes: pointer.grains() * GRAIN_BYTES,
             may_be_shared: is_shared(&pointer)
                 || matches!(block, Block::Fresh(_))
                 || token.is_some_and(|token| Pointer::peek_waiting(&token.place)),
-        })
+        }
+    }
+
+    fn is_held_only_by(&self, block: &Block, keys: &[Key]) -> Result<bool> {
+        let Block::Stored(token) = block else {
+            return Ok(false);
+        };
+        if keys.iter().any(|key| self.dataset.is_waiting(*key)) {
+            return Ok(false);
+        }
+        let pointer = decode_pointer(&token.place)?;
+        self.pool.is_held_only_by(&self.dataset, &pointer, keys.len() as u64)
     }
 
     fn sync(&self) -> Result<()> {
@@ -207,6 +232,14 @@ impl View for DatasetView {
 
     fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<Option<u64>> {
         self.pool.trim(from, to, min_bytes).map(Some)
+    }
+
+    fn label(&self) -> Option<String> {
+        Some(self.pool.label())
+    }
+
+    fn set_label(&self, label: &str) -> Result<()> {
+        self.pool.set_label(label)
     }
 
     fn halt(&self) {
@@ -248,6 +281,22 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Whether [`Inner::reserve`] would find space for a batch. Gives nothing back for it, and
+    /// takes what it could give back as enough.
+    fn foresee_space(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
+        if !self.has_space_for(dataset, batch) && self.dirty_edits.load(Ordering::Acquire) > 0 {
+            self.commit()?;
+        }
+        let can_give_back = || {
+            let records = self.records.read();
+            !records.going(1).is_empty() || !records.kept_numbers().is_empty()
+        };
+        match self.has_space_for(dataset, batch) || can_give_back() {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
     }
 
     /// Asks for a commit in the background when what waits for one may need half of the space that

@@ -267,3 +267,94 @@ fn what_several_snapshots_hold_comes_back_when_all_of_them_go() {
     assert_eq!(content(&*root(&pool), section(2, 0)), Some(noise(2, 9_000)));
     assert_eq!(content(&*view(&pool, "root@before"), section(1, 0)), None);
 }
+
+#[test]
+fn a_frozen_dataset_stays_as_it_was_while_others_write_and_destroy() {
+    let (_, pool) = new_pool(64, &[]);
+    let live = DatasetName::root();
+    for object in 1..=8 {
+        put(&*root(&pool), section(object, 0), noise(object, 200_000)).unwrap();
+    }
+    pool.commit().unwrap();
+    let frozen = pool.frozen(&Source::live(live.clone())).unwrap();
+    let held = |object: u64| {
+        let block = frozen.get(section(object, 0)).unwrap().unwrap().block.unwrap();
+        frozen.holding(&block).unwrap().unwrap()
+    };
+    let before = held(1);
+    assert!(before.comes_back && before.references == 1 && before.owners == 1, "{before:?}");
+    for round in 0..30 {
+        pool.snapshot(&live, &format!("s{round}")).unwrap();
+        for object in 1..=8 {
+            let content = noise(round * 100 + object, 100_000);
+            put(&*root(&pool), section(object, 0), content).unwrap();
+        }
+        pool.commit().unwrap();
+        pool.destroy(&format!("root@s{round}").parse().unwrap(), false).unwrap();
+    }
+    for object in 1..=8 {
+        assert_eq!(content(&*frozen, section(object, 0)), Some(noise(object, 200_000)));
+    }
+    assert_eq!(held(1), before);
+    drop(frozen);
+    settled(&pool);
+}
+
+#[test]
+fn who_looks_at_a_moment_never_makes_a_writer_run_out_of_space() {
+    let (_, pool) = new_pool(64, &[]);
+    let live = root(&pool);
+    let fill = |seed: u64| {
+        for object in 1..=90 {
+            put(&*live, section(object, 0), noise(seed + object, 400_000)).unwrap();
+        }
+        pool.commit().unwrap();
+    };
+    fill(0);
+    let frozen = pool.frozen(&Source::live(DatasetName::root())).unwrap();
+    let free = pool.status().free_bytes;
+    for object in 1..=90 {
+        remove(&*live, section(object, 0)).unwrap();
+    }
+    pool.commit().unwrap();
+    assert!(pool.status().free_bytes > free + 30_000_000, "what is held back is told as free");
+    fill(1000);
+    let lost = (1..=90).map(|object| {
+        let item = frozen.get(section(object, 0))?;
+        frozen.read_block(&item.unwrap().block.unwrap())
+    });
+    let lost: Vec<Error> = lost.filter_map(Result::err).collect();
+    assert!(!lost.is_empty());
+    assert!(lost.iter().all(|error| matches!(error, Error::InUse { .. })), "{lost:?}");
+    drop(frozen);
+    settled(&pool);
+    assert_eq!(content(&*live, section(7, 0)), Some(noise(1007, 400_000)));
+}
+
+#[test]
+fn the_space_is_told_of_one_moment_while_others_write() {
+    let (_, pool) = new_pool(256, &[]);
+    for round in 0..40 {
+        put(&*root(&pool), section(round % 8 + 1, 0), noise(round, 60_000)).unwrap();
+        pool.snapshot(&DatasetName::root(), &format!("s{round}")).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..60 {
+                put(&*root(&pool), section(round % 8 + 1, 0), noise(round, 50_000)).unwrap();
+                pool.commit().unwrap();
+                if round % 2 == 0 {
+                    let gone = format!("root@s{}", round / 2).parse().unwrap();
+                    pool.destroy(&gone, false).unwrap();
+                }
+            }
+        });
+        while !writer.is_finished() {
+            let usage = pool.usage(true).unwrap();
+            let added: u64 = usage.holders.iter().map(|holder| holder.added_bytes).sum();
+            let told = added + usage.own_bytes + usage.leaving_bytes;
+            assert_eq!(told, usage.allocated_bytes + usage.shared_bytes);
+        }
+    });
+    settled(&pool);
+}

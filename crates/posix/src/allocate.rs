@@ -65,9 +65,9 @@ impl Posix {
         Ok(())
     }
 
-    /// Refuses to promise more space than there is.
+    /// Refuses to promise more space than there is, or the same space twice.
     fn check_free(&self, ino: u64, offset: u64, end: u64) -> Result<()> {
-        let free_bytes = self.view.space().free_bytes;
+        let free_bytes = self.unpromised_bytes();
         if end - offset <= free_bytes {
             return Ok(());
         }
@@ -85,7 +85,11 @@ impl Posix {
         }
         // What has been freed since the last commit is not counted yet.
         self.view.commit().map_err(from_store)?;
-        if missing > self.view.space().free_bytes { Err(Error::NoSpace) } else { Ok(()) }
+        if missing > self.unpromised_bytes() { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    fn unpromised_bytes(&self) -> u64 {
+        self.view.space().free_bytes.saturating_sub(self.promises.bytes())
     }
 
     /// Does a piece of a range, from `from` on; returns where it ends.

@@ -14,6 +14,9 @@ use marram_format::record::{Inode, Time};
 use marram_store::{Batch, Error as StoreError, Item};
 use marram_vfs::{Error, Result};
 
+/// Room that a batch begins with: few operations have more edits.
+const EDITS_USUAL: usize = 8;
+
 /// What is to become of an inode's record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -54,10 +57,12 @@ impl Posix {
     /// Begins a change.
     pub(crate) fn change<'d>(&self) -> Result<Change<'_, 'd>> {
         self.check_writable()?;
+        let mut batch = Batch::new();
+        batch.edits.reserve(EDITS_USUAL);
         Ok(Change {
             posix: self,
             now: time(self.options.clock.now()),
-            batch: Batch::new(),
+            batch,
             records: Vec::new(),
             count: None,
             uncounted: None,
@@ -127,6 +132,14 @@ impl Change<'_, '_> {
         records.map(shares).chain(self.uncounted.map(|share| (Some(share), None)))
     }
 
+    /// How many bytes were reserved before the change, and how many will be.
+    fn reserved_change(&self) -> (u64, u64) {
+        let reserved = |share: Option<Share>| share.map_or(0, |share| share.reserved_bytes());
+        self.shares().fold((0, 0), |(before, after), (was, will_be)| {
+            (reserved(was).saturating_add(before), reserved(will_be).saturating_add(after))
+        })
+    }
+
     fn count(&mut self, locked: u64, by: i64) {
         self.count = Some(match self.count {
             None => CountChange::new(locked, by),
@@ -157,6 +170,7 @@ impl Change<'_, '_> {
         if let Some(count) = self.count {
             self.posix.counters.put(&mut self.batch, count);
         }
+        let reserved = self.reserved_change();
         let usage = self.usage_change();
         usage.put(&self.posix.limits, self.lifts_limits, &mut self.batch);
         self.posix.view.apply(self.batch)?;
@@ -166,6 +180,7 @@ impl Change<'_, '_> {
         if let Some(count) = self.count {
             self.posix.counters.applied(count);
         }
+        self.posix.promises.moved(reserved);
         Ok(())
     }
 }

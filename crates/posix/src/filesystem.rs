@@ -12,6 +12,7 @@ use crate::locks::Locks;
 use crate::options::PosixOptions;
 use crate::orphans::Orphans;
 use crate::pins::Pins;
+use crate::promises::Promises;
 use crate::quota::Limits;
 use crate::rename::Move;
 use crate::usage::{Share, UsageChange, make_sums};
@@ -39,6 +40,7 @@ pub struct Posix {
     pub(crate) pins: Pins,
     pub(crate) counters: InodeCounters,
     pub(crate) limits: Limits,
+    pub(crate) promises: Promises,
     pub(crate) orphans: Orphans,
     pub(crate) lazy_times: LazyTimes,
     pub(crate) recent: Recent,
@@ -78,6 +80,7 @@ impl Posix {
             pins: Pins::new(),
             counters,
             limits,
+            promises: Promises::default(),
             orphans: Orphans::new(),
             lazy_times: LazyTimes::new(),
             recent: Recent::of(&properties),
@@ -334,6 +337,20 @@ impl FileSystem for Posix {
         self.check_writable()?;
         let _committed_by_trim = self.reclaim_for_sync();
         self.view.trim(from, to, min_bytes).map_err(from_store)?.ok_or(Error::NotSupported)
+    }
+
+    fn label(&self) -> Result<String> {
+        self.check_running()?;
+        self.view.label().ok_or(Error::NotSupported)
+    }
+
+    fn set_label(&self, label: &str) -> Result<()> {
+        self.label()?;
+        self.check_writable()?;
+        self.view.set_label(label).map_err(|error| match error {
+            marram_store::Error::Invalid(_) => Error::InvalidArgument("label"),
+            other => from_store(other),
+        })
     }
 
     fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {

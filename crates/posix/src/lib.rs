@@ -24,11 +24,13 @@ mod counters;
 mod create;
 mod damage;
 mod dedup;
+mod descent;
 mod directory;
 mod edits;
 mod extents;
 mod failure;
 mod filesystem;
+mod footprint;
 mod history;
 mod inode;
 mod lazy;
@@ -38,9 +40,11 @@ mod marks;
 mod options;
 mod orphans;
 mod pins;
+mod promises;
 mod quota;
 mod read;
 mod rename;
+mod rewriting;
 mod rollback;
 mod sections;
 mod seek;
@@ -61,6 +65,7 @@ pub use dedup::{
     Skipped, content_sharing, deduplicate,
 };
 pub use filesystem::Posix;
+pub use footprint::{Footprint, FootprintOptions, Footprints, footprints};
 pub use history::{
     AttributeChange, Choice, Conflict, ConflictKind, Difference, DirectoryRollback, Kept,
     MergeOptions, MergeReport, MergeSides, TextPiece, What, XattrChange, diff, let_go_of_left,
@@ -68,5 +73,6 @@ pub use history::{
 };
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
+pub use rewriting::{DefragmentOptions, DefragmentReport, Rewriter, RewritingTotals, defragment};
 pub use rollback::{Touched, touched};
 pub use usage::OwnerReport;

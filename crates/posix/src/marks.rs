@@ -4,7 +4,8 @@
 //! their behalf is refused here: what is immutable does not change, what is append-only only
 //! grows, and neither gains or loses a name. Who may set which flag the kernel does check. The
 //! rules are those of Linux's `fs/namei.c`, `fs/attr.c` and `fs/open.c`, except that files are
-//! opened without a word to us: what a program may not do fails when it does it.
+//! opened without a word to us: what a program may not do fails when it does it. Where a server
+//! is asked at each opening it looks at the flags itself.
 
 use crate::failure::from_sync;
 use crate::filesystem::Posix;

@@ -48,6 +48,7 @@ impl Posix {
         go_back()?;
         self.lazy_times.clear();
         self.orphans.search_again();
+        self.promises.forget();
         self.counters.read_again(&*self.view)?;
         Ok(self.reload_limits()?)
     }

@@ -36,6 +36,7 @@ pub(crate) struct Share {
     group: u32,
     project: u32,
     bytes: i64,
+    reserved: u64,
 }
 
 /// By how much the sums of owners move.
@@ -51,7 +52,18 @@ pub(crate) fn usage_key(owner: OwnerId) -> Key {
 impl Share {
     pub(crate) fn of(inode: &Inode) -> Share {
         let bytes = used_bytes(inode).min(INODE_USAGE_BYTES_MAX).cast_signed();
-        Share { user: inode.uid, group: inode.gid, project: inode.project, bytes }
+        Share {
+            user: inode.uid,
+            group: inode.gid,
+            project: inode.project,
+            bytes,
+            reserved: inode.reserved_bytes,
+        }
+    }
+
+    /// Bytes that are reserved and not written.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved
     }
 
     fn owners(&self) -> impl Iterator<Item = OwnerId> {

@@ -17,7 +17,7 @@
 
 use crate::content::range_end;
 use crate::edits::SectionEdits;
-use crate::failure::from_store;
+use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::marks::flags_of;
@@ -148,10 +148,24 @@ impl Posix {
             return Ok(Run { before: None, sections: Vec::new() });
         }
         if span.offset >= inode.size && inode.reserved_bytes == 0 {
-            let before = self.section_at(ino, span.offset)?;
+            let before = self.section_before_append(ino, span.offset)?;
             return Ok(Run { before, sections: Vec::new() });
         }
         self.run(ino, span.offset, span.end(), usize::MAX)
+    }
+
+    /// The last section before an append. What was written from the beginning of a window on is
+    /// one section, so it is asked for by its key first: that is less work than a search for the
+    /// last one, and if it ends where the append begins nothing lies between.
+    fn section_before_append(&self, ino: u64, offset: u64) -> Result<Option<Section>> {
+        let key = section_key(ino, self.window_start(offset.saturating_sub(1)));
+        if let Some(item) = self.view.get(key).map_err(from_store)? {
+            let section = Section::decode(key, &item).map_err(|error| from_record(ino, &error))?;
+            if section.end() == offset {
+                return Ok(Some(section));
+            }
+        }
+        self.section_at(ino, offset)
     }
 
     /// Where the window of a place begins.

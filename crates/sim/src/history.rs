@@ -12,6 +12,7 @@ use crate::operation::Operation;
 use crate::pair::{Outcome, Pair, compare_snapshot};
 use crate::random::Random;
 use marram_model::Model;
+use marram_vfs::Error;
 use std::sync::Arc;
 
 /// Most snapshots at a time.
@@ -49,6 +50,13 @@ pub enum Step {
         /// Decides the work.
         seed: u64,
     },
+    /// Let a directory go back to what it was in a kept state.
+    DirectoryBack {
+        /// Which state, counted around.
+        which: usize,
+        /// Chooses the directory.
+        seed: u64,
+    },
     /// Compare the whole trees.
     Compare,
 }
@@ -70,7 +78,7 @@ pub fn steps(seed: u64, count: usize) -> Vec<Step> {
 
 fn special_step(random: &mut Random) -> Step {
     let which = random.below(SNAPSHOTS_MAX as u64) as usize;
-    match random.below(16) {
+    match random.below(18) {
         0 => Step::Remount,
         1 => Step::Crash,
         2..7 => Step::Commit,
@@ -78,6 +86,7 @@ fn special_step(random: &mut Random) -> Step {
         10..12 => Step::CheckSnapshot { which },
         12 => Step::DestroySnapshot { which },
         13 => Step::Clone { which, seed: random.number() },
+        14 | 15 => Step::DirectoryBack { which, seed: random.number() },
         _ => Step::Compare,
     }
 }
@@ -101,6 +110,8 @@ pub struct Report {
     pub snapshots: u64,
     /// Clones.
     pub clones: u64,
+    /// Directories that went back.
+    pub directories_back: u64,
 }
 
 impl Report {
@@ -114,6 +125,7 @@ impl Report {
         self.commits += other.commits;
         self.snapshots += other.snapshots;
         self.clones += other.clones;
+        self.directories_back += other.directories_back;
     }
 
     /// All operations.
@@ -159,6 +171,7 @@ impl Run {
             Step::CheckSnapshot { which } => self.check_snapshot(*which),
             Step::DestroySnapshot { which } => self.destroy_snapshot(*which),
             Step::Clone { which, seed } => self.clone_snapshot(index, *which, *seed),
+            Step::DirectoryBack { which, seed } => self.directory_back(*which, *seed),
             Step::Compare => self.pair.compare(),
         }
     }
@@ -266,6 +279,36 @@ impl Run {
         };
         let (name, _) = self.kept.remove(which);
         self.home.destroy_snapshot(&name)?;
+        self.all_is_durable();
+        Ok(())
+    }
+
+    fn directory_back(&mut self, which: usize, seed: u64) -> Agreement {
+        let Some(which) = self.which(which) else {
+            return Ok(());
+        };
+        let (name, past) = &self.kept[which];
+        let (path, [real, model]) = self.pair.directory(&mut Random::new(seed))?;
+        let fail = |reason: String| format!("{path} back to {name}: {reason}");
+        let real = match self.home.roll_back_directory(name, real)? {
+            None => return Ok(()),
+            // What it had to write before it was refused is durable.
+            Some(Err(Error::NoSpace)) => {
+                self.report.without_space += 1;
+                self.all_is_durable();
+                return Ok(());
+            }
+            Some(real) => real,
+        };
+        let model = self.pair.model().roll_back_directory(past, model);
+        match (real, model) {
+            (Ok(()), Ok(())) => {
+                self.report.directories_back += 1;
+                self.pair.meet_anew().map_err(fail)?;
+            }
+            (Err(a), Err(b)) if a == b => (),
+            (real, model) => return Err(fail(format!("gave {real:?}; the model gives {model:?}"))),
+        }
         self.all_is_durable();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::clock::HistoryClock;
 use marram_model::Model;
-use marram_vfs::FileSystem;
+use marram_vfs::{FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,6 +40,16 @@ pub trait Home {
 
     /// Destroys a kept state.
     fn destroy_snapshot(&mut self, name: &str) -> HomeResult<()>;
+
+    /// Lets a directory of the file system go back to what it was in a kept state; what it answers.
+    /// `None` if the home cannot.
+    fn roll_back_directory(
+        &mut self,
+        _snapshot: &str,
+        _directory: Ino,
+    ) -> HomeResult<Option<marram_vfs::Result<()>>> {
+        Ok(None)
+    }
 
     /// Makes a writable file system that begins as the kept state `snapshot`, and opens it.
     fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>>;
@@ -98,6 +108,14 @@ impl Home for ModelHome {
         self.kept(name)?;
         self.kept.remove(name);
         Ok(())
+    }
+
+    fn roll_back_directory(
+        &mut self,
+        snapshot: &str,
+        directory: Ino,
+    ) -> HomeResult<Option<marram_vfs::Result<()>>> {
+        Ok(Some(self.live.roll_back_directory(self.kept(snapshot)?, directory)))
     }
 
     fn clone_snapshot(&mut self, snapshot: &str, _clone: &str) -> HomeResult<Arc<dyn FileSystem>> {

@@ -1,8 +1,9 @@
 //! A file system beside its model: every operation runs on both, and both must agree.
 
 use crate::compare::{Agreement, InodeMap, compare_inodes, compare_results, compare_trees};
-use crate::execute::{Value, execute};
+use crate::execute::{Entry, Value, execute, read_directory};
 use crate::operation::{DIRECTORY_SLOTS, FILE_SLOTS, Operation, SLOTS, SPECIAL_SLOTS, Slot};
+use crate::random::Random;
 use marram_model::Model;
 use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, SetAttributes};
 use std::sync::Arc;
@@ -141,6 +142,49 @@ impl Pair {
                 .map_err(|difference| format!("inode in slot {slot}: {difference}"))?;
         }
         Ok(())
+    }
+
+    /// Some directory: its path, and its inode in the real file system and in the model. Rather one
+    /// further down.
+    ///
+    /// # Errors
+    /// They differ.
+    pub(crate) fn directory(&self, random: &mut Random) -> Result<(String, [Ino; 2]), String> {
+        let (mut path, mut at) = ("/".to_owned(), [Ino::ROOT; 2]);
+        loop {
+            let list = |files: &dyn FileSystem, ino| {
+                let listed = read_directory(files, ino, false, usize::MAX);
+                let entries = listed.map_err(|error| format!("{path}: {error}"))?;
+                let below = entries.into_iter().filter(|entry| entry.kind == Kind::Directory);
+                Ok::<_, String>(below.collect::<Vec<Entry>>())
+            };
+            let (real, model) = (list(&*self.real, at[0])?, list(&self.model, at[1])?);
+            let name = |entry: &Entry| entry.name.clone();
+            if real.iter().map(name).ne(model.iter().map(name)) {
+                return Err(format!("{path} has other directories than in the model"));
+            }
+            if real.is_empty() || random.once_in(4) {
+                return Ok((path, at));
+            }
+            let which = random.below(real.len() as u64) as usize;
+            path += &format!("{}/", String::from_utf8_lossy(&real[which].name));
+            at = [real[which].ino, model[which].ino];
+        }
+    }
+
+    /// Compares everything after a step that may have given inodes other numbers, on each side
+    /// others: only what is held is the same as before.
+    ///
+    /// # Errors
+    /// Says what is different.
+    pub(crate) fn meet_anew(&mut self) -> Agreement {
+        self.inodes = InodeMap::default();
+        for held in &mut self.slots {
+            if held.pins == 0 {
+                *held = NOTHING;
+            }
+        }
+        self.compare()
     }
 
     /// Takes back all pins.

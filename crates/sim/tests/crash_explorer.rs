@@ -38,6 +38,9 @@ fn a_merge_and_a_rollback_are_there_whole_or_not_at_all() {
         "small:merge-and-drop+commit2/overwrite+go-back+destroy-before",
         "small:go-back+second-snapshot+overwrite+rollback",
         "small:rename+snapshot+merge-fork+rollback+append+merge",
+        "small:append+fsync+directory-back+unlink+sync",
+        "small:directory-back-made-anew+commit2/overwrite+rollback-of-directory+destroy-snapshot",
+        "small:merge-fork+snapshot+rename-directory+rollback-of-directory+overwrite+sync",
         "random:11:120",
     ] {
         let workload: Workload = text.parse().unwrap();

@@ -12,7 +12,10 @@ const STEPS: usize = 1000;
 fn a_pool_does_what_the_model_does() {
     let sum = run_seeds(pool_home, 0..20, STEPS);
     assert!(sum.without_space * 1000 < sum.operations(), "only promises of space fail: {sum:?}");
-    assert!(sum.crashes > 10 && sum.snapshots > 30 && sum.clones > 5, "{sum:?}");
+    assert!(
+        sum.crashes > 10 && sum.snapshots > 30 && sum.clones > 5 && sum.directories_back > 5,
+        "{sum:?}"
+    );
 }
 
 #[test]

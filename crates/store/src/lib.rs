@@ -30,7 +30,7 @@ pub use store::{
     ROOT_OBJECT, Store,
 };
 pub use usage::{Holder, Usage};
-pub use view::{BlockPlace, Space, View};
+pub use view::{BlockPlace, Holding, Space, View};
 
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -117,6 +117,17 @@ pub trait Store: Send + Sync {
     /// those that have it, and no tree is walked.
     fn usage(&self, exact: bool) -> Result<Usage>;
 
+    /// A dataset or snapshot as the last commit has it: it stays so while others change it, and
+    /// tells what each of its blocks is held by ([`View::holding`]), all as of that moment.
+    ///
+    /// # Errors
+    /// No such dataset; a store that cannot do that. The view's own reads fail with
+    /// [`Error::InUse`] if the store has so little space that what they would read had to be
+    /// overwritten.
+    fn frozen(&self, source: &Source) -> Result<Arc<dyn View>> {
+        Err(Error::Invalid(format!("this store cannot tell what holds the blocks of {source}")))
+    }
+
     /// Makes an empty dataset.
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()>;
 

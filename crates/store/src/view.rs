@@ -18,11 +18,42 @@ pub struct BlockPlace {
     /// Number of the device and byte on it where the first copy begins; none of a block that has
     /// not been written, or that lies beside its item.
     pub address: Option<(u16, u64)>,
+    /// Byte on that device behind the first copy, if it lies in one piece.
+    pub end_address: Option<u64>,
+    /// Pieces that the first copy lies in; 0 without an address.
+    pub pieces: u64,
     /// Bytes that all copies take in the store.
     pub stored_bytes: u64,
     /// More than one item of the dataset refers to it; of a block that has not been written that
     /// may be so.
     pub may_be_shared: bool,
+}
+
+impl BlockPlace {
+    /// Of a block that has no place on a device, or whose place its store cannot tell.
+    pub fn in_memory(stored_bytes: u64) -> BlockPlace {
+        let (address, end_address) = (None, None);
+        BlockPlace { address, end_address, pieces: 0, stored_bytes, may_be_shared: true }
+    }
+}
+
+/// What holds a block, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Names the block in the store: no two that are in use have the same.
+    pub address: u64,
+    /// With the address, names it in its dataset: a block that the dataset has adopted is given
+    /// back apart from the same block of old. 0 of one that was not adopted.
+    pub adopted: u64,
+    /// Bytes that all copies take.
+    pub stored_bytes: u64,
+    /// Items of the dataset that refer to it under this name.
+    pub references: u64,
+    /// How many have to give it back before it is free: one for each name in each dataset.
+    pub owners: u64,
+    /// Whether the dataset gives it back as soon as none of its items refers to it: no snapshot
+    /// has it.
+    pub comes_back: bool,
 }
 
 /// An ordered map of items. All methods may be called from many threads; `apply` is the only
@@ -46,6 +77,16 @@ pub trait View: Send + Sync {
     /// [`crate::Error::LimitExceeded`], or a failed read; then nothing of the batch has been
     /// applied.
     fn apply(&self, batch: Batch<'_>) -> Result<()>;
+
+    /// Whether [`View::apply`] would refuse a batch now, for want of space or over a limit; applies
+    /// nothing. What is kept only until somebody needs the space counts as free. A store that
+    /// cannot tell says that it would not.
+    ///
+    /// # Errors
+    /// Those that `apply` would give.
+    fn foresee(&self, _batch: Batch<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// The whole content of a block, verified.
     fn read_block(&self, block: &Block) -> Result<Bytes>;
@@ -75,7 +116,27 @@ pub trait View: Send + Sync {
 
     /// Where a block is. A store that cannot tell says that it may be shared.
     fn place_of(&self, block: &Block) -> BlockPlace {
-        BlockPlace { address: None, stored_bytes: self.stored_bytes(block), may_be_shared: true }
+        BlockPlace::in_memory(self.stored_bytes(block))
+    }
+
+    /// Whether nothing but the items under these keys holds a block, so that its space comes back
+    /// when they let go of it: no other item, no snapshot, no other dataset. It is told of the
+    /// last commit: while one of the items has changed since, the answer is no, and so it is
+    /// always of a store that cannot tell.
+    ///
+    /// # Errors
+    /// A failed read.
+    fn is_held_only_by(&self, _block: &Block, _keys: &[Key]) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// What holds a block of a view of [`crate::Store::frozen`]; `None` of a block that takes no
+    /// place of its own, and from a view that cannot tell.
+    ///
+    /// # Errors
+    /// A failed read.
+    fn holding(&self, _block: &Block) -> Result<Option<Holding>> {
+        Ok(None)
     }
 
     /// Returns when all batches that were applied before are durable.
@@ -97,6 +158,20 @@ pub trait View: Send + Sync {
     /// As for [`View::commit`], or a device failed.
     fn trim(&self, _from: u64, _to: u64, _min_bytes: u64) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    /// What the store as a whole is called; `None` of one that has no label, not even an empty one.
+    fn label(&self) -> Option<String> {
+        None
+    }
+
+    /// Gives the store a label, which is durable when this returns.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if it is too long, or the store has none; otherwise as for
+    /// [`View::commit`].
+    fn set_label(&self, label: &str) -> Result<()> {
+        Err(crate::Error::Invalid(format!("this store takes no label, so not {label:?}")))
     }
 
     /// The store of this view takes no more changes and writes nothing more, as if the power were

@@ -375,6 +375,23 @@ pub trait FileSystem: Send + Sync {
         Err(crate::Error::NotSupported)
     }
 
+    /// What the file system is called.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] where there is no such thing.
+    fn label(&self) -> Result<String> {
+        Err(crate::Error::NotSupported)
+    }
+
+    /// Gives the file system another label, which is durable when this returns.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] as for [`FileSystem::label`];
+    /// [`crate::Error::InvalidArgument`] if it is too long.
+    fn set_label(&self, _label: &str) -> Result<()> {
+        Err(crate::Error::NotSupported)
+    }
+
     /// What `owner` uses, and may use, of the file system that `ino` is in.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Who hands calls on.
 enum Server {
     Bindfs,
-    Own { binary: PathBuf, transport: &'static str },
+    Own { binary: PathBuf, transport: &'static str, without: &'static str },
 }
 
 impl Server {
@@ -29,13 +29,21 @@ impl Server {
         run(project::cargo(&words).arg("passthrough"))?;
         let binary = project::target().join("release/examples/passthrough");
         let transport = if kind.wants_io_uring() { "io_uring" } else { "classic" };
-        Ok(Server::Own { binary, transport })
+        Ok(Server::Own { binary, transport, without: "" })
+    }
+
+    /// Words that come after the places.
+    fn more_words(&self) -> Vec<&'static str> {
+        match self {
+            Server::Own { without, .. } if !without.is_empty() => vec!["--without", without],
+            _ => Vec::new(),
+        }
     }
 
     fn command(&self) -> Command {
         match self {
             Server::Bindfs => command(&["bindfs", "-f", "--multithreaded", "-o", "suid,dev"]),
-            Server::Own { binary, transport } => {
+            Server::Own { binary, transport, .. } => {
                 let mut serve = Command::new(binary);
                 serve.arg(transport);
                 serve
@@ -45,7 +53,7 @@ impl Server {
 }
 
 /// The mount above goes before the file system under it.
-pub(super) struct Passthrough {
+pub(crate) struct Passthrough {
     server: Server,
     daemon: Option<OwnedChild>,
     point: MountPoint,
@@ -54,7 +62,19 @@ pub(super) struct Passthrough {
 
 impl Passthrough {
     pub(super) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {
-        let server = Server::of(kind)?;
+        Self::serve(Server::of(kind)?, folder, making)
+    }
+
+    /// Our own over the classic device, without one of the kernel's caches.
+    pub(crate) fn without(choice: &'static str, folder: &Path, making: &Making) -> Result<Self> {
+        let mut server = Server::of(Kind::OwnPassthrough)?;
+        if let Server::Own { without, .. } = &mut server {
+            *without = choice;
+        }
+        Self::serve(server, folder, making)
+    }
+
+    fn serve(server: Server, folder: &Path, making: &Making) -> Result<Self> {
         let below = KernelFileSystem::make(Kind::Ext4, &folder.join("below"), making)?;
         let point = MountPoint::make(folder.join("over"))?;
         let mut made = Self { server, daemon: None, point, below };
@@ -64,7 +84,7 @@ impl Passthrough {
 
     fn start(&mut self) -> Result<()> {
         let mut serve = self.server.command();
-        serve.arg(self.below.root()).arg(self.point.path());
+        serve.arg(self.below.root()).arg(self.point.path()).args(self.server.more_words());
         let mut daemon = OwnedChild::start(&mut serve)?;
         let mounted = self.point.wait_until_mounted(LIMIT);
         if let Some(status) = daemon.ended()? {

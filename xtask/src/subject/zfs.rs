@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The pool's name, unlikely to be anybody else's.
-const POOL: &str = "marram_peer";
+pub(crate) const POOL: &str = "marram_peer";
 
 /// The pool is exported, then the daemon ends, then the device goes.
 pub(super) struct ZfsFuse {

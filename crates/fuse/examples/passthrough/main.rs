@@ -1,22 +1,33 @@
 //! Hands every call on to a folder of the host: `passthrough classic|io_uring FOLDER MOUNTPOINT`.
 //! What it costs over the folder itself is what a file system pays for this crate and for FUSE,
 //! before it has done anything: the ceiling that the benchmarks measure engines against.
+//!
+//! `--without CHOICE` leaves one of the kernel's caches unused, to see what it saves.
 
 mod errors;
 mod host;
 
 use host::HostFolder;
-use marram_fuse::{MountOptions, TransportChoice, mount, should_be_wakeful};
+use marram_fuse::{MountOptions, Offer, TransportChoice, mount, should_be_wakeful};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
-const USAGE: &str = "usage: passthrough classic|io_uring FOLDER MOUNTPOINT";
+const USAGE: &str = "usage: passthrough classic|io_uring FOLDER MOUNTPOINT [--without names|\
+    absences|attributes|opens|directories|listings|symlinks|large-writes|read-ahead]";
+
+/// What the kernel and most libraries have unless more is asked for, in bytes.
+const USUAL_BYTES: u32 = 128 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [transport, folder, mountpoint] = &arguments[..] else { return Err(USAGE.into()) };
+    let (places, without) = match &arguments[..] {
+        [places @ .., flag, choice] if flag == "--without" => (places, Some(choice)),
+        places => (places, None),
+    };
+    let [transport, folder, mountpoint] = places else { return Err(USAGE.into()) };
     let transport = match transport.as_str() {
         "classic" => TransportChoice::Classic,
         "io_uring" => TransportChoice::IoUring,
@@ -29,8 +40,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     options.transport = transport;
     options.allow_other = true;
     options.wakeful = should_be_wakeful();
+    if let Some(choice) = without {
+        leave_out(choice, &mut options)?;
+    }
     options.on_event = Arc::new(|event| eprintln!("passthrough: {event}"));
     mount(Arc::new(HostFolder::open(folder)?), options)?.wait()?;
+    Ok(())
+}
+
+fn leave_out(choice: &str, options: &mut MountOptions) -> Result<(), Box<dyn Error>> {
+    match choice {
+        "names" => options.entry_timeout = Duration::ZERO,
+        "absences" => options.absence_timeout = Duration::ZERO,
+        "attributes" => options.attributes_timeout = Duration::ZERO,
+        "opens" => options.declined.push(Offer::UnaskedOpens),
+        "directories" => options.declined.push(Offer::UnaskedDirectoryOpens),
+        "listings" => options.declined.push(Offer::AttributesWithNames),
+        "symlinks" => options.declined.push(Offer::KeptSymlinks),
+        "large-writes" => options.transfer_bytes_max = USUAL_BYTES,
+        "read-ahead" => options.read_ahead_bytes = USUAL_BYTES,
+        _ => return Err(USAGE.into()),
+    }
     Ok(())
 }
 

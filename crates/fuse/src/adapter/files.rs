@@ -5,15 +5,16 @@ use super::opening::check_may_cut;
 use super::prepared::Allocation;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
-use crate::protocol::flags::{allocate, open, seek, write};
+use crate::protocol::flags::{allocate, open, write};
 use crate::protocol::{CopyRange, Encoder, Header, Transfer, Write};
-use marram_vfs::{Allocate, Error, Ino, Kind, SeekTarget, SetAttributes, WriteOptions};
+use marram_vfs::{Allocate, Error, Ino, Kind, SetAttributes, WriteOptions};
 
 impl Adapter {
     pub(super) fn read(&self, ino: Ino, transfer: Transfer, out: &mut Encoder<'_>) -> Outcome {
         let len = usize::try_from(transfer.size)
             .unwrap_or(usize::MAX)
             .min(self.agreement.transfer_bytes_max);
+        self.cached_reads.note(ino, transfer.flags);
         out.0.reserve(len);
         match transfer.caller_flags & open::NO_ACCESS_TIME {
             0 => self.file_system.read(ino, transfer.offset, len, out.0)?,
@@ -64,22 +65,6 @@ impl Adapter {
         let Allocation { how, offset, len } = meant.unwrap_or(Allocation { how, offset, len });
         self.clear_privileges(header, ino)?;
         Ok(self.file_system.allocate(ino, how, offset, len)?)
-    }
-
-    pub(super) fn seek(
-        &self,
-        ino: Ino,
-        offset: u64,
-        whence: u32,
-        out: &mut Encoder<'_>,
-    ) -> Outcome {
-        let target = match whence {
-            seek::DATA => SeekTarget::Data,
-            seek::HOLE => SeekTarget::Hole,
-            _ => return Err(Errno::INVALID.into()),
-        };
-        out.u64(self.file_system.seek(ino, offset, target)?);
-        Ok(())
     }
 
     pub(super) fn copy_range(

@@ -39,6 +39,8 @@ impl Adapter {
                 return self.tell(header, ioctl.command, out);
             }
             ioctl::TRIM => return self.trim(header, ioctl, out),
+            ioctl::LABEL => return self.tell_label(out),
+            ioctl::SET_LABEL => self.set_label(header, ioctl)?,
             command if FileCall::is_one(command) => return self.file_call(header, ioctl, out),
             _ => return Err(Errno::NO_IOCTL.into()),
         }
@@ -117,6 +119,31 @@ impl Adapter {
         };
         out.zeros(REPLY_BYTES).u64(from).u64(discarded).u64(min_bytes);
         Ok(())
+    }
+
+    /// What the file system is called, padded with zeros.
+    fn tell_label(&self, out: &mut Encoder<'_>) -> Outcome {
+        let label = match self.file_system.label() {
+            Err(Error::NotSupported) => return Err(Errno::NO_IOCTL.into()),
+            label => label?,
+        };
+        let padding = ioctl::LABEL_BYTES.checked_sub(label.len()).filter(|bytes| *bytes > 0);
+        let padding = padding.ok_or(Errno::IO)?;
+        out.zeros(REPLY_BYTES).bytes(label.as_bytes()).zeros(padding);
+        Ok(())
+    }
+
+    /// Gives the file system another label. The kernel does not ask who may.
+    fn set_label(&self, header: &Header, ioctl: &Ioctl<'_>) -> Outcome {
+        if !has_capability(header, Capability::Administer) {
+            return Err(Errno::NOT_PERMITTED.into());
+        }
+        let end = ioctl.input.iter().position(|byte| *byte == 0).ok_or(Errno::INVALID)?;
+        let label = std::str::from_utf8(&ioctl.input[..end]).map_err(|_| Errno::INVALID)?;
+        match self.file_system.set_label(label) {
+            Err(Error::NotSupported) => Err(Errno::NO_IOCTL.into()),
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Stops the file system as a power cut would, for tests of crashes (`FS_IOC_SHUTDOWN`, as XFS

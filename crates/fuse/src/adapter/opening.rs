@@ -1,14 +1,16 @@
 //! Opening files, and what `access` asks: for file systems that check permissions themselves.
 //!
-//! Elsewhere all of this is answered "no such operation", and the kernel does it alone. A handle is
-//! no more than the answer to what its file may be used for, so there is no table of them.
+//! Elsewhere all of this is answered "no such operation", and the kernel does it alone; but a
+//! strict mount has each opening of a file served, since the kernel knows nothing of flags. A
+//! handle is no more than the answer to what its file may be used for, so there is no table of
+//! them.
 
 use super::caller::Requester;
 use super::{Adapter, Outcome, Refusal, caller, name};
 use crate::errno::Errno;
 use crate::protocol::flags::{access, open, opened};
 use crate::protocol::{Create, Encoder, Header};
-use marram_vfs::{AccessControl, Action, Ino, Kind, NewNode, Opened, Opening};
+use marram_vfs::{AccessControl, Action, Error, Ino, InodeFlags, Kind, NewNode, Opened, Opening};
 
 /// A file that may be used as it was opened.
 pub(super) const PLAIN: u64 = 0;
@@ -26,11 +28,31 @@ impl Adapter {
         caller_flags: u32,
         out: &mut Encoder<'_>,
     ) -> Outcome {
-        let control = self.asked()?;
-        let how = opening(caller_flags);
-        let opened = control.authorize_open(&Requester::of(header), Ino(header.node), how)?;
+        let (ino, how) = (Ino(header.node), opening(caller_flags));
+        let opened = match self.control() {
+            Some(control) => control.authorize_open(&Requester::of(header), ino, how)?,
+            None if self.strict_open => Opened::AsAsked,
+            None => return Err(Errno::NO_OPERATION.into()),
+        };
+        if how.write {
+            self.check_marks(ino, how)?;
+        }
         encode(opened, out);
         Ok(())
+    }
+
+    /// Refuses to open for writing what does not change, and for more than appending what only
+    /// grows.
+    fn check_marks(&self, ino: Ino, how: Opening) -> Outcome {
+        let flags = match self.file_system.marks(ino) {
+            Err(Error::NotSupported) => return Ok(()),
+            marks => marks?.flags,
+        };
+        let grows = how.append || !flags.any(InodeFlags::APPEND_ONLY);
+        match grows && !flags.any(InodeFlags::IMMUTABLE) {
+            true => Ok(()),
+            false => Err(Errno::NOT_PERMITTED.into()),
+        }
     }
 
     pub(super) fn open_directory(&self, header: &Header, out: &mut Encoder<'_>) -> Outcome {

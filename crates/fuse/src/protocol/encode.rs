@@ -144,6 +144,7 @@ const PRIVILEGES: u32 = 0o6000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttributesEncoding {
     pub(crate) entry_timeout: Duration,
+    pub(crate) absence_timeout: Duration,
     pub(crate) attributes_timeout: Duration,
     /// `st_blksize` of regular files, in bytes.
     pub(crate) preferred_io_bytes: u32,
@@ -153,20 +154,16 @@ impl AttributesEncoding {
     /// Reply to LOOKUP and all that make or find an inode.
     pub(crate) fn entry(&self, out: &mut Encoder<'_>, attributes: &Attributes) {
         let timeout = self.timeout_of(attributes);
-        self.entry_header(out, attributes.ino.0, attributes.generation, timeout);
+        out.u64(attributes.ino.0).u64(attributes.generation);
+        entry_times(out, self.entry_timeout, timeout);
         self.attributes(out, attributes);
     }
 
     /// Reply to a LOOKUP that found nothing, to be remembered.
     pub(crate) fn no_entry(&self, out: &mut Encoder<'_>) {
-        self.entry_header(out, 0, 0, self.attributes_timeout);
+        out.u64(0).u64(0);
+        entry_times(out, self.absence_timeout, self.attributes_timeout);
         out.zeros(LOOKUP_REPLY_BYTES - 40);
-    }
-
-    fn entry_header(&self, out: &mut Encoder<'_>, node: u64, generation: u64, timeout: Duration) {
-        out.u64(node).u64(generation);
-        out.u64(self.entry_timeout.as_secs()).u64(timeout.as_secs());
-        out.u32(self.entry_timeout.subsec_nanos()).u32(timeout.subsec_nanos());
     }
 
     /// How long the kernel may take these attributes for granted. It does not learn that a write,
@@ -216,6 +213,12 @@ impl AttributesEncoding {
     }
 }
 
+/// How long a name and its attributes hold.
+fn entry_times(out: &mut Encoder<'_>, name: Duration, attributes: Duration) {
+    out.u64(name.as_secs()).u64(attributes.as_secs());
+    out.u32(name.subsec_nanos()).u32(attributes.subsec_nanos());
+}
+
 fn mode(of: &Attributes) -> u32 {
     of.kind.mode_bits() | of.permissions & 0o7777
 }
@@ -257,6 +260,7 @@ mod tests {
     fn encoding() -> AttributesEncoding {
         AttributesEncoding {
             entry_timeout: Duration::from_secs(1),
+            absence_timeout: Duration::from_secs(1),
             attributes_timeout: Duration::from_secs(60),
             preferred_io_bytes: 131_072,
         }

@@ -50,10 +50,18 @@ pub(crate) mod set_attributes {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// Bits of a READ request.
+pub(crate) mod read {
+    /// It names an owner of locks, as requests do that go past the kernel's cache.
+    pub(crate) const DIRECT: u32 = 1 << 1;
+}
+
 /// Bits of a WRITE request.
 pub(crate) mod write {
     /// The data comes from the kernel's cache, perhaps long after the program wrote it.
     pub(crate) const CACHE: u32 = 1 << 0;
+    /// As [`super::read::DIRECT`].
+    pub(crate) const DIRECT: u32 = 1 << 1;
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
@@ -127,6 +135,11 @@ pub(crate) mod ioctl {
     pub(crate) const VERSION: u32 = 0x8008_7601;
     /// `FITRIM`: three numbers of 64 bits.
     pub(crate) const TRIM: u32 = 0xc018_5879;
+    /// `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL`: [`LABEL_BYTES`] that end with a zero.
+    pub(crate) const LABEL: u32 = 0x8100_9431;
+    pub(crate) const SET_LABEL: u32 = 0x4100_9432;
+    /// Bytes of a label and what follows it.
+    pub(crate) const LABEL_BYTES: usize = 256;
     /// Our own; see `protocol::file_calls`. The number says how long the argument is.
     pub(crate) const PREPARE: u32 = 0xc020_f501;
     pub(crate) const WITHDRAW: u32 = 0xc010_f502;

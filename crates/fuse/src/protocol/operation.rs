@@ -184,6 +184,8 @@ pub struct Transfer {
     pub offset: u64,
     /// Most bytes that the reply may have.
     pub size: u32,
+    /// How.
+    pub flags: u32,
     /// The flags that the caller has opened it with.
     pub caller_flags: u32,
 }

@@ -179,8 +179,9 @@ fn rename<'a>(fields: &mut Fields<'a>, with_flags: bool) -> Result<Rename<'a>, M
 fn transfer(fields: &mut Fields<'_>) -> Result<Transfer, Malformed> {
     fields.skip(8)?;
     let (offset, size) = (fields.u64("offset")?, fields.u32("size")?);
-    fields.skip(4 + 8)?;
-    Ok(Transfer { offset, size, caller_flags: fields.u32("flags")? })
+    let flags = fields.u32("flags")?;
+    fields.skip(8)?;
+    Ok(Transfer { offset, size, flags, caller_flags: fields.u32("flags")? })
 }
 
 fn write<'a>(fields: &mut Fields<'a>) -> Result<Write<'a>, Malformed> {

@@ -5,7 +5,7 @@
 
 use crate::errno::Errno;
 use crate::error::MountError;
-use crate::options::{Checks, MountOptions};
+use crate::options::{Checks, MountOptions, Offer};
 use crate::protocol::flags::init;
 use crate::protocol::{Encoder, Init, InitReply, MAJOR, MINOR_MIN, Operation, parse, reply_header};
 use crate::transport::Transport;
@@ -160,16 +160,28 @@ fn answer(greeting: &Init, options: &MountOptions, rings: bool) -> InitReply {
         Checks::PosixLists => KERNEL_CHECKS | init::POSIX_ACL | init::DONT_MASK,
         Checks::Server => init::DONT_MASK,
     };
+    let checks = if options.strict_open { checks & !init::NO_OPEN_SUPPORT } else { checks };
     let rings = if rings { init::OVER_IO_URING } else { 0 };
+    let declined = options.declined.iter().fold(0, |flags, offer| flags | flags_of(*offer));
+    let taken = (WANTED | checks) & !declined;
     let pages_max = options.transfer_pages();
     InitReply {
-        flags: greeting.flags & (WANTED | required | writeback | checks | rings),
+        flags: greeting.flags & (taken | required | writeback | rings),
         read_ahead_bytes: greeting.read_ahead_bytes.max(options.read_ahead_bytes),
         background_max: BACKGROUND_MAX,
         congestion_threshold: CONGESTION_THRESHOLD,
         write_bytes_max: pages_max * 4096,
         time_grain_nanoseconds: 1,
         pages_max: u16::try_from(pages_max).expect("bounded by the options"),
+    }
+}
+
+fn flags_of(offer: Offer) -> u64 {
+    match offer {
+        Offer::UnaskedOpens => init::NO_OPEN_SUPPORT,
+        Offer::UnaskedDirectoryOpens => init::NO_OPENDIR_SUPPORT,
+        Offer::AttributesWithNames => init::DO_READDIRPLUS | init::READDIRPLUS_AUTO,
+        Offer::KeptSymlinks => init::CACHE_SYMLINKS,
     }
 }
 

@@ -5,6 +5,7 @@
 use super::handshake::request_buffer_bytes;
 use super::lane::Lane;
 use super::late::LateNames;
+use super::page_lane::{Done, PageLane};
 use super::rings::{Rings, stay_with};
 use super::sync_lane::{SyncLane, Waiting};
 use super::wakefulness::Wakefulness;
@@ -26,6 +27,8 @@ use std::thread::{Builder, Scope};
 pub(super) struct Crew {
     pub(super) adapter: Adapter,
     pub(super) syncs: SyncLane,
+    /// Writes that wait until old pages are gone.
+    pub(super) pages: PageLane,
     /// What has been done after its caller had been let go.
     pub(super) late_names: LateNames,
     pub(super) wakefulness: Wakefulness,
@@ -43,6 +46,7 @@ impl Crew {
         Crew {
             adapter,
             syncs: SyncLane::default(),
+            pages: PageLane::default(),
             late_names: LateNames::default(),
             wakefulness: Wakefulness::new(wakeful),
             waiting: AtomicUsize::new(0),
@@ -114,17 +118,18 @@ impl Crew {
                     return (self.adapter.on_event)(Event::Disconnected { reason });
                 }
             };
+            let sync = request.as_ref().ok().and_then(SyncJob::of);
             if let (Lane::Ring(lane), Some(rings)) = (&lane, rings) {
                 self.reinforce(lane, rings, scope);
             }
             match request {
-                Ok(request) => match SyncJob::of(&request) {
+                Ok(request) => match sync {
                     Some(job) => {
                         let waiting = Waiting { header: request.header, job, lane: lane.clone() };
                         let has_time = lane.waits_for_answers() || others_waiting >= self.spare;
                         self.syncs.submit(&self.adapter, scope, waiting, has_time);
                     }
-                    None => self.serve(&lane, &request, &mut space.out),
+                    None => self.serve(&lane, &request, scope, &mut space.out),
                 },
                 Err((header, reason)) => self.refuse(&lane, header, reason),
             }
@@ -132,7 +137,13 @@ impl Crew {
         }
     }
 
-    fn serve(&self, lane: &Lane, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn serve<'scope, 'env>(
+        &'scope self,
+        lane: &Lane,
+        request: &Request<'_>,
+        scope: &'scope Scope<'scope, 'env>,
+        out: &mut Vec<u8>,
+    ) {
         let adapter = &self.adapter;
         let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, out)));
         let answer = served.unwrap_or_else(|panic| {
@@ -143,6 +154,13 @@ impl Crew {
         let Answer::Reply(outcome) = answer else {
             return lane.hand_back(None);
         };
+        if outcome.is_ok()
+            && let Some(write) = adapter.direct_write(request)
+        {
+            let (lane, payload) = (lane.clone(), std::mem::take(out));
+            let done = Done { lane, unique: request.header.unique, write, payload };
+            return self.pages.submit(adapter, scope, done);
+        }
         let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
         if !is_taken && outcome.is_ok() {
             take_back(adapter, request, out);
@@ -228,7 +246,7 @@ fn report_panic(adapter: &Adapter, header: &Header, panic: &(dyn Any + Send)) {
 /// Sends a reply. A request whose caller is gone by now is not an event; a reply that the kernel
 /// does not understand is, and is replaced by an error, so that nobody waits forever. False if the
 /// caller has been let go before.
-fn reply(
+pub(super) fn reply(
     adapter: &Adapter,
     lane: &dyn Transport,
     unique: u64,

@@ -149,6 +149,29 @@ fn holes_are_found() {
 }
 
 #[test]
+fn holes_are_told_in_whole_pages() {
+    let Some(mounted) = mounted() else { return };
+    let file = File::create_new(mounted.path("file")).unwrap();
+    file.write_all_at(b"x", 5000).unwrap();
+    file.write_all_at(b"y", 13_000).unwrap();
+    file.set_len(20_000).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(4096));
+    assert_eq!(seek(&file, SeekFrom::Data(8191)), Ok(8191), "the page has data");
+    assert_eq!(seek(&file, SeekFrom::Data(8192)), Ok(12_288));
+    assert_eq!(seek(&file, SeekFrom::Data(16_384)), Err(Errno::NXIO));
+    assert_eq!(seek(&file, SeekFrom::Hole(100)), Ok(100));
+    assert_eq!(seek(&file, SeekFrom::Hole(4100)), Ok(8192));
+    assert_eq!(seek(&file, SeekFrom::Hole(13_001)), Ok(16_384));
+    assert_eq!(seek(&file, SeekFrom::Hole(19_999)), Ok(19_999));
+    assert_eq!(seek(&file, SeekFrom::Hole(20_000)), Err(Errno::NXIO));
+    // The last page has data, so the only hole after it is the end.
+    file.write_all_at(b"z", 17_000).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Hole(12_288)), Ok(20_000));
+    drop(file);
+    mounted.end();
+}
+
+#[test]
 fn space_is_promised_punched_and_zeroed() {
     let Some(mounted) = mounted() else { return };
     let path = mounted.path("file");

@@ -5,6 +5,7 @@
 
 mod attributes;
 mod creation;
+mod direct;
 mod directories;
 mod durability;
 mod files;

@@ -53,6 +53,8 @@ pub(crate) struct Proxy {
     pub(crate) sync_ms: AtomicU64,
     /// What makes, moves or removes names comes through here.
     pub(crate) gate: Gate,
+    /// Writes come through here.
+    pub(crate) write_gate: Gate,
     /// How many syncs of one inode have ended.
     pub(crate) syncs: AtomicU64,
     /// How many syncs of everything have ended.
@@ -84,6 +86,7 @@ impl Proxy {
             has_rules: false,
             sync_ms: AtomicU64::new(0),
             gate: Gate::default(),
+            write_gate: Gate::default(),
             syncs: AtomicU64::new(0),
             full_syncs: AtomicU64::new(0),
             ends: AtomicU64::new(0),
@@ -195,6 +198,7 @@ impl FileSystem for Proxy {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+        self.write_gate.pass();
         self.model.write(ino, offset, data, options)
     }
 

@@ -123,7 +123,8 @@ fn programs_go_on_while_a_sync_and_a_commit_hang() {
     let mut synced = File::create(root.join("synced")).unwrap();
     synced.write_all(b"x").unwrap();
     let sync = thread::spawn(move || synced.sync_all());
-    let commit = thread::spawn(move || pool.commit());
+    let committed = Arc::clone(&pool);
+    let commit = thread::spawn(move || committed.commit());
     let begun = Instant::now();
     while device.waiting() == 0 {
         assert!(begun.elapsed() < PATIENCE, "nobody asks the device");
@@ -133,6 +134,7 @@ fn programs_go_on_while_a_sync_and_a_commit_hang() {
     let worker = thread::spawn(move || {
         work(&root, "first");
         work(&root, "second");
+        pool.open(&"root".parse().unwrap()).unwrap();
         done.send(()).unwrap();
     });
     let ended = end.recv_timeout(PATIENCE);

@@ -52,6 +52,15 @@ pub(crate) struct SpaceArguments {
     /// metadata
     #[arg(long, conflicts_with_all = ["fork", "dataset"])]
     pub(crate) sharing: bool,
+    /// What the files and directories in a directory take, and what deleting each would give back
+    #[arg(long, conflicts_with_all = ["fork", "sharing"])]
+    pub(crate) files: bool,
+    /// How many levels of directories are told one by one [default: 1, or with --top all]
+    #[arg(long, value_name = "LEVELS", requires = "files")]
+    pub(crate) depth: Option<usize>,
+    /// Only so many, of which deleting gives back most
+    #[arg(long, value_name = "COUNT", requires = "files")]
+    pub(crate) top: Option<usize>,
     #[command(flatten)]
     pub(crate) format: FormatArguments,
 }
@@ -73,6 +82,32 @@ pub(crate) struct DedupArguments {
     #[arg(long, short = 'd', value_name = "NAME")]
     pub(crate) dataset: Option<String>,
     /// Only tell what could be shared
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Sizes in bytes
+    #[arg(long, short = 'p')]
+    pub(crate) exact: bool,
+}
+
+/// What `defragment` does, at length.
+const DEFRAGMENT_HELP: &str = "\
+Looks at all files below the directories and writes anew what lies in many pieces, and what uses \
+little of its blocks, which then come back. Works while programs go on, and changes nothing that \
+they can see. What a snapshot, a fork or another file has too is left alone, as it would be stored \
+twice. A mounted pool does this by itself now and then (mount option defragment=SECONDS, 0 is \
+never); by hand it also looks at where the pieces lie. A pool that is not mounted stands for its \
+root dataset. Exits with 3 if something was left undone.";
+
+/// Arguments of `defragment`.
+#[derive(Debug, Args)]
+pub(crate) struct DefragmentArguments {
+    /// Directories of one pool, of any of its datasets and forks
+    #[arg(value_name = "DIRECTORY", required = true, long_help = DEFRAGMENT_HELP)]
+    pub(crate) directories: Vec<PathBuf>,
+    /// The dataset, if another than the directory's own
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Only tell what could be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     /// Sizes in bytes

@@ -7,22 +7,10 @@ use crate::error::{Error, Result};
 use crate::output::{Output, say, size_text};
 use crate::target::Target;
 use marram_store::Source;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(super) fn run(arguments: &DedupArguments, output: &Output) -> Result<()> {
-    let mut found: Option<Target> = None;
-    let mut places = Vec::new();
-    for path in &arguments.directories {
-        let target = Target::find(path)?;
-        if found.as_ref().is_some_and(|first| first.pool != target.pool) {
-            return Err(Error::usage(format!("{} is in another pool", path.display()))
-                .hint("blocks are shared inside a pool: name directories of one at a time"));
-        }
-        super::write_back(&target, path)?;
-        places.push(place(&target, path, arguments.dataset.as_deref())?);
-        found = Some(target);
-    }
-    let target = found.ok_or_else(|| Error::usage("name a directory below a mount, or a pool"))?;
+    let (target, places) = places_of(&arguments.directories, arguments.dataset.as_deref())?;
     let order = DedupOrder { places, dry_run: arguments.dry_run };
     let summary = match perform(&target, &order)? {
         Answer::Deduplicated(summary) => *summary,
@@ -34,6 +22,30 @@ pub(super) fn run(arguments: &DedupArguments, output: &Output) -> Result<()> {
     }
     output.print(&summary, || text(&summary, arguments.exact));
     judge(&summary)
+}
+
+/// The pool that directories are in, and what they are there.
+///
+/// # Errors
+/// One is none, or they are in several pools.
+pub(super) fn places_of(
+    directories: &[PathBuf],
+    dataset: Option<&str>,
+) -> Result<(Target, Vec<DedupDirectory>)> {
+    let mut found: Option<Target> = None;
+    let mut places = Vec::new();
+    for path in directories {
+        let target = Target::find(path)?;
+        if found.as_ref().is_some_and(|first| first.pool != target.pool) {
+            return Err(Error::usage(format!("{} is in another pool", path.display()))
+                .hint("one command works in one pool: name directories of one at a time"));
+        }
+        super::write_back(&target, path)?;
+        places.push(place(&target, path, dataset)?);
+        found = Some(target);
+    }
+    let target = found.ok_or_else(|| Error::usage("name a directory below a mount, or a pool"))?;
+    Ok((target, places))
 }
 
 fn place(target: &Target, path: &Path, dataset: Option<&str>) -> Result<DedupDirectory> {

@@ -29,12 +29,8 @@ pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<()> {
 
 /// A target for each pool that has a daemon.
 pub(super) fn mounted_pools() -> Vec<Target> {
-    let target = |(socket, greeting): (PathBuf, crate::control::protocol::Greeting)| Target {
-        daemon: Some((socket, greeting.clone())),
-        ..Target::unmounted(greeting.pool)
-    };
     let daemons = target::daemons().into_iter();
-    daemons.filter(|(_, greeting)| !greeting.shows_streams).map(target).collect()
+    daemons.filter(|(_, greeting)| !greeting.shows_streams).map(Target::of_daemon).collect()
 }
 
 fn list(target: &Target) -> Result<PoolList> {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
 
-/// Exit status of a merge that was refused for its conflicts.
+/// Exit status of a merge that was refused for its conflicts, or would be for want of space.
 const CONFLICTS: u8 = 1;
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
@@ -52,7 +52,8 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     }
     let summary = merge(&request)?;
     output.print(&summary, || text(&summary, arguments.preview));
-    let is_done = summary.conflicts.is_empty() && !summary.is_outdated;
+    let is_done =
+        summary.conflicts.is_empty() && !summary.is_outdated && summary.obstacle.is_none();
     Ok(if is_done { 0 } else { CONFLICTS })
 }
 
@@ -65,8 +66,19 @@ fn text(summary: &MergeSummary, preview: bool) -> String {
     for row in &summary.conflicts {
         text.push_str(&format!("conflict: {}", tell(row)));
     }
+    let fork = &summary.fork;
+    text.push_str(&match &summary.obstacle {
+        Some(obstacle) => {
+            format!("{fork} would be refused: {obstacle}; enlarge the quota or the pool first\n")
+        }
+        None => outcome(summary, preview),
+    });
+    text
+}
+
+fn outcome(summary: &MergeSummary, preview: bool) -> String {
     let MergeSummary { fork, parent, .. } = summary;
-    text.push_str(&match () {
+    match () {
         () if !summary.conflicts.is_empty() && !summary.is_outdated => format!(
             "{fork} and {parent} have both changed the same: nothing was changed\n\
              take one side with --ours or --theirs, or put them together with --text or --ranges\n"
@@ -77,6 +89,5 @@ fn text(summary: &MergeSummary, preview: bool) -> String {
         () if preview => format!("{fork} would go into {parent}\n"),
         () if summary.dropped => format!("{fork} went into {parent}, and is no more\n"),
         () => format!("{fork} went into {parent}\n"),
-    });
-    text
+    }
 }

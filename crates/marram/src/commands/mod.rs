@@ -4,6 +4,7 @@ mod bench;
 pub(crate) mod check;
 mod create;
 mod dedup;
+mod defragment;
 mod destroy;
 mod diff;
 mod doctor;
@@ -13,6 +14,7 @@ mod generated;
 mod grow;
 mod hold;
 mod install;
+mod label;
 mod list;
 mod merge;
 pub(crate) mod mount;
@@ -75,9 +77,11 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Range(arguments) => range::run(&arguments.kind, output),
         Command::Reflink(arguments) => reflink::run(&arguments, output),
         Command::Dedup(arguments) => dedup::run(&arguments, output),
+        Command::Defragment(arguments) => defragment::run(&arguments, output),
         Command::Extents(arguments) => extents::run(&arguments, output),
         Command::Check(arguments) => return check::run(&arguments, output),
         Command::Grow(arguments) => grow::run(&arguments, output),
+        Command::Label(arguments) => label::run(&arguments, output),
         Command::Sync(arguments) => sync::run(&arguments, output),
         Command::Quickstart(arguments) => quickstart::run(&arguments, output),
         Command::Doctor => return doctor::run(output),

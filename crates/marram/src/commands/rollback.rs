@@ -3,7 +3,7 @@
 
 use crate::arguments::RollbackArguments;
 use crate::control::protocol::{Answer, Operation};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::output::Output;
 use crate::target::{Target, with_snapshot};
 use marram_store::Source;
@@ -26,7 +26,7 @@ struct RolledBack {
 
 pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> {
     let (path, snapshot) = with_snapshot(&arguments.target)?;
-    let target = Target::find(&path)?;
+    let target = Target::find(&path).map_err(|error| removed(error, &path, &snapshot))?;
     let to =
         Source { dataset: target.dataset(arguments.dataset.as_deref())?, snapshot: Some(snapshot) };
     let is_whole = arguments.dataset.is_some() || target.is_root();
@@ -38,6 +38,19 @@ pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> 
     };
     output.print(&done, || text_of(&done));
     Ok(())
+}
+
+/// A directory that has been removed goes back by its path, once there is one again.
+fn removed(error: Error, path: &Path, snapshot: &str) -> Error {
+    let is_below = path.parent().is_some_and(|above| Target::find(above).is_ok());
+    match error.kind {
+        Kind::NotFound if is_below => error.hint(format!(
+            "a directory that was removed comes back with `mkdir {place} && marram rollback \
+             {place}@{snapshot}`",
+            place = path.display()
+        )),
+        _ => error,
+    }
 }
 
 /// The inode of the directory that is meant.

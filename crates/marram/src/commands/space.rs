@@ -1,5 +1,7 @@
 //! `marram space`: who holds the space, and what destroying it would give back.
 
+mod files;
+
 use crate::arguments::SpaceArguments;
 use crate::control::protocol::{
     Answer, DestructionReport, Operation, SharingReport, SharingRow, SpaceReport,
@@ -10,6 +12,9 @@ use crate::target::{Target, with_optional_snapshot};
 use std::path::Path;
 
 pub(super) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
+    if arguments.files {
+        return files::run(arguments, output);
+    }
     let mut found: Option<Target> = None;
     let mut sources = Vec::new();
     for path in &arguments.targets {

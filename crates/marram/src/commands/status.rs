@@ -1,47 +1,90 @@
-//! `marram status`: how a pool is. Exits with 0 when all is well, and with 3 when it is not.
+//! `marram status`: how a pool is, or a stream in a file that is mounted. Exits with 0 when all is
+//! well, and with 3 when it is not.
 
+use super::stream::is_stream;
 use crate::arguments::StatusArguments;
-use crate::control::protocol::{Answer, DamageRow, Operation, StatusReport};
+use crate::control::protocol::{
+    Answer, DamageRow, MountReport, Operation, ShownReport, StatusReport,
+};
 use crate::control::server::clear_abandoned;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::output::{Align, Output, Table, instant_text, size_text};
-use crate::target::Target;
+use crate::target::{self, Target};
 use crate::{dead_mounts, places};
+use serde::Serialize;
 
 /// Most damaged places that are shown to people; `--json` and the log have all.
 const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
     places::control_folders().iter().for_each(|folder| clear_abandoned(folder));
-    let targets = match &arguments.target {
-        Some(path) => vec![Target::find(path)?],
-        None => super::list::mounted_pools(),
-    };
-    let reports = targets.iter().map(status).collect::<Result<Vec<StatusReport>>>()?;
+    let reports = targets(arguments)?.iter().map(status).collect::<Result<Vec<Report>>>()?;
     output.print(&reports, || {
-        let texts: Vec<String> =
-            reports.iter().map(|report| text(report, arguments.exact, output)).collect();
+        let text = |report: &Report| match report {
+            Report::Pool(report) => text(report, arguments.exact, output),
+            Report::Streams(report) => streams(report, output),
+        };
+        let texts: Vec<String> = reports.iter().map(text).collect();
         match texts.is_empty() {
             true => "no pool is mounted\n".to_owned(),
             false => texts.join("\n"),
         }
     });
-    let is_well =
-        |report: &StatusReport| report.health == "online" && report.dead_mounts.is_empty();
+    let is_well = |report: &Report| match report {
+        Report::Pool(report) => report.health == "online" && report.dead_mounts.is_empty(),
+        Report::Streams(report) => report.health == "online",
+    };
     let well = reports.iter().all(is_well);
     Ok(if well { 0 } else { Kind::Partial.exit_status() })
 }
 
-fn status(target: &Target) -> Result<StatusReport> {
+/// What a daemon has.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Report {
+    Pool(Box<StatusReport>),
+    Streams(Box<ShownReport>),
+}
+
+/// What is meant; without a path everything that is mounted.
+fn targets(arguments: &StatusArguments) -> Result<Vec<Target>> {
+    let Some(path) = &arguments.target else {
+        return Ok(target::daemons().into_iter().map(Target::of_daemon).collect());
+    };
+    if !is_stream(path) {
+        return Ok(vec![Target::find(path)?]);
+    }
+    let shown: Vec<Target> =
+        target::daemons_showing(path)?.into_iter().map(Target::of_daemon).collect();
+    match shown.is_empty() {
+        true => Err(Error::not_found(format!("the stream {} is not mounted", path.display()))
+            .hint("`marram check FILE` tells what is in it, and whether it is whole")),
+        false => Ok(shown),
+    }
+}
+
+fn status(target: &Target) -> Result<Report> {
     match target.perform(&Operation::Status)? {
         Answer::Status(mut report) => {
             if target.daemon.is_none() {
                 report.dead_mounts = dead_mounts::of_pool(&target.pool)?;
             }
-            Ok(*report)
+            Ok(Report::Pool(report))
         }
+        Answer::ShownStatus(report) => Ok(Report::Streams(report)),
         other => Err(super::unexpected(&other)),
     }
+}
+
+fn streams(report: &ShownReport, output: &Output) -> String {
+    let files: Vec<String> = report.streams.iter().map(|file| file.display().to_string()).collect();
+    let health = coloured(&report.health, &report.health, output.colour);
+    let mut text = format!("stream:       {}\n", files.join(", then "));
+    text.push_str(&format!("health:       {health}\n"));
+    text.push_str(&format!("daemon:       process {}, marram {}\n", report.pid, report.version));
+    text.push_str(&mounts(&report.mounts, output.colour));
+    text.push_str(&damage(&report.damage));
+    text
 }
 
 fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
@@ -69,7 +112,7 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
     lines.extend(daemon_lines(report, exact));
     let mut text = lines.join("\n") + "\n";
     text.push_str(&devices(report, exact, output.colour));
-    text.push_str(&mounts(report, output.colour));
+    text.push_str(&mounts(&report.mounts, output.colour));
     text.push_str(&partials(report, exact, output.colour));
     text.push_str(&damage(&report.damage));
     text
@@ -80,10 +123,15 @@ fn health(report: &StatusReport, colour: bool) -> String {
         Some(reason) => format!("{}: {reason}", report.health),
         None => report.health.clone(),
     };
-    match (colour, report.health.as_str()) {
-        (false, _) => named,
-        (true, "online") => format!("\x1b[32m{named}\x1b[0m"),
-        (true, _) => format!("\x1b[31m{named}\x1b[0m"),
+    coloured(&named, &report.health, colour)
+}
+
+/// Green if all is well, and red if not.
+fn coloured(text: &str, health: &str, colour: bool) -> String {
+    match (colour, health) {
+        (false, _) => text.to_owned(),
+        (true, "online") => format!("\x1b[32m{text}\x1b[0m"),
+        (true, _) => format!("\x1b[31m{text}\x1b[0m"),
     }
 }
 
@@ -118,6 +166,20 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
             "dedup:        {} of {} written since the mount are shared; {lost} ranges left out",
             size_text(totals.shared_bytes, exact),
             size_text(totals.content_bytes, exact),
+        )
+    }));
+    lines.extend(daemon.rewriting.as_ref().map(|rewriting| {
+        let row = &rewriting.rewriting;
+        let now = match (rewriting.is_running, rewriting.is_short_of_space) {
+            (true, _) => ", one is under way",
+            (false, true) => ", the last one for want of space not to the end",
+            (false, false) => "",
+        };
+        format!(
+            "rewriting:    {} in {} passes for blocks that took {}{now}",
+            size_text(row.rewritten_bytes, exact),
+            rewriting.passes,
+            size_text(row.released_bytes, exact),
         )
     }));
     lines
@@ -168,8 +230,8 @@ fn partials(report: &StatusReport, exact: bool, colour: bool) -> String {
     format!("\n{}", table.columns(colour))
 }
 
-fn mounts(report: &StatusReport, colour: bool) -> String {
-    if report.mounts.is_empty() {
+fn mounts(mounts: &[MountReport], colour: bool) -> String {
+    if mounts.is_empty() {
         return String::new();
     }
     let mut table = Table::new(&[
@@ -178,7 +240,7 @@ fn mounts(report: &StatusReport, colour: bool) -> String {
         ("OPTIONS", Align::Left),
         ("BLOCK DEVICE", Align::Left),
     ]);
-    for mount in &report.mounts {
+    for mount in mounts {
         let device = mount.block_device.as_ref();
         table.row(vec![
             mount.directory.display().to_string(),

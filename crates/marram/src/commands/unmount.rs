@@ -1,6 +1,7 @@
 //! `marram unmount`: comes back when everything is durable and, after the last mount of a pool,
 //! its daemon has let go of the device.
 
+use super::stream::is_stream;
 use crate::arguments::UnmountArguments;
 use crate::control::client::{Client, Process};
 use crate::control::protocol::{Answer, Request};
@@ -51,7 +52,8 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts the directory `target`, or all mounts of the pool `target`; tells which came off.
+/// Unmounts the directory `target`, or all mounts of the pool or stream `target`; tells which came
+/// off.
 ///
 /// # Errors
 /// When nothing is mounted, it is busy, or something could not be made durable.
@@ -72,8 +74,8 @@ pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Unmounted> {
     Ok(unmounted)
 }
 
-/// What is mounted on `path`, or of the pool at `path`, oldest first. If the pool's daemon has
-/// died, that is what it has left.
+/// What is mounted on `path`, or of the pool or stream at `path`, oldest first. If the pool's
+/// daemon has died, that is what it has left.
 fn directories(path: &Path) -> Result<Vec<PathBuf>> {
     let entry = mountinfo::mount_on(path)?;
     // What is mounted on a file is a file: one that was bound there.
@@ -88,15 +90,25 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>> {
             None => Err(Error::not_found(format!("nothing is mounted at {}", path.display()))),
         };
     }
+    if is_stream(path) {
+        let shown = target::daemons_showing(path)?.into_iter();
+        let mounts = shown.flat_map(|(_, greeting)| greeting.mounts);
+        return named(path, mounts.map(|mount| mount.directory).collect());
+    }
     let target = Target::find(path)?;
     let directories: Vec<PathBuf> = match target.daemon {
         Some((_, greeting)) => greeting.mounts.into_iter().map(|mount| mount.directory).collect(),
         None => dead_mounts::of_pool(&target.pool)?,
     };
-    if directories.is_empty() {
-        return Err(Error::not_found(format!("{} is not mounted", path.display())));
+    named(path, directories)
+}
+
+/// Where `path` is mounted, which has to be somewhere.
+fn named(path: &Path, directories: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    match directories.is_empty() {
+        true => Err(Error::not_found(format!("{} is not mounted", path.display()))),
+        false => Ok(directories),
     }
-    Ok(directories)
 }
 
 /// Unmounts what is on `directory`; whether its file system is still in use.

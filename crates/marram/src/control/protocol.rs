@@ -1,14 +1,23 @@
 //! What is said over the control socket. The reports are also what `--json` prints.
 
 mod dedup;
+mod defragment;
 mod space;
 mod streams;
 
 pub(crate) use dedup::{
     DedupDirectory, DedupOrder, DedupSummary, DedupTotals, SharingReport, SharingRow, SkippedRow,
 };
-pub(crate) use space::{HolderRow, SpaceReport, StayRow, ThinReport, ThinRequest};
-pub(crate) use streams::{PartialRow, ReceiveOrder, SendOrder, StreamSummary};
+pub(crate) use defragment::{
+    BackgroundRewriting, DefragmentOrder, DefragmentSummary, RewritingRow,
+};
+pub(crate) use space::{
+    FootprintReport, FootprintRequest, FootprintRow, HolderRow, SpaceReport, StayRow, ThinReport,
+    ThinRequest,
+};
+pub(crate) use streams::{
+    PartialRow, ReceiveOrder, SendOrder, ShownFile, ShownReport, StreamSummary,
+};
 
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
@@ -43,6 +52,9 @@ pub(crate) struct Greeting {
     /// It shows streams in files, and has no pool.
     #[serde(default)]
     pub(crate) shows_streams: bool,
+    /// Those files.
+    #[serde(default)]
+    pub(crate) shown: Vec<ShownFile>,
 }
 
 /// The second line, from the command.
@@ -73,6 +85,8 @@ pub(crate) enum Request {
     Receive(ReceiveOrder),
     /// Find and share equal content; given up when who asks goes away.
     Dedup(DedupOrder),
+    /// Bring together what lies in crumbs; given up when who asks goes away.
+    Defragment(DefragmentOrder),
     /// Take a mount away; the answer comes when it is durable and gone.
     Unmount {
         /// Where it is.
@@ -225,6 +239,8 @@ pub(crate) enum Operation {
         /// `DATASET`, `DATASET@SNAPSHOT` or `DATASET@SNAPSHOT..SNAPSHOT`; none for all.
         sources: Vec<String>,
     },
+    /// Tell what files take, and what deleting them would give back.
+    Footprints(FootprintRequest),
     /// Tell what is saved by sharing, inside datasets and between them.
     Sharing,
     /// Tell the properties of a dataset.
@@ -269,6 +285,11 @@ pub(crate) enum Operation {
         /// Enlarge the pool's file to this size first, in bytes.
         size_bytes: Option<u64>,
     },
+    /// Give the pool another label.
+    Label {
+        /// What it is to be called; empty: nothing.
+        label: String,
+    },
     /// Return when everything is durable.
     Sync,
 }
@@ -295,6 +316,8 @@ pub(crate) enum Answer {
     Thinned(ThinReport),
     /// Who holds the space.
     Space(SpaceReport),
+    /// What files take.
+    Footprints(FootprintReport),
     /// What is saved by sharing.
     Sharing(SharingReport),
     /// The dataset goes on from the snapshot.
@@ -328,6 +351,8 @@ pub(crate) enum Answer {
     Partials(Vec<PartialRow>),
     /// What equal content was found, and shared.
     Deduplicated(Box<DedupSummary>),
+    /// What was rewritten.
+    Defragmented(Box<DefragmentSummary>),
     /// What an inode of a mount belongs to.
     Located {
         /// `DATASET` or `DATASET@SNAPSHOT`.
@@ -358,6 +383,8 @@ pub(crate) enum Answer {
     Owners(Vec<OwnerRow>),
     /// How the pool is.
     Status(Box<StatusReport>),
+    /// How streams are that are mounted.
+    ShownStatus(Box<ShownReport>),
     /// The pool's new size, in bytes.
     Grown {
         /// Bytes.
@@ -583,6 +610,9 @@ pub(crate) struct MergeSummary {
     /// One side has changed since the report whose state was asked for: nothing was changed.
     #[serde(default)]
     pub(crate) is_outdated: bool,
+    /// Of a preview: why it would be refused all the same.
+    #[serde(default)]
+    pub(crate) obstacle: Option<String>,
 }
 
 /// A property of a dataset.
@@ -748,4 +778,7 @@ pub(crate) struct DaemonReport {
     /// What has come of `dedup=on`, if a dataset has it.
     #[serde(default)]
     pub(crate) dedup: Option<DedupTotals>,
+    /// What rewriting in the background has done, if it is on.
+    #[serde(default)]
+    pub(crate) rewriting: Option<BackgroundRewriting>,
 }

@@ -6,7 +6,8 @@
 
 use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
 use crate::control::protocol::{
-    Answer, DedupOrder, Greeting, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response, SendOrder,
+    Answer, DedupOrder, DefragmentOrder, Greeting, REQUEST_BYTES_MAX, ReceiveOrder, Request,
+    Response, SendOrder,
 };
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -42,6 +43,13 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn deduplicate(
         &self,
         order: &DedupOrder,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer>;
+
+    /// Rewrites what lies in crumbs for as long as it `is_wanted`.
+    fn defragment(
+        &self,
+        order: &DefragmentOrder,
         is_wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Answer>;
 
@@ -183,6 +191,10 @@ fn converse(stream: UnixStream, service: &dyn Service) {
             let mut looked = Instant::now();
             service.deduplicate(&order, &mut || is_there(&stream, &mut looked))
         }
+        Ok(Some(Request::Defragment(order))) => {
+            let mut looked = Instant::now();
+            service.defragment(&order, &mut || is_there(&stream, &mut looked))
+        }
         Ok(Some(request)) => service.handle(request),
         Err(error) => Err(error),
     };
@@ -254,7 +266,8 @@ mod tests {
     use super::{ControlSocket, Service, clear_abandoned};
     use crate::control::client::Client;
     use crate::control::protocol::{
-        Answer, Author, DedupOrder, Greeting, Operation, ReceiveOrder, Request, SendOrder, VERSION,
+        Answer, Author, DedupOrder, DefragmentOrder, Greeting, Operation, ReceiveOrder, Request,
+        SendOrder, VERSION,
     };
     use crate::error::{Error, Kind, Result};
     use std::io::{BufRead, BufReader, Read, Write};
@@ -277,6 +290,7 @@ mod tests {
                 pool: "/x".into(),
                 mounts: Vec::new(),
                 shows_streams: false,
+                shown: Vec::new(),
             }
         }
 
@@ -297,6 +311,14 @@ mod tests {
                 std::thread::yield_now();
             }
             self.ended.store(waits_for_the_end, Ordering::Release);
+            Ok(Answer::Done)
+        }
+
+        fn defragment(
+            &self,
+            _order: &DefragmentOrder,
+            _is_wanted: &mut dyn FnMut() -> bool,
+        ) -> Result<Answer> {
             Ok(Answer::Done)
         }
 

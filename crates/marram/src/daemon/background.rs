@@ -60,6 +60,8 @@ pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
         spawn("reclaim", move || reclaim(&here))?;
         let here = Arc::clone(daemon);
         spawn("dedup", move || here.deduplicate_recent())?;
+        let here = Arc::clone(daemon);
+        spawn("rewriting", move || here.rewrite_now_and_then())?;
     }
     Ok(())
 }

@@ -5,12 +5,14 @@
 //! before the mount answers. What is damaged after that is told as damage of the file that it hits.
 
 use super::background::Signals;
+use super::damage::DamageList;
 use super::log::Log;
 use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options};
 use super::namespace::Namespace;
 use super::{Launch, Ready, own_pid};
 use crate::control::protocol::{
-    Answer, DedupOrder, Greeting, MountReport, ReceiveOrder, Request, SendOrder, VERSION,
+    Answer, DamageRow, DedupOrder, DefragmentOrder, Greeting, MountReport, Operation, ReceiveOrder,
+    Request, SendOrder, ShownFile, ShownReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::streams;
@@ -22,6 +24,7 @@ use marram_pool::StreamImage;
 use marram_posix::{Posix, PosixOptions};
 use marram_vfs::{AccessRules, FileSystem, Ino, Kind};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +38,8 @@ const END_TICK: Duration = Duration::from_millis(20);
 /// What the control socket answers from.
 struct ImageService {
     file: PathBuf,
+    shown: Vec<ShownFile>,
+    damage: Arc<DamageList>,
     report: MountReport,
     session: SessionHandle,
     namespace: Arc<Namespace>,
@@ -54,11 +59,13 @@ pub(super) fn run(
     let (request, log) = (&launch.mount, Arc::new(log));
     check_directory(&request.directory)?;
     check_wakeful(&request.options)?;
+    let shown = launch.streams.iter().map(|path| identify(path)).collect::<Result<Vec<_>>>()?;
     let image = streams::open_image(&launch.streams)?;
     let source = format!("{}@{}", image.begin().dataset_name, image.begin().snapshot_name);
     let (items, bytes) = (image.items(), image.memory_bytes());
     log.write(&format!("{source}: {items} items, all verified; {bytes} bytes of memory"));
-    let namespace = Arc::new(namespace(image, &source, &log)?);
+    let damage = Arc::<DamageList>::default();
+    let namespace = Arc::new(namespace(image, &source, (&log, &damage))?);
     let kernel_checks = !matches!(namespace.access_rules(), AccessRules::Own(_));
     let mut fuse = fuse_options(&log, &launch.pool, request, (true, AccessTimes::Never));
     fuse.allow_devices &= kernel_checks;
@@ -74,6 +81,8 @@ pub(super) fn run(
     report.options += &format!(",transport={}", session.handle().transport());
     let service = Arc::new(ImageService {
         file: launch.pool.clone(),
+        shown,
+        damage,
         report: report.clone(),
         session: session.handle(),
         namespace,
@@ -95,16 +104,34 @@ pub(super) fn run(
     ended
 }
 
-fn namespace(image: StreamImage, source: &str, log: &Arc<Log>) -> Result<Namespace> {
+fn identify(path: &Path) -> Result<ShownFile> {
+    let found = std::fs::metadata(path).map_err(|error| Error::system("look at", path, error))?;
+    Ok(ShownFile { path: path.to_owned(), identity: (found.dev(), found.ino()) })
+}
+
+fn namespace(
+    image: StreamImage,
+    source: &str,
+    (log, damage): (&Arc<Log>, &Arc<DamageList>),
+) -> Result<Namespace> {
     let root = Ino(image.begin().root_object);
-    let (log, source) = (Arc::clone(log), source.to_owned());
+    let (log, damage, source) = (Arc::clone(log), Arc::clone(damage), source.to_owned());
     let options = PosixOptions {
         root_owner: places::own_identity(),
         access_times: marram_posix::AccessTimes::Never,
         on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
             let path = range.path.as_deref().map(String::from_utf8_lossy);
             let place = path.map_or_else(|| format!("inode {}", range.ino.0), Into::into);
-            log.write(&format!("damaged: {source}:{place}: {}", range.reason));
+            let row = DamageRow {
+                place: format!("{source}:{place}"),
+                offset: Some(range.offset),
+                len: Some(range.len),
+                reason: range.reason,
+            };
+            let told = format!("damaged: {}: {}", row.place, row.reason);
+            if damage.add(row) {
+                log.write(&told);
+            }
         }),
         root,
         ..PosixOptions::default()
@@ -152,6 +179,19 @@ impl ImageService {
         Ok(Answer::Located { source: self.report.source.clone(), ino, root: root.0 })
     }
 
+    fn status(&self) -> Answer {
+        let damage = self.damage.rows();
+        let health = if damage.is_empty() { "online" } else { "damaged" };
+        Answer::ShownStatus(Box::new(ShownReport {
+            streams: self.shown.iter().map(|shown| shown.path.clone()).collect(),
+            health: health.to_owned(),
+            damage,
+            mounts: vec![self.report.clone()],
+            pid: own_pid(),
+            version: VERSION.to_owned(),
+        }))
+    }
+
     fn no_pool(&self) -> Error {
         let place = self.report.directory.display();
         Error::failed(format!("{place} shows the stream {}, which is no pool", self.file.display()))
@@ -168,6 +208,7 @@ impl Service for ImageService {
             pool: self.file.clone(),
             mounts: vec![self.report.clone()],
             shows_streams: true,
+            shown: self.shown.clone(),
         }
     }
 
@@ -175,6 +216,8 @@ impl Service for ImageService {
         match request {
             Request::Unmount { directory, detach } => self.unmount(&directory, detach),
             Request::Locate { ino, .. } => self.locate(ino),
+            Request::Perform(Operation::Status)
+            | Request::PerformFor { operation: Operation::Status, .. } => Ok(self.status()),
             _ => Err(self.no_pool()),
         }
     }
@@ -190,6 +233,14 @@ impl Service for ImageService {
     fn deduplicate(
         &self,
         _order: &DedupOrder,
+        _is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer> {
+        Err(self.no_pool())
+    }
+
+    fn defragment(
+        &self,
+        _order: &DefragmentOrder,
         _is_wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Answer> {
         Err(self.no_pool())

@@ -18,6 +18,7 @@ mod log;
 mod loop_device;
 mod mounts;
 mod namespace;
+mod rewriting;
 mod steps;
 mod streams;
 mod undo;
@@ -26,8 +27,8 @@ pub(crate) use launch::{Launch, Ready};
 pub(crate) use log::Log;
 
 use crate::control::protocol::{
-    Answer, DaemonReport, DedupOrder, Greeting, MountReport, MountRequest, Operation, ReceiveOrder,
-    Request, SendOrder, StatusReport, VERSION,
+    Answer, DaemonReport, DedupOrder, DefragmentOrder, Greeting, MountReport, MountRequest,
+    Operation, ReceiveOrder, Request, SendOrder, StatusReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::{self, CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
@@ -39,6 +40,7 @@ use dedup::Deduplication;
 use marram_pool::Pool;
 use marram_store::Store;
 use mounts::MountTable;
+use rewriting::Rewriting;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,10 +58,13 @@ pub(crate) struct Daemon {
     streams: Streams,
     damage: Arc<DamageList>,
     dedup: Deduplication,
+    rewriting: Rewriting,
     steps: Steps,
     log: Arc<Log>,
     cache_bytes: u64,
     commit_seconds: u64,
+    /// Between two passes of rewriting in the background; 0 is never.
+    rewriting_seconds: u64,
     read_only: bool,
     no_recovery: bool,
     started_seconds: i64,
@@ -147,10 +152,14 @@ impl Daemon {
             streams: Streams::default(),
             damage: Arc::default(),
             dedup: Deduplication::default(),
+            rewriting: Rewriting::default(),
             steps: Steps::default(),
             log: Arc::new(log),
             cache_bytes,
             commit_seconds: options.commit_seconds.unwrap_or(COMMIT_SECONDS_DEFAULT),
+            rewriting_seconds: options
+                .defragment_seconds
+                .unwrap_or(rewriting::INTERVAL_SECONDS_DEFAULT),
             read_only: options.read_only,
             no_recovery: options.no_recovery,
             started_seconds: now_seconds(),
@@ -205,6 +214,9 @@ impl Daemon {
         if options.commit_seconds.is_some_and(|seconds| seconds != self.commit_seconds) {
             return differs("commit", format!("commit={}", self.commit_seconds));
         }
+        if options.defragment_seconds.is_some_and(|seconds| seconds != self.rewriting_seconds) {
+            return differs("defragment", format!("defragment={}", self.rewriting_seconds));
+        }
         if self.read_only && !options.read_only && options.snapshot.is_none() {
             return differs("read-only", "ro".to_owned());
         }
@@ -234,6 +246,7 @@ impl Daemon {
                 | Operation::List
                 | Operation::Log
                 | Operation::Space { .. }
+                | Operation::Footprints(_)
                 | Operation::Sharing
                 | Operation::Get { .. }
                 | Operation::Owners { .. }
@@ -280,6 +293,7 @@ impl Daemon {
             commit_seconds: self.commit_seconds,
             log: self.log.path().map(Path::to_owned),
             dedup: self.dedup_totals(),
+            rewriting: self.rewriting_report(),
         });
         status
     }
@@ -297,6 +311,7 @@ impl Service for Shared {
             pool: self.0.pool.path().to_owned(),
             mounts: self.0.mounts.reports(),
             shows_streams: false,
+            shown: Vec::new(),
         }
     }
 
@@ -320,7 +335,7 @@ impl Service for Shared {
             }
             Request::Locate { directory, ino } => daemon.locate(&directory, ino),
             Request::Unmount { directory, detach } => daemon.unmount(&directory, detach),
-            Request::Send(_) | Request::Receive(_) | Request::Dedup(_) => {
+            Request::Send(_) | Request::Receive(_) | Request::Dedup(_) | Request::Defragment(_) => {
                 Err(Error::usage("this request is answered in another way"))
             }
         }
@@ -332,6 +347,14 @@ impl Service for Shared {
         is_wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Answer> {
         self.0.deduplicate(order, is_wanted)
+    }
+
+    fn defragment(
+        &self,
+        order: &DefragmentOrder,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Answer> {
+        self.0.defragment(order, is_wanted)
     }
 
     fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {

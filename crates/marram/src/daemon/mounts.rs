@@ -543,6 +543,7 @@ pub(super) fn fuse_options(
     };
     fuse.writeback = options.writeback && !read_only;
     fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
+    fuse.strict_open = options.strict_open;
     fuse.wakeful = wakeful(options);
     fuse.transport = match options.transport {
         Transport::Auto => marram_fuse::TransportChoice::Auto,
@@ -623,6 +624,7 @@ pub(super) fn describe(
         (fuse.allow_other, "allow_other"),
         (kernel_checks, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
+        (fuse.strict_open, "strictopen"),
         (fuse.wakeful, "wakeful"),
     ];
     let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();

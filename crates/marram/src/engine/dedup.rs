@@ -108,7 +108,7 @@ fn summary(report: DedupReport, freed_bytes: i64, dry_run: bool) -> DedupSummary
     }
 }
 
-fn row(skipped: &Skipped) -> SkippedRow {
+pub(super) fn row(skipped: &Skipped) -> SkippedRow {
     let path = String::from_utf8_lossy(&skipped.path).into_owned();
     SkippedRow { place: skipped.place, path, reason: skipped.reason.to_string() }
 }

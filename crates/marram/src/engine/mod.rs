@@ -5,6 +5,8 @@
 
 mod create;
 pub(crate) mod dedup;
+pub(crate) mod defragment;
+mod footprints;
 pub(crate) mod history;
 pub(crate) mod keeping;
 mod operations;
@@ -65,6 +67,7 @@ impl OpenMode {
             Operation::List
             | Operation::Log
             | Operation::Space { .. }
+            | Operation::Footprints(_)
             | Operation::Sharing
             | Operation::Get { .. }
             | Operation::Owners { .. }

@@ -1,7 +1,8 @@
 //! Each operation on an open pool, whoever asks for it.
 
 use super::{
-    OpenPool, dedup, hexadecimal, history, keeping, make_root_directory, owners, streams, undo,
+    OpenPool, dedup, footprints, hexadecimal, history, keeping, make_root_directory, owners,
+    streams, undo,
 };
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
@@ -30,6 +31,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             return Ok(Answer::Thinned(thinning.perform(pool, request.dry_run)?));
         }
         Operation::Space { sources } => return keeping::space(pool, sources),
+        Operation::Footprints(request) => return footprints::report(pool, request),
         Operation::Sharing => return dedup::sharing(pool),
         Operation::Fork { dataset, name, root } => {
             let (dataset, name) = (dataset.parse()?, name.parse()?);
@@ -79,6 +81,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::DropPartial { dataset } => streams::drop_partial(pool, dataset)?,
         Operation::Status => return Ok(Answer::Status(Box::new(status(open)?))),
         Operation::Grow { size_bytes } => return grow(open, *size_bytes),
+        Operation::Label { label } => pool.set_label(label)?,
         Operation::Sync => pool.sync()?,
     }
     Ok(Answer::Done)

@@ -14,10 +14,11 @@ use super::kept::is_hidden;
 use super::operations::{entry, is_passing};
 use super::plan::{Chain, Plan};
 use super::records::parent_of;
-use super::released::{Release, has_owners};
+use super::released::Release;
 use super::root_of;
 use crate::commit::{Commit, Publication, is_shared};
 use crate::media::At;
+use crate::moment::Moment;
 use crate::pointers::decode_pointer;
 use crate::pool::{Inner, Pool};
 use crate::tree::{self, NodeSource, PruneSink, Pruned, prune};
@@ -40,16 +41,17 @@ const PRUNE_LEAVES: usize = 2000;
 const PRUNE_DATASETS: usize = 200;
 
 pub(super) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<Destruction> {
-    let pool = &*by.inner;
+    let pool = &by.inner;
     if dry_run {
-        let _no_commit = pool.committing.lock();
-        return destruction(pool, &Plan::new(pool, sources)?);
+        return Moment::look(pool, &mut |moment| {
+            destruction(moment, &Plan::under(pool, &moment.records, sources)?)
+        });
     }
     pool.make_room_in_log(sources.len() as u64)?;
     let turn = pool.take_turn()?;
     let plan = Plan::new(pool, sources)?;
     plan.refuse_in_use(pool)?;
-    let destruction = destruction(pool, &plan)?;
+    let destruction = destruction(&Moment::still(pool), &plan)?;
     let mut entries = Vec::new();
     for source in sources.iter().filter(|source| !is_passing(source)) {
         let gone = pool.find(source)?;
@@ -67,16 +69,16 @@ pub(super) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<De
 }
 
 /// What a destruction takes and gives back.
-pub(super) fn destruction(pool: &Inner, plan: &Plan) -> Result<Destruction> {
-    let mut release = Release::new(pool, has_owners(pool)?);
+pub(super) fn destruction(moment: &Moment, plan: &Plan) -> Result<Destruction> {
+    let mut release = Release::new(moment, moment.has_owners()?);
     release.plan(plan)?;
     Ok(Destruction { sources: plan.sources()?, freed_bytes: release.grains()? * GRAIN_BYTES })
 }
 
 /// The pointers on a dead list.
-pub(super) fn dead_pointers(pool: &Inner, list: u64) -> Result<Vec<Pointer>> {
+pub(super) fn dead_pointers(moment: &Moment, list: u64) -> Result<Vec<Pointer>> {
     let mut found = Vec::new();
-    for (_, chunk) in dead_chunks(pool, list)? {
+    for (_, chunk) in dead_chunks(&moment.at(), moment.pool_tree(), list)? {
         for pointer in chunk.pointers {
             found.push(decode_pointer(&pointer)?);
         }
@@ -84,14 +86,11 @@ pub(super) fn dead_pointers(pool: &Inner, list: u64) -> Result<Vec<Pointer>> {
     Ok(found)
 }
 
-/// The chunks of a dead list, as the last commit has them.
-fn dead_chunks(pool: &Inner, list: u64) -> Result<Vec<(Key, DeadChunk)>> {
-    let epoch = pool.media.epoch();
-    let root = pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-    let at = At { media: &pool.media, epoch };
+/// The chunks of a dead list, as a tree of the pool's own has them.
+fn dead_chunks(at: &At<'_>, pool_tree: Option<&Bytes>, list: u64) -> Result<Vec<(Key, DeadChunk)>> {
     let mut chunks = Vec::new();
     let mut wrong = None;
-    tree::scan(&at, root.as_ref(), dead_key(list, 0), dead_key(list, u64::MAX), &mut |found| {
+    tree::scan(at, pool_tree, dead_key(list, 0), dead_key(list, u64::MAX), &mut |found| {
         match DeadChunk::decode(&found.value) {
             Ok(chunk) => chunks.push((found.key, chunk)),
             Err(error) => wrong = Some(error.to_string()),
@@ -112,7 +111,10 @@ impl Commit<'_> {
     /// All pointers of a dead list, which is emptied: those of earlier commits and of this one.
     fn take_dead(&mut self, list: u64) -> Result<Vec<Bytes>> {
         let mut pointers = Vec::new();
-        for (key, chunk) in dead_chunks(self.pool, list)? {
+        let media = &self.pool.media;
+        let root = self.pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        let at = At { media, epoch: media.epoch() };
+        for (key, chunk) in dead_chunks(&at, root.as_ref(), list)? {
             if let Entry::Vacant(place) = self.items.entry(key) {
                 place.insert(None);
                 pointers.extend(chunk.pointers);
@@ -215,14 +217,18 @@ impl Inner {
     }
 
     /// The key before which everything of a destroyed dataset has been given back.
-    pub(super) fn prune_cursor(&self, dataset: u64) -> Result<Key> {
+    fn prune_cursor(&self, dataset: u64) -> Result<Key> {
         let media = &self.media;
         let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-        let at = At { media, epoch: media.epoch() };
-        let found = tree::get(&at, root.as_ref(), cursor_key(dataset))?;
-        let bytes = found.and_then(|found| <[u8; KEY_BYTES]>::try_from(&found.value[..]).ok());
-        Ok(bytes.map_or(Key::MIN, |bytes| Key::decode(&bytes)))
+        prune_cursor(&At { media, epoch: media.epoch() }, root.as_ref(), dataset)
     }
+}
+
+/// As [`Inner::prune_cursor`], as a tree of the pool's own has it.
+pub(super) fn prune_cursor(at: &At<'_>, pool_tree: Option<&Bytes>, dataset: u64) -> Result<Key> {
+    let found = tree::get(at, pool_tree, cursor_key(dataset))?;
+    let bytes = found.and_then(|found| <[u8; KEY_BYTES]>::try_from(&found.value[..]).ok());
+    Ok(bytes.map_or(Key::MIN, |bytes| Key::decode(&bytes)))
 }
 
 impl Commit<'_> {

@@ -12,6 +12,7 @@ use super::operations::{Author, entry, is_passing};
 use super::plan::Plan;
 use super::{list, records::Records};
 use crate::commit::Commit;
+use crate::moment::Moment;
 use crate::pool::{Inner, Pool};
 use crate::settings::undo_seconds;
 use marram_format::dataset::{DatasetRecord, DatasetState};
@@ -57,7 +58,7 @@ impl Pool {
             let destruction = self.destroy_together(sources, false)?;
             return Ok(Hidden { destruction, kept_until_seconds: None });
         };
-        let destruction = destruction(inner, &plan)?;
+        let destruction = destruction(&Moment::still(inner), &plan)?;
         let mut ids = Vec::new();
         for source in sources {
             ids.push(inner.find(source)?.id);

@@ -17,6 +17,7 @@ mod usage;
 
 use crate::commit::{Commit, Publication, Turn};
 use crate::dataset::Dataset;
+use crate::moment::{FrozenView, Moment};
 use crate::pool::{Inner, Pool, dataset_of};
 use crate::settings::{CASE_FOLDING, Settings, check_property};
 use crate::view::DatasetView;
@@ -198,6 +199,11 @@ impl Store for Pool {
         usage::usage(&self.inner, exact)
     }
 
+    fn frozen(&self, source: &Source) -> Result<Arc<dyn View>> {
+        let moment = Moment::hold(&self.inner);
+        Ok(Arc::new(FrozenView::open(moment, &source.to_string())?))
+    }
+
     fn destroy_together(&self, sources: &[Source], dry_run: bool) -> Result<Destruction> {
         destroy::destroy(self, sources, dry_run)
     }
@@ -246,8 +252,8 @@ fn checked(properties: &Properties) -> Result<Vec<(String, String)>> {
 impl Pool {
     fn open_view(&self, source: &Source) -> Result<DatasetView> {
         let inner = &self.inner;
-        // A commit may be destroying it: whether anyone has it open is asked only at its start.
-        let _no_commit = inner.committing.lock();
+        // Somebody may be destroying it: whether anyone has it open is asked only at the start.
+        let _nothing_goes = inner.administering.lock();
         let found = inner.find(source)?;
         if source.snapshot.is_none() {
             refuse_hidden(&found)?;
@@ -416,7 +422,7 @@ impl Commit<'_> {
 
     /// Keeps a new record, and lets the running pool know of it.
     fn add(&mut self, record: DatasetRecord) -> Result<()> {
-        let dataset = dataset_of(&record, false, &self.pool.touched)?;
+        let dataset = dataset_of(&record, false, (&self.pool.touched, &self.pool.recent))?;
         self.publications.push(Publication::Add(Arc::new(dataset)));
         self.keep(record)
     }

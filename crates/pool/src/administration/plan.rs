@@ -44,13 +44,19 @@ impl Plan {
     /// # Errors
     /// One that is not there; the root dataset; something that stays began as what would go.
     pub(super) fn new(pool: &Inner, sources: &[Source]) -> Result<Plan> {
-        let (datasets, records) = (pool.datasets.read(), pool.records.read());
+        let records = Arc::clone(&pool.records.read());
+        Plan::under(pool, &records, sources)
+    }
+
+    /// The same, by the records of one moment.
+    pub(super) fn under(pool: &Inner, records: &Records, sources: &[Source]) -> Result<Plan> {
+        let datasets = pool.datasets.read();
         let mut plan = Plan { goes: BTreeMap::new(), lasts: Vec::new(), chains: Vec::new() };
         for source in sources {
-            plan.take(&records, source)?;
+            plan.take(records, source)?;
         }
-        while plan.take_kept(&records) || plan.take_bases(&datasets, &records)? {}
-        plan.find_heirs(&records)?;
+        while plan.take_kept(records) || plan.take_bases(&datasets, records)? {}
+        plan.find_heirs(records)?;
         Ok(plan)
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The records of a running pool.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     by_id: BTreeMap<u64, Arc<DatasetRecord>>,
     by_name: HashMap<String, u64>,

@@ -14,16 +14,14 @@ use super::plan::{Chain, Plan};
 use super::records::{Records, parent_of};
 use super::root_of;
 use crate::commit::is_shared;
-use crate::media::At;
+use crate::moment::Moment;
 use crate::pointers::decode_pointer;
-use crate::pool::Inner;
-use crate::tree::{self, NodeSource, PruneSink, prune};
+use crate::tree::{NodeSource, PruneSink, prune};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::node::Node;
 use marram_format::pointer::{Pointer, PointerFlags};
-use marram_format::space::owners_key;
 use marram_store::{Key, Result, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,17 +34,9 @@ pub(super) fn grains_since_parent(records: &Records, record: &DatasetRecord) -> 
     record.referenced_grains.saturating_sub(shared)
 }
 
-/// Whether any block of the pool has several owners.
-pub(super) fn has_owners(pool: &Inner) -> Result<bool> {
-    let root = pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-    let at = At { media: &pool.media, epoch: pool.media.epoch() };
-    let (from, to) = (owners_key(0), owners_key(u64::MAX));
-    Ok(!tree::scan(&at, root.as_ref(), from, to, &mut |_| false)?)
-}
-
 /// Counts what comes back.
 pub(super) struct Release<'p> {
-    pool: &'p Inner,
+    moment: &'p Moment,
     counts_owners: bool,
     /// Grains of blocks with one owner.
     grains: u64,
@@ -59,8 +49,8 @@ pub(super) struct Release<'p> {
 impl<'p> Release<'p> {
     /// `counts_owners` says whether the pool has blocks with several owners, and they are to be
     /// counted; without, each is taken to have one.
-    pub(super) fn new(pool: &'p Inner, counts_owners: bool) -> Release<'p> {
-        Release { pool, counts_owners, grains: 0, owned: BTreeMap::new(), group: Group(0) }
+    pub(super) fn new(moment: &'p Moment, counts_owners: bool) -> Release<'p> {
+        Release { moment, counts_owners, grains: 0, owned: BTreeMap::new(), group: Group(0) }
     }
 
     /// All that a plan takes.
@@ -74,7 +64,7 @@ impl<'p> Release<'p> {
         if self.counts_owners {
             return self.tree(record, Key::MIN);
         }
-        self.grains += grains_since_parent(&self.pool.records.read(), record);
+        self.grains += grains_since_parent(&self.moment.records, record);
         Ok(())
     }
 
@@ -97,7 +87,7 @@ impl<'p> Release<'p> {
                 self.grains += record.dead_grains;
                 continue;
             }
-            for pointer in dead_pointers(self.pool, record.dead_list)? {
+            for pointer in dead_pointers(self.moment, record.dead_list)? {
                 if pointer.birth > group {
                     self.block(&pointer)?;
                 }
@@ -109,7 +99,7 @@ impl<'p> Release<'p> {
     fn block(&mut self, pointer: &Pointer) -> Result<()> {
         let is_content = !pointer.flags.contains(PointerFlags::METADATA);
         if let Some(address) = pointer.address().filter(|_| is_content && self.counts_owners)
-            && self.pool.owners_of(address)? > 1
+            && self.moment.owners_of(address)? > 1
         {
             self.owned.entry(address).or_insert((0, pointer.grains())).0 += 1;
             return Ok(());
@@ -122,7 +112,7 @@ impl<'p> Release<'p> {
     pub(super) fn grains(self) -> Result<u64> {
         let mut grains = self.grains;
         for (address, (gone, of_block)) in self.owned {
-            if gone >= self.pool.owners_of(address)? {
+            if gone >= self.moment.owners_of(address)? {
                 grains += of_block;
             }
         }
@@ -132,7 +122,7 @@ impl<'p> Release<'p> {
 
 impl NodeSource for Release<'_> {
     fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
-        self.pool.media.node(pointer, self.pool.media.epoch())
+        self.moment.node(pointer)
     }
 }
 

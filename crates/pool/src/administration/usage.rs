@@ -4,11 +4,12 @@
 //! the counters in their records, of what the pool has for itself by the nodes of its tree. What is
 //! left over is of destroyed datasets, and what is told twice has several owners.
 
+use super::destroy::prune_cursor;
 use super::list::report;
 use super::plan::Chain;
 use super::records::Records;
-use super::released::{Release, grains_since_parent, has_owners};
-use crate::media::At;
+use super::released::{Release, grains_since_parent};
+use crate::moment::Moment;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
 use crate::tree::NodeSource;
@@ -16,40 +17,39 @@ use marram_format::dataset::DatasetRecord;
 use marram_format::log::LogHead;
 use marram_format::node::Node;
 use marram_format::pointer::{Extent, GRAIN_BYTES, Pointer};
-use marram_format::superblock::Superblock;
 use marram_store::{Damage, Error, Holder, Result, Usage};
 use std::sync::Arc;
 
-/// See [`marram_store::Store::usage`]. No commit is made meanwhile: records, dead lists and trees
-/// belong together.
-pub(super) fn usage(pool: &Inner, exact: bool) -> Result<Usage> {
-    let _no_commit = pool.committing.lock();
-    let records: Vec<_> = pool.records.read().known().cloned().collect();
-    let has_owners = has_owners(pool)?;
+/// See [`marram_store::Store::usage`]. Records, dead lists and trees are those of one moment, and
+/// commits go on.
+pub(super) fn usage(pool: &Arc<Inner>, exact: bool) -> Result<Usage> {
+    Moment::look(pool, &mut |moment| usage_at(moment, exact))
+}
+
+fn usage_at(moment: &Moment, exact: bool) -> Result<Usage> {
+    let has_owners = moment.has_owners()?;
     let counts_owners = exact && has_owners;
+    let known = moment.records.known();
     let mut holders: Vec<Holder> =
-        records.iter().map(|record| holder(pool, record, counts_owners)).collect::<Result<_>>()?;
+        known.map(|record| holder(moment, record, counts_owners)).collect::<Result<_>>()?;
     holders.sort_by(|a, b| a.report.source.cmp(&b.report.source));
-    let superblock = pool.superblock.lock().clone();
-    let allocated_bytes = superblock.allocated_grains * GRAIN_BYTES;
-    let own_bytes = own_grains(pool, &superblock)? * GRAIN_BYTES;
+    let allocated_bytes = moment.superblock.allocated_grains * GRAIN_BYTES;
+    let own_bytes = own_grains(moment)? * GRAIN_BYTES;
     let told = own_bytes + holders.iter().map(|holder| holder.added_bytes).sum::<u64>();
     let leaving_bytes = match has_owners {
-        true => leaving_grains(pool)? * GRAIN_BYTES,
+        true => leaving_grains(moment)? * GRAIN_BYTES,
         false => allocated_bytes.saturating_sub(told),
     };
     let shared_bytes = (told + leaving_bytes).saturating_sub(allocated_bytes);
     Ok(Usage { holders, own_bytes, leaving_bytes, shared_bytes, allocated_bytes })
 }
 
-fn holder(pool: &Inner, record: &Arc<DatasetRecord>, counts_owners: bool) -> Result<Holder> {
-    let (report, added, chain, has_children) = {
-        let records = pool.records.read();
-        let chain = chain_of(&records, record);
-        let has_children = records.children(record.id).next().is_some();
-        (report(&records, record)?, grains_since_parent(&records, record), chain, has_children)
-    };
-    let mut release = Release::new(pool, counts_owners);
+fn holder(moment: &Moment, record: &Arc<DatasetRecord>, counts_owners: bool) -> Result<Holder> {
+    let records = &*moment.records;
+    let (report, added) = (report(records, record)?, grains_since_parent(records, record));
+    let chain = chain_of(records, record);
+    let has_children = records.children(record.id).next().is_some();
+    let mut release = Release::new(moment, counts_owners);
     match chain {
         Some(chain) => release.chain(&chain)?,
         None if !has_children => release.last(record)?,
@@ -69,18 +69,18 @@ fn chain_of(records: &Records, record: &Arc<DatasetRecord>) -> Option<Chain> {
 }
 
 /// Grains of what has been destroyed and is still to be given back.
-fn leaving_grains(pool: &Inner) -> Result<u64> {
-    let going = pool.records.read().going(usize::MAX);
-    let mut release = Release::new(pool, true);
-    for record in going {
-        release.tree(&record, pool.prune_cursor(record.id)?)?;
+fn leaving_grains(moment: &Moment) -> Result<u64> {
+    let mut release = Release::new(moment, true);
+    for record in moment.records.going(usize::MAX) {
+        let from = prune_cursor(&moment.at(), moment.pool_tree(), record.id)?;
+        release.tree(&record, from)?;
     }
     release.grains()
 }
 
 /// Grains of the pool's own tree, the tail and the intent log.
-fn own_grains(pool: &Inner, superblock: &Superblock) -> Result<u64> {
-    let at = At { media: &pool.media, epoch: pool.media.epoch() };
+fn own_grains(moment: &Moment) -> Result<u64> {
+    let superblock = &moment.superblock;
     let mut grains = superblock.tail.as_ref().map_or(0, Pointer::grains);
     if let Some(log) = &superblock.intent_log {
         let head = LogHead::from_pointer(log).map_err(|error| {
@@ -91,13 +91,13 @@ fn own_grains(pool: &Inner, superblock: &Superblock) -> Result<u64> {
         grains += pieces.map(|piece: &Extent| u64::from(piece.grains)).sum::<u64>();
     }
     match &superblock.pool_tree {
-        Some(root) => Ok(grains + root.grains() + grains_below(&at, root)?),
+        Some(root) => Ok(grains + root.grains() + grains_below(moment, root)?),
         None => Ok(grains),
     }
 }
 
 /// Grains of the nodes below one. The lowest are not read: what they take stands above them.
-fn grains_below(at: &At<'_>, pointer: &Pointer) -> Result<u64> {
+fn grains_below(at: &Moment, pointer: &Pointer) -> Result<u64> {
     let node = at.node(&pointer.encode())?;
     let Node::Branch(branch) = &*node else { return Ok(0) };
     let mut grains = 0;

@@ -68,9 +68,11 @@ struct Frozen {
     log_start: u64,
 }
 
-/// The right to commit. While somebody has it no dataset or snapshot comes, goes or is opened.
+/// The right to commit. While somebody has it no dataset or snapshot comes, goes or is opened; but
+/// a commit with nothing beside it lets datasets be opened.
 pub(crate) struct Turn<'p> {
     pool: &'p Inner,
+    _nobody_opens: Option<MutexGuard<'p, ()>>,
     _one_at_a_time: MutexGuard<'p, ()>,
 }
 
@@ -95,13 +97,16 @@ pub(crate) struct Commit<'p> {
     owners: Owners,
     /// Read-compatible features of the superblock that is being made.
     features: u64,
+    /// What the pool is called from this commit on.
+    pub(crate) label: String,
     queue: WriteQueue<'p>,
 }
 
 impl Inner {
-    /// Commits everything that was applied before, with nothing beside it.
+    /// Commits everything that was applied before, with nothing beside it. Datasets can be opened
+    /// meanwhile.
     pub(crate) fn commit(&self) -> Result<()> {
-        self.commit_with(None)
+        self.turn(None)?.commit(None)
     }
 
     /// Commits everything that was applied before, and does `work` in the same commit.
@@ -112,9 +117,13 @@ impl Inner {
     /// Waits for the commit that is under way. What has to be refused is refused now: then
     /// nothing has been written in vain, and nobody opens meanwhile what is about to go.
     pub(crate) fn take_turn(&self) -> Result<Turn<'_>> {
+        self.turn(Some(self.administering.lock()))
+    }
+
+    fn turn<'p>(&'p self, nobody_opens: Option<MutexGuard<'p, ()>>) -> Result<Turn<'p>> {
         let one_at_a_time = self.committing.lock();
         self.check_writable()?;
-        Ok(Turn { pool: self, _one_at_a_time: one_at_a_time })
+        Ok(Turn { pool: self, _nobody_opens: nobody_opens, _one_at_a_time: one_at_a_time })
     }
 
     /// Step 1. For the one who lets no batch be under way.
@@ -151,6 +160,7 @@ impl Inner {
             unused: Vec::new(),
             owners: Owners::default(),
             features: superblock.features_read_compatible | feature::USAGE,
+            label: superblock.label.clone(),
             queue: WriteQueue::new(&self.media),
         };
         commit.adopt_all()?;
@@ -300,7 +310,7 @@ impl Commit<'_> {
         }
         pool.space.lock().finish();
         let changed: Vec<u64> = self.records.keys().copied().collect();
-        pool.records.write().apply(self.records);
+        Arc::make_mut(&mut pool.records.write()).apply(self.records);
         let mut roots = self.roots;
         for dataset in &self.frozen.datasets {
             dataset.publish(roots.remove(&dataset.id).flatten());
@@ -320,7 +330,7 @@ impl Commit<'_> {
                 }
                 Publication::Root(id, root) => {
                     if let Some(dataset) = known.get(&id) {
-                        dataset.publish(root);
+                        dataset.go_on_from(root);
                     }
                 }
             }

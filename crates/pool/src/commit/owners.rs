@@ -6,9 +6,9 @@
 
 use super::Commit;
 use crate::media::At;
+use crate::moment::owners_in;
 use crate::overlay::{Entry, Layer, flatten};
 use crate::pointers::decode_pointer;
-use crate::tree;
 use marram_format::group::Group;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::space::{OwnersRecord, owners_key};
@@ -89,13 +89,7 @@ impl crate::pool::Inner {
     pub(crate) fn owners_of(&self, address: u64) -> Result<u64> {
         let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
         let at = At { media: &self.media, epoch: self.media.epoch() };
-        match tree::get(&at, root.as_ref(), owners_key(address))? {
-            None => Ok(1),
-            Some(found) => {
-                let record = OwnersRecord::decode(&found.value);
-                Ok(record.map_err(|error| damaged(error.to_string()))?.count)
-            }
-        }
+        owners_in(&at, root.as_ref(), address)
     }
 }
 

@@ -45,6 +45,7 @@ impl Commit<'_> {
             self.pool.media.flush()?;
         }
         superblock.group = self.group;
+        superblock.label.clone_from(&self.label);
         superblock.version = superblock.version.max(FormatVersion::CURRENT);
         superblock.features_read_compatible |= self.features;
         superblock.features_incompatible |= feature::NAME_PLACES;

@@ -1,13 +1,12 @@
 //! What of a layer no frame has yet.
 
 use marram_store::Key;
-use std::collections::HashMap;
 
 /// Notes are merged when there are more than twice as many as entries in the layer, and this many.
 const NOTES_SLACK: usize = 1024;
-/// So many notes are looked through for the key of the next one: operations that follow each other
-/// change the same directory, the same file and the same sums.
-const NOTES_RECENT: usize = 16;
+/// Places that remember where the note of a key is, found by a hash of the key: operations that
+/// follow each other change the same directory, the same file and the same sums.
+const PLACES: usize = 1024;
 
 /// How much of an entry has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +39,29 @@ pub(crate) struct Unlogged {
     /// In any order, and a key may be there several times: noting must be cheap, as programs that
     /// never sync pay for it too.
     notes: Vec<(Key, Extent)>,
+    /// Indices of notes, as far as they are still true: whoever uses one looks at the note.
+    places: Vec<u32>,
     bytes: u64,
+}
+
+fn place(key: Key) -> usize {
+    let mixed = key.object ^ key.offset.rotate_left(24) ^ (u64::from(key.kind) << 56);
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES
 }
 
 impl Unlogged {
     /// An entry has changed.
     pub(crate) fn note(&mut self, key: Key, changed: Extent) {
-        let recent = self.notes.len().saturating_sub(NOTES_RECENT);
-        match self.notes[recent..].iter_mut().rev().find(|(noted, _)| *noted == key) {
+        if self.places.is_empty() {
+            self.places = vec![0; PLACES];
+        }
+        let index = &mut self.places[place(key)];
+        match self.notes.get_mut(*index as usize).filter(|(noted, _)| *noted == key) {
             Some((_, extent)) => *extent = extent.and(changed),
-            None => self.notes.push((key, changed)),
+            None => {
+                *index = u32::try_from(self.notes.len()).unwrap_or(u32::MAX);
+                self.notes.push((key, changed));
+            }
         }
     }
 
@@ -57,7 +69,7 @@ impl Unlogged {
     pub(crate) fn note_bytes(&mut self, bytes: u64, entries: usize) {
         self.bytes += bytes;
         if self.notes.len() > 2 * entries + NOTES_SLACK {
-            self.notes = self.merged().into_iter().collect();
+            merge(&mut self.notes);
         }
     }
 
@@ -77,26 +89,29 @@ impl Unlogged {
 
     /// A frame has them all.
     pub(crate) fn clear(&mut self) {
-        *self = Unlogged::default();
+        let Unlogged { notes, places: _, bytes } = self;
+        notes.clear();
+        *bytes = 0;
     }
 
     /// Each key once, in order.
     pub(crate) fn sorted(&self) -> Vec<(Key, Extent)> {
-        let mut sorted: Vec<_> = self.merged().into_iter().collect();
-        sorted.sort_unstable_by_key(|(key, _)| *key);
+        let mut sorted = self.notes.clone();
+        merge(&mut sorted);
         sorted
     }
+}
 
-    fn merged(&self) -> HashMap<Key, Extent> {
-        let mut merged: HashMap<Key, Extent> = HashMap::with_capacity(self.notes.len());
-        for (key, changed) in &self.notes {
-            merged
-                .entry(*key)
-                .and_modify(|extent| *extent = extent.and(*changed))
-                .or_insert(*changed);
+/// Brings notes into order, each key once.
+fn merge(notes: &mut Vec<(Key, Extent)>) {
+    notes.sort_unstable_by_key(|(key, _)| *key);
+    notes.dedup_by(|again, first| {
+        let same = again.0 == first.0;
+        if same {
+            first.1 = first.1.and(again.1);
         }
-        merged
-    }
+        same
+    });
 }
 
 #[cfg(test)]

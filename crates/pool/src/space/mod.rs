@@ -11,9 +11,11 @@
 //! allocated and freed after [`SpaceMap::serialize`] is therefore told by the **tail** of the
 //! commit instead, and enters the bitmaps of the next one.
 
+mod held;
 mod zone;
 
 use crate::planted::{PlantedBug, is_planted};
+use held::Held;
 use marram_format::pointer::{Extent, GRAIN_BYTES, PIECES_MAX};
 use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
 use marram_format::superblock::DATA_START_BYTES;
@@ -99,6 +101,7 @@ pub(crate) struct SpaceMap {
     written: BTreeSet<usize>,
     allocated: Vec<Extent>,
     freed: Vec<Extent>,
+    held: Held,
     /// How many of `allocated` and `freed` the written bitmaps contain.
     serialized: Option<(usize, usize)>,
     /// Grains that there were before this commit made them more.
@@ -120,6 +123,7 @@ impl SpaceMap {
             written: BTreeSet::new(),
             allocated: Vec::new(),
             freed: Vec::new(),
+            held: Held::default(),
             serialized: None,
             grown_from: None,
         };
@@ -240,12 +244,14 @@ impl SpaceMap {
 
     fn show(&self) {
         self.gauge.total_grains.store(self.total_grains(), Ordering::Release);
-        self.gauge.free_grains.store(self.free_grains, Ordering::Release);
+        let free_grains = self.free_grains + self.held.grains();
+        self.gauge.free_grains.store(free_grains, Ordering::Release);
     }
 
     /// Grains that are free once this commit is durable.
     pub(crate) fn free_grains_after(&self) -> u64 {
-        self.free_grains + self.freed.iter().map(|extent| u64::from(extent.grains)).sum::<u64>()
+        let freed = self.freed.iter().map(|extent| u64::from(extent.grains)).sum::<u64>();
+        self.free_grains + self.held.grains() + freed
     }
 
     /// Takes over the tail of the last commit: its bitmaps do not have it yet.
@@ -317,8 +323,21 @@ impl SpaceMap {
     }
 
     /// Takes `grains` grains, in one piece if there is one; `None` if there are not enough in
-    /// [`PIECES_MAX`] pieces.
+    /// [`PIECES_MAX`] pieces. What is held back for a reader is used when nothing else is left.
     pub(crate) fn allocate(
+        &mut self,
+        grains: u32,
+        purpose: Purpose,
+        source: &dyn ZoneSource,
+    ) -> Result<Option<Vec<Extent>>> {
+        let found = self.allocate_unheld(grains, purpose, source)?;
+        match found.is_none() && self.break_hold() {
+            true => self.allocate_unheld(grains, purpose, source),
+            false => Ok(found),
+        }
+    }
+
+    fn allocate_unheld(
         &mut self,
         grains: u32,
         purpose: Purpose,
@@ -395,9 +414,7 @@ impl SpaceMap {
             return Ok(Some(pieces));
         }
         for piece in pieces {
-            self.with_zone(zone_of(piece), |zone| {
-                zone.release(piece.start % ZONE_GRAINS, piece.grains);
-            });
+            self.release(piece);
             self.allocated.retain(|extent| *extent != piece);
         }
         Ok(None)
@@ -446,8 +463,8 @@ impl SpaceMap {
     /// those that this commit writes.
     pub(crate) fn free_counts(&self, run: u64) -> Vec<u32> {
         let first = usize::try_from(run * SUMMARY_ZONES).unwrap_or(usize::MAX);
-        let slots = self.slots.iter().skip(first).take(SUMMARY_ZONES as usize);
-        slots.map(free_of).collect()
+        let slots = self.slots.iter().enumerate().skip(first).take(SUMMARY_ZONES as usize);
+        slots.map(|(zone, slot)| free_of(slot) + self.held.grains_of_zone(zone)).collect()
     }
 
     fn image(&self, index: usize, freed: &[Extent]) -> ZoneImage {
@@ -455,7 +472,7 @@ impl SpaceMap {
             panic!("zone {index} is dirty without being loaded");
         };
         let mut after = zone.clone();
-        for extent in freed {
+        for extent in freed.iter().chain(self.held.of_zone(index)) {
             after.release(extent.start % ZONE_GRAINS, extent.grains);
         }
         let grains = grains_in(index as u64, self.total_grains);
@@ -475,22 +492,25 @@ impl SpaceMap {
     /// The commit is durable: what it freed can be allocated.
     pub(crate) fn finish(&mut self) {
         for extent in std::mem::take(&mut self.freed) {
-            self.with_zone(zone_of(extent), |zone| {
-                zone.release(extent.start % ZONE_GRAINS, extent.grains);
-            });
+            self.give_back(extent);
         }
+        self.show();
         self.allocated.clear();
         self.written.clear();
         self.serialized = None;
         self.grown_from = None;
     }
 
+    fn release(&mut self, extent: Extent) {
+        self.with_zone(zone_of(extent), |zone| {
+            zone.release(extent.start % ZONE_GRAINS, extent.grains);
+        });
+    }
+
     /// The commit has failed: everything is as before it.
     pub(crate) fn roll_back(&mut self) {
         for extent in std::mem::take(&mut self.allocated) {
-            self.with_zone(zone_of(extent), |zone| {
-                zone.release(extent.start % ZONE_GRAINS, extent.grains);
-            });
+            self.release(extent);
         }
         self.freed.clear();
         self.serialized = None;

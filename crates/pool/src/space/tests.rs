@@ -123,3 +123,44 @@ fn a_commit_that_fails_to_grow_the_map_leaves_it_as_it_was() {
         assert_eq!(map.gauge().free_grains(), to - HEAD_GRAINS - 20);
     }
 }
+
+#[test]
+fn what_a_reader_holds_back_is_free_for_all_but_the_allocator() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 20);
+    let first = map.allocate(8, Purpose::Data, &source).unwrap().unwrap()[0];
+    map.serialize();
+    map.finish();
+    let before = map.hold();
+    map.free(first, &source).unwrap();
+    map.serialize();
+    map.finish();
+    assert_eq!((map.gauge().free_grains(), map.free_grains_after()), (20, 20));
+    let second = map.allocate(8, Purpose::Data, &source).unwrap().unwrap()[0];
+    assert!(second.start >= first.end(), "{second:?} was given back a moment ago");
+    let images = map.serialize();
+    assert_eq!(images[0].free_grains, 12, "on media it is free");
+    map.finish();
+    assert_eq!(map.breaks(), before);
+    map.let_go();
+    assert_eq!(map.allocate(8, Purpose::Data, &source).unwrap().unwrap()[0], first);
+}
+
+#[test]
+fn what_a_reader_holds_back_is_used_when_nothing_else_is_left() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 20);
+    let first = map.allocate(16, Purpose::Data, &source).unwrap().unwrap()[0];
+    map.serialize();
+    map.finish();
+    let before = map.hold();
+    map.free(first, &source).unwrap();
+    map.serialize();
+    map.finish();
+    assert!(map.allocate(10, Purpose::Data, &source).unwrap().is_some());
+    assert_ne!(map.breaks(), before);
+    map.roll_back();
+    assert_eq!((map.gauge().free_grains(), map.free_grains_after()), (20, 20));
+    map.let_go();
+    assert_eq!(map.gauge().free_grains(), 20);
+}

@@ -7,8 +7,9 @@
 
 use super::share::Sharing;
 use super::table::{Hints, Place};
+use crate::failure::from_store;
 use crate::filesystem::Posix;
-use marram_store::Properties;
+use marram_store::{Key, Properties, kind};
 use marram_vfs::{Error, Ino};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ const NOTES_MAX: usize = 1 << 16;
 /// Most hints. One takes about 60 bytes and stands for up to `recordsize` of content: 32 GiB of it
 /// where that is 128 KiB.
 const HINTS_MAX: usize = 1 << 18;
+/// Items that one step of [`Deduplicator::fill`] passes over in search of content.
+const FILL_ITEMS: usize = 4096;
 
 /// Ranges of files that were written and that nobody has looked at yet.
 #[derive(Default)]
@@ -94,8 +97,15 @@ pub struct LiveTotals {
 /// A table of where content was, for all file systems of a store that want it.
 pub struct Deduplicator {
     hints: Hints,
-    homes: Vec<Weak<Posix>>,
+    homes: Vec<Home>,
     totals: LiveTotals,
+}
+
+/// A file system, and how far its old content has been looked at.
+struct Home {
+    files: Weak<Posix>,
+    /// The item to go on from; none if all has been looked at, or the table is full.
+    next: Option<Key>,
 }
 
 impl fmt::Debug for Deduplicator {
@@ -110,7 +120,38 @@ impl Default for Deduplicator {
     }
 }
 
+/// What comes next among the items of a dataset.
+enum Found {
+    /// The item of a section with content.
+    Content(Key),
+    /// Nothing as far as here.
+    On(Key),
+    /// Nothing any more.
+    End,
+}
+
 impl Posix {
+    /// The next section with content from an item on.
+    fn content_from(&self, from: Key) -> marram_vfs::Result<Found> {
+        let (mut found, mut passed) = (Found::End, 0);
+        let mut visit = |key: Key, item: &marram_store::Item| {
+            passed += 1;
+            if key.kind == kind::SECTION && item.block.is_some() {
+                found = Found::Content(key);
+            } else if passed >= FILL_ITEMS {
+                found = key.successor().map_or(Found::End, Found::On);
+            }
+            matches!(found, Found::End)
+        };
+        self.view.scan(from, Key::MAX, &mut visit).map_err(from_store)?;
+        Ok(found)
+    }
+
+    /// Whether what is written is looked at at all.
+    pub fn wants_sharing(&self) -> bool {
+        self.recent.is_wanted.load(Ordering::Relaxed)
+    }
+
     /// Whether something was written that [`Deduplicator::step`] has not looked at.
     pub fn has_recent(&self) -> bool {
         self.recent.is_wanted.load(Ordering::Relaxed) && !self.recent.notes.lock().is_empty()
@@ -176,10 +217,59 @@ impl Deduplicator {
         left == 0 && !is_waiting
     }
 
+    /// Takes note of where content is that was there before this table: of no more than
+    /// `windows_max` windows. Only what is written later is shared with it. Stops for good when
+    /// the table is full: what it has is never given up for what is older. Returns whether there is
+    /// more.
+    pub fn fill(&mut self, files: &Arc<Posix>, windows_max: usize) -> bool {
+        let home = self.home_of(files);
+        if !files.wants_sharing() {
+            return false;
+        }
+        for _ in 0..windows_max {
+            let Some(next) = self.homes[home].next.filter(|_| !self.hints.is_full()) else {
+                self.homes[home].next = None;
+                return false;
+            };
+            let found = match next.kind {
+                kind::SECTION => Ok(Found::Content(next)),
+                _ => files.content_from(next),
+            };
+            self.homes[home].next = match found {
+                Ok(Found::Content(key)) => self.note_window(files, home, key),
+                Ok(Found::On(key)) => {
+                    self.homes[home].next = Some(key);
+                    return true;
+                }
+                // What cannot be read is told by whoever needs it.
+                Ok(Found::End) | Err(_) => None,
+            };
+        }
+        self.homes[home].next.is_some()
+    }
+
+    /// Takes note of the next window of a file; returns where to go on.
+    fn note_window(&mut self, files: &Arc<Posix>, home: usize, from: Key) -> Option<Key> {
+        let (ino, window_bytes) = (from.object, files.record_bytes());
+        let at = from.offset & !(window_bytes - 1);
+        let next_file = Key::new(ino.checked_add(1)?, 0, 0);
+        let Ok(Some(window)) = files.next_window(Ino(ino), at, window_bytes, true) else {
+            return Some(next_file);
+        };
+        if let Ok(Some(checksum)) = window.checksum
+            && self.hints.get(checksum).is_none()
+        {
+            let place = Place { files: home, ino, offset: window.offset };
+            self.hints.put(checksum, place);
+        }
+        let end = window.offset.checked_add(window_bytes);
+        Some(end.map_or(next_file, |end| Key::new(ino, kind::SECTION, end)))
+    }
+
     fn look_up(&mut self, files: &Arc<Posix>, ino: Ino, (offset, len): (u64, u64), checksum: u64) {
         let here = Place { files: self.home_of(files), ino: ino.0, offset };
         let known = self.hints.get(checksum).filter(|place| *place != here);
-        let home = known.and_then(|place| Some((place, self.homes[place.files].upgrade()?)));
+        let home = known.and_then(|place| Some((place, self.homes[place.files].files.upgrade()?)));
         let Some((place, source)) = home else {
             self.hints.put(checksum, here);
             return;
@@ -199,17 +289,17 @@ impl Deduplicator {
     /// The place of a file system in the list. One that is gone makes room; hints that it has left
     /// are compared with whatever is there now, as all are.
     fn home_of(&mut self, files: &Arc<Posix>) -> usize {
-        let files = Arc::downgrade(files);
-        if let Some(found) = self.homes.iter().position(|home| home.ptr_eq(&files)) {
+        let home = Home { files: Arc::downgrade(files), next: Some(Key::new(1, 0, 0)) };
+        if let Some(found) = self.homes.iter().position(|known| known.files.ptr_eq(&home.files)) {
             return found;
         }
-        match self.homes.iter().position(|home| home.strong_count() == 0) {
+        match self.homes.iter().position(|known| known.files.strong_count() == 0) {
             Some(free) => {
-                self.homes[free] = files;
+                self.homes[free] = home;
                 free
             }
             None => {
-                self.homes.push(files);
+                self.homes.push(home);
                 self.homes.len() - 1
             }
         }

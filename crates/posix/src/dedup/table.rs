@@ -81,6 +81,11 @@ impl Hints {
         self.places.len()
     }
 
+    /// Whether the oldest goes with the next one.
+    pub(super) fn is_full(&self) -> bool {
+        self.places.len() >= self.places_max
+    }
+
     /// Where such content was.
     pub(super) fn get(&self, checksum: u64) -> Option<Place> {
         self.places.get(&checksum).copied()

@@ -7,9 +7,9 @@
 use super::share::Sharing;
 use super::table::{PassTable, Place};
 use super::window::Window;
+use crate::descent::{Descent, Met};
 use crate::filesystem::Posix;
-use marram_vfs::{Error, Ino, Kind, Result};
-use std::collections::VecDeque;
+use marram_vfs::{Error, Ino};
 use std::sync::Arc;
 
 /// Longest window, in bytes.
@@ -17,10 +17,6 @@ const WINDOW_BYTES_MAX: u64 = 131_072;
 /// Windows that go on where the one before them ends are shared together; a run ends at a multiple
 /// of this, in bytes.
 const RUN_BYTES: u64 = 16 << 20;
-/// Entries of a directory that are read at once.
-const ENTRIES_MAX: usize = 256;
-/// Deepest directory that is looked into.
-const DEPTH_MAX: usize = 4096;
 /// Most ranges that are told of one by one.
 const SKIPPED_MAX: usize = 100;
 
@@ -173,58 +169,19 @@ impl<T> Walk<'_, T> {
 
     /// Looks at all that is below a directory.
     fn below(&mut self, place: usize, directory: Ino) -> Walked {
-        let mut path = Vec::new();
-        let mut levels = vec![Level { directory, path_len: 0, after: 0, entries: VecDeque::new() }];
-        while let Some(level) = levels.last_mut() {
-            path.truncate(level.path_len);
-            if level.entries.is_empty() && !self.fill(place, level, &path)? {
-                levels.pop();
-                continue;
-            }
-            let Some(entry) = level.entries.pop_front() else {
-                continue;
-            };
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(&entry.name);
-            match entry.kind {
-                Kind::Regular => self.file(&File { place, ino: entry.ino, path: &path })?,
-                Kind::Directory if levels.len() < DEPTH_MAX => levels.push(Level {
-                    directory: entry.ino,
-                    path_len: path.len(),
-                    after: 0,
-                    entries: VecDeque::new(),
-                }),
-                Kind::Directory => {
-                    self.passed_over(
-                        place,
-                        &path,
-                        Error::InvalidArgument("too deep to look into"),
-                    )?;
-                }
-                _ => (),
+        let files = Arc::clone(&self.places[place].files);
+        let mut descent = Descent::below(directory);
+        loop {
+            let held = self.step()?;
+            let met = descent.next(&files);
+            drop(held);
+            match met {
+                Some(Met::File(ino)) => self.file(&File { place, ino, path: descent.path() })?,
+                Some(Met::Closed(error)) => self.passed_over(place, descent.path(), error)?,
+                Some(Met::Nothing) => (),
+                None => return Ok(()),
             }
         }
-        Ok(())
-    }
-
-    /// Reads some entries of a directory; false if there are no more.
-    fn fill(
-        &mut self,
-        place: usize,
-        level: &mut Level,
-        path: &[u8],
-    ) -> std::result::Result<bool, Stop> {
-        let held = self.step()?;
-        let listed = entries_of(&self.places[place].files, level.directory, level.after);
-        drop(held);
-        match listed {
-            Ok(entries) => level.entries = entries,
-            Err(error) => self.passed_over(place, path, error)?,
-        }
-        level.after = level.entries.back().map_or(level.after, |last| last.cookie);
-        Ok(!level.entries.is_empty())
     }
 
     fn file(&mut self, file: &File<'_>) -> Walked {
@@ -353,34 +310,4 @@ impl<T> Walk<'_, T> {
         }
         Ok(())
     }
-}
-
-/// An entry of a directory.
-struct Listed {
-    name: Vec<u8>,
-    ino: Ino,
-    kind: Kind,
-    cookie: u64,
-}
-
-/// A directory on the way down.
-struct Level {
-    directory: Ino,
-    /// How long its path is.
-    path_len: usize,
-    /// Where to go on reading.
-    after: u64,
-    /// What has been read and not yet looked at.
-    entries: VecDeque<Listed>,
-}
-
-fn entries_of(files: &Posix, directory: Ino, after: u64) -> Result<VecDeque<Listed>> {
-    files.check_running()?;
-    let mut entries = VecDeque::new();
-    files.list_entries(directory.0, after, false, &mut |entry| {
-        let (name, ino) = (entry.name.to_vec(), entry.ino);
-        entries.push_back(Listed { name, ino, kind: entry.kind, cookie: entry.cookie });
-        entries.len() < ENTRIES_MAX
-    })?;
-    Ok(entries)
 }

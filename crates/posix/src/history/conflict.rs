@@ -1,7 +1,7 @@
 //! What a merge is asked for, and what it answers.
 
 use super::Difference;
-use marram_vfs::Ino;
+use marram_vfs::{Error, Ino};
 use std::fmt;
 
 /// Why the parent and the fork do not go together at a path.
@@ -108,6 +108,9 @@ pub struct MergeReport {
     pub marked: Vec<(Conflict, Vec<u8>)>,
     /// Stands for all that both sides have changed since the base, and when.
     pub state: u64,
+    /// Of a preview: why it would be refused though there is no conflict, for want of space or over
+    /// a quota or limit.
+    pub obstacle: Option<Error>,
     /// One side has changed since the report whose state was asked for: nothing was changed.
     pub is_outdated: bool,
     /// Inodes of the parent whose attributes or content are others than before.

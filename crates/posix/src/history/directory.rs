@@ -5,18 +5,18 @@
 
 use super::changes::Changes;
 use super::conflict::MergeReport;
+use super::counterpart::Counterpart;
 use super::diff::check_related;
 use super::kept::Kept;
 use super::names::Names;
 use super::restoring::Restoring;
 use super::sides::Sides;
-use super::state::{State, same_inode};
+use super::state::State;
 use crate::failure::{from_store, from_sync};
 use crate::filesystem::Posix;
 use crate::rollback::Touched;
-use marram_format::record::InodeKind;
 use marram_store::{DatasetName, MergedFrom, Source, Store};
-use marram_vfs::{Error, Ino, Result};
+use marram_vfs::{Ino, Result};
 
 /// What goes back to what.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,8 @@ impl Posix {
     /// Returns what has changed; `None` if it is as it was: then nothing is kept either.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the snapshot does not have the directory; states without a common
+    /// [`marram_vfs::Error::NotFound`] if the snapshot has neither the directory nor another one
+    /// under its path; states without a common
     /// past, a full store, a quota or limit in the way, a failed read or write: nothing is
     /// changed. Only if what was applied cannot be made durable is it there all the same, for
     /// as long as the pool goes on.
@@ -58,9 +59,8 @@ impl Posix {
         store: &dyn Store,
         rollback: DirectoryRollback<'_>,
     ) -> Result<Option<Touched>> {
-        let root = rollback.directory.0;
         let open = |source: &Source| -> Result<State> {
-            State::open(store.open(source).map_err(from_store)?, root)
+            State::open(store.open(source).map_err(from_store)?, self.root())
         };
         let past = open(rollback.to)?;
         let (report, orphans, _goes_without_locks) = {
@@ -68,11 +68,13 @@ impl Posix {
             let kept = Kept::take(store, rollback.dataset, "merge")?;
             let now = open(&kept.source)?;
             check_related(&now, &past)?;
-            check_directory(&now, &past, root)?;
+            let goes_back = Counterpart::find((&now, &past), rollback.directory.0)?;
+            let (now, past) = (now.below(goes_back.now), past.below(goes_back.past));
             let changes = Changes::gather(store, (&kept.source, rollback.to), &now, &past)?;
             let untouched = Changes::default();
             let sides = Sides::new((&now, &past, &now), &changes, &untouched);
-            let (report, orphans) = self.roll_back_held(store, &rollback, (&kept, sides))?;
+            let (report, orphans) =
+                self.roll_back_held(store, (&rollback, &goes_back), (&kept, sides))?;
             (report, orphans, kept)
         };
         for ino in orphans {
@@ -89,21 +91,23 @@ impl Posix {
     fn roll_back_held(
         &self,
         store: &dyn Store,
-        rollback: &DirectoryRollback<'_>,
+        (rollback, goes_back): (&DirectoryRollback<'_>, &Counterpart),
         (kept, sides): (&Kept<'_>, Sides<'_>),
     ) -> Result<(MergeReport, Vec<u64>)> {
-        let plan = Restoring::plan(&sides, &self.pins, rollback.directory.0)?;
+        let plan = Restoring::plan(&sides, &self.pins, goes_back)?;
         let mut report = MergeReport::default();
         if plan.names.is_empty() && plan.files.is_empty() {
             return Ok((report, Vec::new()));
         }
         let sides = sides.with_fates(plan.fates);
         let names = Names::decided(&sides, plan.names);
+        // Whoever takes it back looks below a directory that is there before and after.
+        let stays = goes_back.renamed.as_ref().map_or(goes_back.now, |renamed| renamed.parent);
         let merged = MergedFrom {
             dataset: rollback.dataset,
             fork: rollback.to,
             before: &kept.source,
-            root_object: rollback.directory.0,
+            root_object: stays,
         };
         if let Some(keep) = rollback.keep {
             store.snapshot(rollback.dataset, keep).map_err(from_store)?;
@@ -119,14 +123,4 @@ impl Posix {
         report.applied = true;
         Ok((report, orphans?))
     }
-}
-
-/// Refuses what is no directory in both states.
-fn check_directory(now: &State, past: &State, root: u64) -> Result<()> {
-    let now = now.named_inode(root)?.ok_or(Error::Stale)?;
-    if now.kind != InodeKind::Directory {
-        return Err(Error::NotDirectory);
-    }
-    let past = past.named_inode(root)?.filter(|past| same_inode(past, &now));
-    past.map(|_| ()).ok_or(Error::NotFound)
 }

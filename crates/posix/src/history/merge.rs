@@ -15,13 +15,13 @@ use super::names::{Home, Names};
 use super::sides::Sides;
 use super::state::State;
 use super::writing::Writing;
-use crate::counters::CountChange;
+use crate::counters::{CountChange, HeldNumbers};
 use crate::failure::{from_store, from_sync};
 use crate::filesystem::Posix;
 use crate::inode::time;
 use marram_format::record::Inode;
 use marram_store::{Admission, Batch, DatasetName, MergedFrom, Source, Store};
-use marram_vfs::{Ino, Result};
+use marram_vfs::{Error, Ino, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is merged into what.
@@ -39,6 +39,20 @@ pub struct MergeSides<'a> {
 
 /// Where a merge is applied: the store, and what it is told of the merge.
 pub(super) type Into<'a> = (&'a dyn Store, &'a MergedFrom<'a>);
+/// What was judged.
+type Judged<'a, 's> = (&'a Sides<'s>, &'a Names<'a, 's>, &'a BTreeMap<u64, FileEdit>);
+
+/// Items of orphans that a preview frees at a time.
+const RECLAIM_ITEMS: usize = 1024;
+
+/// What was judged, as a batch.
+struct Prepared<'a, 's> {
+    writing: Writing<'a, 's>,
+    batch: Batch<'static>,
+    count: CountChange,
+    numbers: HeldNumbers<'a>,
+    makes_inodes: bool,
+}
 
 impl Posix {
     /// Brings what a fork changed since its base into this file system, which it was forked from.
@@ -58,10 +72,27 @@ impl Posix {
     ) -> Result<MergeReport> {
         self.check_running()?;
         if options.preview {
-            return self.merge_once(store, sides, options);
+            return self.preview(store, sides, options);
         }
         self.check_writable()?;
         self.with_reclaim(|| self.merge_once(store, sides, options))
+    }
+
+    /// Judges, and foresees whether there would be space. What has been removed, and waits to be
+    /// freed, is freed before it is said that there is none.
+    fn preview(
+        &self,
+        store: &dyn Store,
+        sides: MergeSides<'_>,
+        options: &MergeOptions<'_>,
+    ) -> Result<MergeReport> {
+        let report = self.merge_once(store, sides, options)?;
+        if report.obstacle.is_none() || !self.view.writable() {
+            return Ok(report);
+        }
+        while self.reclaim_step(RECLAIM_ITEMS)? {}
+        self.view.commit().map_err(from_store)?;
+        self.merge_once(store, sides, options)
     }
 
     fn merge_once(
@@ -124,22 +155,40 @@ impl Posix {
         };
         report.is_outdated = options.state.is_some_and(|state| state != report.state);
         let mut orphans = Vec::new();
-        if report.conflicts.is_empty() && !options.preview && !report.is_outdated {
+        let can_go = report.conflicts.is_empty() && !report.is_outdated;
+        if can_go && options.preview {
+            report.obstacle = self.foresee_merge((sides, &names, &files))?;
+        } else if can_go {
             orphans = self.apply_merge(into, (sides, &names, &files), &mut report)?;
             report.applied = true;
         }
         Ok((report, orphans))
     }
 
-    /// Turns what was judged into a batch, and applies it. Returns what has become an orphan.
-    pub(super) fn apply_merge<'a, 's>(
+    /// Why what was judged would be refused, if it would.
+    fn foresee_merge(&self, judged: Judged<'_, '_>) -> Result<Option<Error>> {
+        let foreseen = self.prepare_merge(judged).and_then(|prepared| {
+            prepared.map_or(Ok(()), |it| self.view.foresee(it.batch).map_err(from_store))
+        });
+        match foreseen {
+            Ok(()) => Ok(None),
+            Err(
+                obstacle @ (Error::NoSpace
+                | Error::QuotaExceeded
+                | Error::TooManyLinks
+                | Error::ReadOnly),
+            ) => Ok(Some(obstacle)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Turns what was judged into a batch; nothing if there is nothing to do.
+    fn prepare_merge<'a, 's>(
         &'a self,
-        (store, merged): Into<'_>,
-        (sides, names, files): (&'a Sides<'s>, &'a Names<'a, 's>, &BTreeMap<u64, FileEdit>),
-        report: &mut MergeReport,
-    ) -> Result<Vec<u64>> {
+        (sides, names, files): Judged<'a, 's>,
+    ) -> Result<Option<Prepared<'a, 's>>> {
         if names.edits.is_empty() && files.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let numbers = self.counters.hold_numbers();
         let now = time(self.options.clock.now());
@@ -154,6 +203,20 @@ impl Posix {
         if makes_inodes {
             numbers.put(&mut batch, writing.next_number());
         }
+        Ok(Some(Prepared { writing, batch, count, numbers, makes_inodes }))
+    }
+
+    /// Turns what was judged into a batch, and applies it. Returns what has become an orphan.
+    pub(super) fn apply_merge<'a, 's>(
+        &'a self,
+        (store, merged): Into<'_>,
+        judged: Judged<'a, 's>,
+        report: &mut MergeReport,
+    ) -> Result<Vec<u64>> {
+        let Some(prepared) = self.prepare_merge(judged)? else {
+            return Ok(Vec::new());
+        };
+        let Prepared { mut writing, batch, count, numbers, makes_inodes } = prepared;
         store.apply_merge(&*self.view, batch, merged).map_err(from_store)?;
         self.counters.applied(count);
         if makes_inodes {

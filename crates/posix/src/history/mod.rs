@@ -14,6 +14,7 @@
 mod changes;
 mod conflict;
 mod conflicts;
+mod counterpart;
 mod diff;
 mod directory;
 mod equal;
@@ -37,3 +38,4 @@ pub use directory::DirectoryRollback;
 pub use kept::{Kept, let_go_of_left};
 pub use lines::{TextPiece, merge_lines};
 pub use merge::MergeSides;
+pub(crate) use state::{Named, State};

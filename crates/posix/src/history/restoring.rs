@@ -10,6 +10,7 @@
 //! but a name below that it loses, or has again.
 
 use super::changes::{InodeChange, Pair, Place};
+use super::counterpart::{Counterpart, Renamed};
 use super::diff::{attribute_changes, content_ranges, xattr_changes};
 use super::equal::same_file;
 use super::files::{ContentEdit, FileEdit};
@@ -58,23 +59,32 @@ pub(super) struct Restoring<'a, 's> {
 }
 
 impl<'a, 's> Restoring<'a, 's> {
-    /// Plans the way back of the directory `root`, which both states have.
-    pub(super) fn plan(sides: &'a Sides<'s>, pins: &'a Pins, root: u64) -> Result<Plan> {
+    /// Plans the way back of a directory.
+    pub(super) fn plan(
+        sides: &'a Sides<'s>,
+        pins: &'a Pins,
+        goes_back: &Counterpart,
+    ) -> Result<Plan> {
         let mut restoring = Restoring {
             sides,
             pins,
-            now: Subtree::new(sides.now, root),
-            past: Subtree::new(sides.fork, root),
+            now: Subtree::new(sides.now, goes_back.now),
+            past: Subtree::new(sides.fork, goes_back.past),
             plan: Plan::default(),
             making: Vec::new(),
             going: Vec::new(),
             files: BTreeSet::new(),
             restored: BTreeSet::new(),
         };
+        if let Some(Renamed { parent, now, past }) = &goes_back.renamed {
+            restoring.leave(now)?;
+            restoring.arrive(past)?;
+            restoring.edit(Home::In(*parent), Some(now.clone()), Some(past.clone()));
+        }
         restoring.directories()?;
         let places = restoring.judge_files()?;
         restoring.lead_to_made(&places)?;
-        restoring.attributes()?;
+        restoring.attributes(goes_back.renamed.as_ref().map(|renamed| renamed.parent))?;
         Ok(restoring.plan)
     }
 
@@ -304,11 +314,15 @@ impl<'a, 's> Restoring<'a, 's> {
         Ok(())
     }
 
-    /// What stays has the content and attributes that it had.
-    fn attributes(&mut self) -> Result<()> {
+    /// What stays has the content and attributes that it had; not so the directory `outside`, in
+    /// which a name leads elsewhere from now on.
+    fn attributes(&mut self, outside: Option<u64>) -> Result<()> {
         let sides = self.sides;
+        let goes = |directory: &u64| self.plan.fates.gone.contains(directory);
         let homes = self.plan.names.keys().filter_map(|(home, _)| match home {
-            Home::In(directory) if !self.plan.fates.gone.contains(directory) => Some(*directory),
+            Home::In(directory) if !goes(directory) && outside != Some(*directory) => {
+                Some(*directory)
+            }
             _ => None,
         });
         let renamed_in: BTreeSet<u64> = homes.collect();

@@ -21,17 +21,17 @@ pub(super) fn same_inode(a: &Inode, b: &Inode) -> bool {
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) ino: u64,
-    pub(super) kind: InodeKind,
-    pub(super) name: Vec<u8>,
-    pub(super) offset: u64,
+pub(crate) struct Named {
+    pub(crate) ino: u64,
+    pub(crate) kind: InodeKind,
+    pub(crate) name: Vec<u8>,
+    pub(crate) offset: u64,
 }
 
 /// See the module.
-pub(super) struct State {
-    pub(super) view: Arc<dyn View>,
-    pub(super) root: u64,
+pub(crate) struct State {
+    pub(crate) view: Arc<dyn View>,
+    pub(crate) root: u64,
     pub(super) counters: Counters,
 }
 
@@ -57,12 +57,17 @@ pub(super) fn decode_section(key: Key, item: &Item) -> Result<Section> {
 
 impl State {
     /// The state that a view holds, of which what is below `root` is shown.
-    pub(super) fn open(view: Arc<dyn View>, root: u64) -> Result<State> {
+    pub(crate) fn open(view: Arc<dyn View>, root: u64) -> Result<State> {
         let item = view.get(Key::new(0, kind::COUNTERS, 0)).map_err(from_store)?;
         let empty = || Error::InvalidArgument("the dataset holds no file system yet");
         let item = item.ok_or_else(empty)?;
         let counters = Counters::decode(&item.value).map_err(|error| from_record(0, &error))?;
         Ok(State { view, root, counters })
+    }
+
+    /// The same, of which what is below another directory is shown.
+    pub(super) fn below(&self, root: u64) -> State {
+        State { view: Arc::clone(&self.view), root, counters: self.counters }
     }
 
     /// The record of an inode, if there is one.
@@ -72,7 +77,7 @@ impl State {
     }
 
     /// The record of an inode that has a name.
-    pub(super) fn named_inode(&self, ino: u64) -> Result<Option<Inode>> {
+    pub(crate) fn named_inode(&self, ino: u64) -> Result<Option<Inode>> {
         Ok(self.inode(ino)?.filter(|inode| inode.links > 0))
     }
 
@@ -109,7 +114,7 @@ impl State {
 
     /// Visits the entries of a directory from one place to another, until the visitor returns
     /// false.
-    pub(super) fn visit_entries(
+    pub(crate) fn visit_entries(
         &self,
         directory: u64,
         first: u64,

@@ -284,3 +284,113 @@ fn the_state_before_is_kept_if_that_is_wanted() {
     let before = open(&family.store, "root@before", Ino::ROOT, &family.clock);
     assert_eq!(before.read("/d/a"), b"changed");
 }
+
+/// Removes a directory with all that is in it.
+fn remove_all(tree: &Tree, path: &str) {
+    let below = |(at, _): &(String, String)| at.starts_with(&format!("{path}/"));
+    let mut paths: Vec<String> =
+        tree.content().into_iter().filter(below).map(|(at, _)| at).collect();
+    paths.sort_by_key(|at| std::cmp::Reverse(at.len()));
+    for at in paths {
+        match tree.find(&at).unwrap().kind {
+            marram_vfs::Kind::Directory => tree.remove_directory(&at),
+            _ => tree.unlink(&at),
+        }
+    }
+    tree.remove_directory(path);
+}
+
+fn with_two_levels(tree: &Tree) {
+    tree.directory("/d");
+    tree.directory("/d/sub");
+    tree.file("/d/a", &[1; 200_000]);
+    tree.file("/d/sub/b", b"b");
+    tree.file("/o", b"outside");
+}
+
+#[test]
+fn one_that_was_removed_and_made_again_is_found_by_its_path() {
+    let family = kept(with_two_levels);
+    let tree = &family.parent;
+    let numbers = ["/d", "/d/a", "/d/sub/b"].map(|path| ino(tree, path));
+    remove_all(tree, "/d");
+    tree.directory("/d");
+    tree.file("/d/a", b"another");
+    tree.directory("/d/other");
+    tree.file("/d/other/n", b"n");
+    let made = ino(tree, "/d");
+    assert_ne!(made, numbers[0]);
+    let above = tree.find("/").unwrap();
+    let touched = back(&family);
+    assert_eq!(below(tree), below(&past(&family)));
+    assert_eq!(numbers, ["/d", "/d/a", "/d/sub/b"].map(|path| ino(tree, path)));
+    assert_eq!(tree.read("/o"), b"outside");
+    assert!(tree.0.attributes(made).is_err(), "what was in its place is gone");
+    assert!(touched.names.contains(&(Ino::ROOT, b"d".to_vec())));
+    let now = tree.find("/").unwrap();
+    assert_eq!((now.links, now.size), (above.links, above.size));
+    assert!(now.modified > above.modified, "a name in it leads elsewhere");
+    assert_eq!(tree.find("/d").unwrap().created, past(&family).find("/d").unwrap().created);
+    assert_eq!(roll_back(&family, ino(tree, "/d")), Ok(None), "there is nothing left to do");
+}
+
+#[test]
+fn one_in_the_place_of_another_that_was_moved_becomes_a_copy_of_that() {
+    let family = kept(with_two_levels);
+    let tree = &family.parent;
+    tree.rename("/d", "/moved");
+    tree.directory("/d");
+    tree.file("/d/n", b"n");
+    tree.write("/moved/a", 0, &[7; 10]);
+    let before: Vec<_> =
+        tree.content().into_iter().filter(|(path, _)| path.starts_with("/moved")).collect();
+    back(&family);
+    assert_eq!(below(tree), below(&past(&family)));
+    assert_ne!(ino(tree, "/d"), ino(tree, "/moved"));
+    let after = tree.content().into_iter().filter(|(path, _)| path.starts_with("/moved"));
+    assert_eq!(before, after.collect::<Vec<_>>());
+}
+
+#[test]
+fn one_that_was_put_into_what_took_its_place_comes_out_again() {
+    let family = kept(with_two_levels);
+    let tree = &family.parent;
+    let was = ino(tree, "/d");
+    tree.rename("/d", "/x");
+    tree.directory("/d");
+    tree.file("/d/n", b"n");
+    tree.rename("/x", "/d/x");
+    tree.rename("/d/x/sub", "/d/sub");
+    tree.unlink("/d/x/a");
+    back(&family);
+    assert_eq!(below(tree), below(&past(&family)));
+    assert_eq!(ino(tree, "/d"), was);
+    assert_eq!(roll_back(&family, was), Ok(None), "there is nothing left to do");
+}
+
+#[test]
+fn its_path_is_that_of_now_and_must_lead_to_a_directory() {
+    let family = kept(|tree| {
+        tree.directory("/above");
+        tree.directory("/above/d");
+        tree.file("/above/d/f", b"f");
+        tree.file("/above/file", b"file");
+    });
+    let tree = &family.parent;
+    remove_all(tree, "/above/d");
+    tree.unlink("/above/file");
+    tree.directory("/above/d");
+    tree.directory("/above/file");
+    tree.rename("/above", "/renamed");
+    let before = tree.content();
+    for path in ["/renamed/d", "/renamed/file"] {
+        assert_eq!(roll_back(&family, ino(tree, path)), Err(Error::NotFound), "{path}");
+    }
+    assert_eq!(tree.content(), before);
+    tree.rename("/renamed", "/above");
+    let refused = roll_back(&family, ino(tree, "/above/file"));
+    assert_eq!(refused, Err(Error::NotFound), "a file was there");
+    roll_back(&family, ino(tree, "/above/d")).unwrap().expect("something changes");
+    assert_eq!(tree.read("/above/d/f"), b"f");
+    family.check_usage();
+}

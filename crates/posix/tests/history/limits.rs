@@ -4,10 +4,22 @@ use super::family::{Family, Tree};
 use marram_posix::{Limit, MergeOptions, OwnerClass, OwnerId};
 use marram_vfs::{Error, FileSystem};
 
+/// What a preview says that is in the way.
+fn foreseen(family: &Family) -> Option<Error> {
+    let before = family.parent.content();
+    let preview = MergeOptions { preview: true, ..MergeOptions::default() };
+    let report = family.merge_with(&preview).unwrap();
+    assert_eq!(family.parent.content(), before);
+    assert!(report.conflicts.is_empty() && !report.differences.is_empty());
+    report.obstacle
+}
+
 fn refused(family: &Family) -> Error {
     let before = family.parent.content();
     let used = family.parent.0.space().unwrap().inodes_used;
+    let foreseen = foreseen(family);
     let error = family.merge_with(&MergeOptions::default()).unwrap_err();
+    assert_eq!(foreseen, Some(error.clone()));
     assert_eq!(family.parent.content(), before);
     assert_eq!(family.parent.0.space().unwrap().inodes_used, used);
     error
@@ -26,6 +38,7 @@ fn a_full_store_changes_nothing() {
     family.store.set_limit(1);
     assert_eq!(refused(&family), Error::NoSpace);
     family.store.set_limit(1 << 40);
+    assert_eq!(foreseen(&family), None);
     family.merge();
     assert_eq!(family.parent.content(), family.fork.content());
 }
@@ -39,6 +52,7 @@ fn a_quota_changes_nothing() {
     family.parent.0.set_limit(owner, limit).unwrap();
     assert_eq!(refused(&family), Error::QuotaExceeded);
     family.parent.0.set_limit(owner, Limit::NONE).unwrap();
+    assert_eq!(foreseen(&family), None);
     family.merge();
     let usage = |tree: &Tree| tree.0.owner(owner).unwrap().usage;
     assert_eq!(usage(&family.parent), usage(&family.fork));

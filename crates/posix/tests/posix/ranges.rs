@@ -60,6 +60,27 @@ fn more_space_than_there_is_cannot_be_reserved() {
 }
 
 #[test]
+fn the_same_space_is_not_promised_twice() {
+    let bench = Bench::new();
+    bench.store.set_limit(10 << 20);
+    let keep = |ino, len| bench.files.allocate(ino, Allocate::ReserveKeepSize, 0, len);
+    let (first, second) = (bench.file("first"), bench.file("second"));
+    keep(first, 6 << 20).unwrap();
+    keep(first, 6 << 20).expect("it has been promised to this file");
+    assert_eq!(keep(second, 6 << 20), Err(Error::NoSpace));
+    // What is written or given up is not promised any more.
+    bench.files.allocate(first, Allocate::PunchHole, 0, 6 << 20).unwrap();
+    keep(second, 6 << 20).unwrap();
+    assert_eq!(keep(first, 6 << 20), Err(Error::NoSpace));
+    bench.files.unlink(marram_vfs::Ino::ROOT, crate::name("second")).unwrap();
+    bench.files.forget(second, 1);
+    bench.reclaim(100);
+    keep(first, 6 << 20).unwrap();
+    // Writers are not bound by promises to others.
+    bench.write(bench.file("third"), 0, &pattern(1, 6 << 20));
+}
+
+#[test]
 fn many_holes_are_filled_and_punched_in_pieces() {
     let bench = Bench::new();
     let ino = bench.file("f");

@@ -61,6 +61,8 @@ pub enum Administration {
     Merge,
     /// Let the root dataset go on from `root@s`; `root@before` keeps the state before.
     Rollback,
+    /// Let a directory of the root dataset, by its path, go back to what it was in `root@s`.
+    DirectoryRollback(&'static str),
 }
 
 /// What is under way in a thread of its own; of each kind one at a time.
@@ -130,7 +132,8 @@ impl Action {
     pub fn can_begin(&self) -> bool {
         match self {
             Action::Administer(administration) => {
-                !matches!(administration, Administration::Merge | Administration::Rollback)
+                use Administration::{DirectoryRollback, Merge, Rollback};
+                !matches!(administration, Merge | Rollback | DirectoryRollback(_))
             }
             _ => matches!(self, Action::Commit | Action::Root(Change::SyncAll)),
         }
@@ -272,7 +275,7 @@ impl Hand<'_> {
     }
 
     /// The inode at a path; nothing keeps it but its name.
-    fn find(&self, path: &str) -> Result<Ino> {
+    pub(crate) fn find(&self, path: &str) -> Result<Ino> {
         let mut ino = Ino::ROOT;
         for name in path.split('/').filter(|name| !name.is_empty()) {
             ino = self.files.lookup(ino, valid(name))?.ino;

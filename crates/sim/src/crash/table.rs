@@ -1,7 +1,9 @@
 //! The small set of things that bounded workloads are made of.
 
 use super::action::Action::{Administer, Commit, InClone, InFork, Root};
-use super::action::Administration::{Clone, Destroy, Fork, Merge, Rollback, Snapshot};
+use super::action::Administration::{
+    Clone, Destroy, DirectoryRollback, Fork, Merge, Rollback, Snapshot,
+};
 use super::action::Change::{
     Allocate, Append, Copy, Create, CreateHeld, Hold, LetGo, Link, MakeDirectory, RemoveDirectory,
     RemoveXattr, Rename, Resize, SetPermissions, SetXattr, Symlink, Sync, SyncAll, Unlink, Write,
@@ -150,6 +152,26 @@ pub(crate) const CHANGES: &[Row] = &[
             Administer(Rollback),
         ],
     ),
+    (
+        "directory-back",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Write { file: F, offset: 500, len: 12_000, seed: 89 }),
+            Root(Create("A/n")),
+            Root(Rename("h", "A/h", Replace)),
+            Administer(DirectoryRollback("A")),
+        ],
+    ),
+    (
+        "directory-back-made-anew",
+        &[
+            Administer(Snapshot("root@s")),
+            Root(Rename("B", "A/old", Replace)),
+            Root(MakeDirectory("B")),
+            Root(Link(F, "B/l")),
+            Administer(DirectoryRollback("B")),
+        ],
+    ),
 ];
 
 /// The points at which something becomes durable; the first is none.
@@ -174,6 +196,7 @@ pub(crate) const PERSISTENCE: &[Row] = &[
     ("merge", &[Administer(Merge)]),
     ("destroy-fork", &[Administer(Destroy("k"))]),
     ("rollback", &[Administer(Rollback)]),
+    ("rollback-of-directory", &[Administer(DirectoryRollback("B"))]),
     ("destroy-before", &[Administer(Destroy("root@before"))]),
 ];
 

@@ -3,7 +3,7 @@
 use crate::clock::HistoryClock;
 use crate::home::HomeResult;
 use marram_device::Device;
-use marram_vfs::FileSystem;
+use marram_vfs::{FileSystem, Ino};
 use std::sync::Arc;
 
 /// A kind of file system with datasets and snapshots on a device. An error is a failure of the
@@ -54,6 +54,10 @@ pub trait Mounted: Send + Sync {
 
     /// Lets the root dataset go on from a snapshot of it, and keeps the state before as another.
     fn roll_back(&self, snapshot: &str, keep: &str) -> HomeResult<()>;
+
+    /// Lets a directory of the root dataset go back to what it was in a snapshot of that; false if
+    /// there is nothing that it could go back to.
+    fn roll_back_directory(&self, directory: Ino, snapshot: &str) -> HomeResult<bool>;
 
     /// Destroys a dataset or snapshot, none of whose file systems are open.
     fn destroy(&self, source: &str) -> HomeResult<()>;

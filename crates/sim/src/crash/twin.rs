@@ -123,6 +123,9 @@ impl Twin {
             }
             Action::Administer(Administration::Merge) => self.merge(),
             Action::Administer(Administration::Rollback) => self.roll_back(),
+            Action::Administer(Administration::DirectoryRollback(path)) => {
+                self.roll_back_directory(path)
+            }
             Action::Drawn(operation) => {
                 self.pair.apply(operation).map(|outcome| outcome == Outcome::Done)
             }
@@ -237,6 +240,29 @@ impl Twin {
         self.pair.compare().map(|()| true)
     }
 
+    /// Lets a directory go back on both, if it is there and has something to go back to. After a
+    /// rollback of the dataset the model cannot tell inodes of the two states apart.
+    fn roll_back_directory(&mut self, path: &str) -> Result<bool, String> {
+        let Some(past) = self.others.get(ORIGIN).filter(|_| !self.went_back) else {
+            return Ok(false);
+        };
+        let model = self.pair.model();
+        let real = Hand { files: &*self.files, held: &mut None }.find(path);
+        let expected = Hand { files: model, held: &mut None }.find(path);
+        let (Ok(real), Ok(expected)) = (&real, &expected) else {
+            return match (&real, &expected) {
+                (Err(_), Err(_)) => Ok(false),
+                _ => Err(format!("{path} is {real:?}; in the model {expected:?}")),
+            };
+        };
+        let done = self.mounted.roll_back_directory(*real, "s")?;
+        match (done, model.roll_back_directory(past, *expected)) {
+            (true, Ok(())) => self.pair.meet_anew().map(|()| true),
+            (false, Err(_)) => Ok(false),
+            (done, expected) => Err(format!("was done: {done}; the model gives {expected:?}")),
+        }
+    }
+
     /// What an administrative operation would do; nothing if it has to be refused.
     fn effect(&self, administration: Administration) -> Option<Effect> {
         let is_there = |source: &str| self.others.contains_key(source);
@@ -261,7 +287,9 @@ impl Twin {
             Administration::Destroy(FORK) => {
                 is_there(FORK).then(|| Effect::Remove(vec![FORK, BASE]))
             }
-            Administration::Merge | Administration::Rollback => None,
+            Administration::Merge
+            | Administration::Rollback
+            | Administration::DirectoryRollback(_) => None,
             Administration::Destroy(ORIGIN) if is_there(CLONE) => None,
             Administration::Destroy(CLONE) => is_there(CLONE).then(|| {
                 let names = self.others.keys().copied();

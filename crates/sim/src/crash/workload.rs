@@ -122,6 +122,10 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
             23 => Action::Administer(Administration::Destroy("k")),
             24 => Action::Administer(Administration::Rollback),
             25 => Action::Administer(Administration::Destroy("root@before")),
+            26 => {
+                let path = random.pick(&["A", "B", "B/e", "j", "k"]);
+                Action::Administer(Administration::DirectoryRollback(path))
+            }
             _ => Action::Root(Change::SyncAll),
         }
     };

@@ -5,11 +5,11 @@ use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
-use marram_posix::{MergeOptions, MergeSides, Posix, let_go_of_left};
+use marram_posix::{DirectoryRollback, MergeOptions, MergeSides, Posix, let_go_of_left};
 use marram_sim::crash::{Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{FileSystem, Ino};
+use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -151,6 +151,17 @@ impl Mounted for MountedPool {
         let to: Source = format!("root@{snapshot}").parse().map_err(text)?;
         let go_back = || self.pool.rollback(&to, keep).map_err(|error| Refused(text(error)));
         self.posix("root")?.roll_back(go_back).map_err(|Refused(reason)| reason)
+    }
+
+    fn roll_back_directory(&self, directory: Ino, snapshot: &str) -> HomeResult<bool> {
+        let dataset = DatasetName::root();
+        let to: Source = format!("{dataset}@{snapshot}").parse().map_err(text)?;
+        let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
+        match self.posix("root")?.roll_back_directory(&*self.pool, rollback) {
+            Ok(_touched) => Ok(true),
+            Err(Error::NotFound | Error::NotDirectory) => Ok(false),
+            Err(error) => Err(text(error)),
+        }
     }
 
     fn destroy(&self, source: &str) -> HomeResult<()> {

@@ -64,6 +64,10 @@ impl View for InterruptedView {
         self.inner.place_of(block)
     }
 
+    fn is_held_only_by(&self, block: &Block, keys: &[Key]) -> Result<bool> {
+        self.inner.is_held_only_by(block, keys)
+    }
+
     fn stored_bytes(&self, block: &Block) -> u64 {
         self.inner.stored_bytes(block)
     }

@@ -9,7 +9,8 @@ mod pool;
 
 pub use crash_target::PoolTarget;
 use marram_posix::{
-    AccessTimes, DedupOptions, DedupPlace, Deduplicator, Posix, PosixOptions, deduplicate,
+    AccessTimes, DedupOptions, DedupPlace, Deduplicator, DefragmentOptions, DirectoryRollback,
+    Posix, PosixOptions, deduplicate, defragment,
 };
 use marram_sim::{HistoryClock, Home, HomeResult, Options, Report, run_history};
 use marram_store::{DatasetName, Source, Store, View};
@@ -17,7 +18,7 @@ use marram_vfs::{Caller, Clock, FileSystem, Ino};
 pub use memory::{busy_memory_home, memory_home};
 pub use pool::{
     busy_pool_home, dedup_full_pool_home, dedup_pool_home, full_pool_home, new_pool_home,
-    open_pool_home, pool_home,
+    open_pool_home, pool_home, rewriting_full_pool_home, rewriting_pool_home,
 };
 use std::fmt::Display;
 use std::ops::Range;
@@ -64,10 +65,15 @@ pub struct StoreHome<B> {
     remounts: u64,
     /// Equal content is shared before each commit.
     deduplicator: Option<Deduplicator>,
+    /// What lies in crumbs is rewritten after each commit.
+    rewrites: bool,
 }
 
 /// Bytes that all homes which share equal content have shared by now.
 pub static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that all homes which rewrite have rewritten by now.
+pub static REWRITTEN_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a home of a history's seed.
 pub type MakeSeeded = fn(u64, Arc<HistoryClock>) -> HomeResult<Box<dyn Home>>;
@@ -115,7 +121,9 @@ impl<B: Backing> StoreHome<B> {
     /// Mounts the root dataset of `backing`, and makes its root directory durable.
     pub fn new(backing: B, clock: Arc<HistoryClock>) -> HomeResult<StoreHome<B>> {
         let (commits, remounts, deduplicator) = (0, 0, None);
-        let mut home = StoreHome { backing, clock, live: None, commits, remounts, deduplicator };
+        let (live, rewrites) = (None, false);
+        let mut home =
+            StoreHome { backing, clock, live, commits, remounts, deduplicator, rewrites };
         home.live = Some(home.open(&root())?);
         home.backing.commit(0)?;
         Ok(home)
@@ -125,6 +133,25 @@ impl<B: Backing> StoreHome<B> {
     pub fn deduplicating(mut self) -> StoreHome<B> {
         self.deduplicator = Some(Deduplicator::new(50));
         self
+    }
+
+    /// The same, rewriting what lies in crumbs after each commit.
+    pub fn rewriting(mut self) -> StoreHome<B> {
+        self.rewrites = true;
+        self
+    }
+
+    fn rewrite(&self) -> HomeResult<()> {
+        if !self.rewrites {
+            return Ok(());
+        }
+        let place = DedupPlace { files: Arc::clone(self.live()), directory: Ino::ROOT };
+        let report = defragment(&[place], DefragmentOptions::default(), &mut || Some(()));
+        REWRITTEN_BYTES.fetch_add(report.totals.rewritten_bytes, Ordering::Relaxed);
+        match report.failure {
+            None if report.skipped == 0 && report.totals.unreadable == 0 => Ok(()),
+            _ => Err(format!("rewriting: {report:?}")),
+        }
     }
 
     /// Shares equal content: of all, or of what was written since the last time.
@@ -194,7 +221,8 @@ impl<B: Backing> Home for StoreHome<B> {
         self.commits += 1;
         self.live().reclaim_step(RECLAIM_ITEMS).map_err(text)?;
         self.deduplicate()?;
-        self.backing.commit(self.commits)
+        self.backing.commit(self.commits)?;
+        self.rewrite()
     }
 
     fn snapshot(&mut self, name: &str) -> HomeResult<()> {
@@ -207,6 +235,17 @@ impl<B: Backing> Home for StoreHome<B> {
 
     fn destroy_snapshot(&mut self, name: &str) -> HomeResult<()> {
         self.backing.store().destroy(&kept(name), false).map(|_| ()).map_err(text)
+    }
+
+    fn roll_back_directory(
+        &mut self,
+        snapshot: &str,
+        directory: Ino,
+    ) -> HomeResult<Option<marram_vfs::Result<()>>> {
+        let (dataset, to) = (DatasetName::root(), kept(snapshot));
+        let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
+        let store = self.backing.store();
+        Ok(Some(self.live().roll_back_directory(&*store, rollback).map(|_touched| ())))
     }
 
     fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>> {

@@ -97,6 +97,25 @@ fn deduplicating(
     Ok(Box::new(StoreHome::new(backing, clock)?.deduplicating()))
 }
 
+/// As [`busy_pool_home`], rewriting what lies in crumbs after each commit that the history asks
+/// for.
+pub fn rewriting_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(DEVICE_BYTES));
+    drop(new_pool_home(Arc::clone(&device), seed, Arc::clone(&clock))?);
+    let mut backing = OnDevice { device, pool: None, interrupts: Some(seed) };
+    backing.open()?;
+    Ok(Box::new(StoreHome::new(backing, clock)?.rewriting()))
+}
+
+/// As [`rewriting_pool_home`], on a device that another dataset has filled up to a little.
+pub fn rewriting_full_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(SMALL_DEVICE_BYTES));
+    drop(full_pool_home_on(Arc::clone(&device), seed, Arc::clone(&clock))?);
+    let mut backing = OnDevice { device, pool: None, interrupts: None };
+    backing.open()?;
+    Ok(Box::new(StoreHome::new(backing, clock)?.rewriting()))
+}
+
 /// Puts a file of noise into a file system until only [`LEFT_BYTES`] are left.
 fn fill(files: &dyn FileSystem) -> marram_vfs::Result<()> {
     let node = NewNode::Node { kind: Kind::Regular, permissions: 0o600, device: 0 };

@@ -348,6 +348,11 @@ impl View for MemoryView {
         Ok(())
     }
 
+    fn foresee(&self, batch: Batch<'_>) -> Result<()> {
+        self.check_space(&batch)?;
+        check_batch(&self.contents.read(), &batch)
+    }
+
     fn read_block(&self, block: &Block) -> Result<Bytes> {
         self.shared.blocks.read(block)
     }

@@ -57,8 +57,8 @@ pub(super) const RULES: [Rule; 6] = [
                 && found.difference.ext4 == "Present"
         },
     },
-    // Holes are exact to the byte here, and whole blocks on ext4, which also fills small reserved
-    // ranges with zeros when something beside them is written.
+    // Both tell holes in whole pages, but ext4 fills small reserved ranges with zeros when
+    // something beside them is written.
     Rule {
         name: "holes-exact",
         explains: |found| {

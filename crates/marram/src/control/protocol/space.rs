@@ -41,6 +41,45 @@ pub(crate) struct ThinReport {
     pub(crate) dry_run: bool,
 }
 
+/// What files are to be told of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FootprintRequest {
+    /// `DATASET` or `DATASET@SNAPSHOT`.
+    pub(crate) source: String,
+    /// The directory's inode in it; none is its root.
+    pub(crate) directory: Option<u64>,
+    /// How many levels below it.
+    pub(crate) depth: usize,
+    /// Only so many.
+    pub(crate) top: Option<usize>,
+}
+
+/// What one name takes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FootprintRow {
+    /// From the directory on; empty of itself.
+    pub(crate) path: String,
+    /// `file` or `directory`, which is told with all that is in it. A file is what is no directory.
+    pub(crate) kind: String,
+    /// Names that the inode has.
+    pub(crate) links: u32,
+    /// Bytes that its blocks take, each counted once.
+    pub(crate) referenced_bytes: u64,
+    /// Bytes that deleting it would give back.
+    pub(crate) unique_bytes: u64,
+}
+
+/// What files take.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FootprintReport {
+    /// The dataset or snapshot.
+    pub(crate) source: String,
+    /// By path, or by what deleting would give back.
+    pub(crate) files: Vec<FootprintRow>,
+    /// How often the directory was walked through.
+    pub(crate) passes: u32,
+}
+
 /// What a dataset or snapshot holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct HolderRow {

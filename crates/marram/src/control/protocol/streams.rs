@@ -1,7 +1,8 @@
 //! What is said of streams.
 
-use super::Author;
+use super::{Author, DamageRow, MountReport};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A snapshot to send.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,4 +70,30 @@ pub(crate) struct PartialRow {
     pub(crate) created_seconds: i64,
     /// What `send --resume` takes; nothing if it is to begin anew.
     pub(crate) token: Option<String>,
+}
+
+/// A stream in a file that a daemon shows. It is open, and stays the same file under another name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShownFile {
+    /// Where it was.
+    pub(crate) path: PathBuf,
+    /// Number of its device, and of the file on it.
+    pub(crate) identity: (u64, u64),
+}
+
+/// How streams in files are that are mounted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ShownReport {
+    /// The files: a full stream, and those that go on from it.
+    pub(crate) streams: Vec<PathBuf>,
+    /// `online` or `damaged`.
+    pub(crate) health: String,
+    /// Damage that was met since the files were verified.
+    pub(crate) damage: Vec<DamageRow>,
+    /// What is mounted.
+    pub(crate) mounts: Vec<MountReport>,
+    /// The daemon's process id.
+    pub(crate) pid: i32,
+    /// Its version.
+    pub(crate) version: String,
 }

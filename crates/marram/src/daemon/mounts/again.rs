@@ -92,6 +92,7 @@ impl Daemon {
         fuse.allow_devices &= kernel_checks;
         fuse.allow_other = has(&first.report, "allow_other");
         fuse.writeback = has(&first.report, "writeback");
+        fuse.strict_open = has(&first.report, "strictopen");
         fuse.wakeful = has(&first.report, "wakeful");
         first.session.mount_again(&fuse).map_err(|error| match first.session.is_mounted() {
             true => fuse_error(error),
@@ -139,6 +140,7 @@ fn contradiction(asked: &MountOptions, first: &MountReport) -> Option<&'static s
         asked.no_directory_access_times.then_some("nodiratime"),
         asked.lazy_times.then_some("lazytime"),
         asked.writeback.then_some("writeback"),
+        asked.strict_open.then_some("strictopen"),
         (asked.allow_other == Some(true)).then_some("allow_other"),
         (asked.wakeful == Some(true)).then_some("wakeful"),
     ];

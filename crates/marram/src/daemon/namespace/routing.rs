@@ -353,6 +353,14 @@ impl FileSystem for Namespace {
         self.base().trim(from, to, min_bytes)
     }
 
+    fn label(&self) -> Result<String> {
+        self.base().label()
+    }
+
+    fn set_label(&self, label: &str) -> Result<()> {
+        self.base().set_label(label)
+    }
+
     fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
         let (files, ino) = self.at(ino)?;
         files.usage(ino, owner)

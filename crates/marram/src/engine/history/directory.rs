@@ -55,12 +55,10 @@ pub(crate) fn directory_alone(pool: &Pool, operation: &Operation) -> Result<Answ
 
 fn refusal(error: marram_vfs::Error, to: &Source) -> Error {
     match error {
-        marram_vfs::Error::NotFound => {
-            Error::not_found(format!("this directory was not there in {to}")).hint(
-                "it is known by its inode, not by its name: name one above it, or copy what you \
-                 need from .marram/snapshots",
-            )
-        }
+        marram_vfs::Error::NotFound => Error::not_found(format!(
+            "this directory was not there in {to}, nor another one of its path"
+        ))
+        .hint("name one above it, or remove it: it was made since"),
         other => other.into(),
     }
 }

@@ -132,6 +132,7 @@ impl<'a> Merge<'a> {
             conflicts,
             state: format!("{:016x}", report.state),
             is_outdated: report.is_outdated,
+            obstacle: report.obstacle.map(|error| error.to_string()),
             differences: report.differences.into_iter().take(ROWS_MAX).map(row).collect(),
             dropped: false,
             engine_nanoseconds,

@@ -1,0 +1,106 @@
+//! Direct writes whose pages the kernel may have read too early.
+//!
+//! Before a direct write the kernel drops what it has cached of the range, and after one that its
+//! caller waits for once more. After one by AIO it does not: what somebody read through the cache
+//! in between was there before the write, and would stay. So where a file is read through the
+//! cache too, the kernel is told to drop the range once the write is done, and the write is
+//! answered after that: who has seen its end sees its bytes.
+//!
+//! Not by the thread that wrote: to drop a page the kernel waits until it has been read, and that
+//! may be a request which waits for a thread that serves.
+
+use super::lane::Lane;
+use super::worker::reply;
+use crate::adapter::{Adapter, DirectWrite};
+use crate::protocol::{Encoder, NotifyCode};
+use crate::transport::Transport;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::thread::{Builder, Scope};
+
+/// A write that is done and not answered. How many there are is bounded by the kernel, which sends
+/// only so many requests at a time.
+pub(super) struct Done {
+    pub(super) lane: Lane,
+    pub(super) unique: u64,
+    pub(super) write: DirectWrite,
+    /// The payload of the answer.
+    pub(super) payload: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Done>,
+    has_thread: bool,
+    closed: bool,
+}
+
+/// The line of such writes and its thread, which is started when there is a first one.
+#[derive(Default)]
+pub(super) struct PageLane {
+    line: Mutex<Line>,
+    changed: Condvar,
+}
+
+impl PageLane {
+    /// Has the pages dropped, and then the write answered.
+    pub(super) fn submit<'scope, 'env>(
+        &'scope self,
+        adapter: &'scope Adapter,
+        scope: &'scope Scope<'scope, 'env>,
+        done: Done,
+    ) {
+        let mut line = self.line.lock();
+        if !line.has_thread {
+            let thread = Builder::new().name("marram-pages".into());
+            line.has_thread = thread.spawn_scoped(scope, move || self.run(adapter)).is_ok();
+        }
+        if line.has_thread {
+            line.waiting.push_back(done);
+            drop(line);
+            self.changed.notify_one();
+            return;
+        }
+        drop(line);
+        answer(adapter, &done);
+    }
+
+    /// No more will come: the thread ends when it has nothing to do.
+    pub(super) fn close(&self) {
+        self.line.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn run(&self, adapter: &Adapter) {
+        while let Some(done) = self.next() {
+            drop_pages(&done.lane, done.write);
+            answer(adapter, &done);
+        }
+    }
+
+    fn next(&self) -> Option<Done> {
+        let mut line = self.line.lock();
+        loop {
+            if let Some(done) = line.waiting.pop_front() {
+                return Some(done);
+            }
+            if line.closed {
+                return None;
+            }
+            self.changed.wait(&mut line);
+        }
+    }
+}
+
+fn answer(adapter: &Adapter, done: &Done) {
+    reply(adapter, &done.lane, done.unique, Ok(()), &done.payload);
+}
+
+/// Has the kernel drop what it has cached of a range, and the attributes.
+fn drop_pages(lane: &dyn Transport, write: DirectWrite) {
+    let mut payload = Vec::new();
+    Encoder(&mut payload).u64(write.ino.0).i64(write.offset).i64(write.len);
+    let header = NotifyCode::Inode.header(payload.len());
+    let _unknown_by_now = lane.send(&[IoSlice::new(&header), IoSlice::new(&payload)]);
+}

@@ -1,0 +1,407 @@
+//! The ways that people have otherwise. None but zfs-fuse's rollback is one step that a crash
+//! cannot cut, and none checks what is brought back for conflicts but git.
+
+use super::contender::{Contender, Way};
+use super::pool::image_bytes;
+use super::table::Measured;
+use crate::failure::{Result, fail};
+use crate::process::{command, require, run, text};
+use crate::subject::{self, Kind, Making, Subject};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A peer on a fresh file system of its own.
+pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Contender>> {
+    let kind = match way {
+        Way::Marram => return fail("that is no peer"),
+        Way::BtrfsSubvolume | Way::BtrfsReflink => Kind::Btrfs,
+        Way::XfsReflink => Kind::Xfs,
+        Way::Overlay | Way::GitWorktree => Kind::Ext4,
+        Way::ZfsFuse => Kind::ZfsFuse,
+    };
+    let making = Making { on_direct_loop: true, ..Making::sized(2 * image_bytes(files)) };
+    let subject = subject::make(kind, folder, &making)?;
+    let tree = subject.root().join("tree");
+    let place = Place { subject, tree };
+    Ok(match way {
+        Way::Marram | Way::BtrfsSubvolume => {
+            run(command(&["btrfs", "subvolume", "create"]).arg(&place.tree))?;
+            Box::new(Subvolumes { place })
+        }
+        Way::XfsReflink | Way::BtrfsReflink => {
+            require(&[("rsync", "rsync")])?;
+            Box::new(Copies { place: place.with_tree()? })
+        }
+        Way::Overlay => Box::new(Overlays { place: place.with_tree()? }),
+        Way::GitWorktree => Box::new(Worktrees { place: place.with_tree()? }),
+        Way::ZfsFuse => {
+            run(&mut zfs(&["create", &dataset("tree")]))?;
+            Box::new(Clones { place })
+        }
+    })
+}
+
+/// A mounted file system and the tree on it.
+struct Place {
+    subject: Box<dyn Subject>,
+    tree: PathBuf,
+}
+
+impl Place {
+    fn with_tree(self) -> Result<Self> {
+        std::fs::create_dir(&self.tree)?;
+        Ok(self)
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.subject.root().join(name)
+    }
+
+    fn used_bytes(&self) -> Result<u64> {
+        self.subject.sync()?;
+        self.subject.used_bytes()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.subject.unmount()?;
+        self.subject.check()
+    }
+}
+
+/// Runs some commands one after the other; how long they took together.
+fn timed(commands: &mut [Command]) -> Result<Measured> {
+    let began = Instant::now();
+    commands.iter_mut().try_for_each(run)?;
+    Ok(Measured::command(began.elapsed()))
+}
+
+/// Runs a command that names a file on each line; how long it took, and how many there were.
+fn counted(asking: &mut Command, is_file: fn(&str) -> bool) -> Result<(Measured, Option<u64>)> {
+    let began = Instant::now();
+    let told = text(asking)?;
+    let measured = Measured::command(began.elapsed());
+    Ok((measured, Some(told.lines().filter(|line| is_file(line)).count() as u64)))
+}
+
+fn with<S: AsRef<OsStr>>(words: &[&str], more: &[S]) -> Command {
+    let mut made = command(words);
+    made.args(more);
+    made
+}
+
+/// Writable and read-only snapshots of a Btrfs subvolume.
+struct Subvolumes {
+    place: Place,
+}
+
+impl Contender for Subvolumes {
+    fn origin(&self) -> &Path {
+        &self.place.tree
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.place.subject.sync()
+    }
+
+    fn fork(&mut self, name: &str) -> Result<Measured> {
+        let words = ["btrfs", "subvolume", "snapshot"];
+        timed(&mut [with(&words, &[&self.place.tree, &self.forked(name)])])
+    }
+
+    fn forked(&self, name: &str) -> PathBuf {
+        self.place.beside(name)
+    }
+
+    fn used_bytes(&mut self) -> Result<u64> {
+        self.place.used_bytes()
+    }
+
+    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let keep = ["btrfs", "subvolume", "snapshot", "-r"];
+        let (base, state) = (self.place.beside("base"), self.place.beside("state"));
+        run(&mut with(&keep, &[&self.place.tree, &base]))?;
+        let began = Instant::now();
+        run(&mut with(&keep, &[&self.forked(name), &state]))?;
+        let mut send = command(&["btrfs", "send", "-q", "--no-data", "-p"]);
+        run(send.args([&base, &state]).args(["-f", "/dev/null"]))?;
+        let measured = Measured::command(began.elapsed());
+        run(&mut with(&["btrfs", "subvolume", "delete"], &[&base, &state]))?;
+        Ok(Some((measured, None)))
+    }
+
+    fn snapshot(&mut self, name: &str) -> Result<Option<Measured>> {
+        let words = ["btrfs", "subvolume", "snapshot", "-r"];
+        timed(&mut [with(&words, &[&self.place.tree, &self.forked(name)])]).map(Some)
+    }
+
+    fn drop_fork(&mut self, name: &str) -> Result<()> {
+        run(&mut with(&["btrfs", "subvolume", "delete"], &[self.forked(name)]))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.place.end()
+    }
+}
+
+/// Copies of each file that share its blocks.
+struct Copies {
+    place: Place,
+}
+
+impl Copies {
+    fn rsync(&self, words: &[&str], name: &str) -> Command {
+        let mut rsync = with(&["rsync", "-a", "--delete"], words);
+        rsync.arg(format!("{}/", self.forked(name).display()));
+        rsync.arg(format!("{}/", self.place.tree.display()));
+        rsync
+    }
+}
+
+impl Contender for Copies {
+    fn origin(&self) -> &Path {
+        &self.place.tree
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.place.subject.sync()
+    }
+
+    fn fork(&mut self, name: &str) -> Result<Measured> {
+        let words = ["cp", "-a", "--reflink=always"];
+        timed(&mut [with(&words, &[&self.place.tree, &self.forked(name)])])
+    }
+
+    fn forked(&self, name: &str) -> PathBuf {
+        self.place.beside(name)
+    }
+
+    fn used_bytes(&mut self) -> Result<u64> {
+        self.place.used_bytes()
+    }
+
+    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let mut asking = self.rsync(&["-n", "--out-format=%n"], name);
+        counted(&mut asking, |line| !line.ends_with('/')).map(Some)
+    }
+
+    fn merge(&mut self, name: &str) -> Result<Option<Measured>> {
+        timed(&mut [self.rsync(&[], name)]).map(Some)
+    }
+
+    fn drop_fork(&mut self, name: &str) -> Result<()> {
+        run(&mut with(&["rm", "-rf"], &[self.forked(name)]))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.place.end()
+    }
+}
+
+/// Overlays over one tree. What was changed lies in the upper directory.
+struct Overlays {
+    place: Place,
+}
+
+impl Overlays {
+    fn upper(&self, name: &str) -> PathBuf {
+        self.place.beside(name).join("upper")
+    }
+}
+
+impl Contender for Overlays {
+    fn origin(&self) -> &Path {
+        &self.place.tree
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.place.subject.sync()
+    }
+
+    fn fork(&mut self, name: &str) -> Result<Measured> {
+        let folder = self.place.beside(name);
+        let (upper, work, merged) = (self.upper(name), folder.join("work"), self.forked(name));
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            self.place.tree.display(),
+            upper.display(),
+            work.display()
+        );
+        let mut mount = command(&["mount", "-t", "overlay", "overlay", "-o", &options]);
+        mount.arg(&merged);
+        timed(&mut [with(&["mkdir", "-p"], &[&upper, &work, &merged]), mount])
+    }
+
+    fn forked(&self, name: &str) -> PathBuf {
+        self.place.beside(name).join("merged")
+    }
+
+    fn used_bytes(&mut self) -> Result<u64> {
+        self.place.used_bytes()
+    }
+
+    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let mut find = command(&["find"]);
+        counted(find.arg(self.upper(name)).args(["-type", "f"]), |_| true).map(Some)
+    }
+
+    fn drop_fork(&mut self, name: &str) -> Result<()> {
+        run(&mut with(&["umount"], &[self.forked(name)]))?;
+        run(&mut with(&["rm", "-rf"], &[self.place.beside(name)]))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.place.end()
+    }
+}
+
+/// Worktrees of a git repository of the tree.
+struct Worktrees {
+    place: Place,
+}
+
+impl Worktrees {
+    fn git(at: &Path, words: &[&str]) -> Command {
+        let who = ["-c", "user.name=Marram", "-c", "user.email=marram@localhost"];
+        let mut git = command(&["git", "-c", "gc.auto=0", "-c", "safe.directory=*"]);
+        git.args(who).arg("-C").arg(at).args(words);
+        git
+    }
+
+    fn commit(at: &Path) -> [Command; 2] {
+        [Self::git(at, &["add", "--all"]), Self::git(at, &["commit", "-q", "-m", "State"])]
+    }
+}
+
+impl Contender for Worktrees {
+    fn origin(&self) -> &Path {
+        &self.place.tree
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        if !self.place.tree.join(".git").exists() {
+            run(&mut Self::git(&self.place.tree, &["init", "-q"]))?;
+            timed(&mut Self::commit(&self.place.tree))?;
+        }
+        self.place.subject.sync()
+    }
+
+    fn fork(&mut self, name: &str) -> Result<Measured> {
+        let mut add = Self::git(&self.place.tree, &["worktree", "add", "--detach"]);
+        add.arg(self.forked(name));
+        timed(&mut [add])
+    }
+
+    fn forked(&self, name: &str) -> PathBuf {
+        self.place.beside(name)
+    }
+
+    fn used_bytes(&mut self) -> Result<u64> {
+        self.place.used_bytes()
+    }
+
+    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let mut status = Self::git(&self.forked(name), &["status", "--porcelain"]);
+        counted(&mut status, |_| true).map(Some)
+    }
+
+    fn merge(&mut self, name: &str) -> Result<Option<Measured>> {
+        let fork = self.forked(name);
+        let committed = timed(&mut Self::commit(&fork))?;
+        let head = text(&mut Self::git(&fork, &["rev-parse", "HEAD"]))?;
+        let merged = timed(&mut [Self::git(&self.place.tree, &["merge", "-q", &head])])?;
+        Ok(Some(Measured::command(committed.command + merged.command)))
+    }
+
+    fn drop_fork(&mut self, name: &str) -> Result<()> {
+        let mut remove = Self::git(&self.place.tree, &["worktree", "remove", "--force"]);
+        run(remove.arg(self.forked(name)))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.place.end()
+    }
+}
+
+/// Clones of snapshots of a zfs-fuse dataset.
+struct Clones {
+    place: Place,
+}
+
+fn zfs(words: &[&str]) -> Command {
+    with(&["zfs"], words)
+}
+
+/// zfs-fuse lets go of what was mounted a while after it was used.
+fn when_it_is_idle(words: &[&str]) -> Result<()> {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let began = Instant::now();
+    while let Err(failure) = run(&mut zfs(words)) {
+        if began.elapsed() > LIMIT {
+            return Err(failure);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+fn dataset(name: &str) -> String {
+    format!("{}/{name}", subject::ZFS_POOL)
+}
+
+fn state(name: &str) -> String {
+    format!("{}@{name}", dataset("tree"))
+}
+
+impl Contender for Clones {
+    fn origin(&self) -> &Path {
+        &self.place.tree
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.place.subject.sync()
+    }
+
+    fn fork(&mut self, name: &str) -> Result<Measured> {
+        let (base, fork) = (state(name), dataset(name));
+        timed(&mut [zfs(&["snapshot", &base]), zfs(&["clone", &base, &fork])])
+    }
+
+    fn forked(&self, name: &str) -> PathBuf {
+        self.place.beside(name)
+    }
+
+    fn used_bytes(&mut self) -> Result<u64> {
+        self.place.used_bytes()
+    }
+
+    /// It has no diff: an incremental stream tells what differs, and no way to count it.
+    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let now = format!("{}@now", dataset(name));
+        let began = Instant::now();
+        run(&mut zfs(&["snapshot", &now]))?;
+        let mut send = zfs(&["send", "-i", &state(name), &now]);
+        run(send.stdout(std::process::Stdio::null()))?;
+        let measured = Measured::command(began.elapsed());
+        run(&mut zfs(&["destroy", &now]))?;
+        Ok(Some((measured, None)))
+    }
+
+    fn snapshot(&mut self, name: &str) -> Result<Option<Measured>> {
+        timed(&mut [zfs(&["snapshot", &state(name)])]).map(Some)
+    }
+
+    fn rollback(&mut self, name: &str) -> Result<Option<Measured>> {
+        timed(&mut [zfs(&["rollback", &state(name)])]).map(Some)
+    }
+
+    fn drop_fork(&mut self, name: &str) -> Result<()> {
+        when_it_is_idle(&["destroy", "-f", &dataset(name)])?;
+        when_it_is_idle(&["destroy", &state(name)])
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.place.end()
+    }
+}
