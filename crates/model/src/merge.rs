@@ -508,12 +508,13 @@ impl<'a> Merge<'a> {
                 };
             }
         }
-        if !same(&start, node) {
-            node.attributes.changed = now;
-        }
         if base.is_some_and(|base| base.attributes.modified != fork.attributes.modified) {
             let modified = node.attributes.modified.max(fork.attributes.modified);
             node.attributes.modified = modified;
+        }
+        // A rewrite of the same bytes is a change too.
+        if !same(&start, node) || node.attributes.modified != start.attributes.modified {
+            node.attributes.changed = now;
         }
     }
 }

@@ -37,6 +37,7 @@ fn a_merge_and_a_rollback_are_there_whole_or_not_at_all() {
         "small:append+fsync+merge-fork+destroy-fork+unlink+sync",
         "small:merge-and-drop+commit2/overwrite+go-back+destroy-before",
         "small:go-back+second-snapshot+overwrite+rollback",
+        "small:drop-merged-fork+drop-merged-fork+sync",
         "small:rename+snapshot+merge-fork+rollback+append+merge",
         "small:append+fsync+directory-back+unlink+sync",
         "small:directory-back-made-anew+commit2/overwrite+rollback-of-directory+destroy-snapshot",
