@@ -28,19 +28,103 @@ pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Conten
     Ok(match way {
         Way::Marram | Way::BtrfsSubvolume => {
             run(command(&["btrfs", "subvolume", "create"]).arg(&place.tree))?;
-            Box::new(Subvolumes { place })
+            Box::new(Peer { place, means: Subvolumes })
         }
         Way::XfsReflink | Way::BtrfsReflink => {
             require(&[("rsync", "rsync")])?;
-            Box::new(Copies { place: place.with_tree()? })
+            Box::new(Peer { place: place.with_tree()?, means: Copies })
         }
-        Way::Overlay => Box::new(Overlays { place: place.with_tree()? }),
-        Way::GitWorktree => Box::new(Worktrees { place: place.with_tree()? }),
+        Way::Overlay => Box::new(Peer { place: place.with_tree()?, means: Overlays }),
+        Way::GitWorktree => Box::new(Peer { place: place.with_tree()?, means: Worktrees }),
         Way::ZfsFuse => {
             run(&mut zfs(&["create", &dataset("tree")]))?;
-            Box::new(Clones { place })
+            Box::new(Peer { place, means: Clones })
         }
     })
+}
+
+/// One of these ways, on its file system.
+struct Peer<M> {
+    place: Place,
+    means: M,
+}
+
+/// How a second tree comes about, is compared and goes; the rest is the same for all.
+trait Means {
+    /// Everything is ready: the tree is there and durable.
+    fn settle(&self, place: &Place) -> Result<()> {
+        place.subject.sync()
+    }
+
+    fn fork(&self, place: &Place, name: &str) -> Result<Measured>;
+
+    fn forked(&self, place: &Place, name: &str) -> PathBuf {
+        place.beside(name)
+    }
+
+    fn diff(&self, place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>>;
+
+    fn merge(&self, _place: &Place, _name: &str) -> Result<Option<Measured>> {
+        Ok(None)
+    }
+
+    fn snapshot(&self, _place: &Place, _name: &str) -> Result<Option<Measured>> {
+        Ok(None)
+    }
+
+    fn rollback(&self, _place: &Place, _name: &str) -> Result<Option<Measured>> {
+        Ok(None)
+    }
+
+    fn drop_fork(&self, place: &Place, name: &str) -> Result<()>;
+}
+
+impl<M: Means> Contender for Peer<M> {
+    fn origin(&self) -> &Path {
+        &self.place.tree
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.means.settle(&self.place)
+    }
+
+    fn fork(&mut self, name: &str) -> Result<Measured> {
+        self.means.fork(&self.place, name)
+    }
+
+    fn forked(&self, name: &str) -> PathBuf {
+        self.means.forked(&self.place, name)
+    }
+
+    fn used_bytes(&mut self) -> Result<u64> {
+        self.place.subject.sync()?;
+        self.place.subject.used_bytes()
+    }
+
+    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        self.means.diff(&self.place, name)
+    }
+
+    fn merge(&mut self, name: &str) -> Result<Option<Measured>> {
+        self.means.merge(&self.place, name)
+    }
+
+    fn snapshot(&mut self, name: &str) -> Result<Option<Measured>> {
+        self.means.snapshot(&self.place, name)
+    }
+
+    fn rollback(&mut self, name: &str) -> Result<Option<Measured>> {
+        self.means.rollback(&self.place, name)
+    }
+
+    fn drop_fork(&mut self, name: &str) -> Result<()> {
+        self.means.drop_fork(&self.place, name)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.place.subject.unmount()?;
+        self.place.subject.check()
+    }
 }
 
 /// A mounted file system and the tree on it.
@@ -57,16 +141,6 @@ impl Place {
 
     fn beside(&self, name: &str) -> PathBuf {
         self.subject.root().join(name)
-    }
-
-    fn used_bytes(&self) -> Result<u64> {
-        self.subject.sync()?;
-        self.subject.used_bytes()
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.subject.unmount()?;
-        self.subject.check()
     }
 }
 
@@ -92,38 +166,20 @@ fn with<S: AsRef<OsStr>>(words: &[&str], more: &[S]) -> Command {
 }
 
 /// Writable and read-only snapshots of a Btrfs subvolume.
-struct Subvolumes {
-    place: Place,
-}
+struct Subvolumes;
 
-impl Contender for Subvolumes {
-    fn origin(&self) -> &Path {
-        &self.place.tree
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        self.place.subject.sync()
-    }
-
-    fn fork(&mut self, name: &str) -> Result<Measured> {
+impl Means for Subvolumes {
+    fn fork(&self, place: &Place, name: &str) -> Result<Measured> {
         let words = ["btrfs", "subvolume", "snapshot"];
-        timed(&mut [with(&words, &[&self.place.tree, &self.forked(name)])])
+        timed(&mut [with(&words, &[&place.tree, &self.forked(place, name)])])
     }
 
-    fn forked(&self, name: &str) -> PathBuf {
-        self.place.beside(name)
-    }
-
-    fn used_bytes(&mut self) -> Result<u64> {
-        self.place.used_bytes()
-    }
-
-    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+    fn diff(&self, place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
         let keep = ["btrfs", "subvolume", "snapshot", "-r"];
-        let (base, state) = (self.place.beside("base"), self.place.beside("state"));
-        run(&mut with(&keep, &[&self.place.tree, &base]))?;
+        let (base, state) = (place.beside("base"), place.beside("state"));
+        run(&mut with(&keep, &[&place.tree, &base]))?;
         let began = Instant::now();
-        run(&mut with(&keep, &[&self.forked(name), &state]))?;
+        run(&mut with(&keep, &[&self.forked(place, name), &state]))?;
         let mut send = command(&["btrfs", "send", "-q", "--no-data", "-p"]);
         run(send.args([&base, &state]).args(["-f", "/dev/null"]))?;
         let measured = Measured::command(began.elapsed());
@@ -131,100 +187,65 @@ impl Contender for Subvolumes {
         Ok(Some((measured, None)))
     }
 
-    fn snapshot(&mut self, name: &str) -> Result<Option<Measured>> {
+    fn snapshot(&self, place: &Place, name: &str) -> Result<Option<Measured>> {
         let words = ["btrfs", "subvolume", "snapshot", "-r"];
-        timed(&mut [with(&words, &[&self.place.tree, &self.forked(name)])]).map(Some)
+        timed(&mut [with(&words, &[&place.tree, &self.forked(place, name)])]).map(Some)
     }
 
-    fn drop_fork(&mut self, name: &str) -> Result<()> {
-        run(&mut with(&["btrfs", "subvolume", "delete"], &[self.forked(name)]))
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.place.end()
+    fn drop_fork(&self, place: &Place, name: &str) -> Result<()> {
+        run(&mut with(&["btrfs", "subvolume", "delete"], &[self.forked(place, name)]))
     }
 }
 
 /// Copies of each file that share its blocks.
-struct Copies {
-    place: Place,
-}
+struct Copies;
 
 impl Copies {
-    fn rsync(&self, words: &[&str], name: &str) -> Command {
+    fn rsync(&self, place: &Place, words: &[&str], name: &str) -> Command {
         let mut rsync = with(&["rsync", "-a", "--delete"], words);
-        rsync.arg(format!("{}/", self.forked(name).display()));
-        rsync.arg(format!("{}/", self.place.tree.display()));
+        rsync.arg(format!("{}/", self.forked(place, name).display()));
+        rsync.arg(format!("{}/", place.tree.display()));
         rsync
     }
 }
 
-impl Contender for Copies {
-    fn origin(&self) -> &Path {
-        &self.place.tree
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        self.place.subject.sync()
-    }
-
-    fn fork(&mut self, name: &str) -> Result<Measured> {
+impl Means for Copies {
+    fn fork(&self, place: &Place, name: &str) -> Result<Measured> {
         let words = ["cp", "-a", "--reflink=always"];
-        timed(&mut [with(&words, &[&self.place.tree, &self.forked(name)])])
+        timed(&mut [with(&words, &[&place.tree, &self.forked(place, name)])])
     }
 
-    fn forked(&self, name: &str) -> PathBuf {
-        self.place.beside(name)
-    }
-
-    fn used_bytes(&mut self) -> Result<u64> {
-        self.place.used_bytes()
-    }
-
-    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
-        let mut asking = self.rsync(&["-n", "--out-format=%n"], name);
+    fn diff(&self, place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let mut asking = self.rsync(place, &["-n", "--out-format=%n"], name);
         counted(&mut asking, |line| !line.ends_with('/')).map(Some)
     }
 
-    fn merge(&mut self, name: &str) -> Result<Option<Measured>> {
-        timed(&mut [self.rsync(&[], name)]).map(Some)
+    fn merge(&self, place: &Place, name: &str) -> Result<Option<Measured>> {
+        timed(&mut [self.rsync(place, &[], name)]).map(Some)
     }
 
-    fn drop_fork(&mut self, name: &str) -> Result<()> {
-        run(&mut with(&["rm", "-rf"], &[self.forked(name)]))
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.place.end()
+    fn drop_fork(&self, place: &Place, name: &str) -> Result<()> {
+        run(&mut with(&["rm", "-rf"], &[self.forked(place, name)]))
     }
 }
 
 /// Overlays over one tree. What was changed lies in the upper directory.
-struct Overlays {
-    place: Place,
-}
+struct Overlays;
 
 impl Overlays {
-    fn upper(&self, name: &str) -> PathBuf {
-        self.place.beside(name).join("upper")
+    fn upper(&self, place: &Place, name: &str) -> PathBuf {
+        place.beside(name).join("upper")
     }
 }
 
-impl Contender for Overlays {
-    fn origin(&self) -> &Path {
-        &self.place.tree
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        self.place.subject.sync()
-    }
-
-    fn fork(&mut self, name: &str) -> Result<Measured> {
-        let folder = self.place.beside(name);
-        let (upper, work, merged) = (self.upper(name), folder.join("work"), self.forked(name));
+impl Means for Overlays {
+    fn fork(&self, place: &Place, name: &str) -> Result<Measured> {
+        let folder = place.beside(name);
+        let (upper, work, merged) =
+            (self.upper(place, name), folder.join("work"), self.forked(place, name));
         let options = format!(
             "lowerdir={},upperdir={},workdir={}",
-            self.place.tree.display(),
+            place.tree.display(),
             upper.display(),
             work.display()
         );
@@ -233,33 +254,23 @@ impl Contender for Overlays {
         timed(&mut [with(&["mkdir", "-p"], &[&upper, &work, &merged]), mount])
     }
 
-    fn forked(&self, name: &str) -> PathBuf {
-        self.place.beside(name).join("merged")
+    fn forked(&self, place: &Place, name: &str) -> PathBuf {
+        place.beside(name).join("merged")
     }
 
-    fn used_bytes(&mut self) -> Result<u64> {
-        self.place.used_bytes()
-    }
-
-    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+    fn diff(&self, place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
         let mut find = command(&["find"]);
-        counted(find.arg(self.upper(name)).args(["-type", "f"]), |_| true).map(Some)
+        counted(find.arg(self.upper(place, name)).args(["-type", "f"]), |_| true).map(Some)
     }
 
-    fn drop_fork(&mut self, name: &str) -> Result<()> {
-        run(&mut with(&["umount"], &[self.forked(name)]))?;
-        run(&mut with(&["rm", "-rf"], &[self.place.beside(name)]))
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.place.end()
+    fn drop_fork(&self, place: &Place, name: &str) -> Result<()> {
+        run(&mut with(&["umount"], &[self.forked(place, name)]))?;
+        run(&mut with(&["rm", "-rf"], &[place.beside(name)]))
     }
 }
 
 /// Worktrees of a git repository of the tree.
-struct Worktrees {
-    place: Place,
-}
+struct Worktrees;
 
 impl Worktrees {
     fn git(at: &Path, words: &[&str]) -> Command {
@@ -274,60 +285,42 @@ impl Worktrees {
     }
 }
 
-impl Contender for Worktrees {
-    fn origin(&self) -> &Path {
-        &self.place.tree
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        if !self.place.tree.join(".git").exists() {
-            run(&mut Self::git(&self.place.tree, &["init", "-q"]))?;
-            timed(&mut Self::commit(&self.place.tree))?;
+impl Means for Worktrees {
+    fn settle(&self, place: &Place) -> Result<()> {
+        if !place.tree.join(".git").exists() {
+            run(&mut Self::git(&place.tree, &["init", "-q"]))?;
+            timed(&mut Self::commit(&place.tree))?;
         }
-        self.place.subject.sync()
+        place.subject.sync()
     }
 
-    fn fork(&mut self, name: &str) -> Result<Measured> {
-        let mut add = Self::git(&self.place.tree, &["worktree", "add", "--detach"]);
-        add.arg(self.forked(name));
+    fn fork(&self, place: &Place, name: &str) -> Result<Measured> {
+        let mut add = Self::git(&place.tree, &["worktree", "add", "--detach"]);
+        add.arg(self.forked(place, name));
         timed(&mut [add])
     }
 
-    fn forked(&self, name: &str) -> PathBuf {
-        self.place.beside(name)
-    }
-
-    fn used_bytes(&mut self) -> Result<u64> {
-        self.place.used_bytes()
-    }
-
-    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
-        let mut status = Self::git(&self.forked(name), &["status", "--porcelain"]);
+    fn diff(&self, place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+        let mut status = Self::git(&self.forked(place, name), &["status", "--porcelain"]);
         counted(&mut status, |_| true).map(Some)
     }
 
-    fn merge(&mut self, name: &str) -> Result<Option<Measured>> {
-        let fork = self.forked(name);
+    fn merge(&self, place: &Place, name: &str) -> Result<Option<Measured>> {
+        let fork = self.forked(place, name);
         let committed = timed(&mut Self::commit(&fork))?;
         let head = text(&mut Self::git(&fork, &["rev-parse", "HEAD"]))?;
-        let merged = timed(&mut [Self::git(&self.place.tree, &["merge", "-q", &head])])?;
+        let merged = timed(&mut [Self::git(&place.tree, &["merge", "-q", &head])])?;
         Ok(Some(Measured::command(committed.command + merged.command)))
     }
 
-    fn drop_fork(&mut self, name: &str) -> Result<()> {
-        let mut remove = Self::git(&self.place.tree, &["worktree", "remove", "--force"]);
-        run(remove.arg(self.forked(name)))
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.place.end()
+    fn drop_fork(&self, place: &Place, name: &str) -> Result<()> {
+        let mut remove = Self::git(&place.tree, &["worktree", "remove", "--force"]);
+        run(remove.arg(self.forked(place, name)))
     }
 }
 
 /// Clones of snapshots of a zfs-fuse dataset.
-struct Clones {
-    place: Place,
-}
+struct Clones;
 
 fn zfs(words: &[&str]) -> Command {
     with(&["zfs"], words)
@@ -354,30 +347,14 @@ fn state(name: &str) -> String {
     format!("{}@{name}", dataset("tree"))
 }
 
-impl Contender for Clones {
-    fn origin(&self) -> &Path {
-        &self.place.tree
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        self.place.subject.sync()
-    }
-
-    fn fork(&mut self, name: &str) -> Result<Measured> {
+impl Means for Clones {
+    fn fork(&self, _place: &Place, name: &str) -> Result<Measured> {
         let (base, fork) = (state(name), dataset(name));
         timed(&mut [zfs(&["snapshot", &base]), zfs(&["clone", &base, &fork])])
     }
 
-    fn forked(&self, name: &str) -> PathBuf {
-        self.place.beside(name)
-    }
-
-    fn used_bytes(&mut self) -> Result<u64> {
-        self.place.used_bytes()
-    }
-
     /// It has no diff: an incremental stream tells what differs, and no way to count it.
-    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
+    fn diff(&self, _place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
         let now = format!("{}@now", dataset(name));
         let began = Instant::now();
         run(&mut zfs(&["snapshot", &now]))?;
@@ -388,20 +365,16 @@ impl Contender for Clones {
         Ok(Some((measured, None)))
     }
 
-    fn snapshot(&mut self, name: &str) -> Result<Option<Measured>> {
+    fn snapshot(&self, _place: &Place, name: &str) -> Result<Option<Measured>> {
         timed(&mut [zfs(&["snapshot", &state(name)])]).map(Some)
     }
 
-    fn rollback(&mut self, name: &str) -> Result<Option<Measured>> {
+    fn rollback(&self, _place: &Place, name: &str) -> Result<Option<Measured>> {
         timed(&mut [zfs(&["rollback", &state(name)])]).map(Some)
     }
 
-    fn drop_fork(&mut self, name: &str) -> Result<()> {
+    fn drop_fork(&self, _place: &Place, name: &str) -> Result<()> {
         when_it_is_idle(&["destroy", "-f", &dataset(name)])?;
         when_it_is_idle(&["destroy", &state(name)])
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.place.end()
     }
 }
