@@ -19,6 +19,7 @@ mod seed;
 mod setup;
 mod sim;
 mod subject;
+mod svg;
 mod tidy;
 
 use clap::{Parser, Subcommand};

@@ -2,6 +2,7 @@
 //! `examples/day-in-the-life` on the whole Linux tree.
 
 use crate::failure::{Context, Result};
+use crate::svg::escape;
 use crate::{project, real};
 use std::fmt::Write;
 
@@ -56,10 +57,6 @@ fn ink(line: &str) -> &'static str {
     } else {
         INK
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

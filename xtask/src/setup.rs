@@ -31,8 +31,8 @@ pub(crate) const TEST_PACKAGES: [&str; 15] = [
 pub(crate) const TEST_PROGRAMS: [(&str, &str); 2] = [("node", "nodejs"), ("npm", "npm")];
 
 /// What the peers of the benchmarks take.
-pub(crate) const BENCH_PACKAGES: [&str; 5] =
-    ["bindfs", "btrfs-progs", "fio", "xfsprogs", "zfs-fuse"];
+pub(crate) const BENCH_PACKAGES: [&str; 7] =
+    ["bindfs", "btrfs-progs", "fio", "git", "rsync", "xfsprogs", "zfs-fuse"];
 
 /// What the race takes beside that: the programs that others measure file systems with, those that
 /// people build with, and databases.

@@ -19,8 +19,8 @@ use crate::{Error, Result};
 /// A device held for one process; dropping it lets go.
 #[derive(Debug)]
 pub struct Lock {
-    /// The open file that holds the `flock`; never used otherwise.
-    _holder: File,
+    /// The open file that holds the `flock`.
+    holder: File,
     /// On a block device: the claim that also keeps mounts and other volumes away.
     claim: Mutex<Option<OwnedFd>>,
 }
@@ -41,13 +41,23 @@ impl Lock {
             }
         }
         let claim = if is_block_device { Some(claim(&again).map_err(refused)?) } else { None };
-        Ok(Lock { _holder: holder, claim: Mutex::new(claim) })
+        Ok(Lock { holder, claim: Mutex::new(claim) })
     }
 
     /// Gives up the claim on a block device and keeps the lock, just before the kernel takes the
     /// claim itself for a mount of type `fuseblk`.
     pub fn release_claim(&self) {
         *self.claim.lock() = None;
+    }
+
+    /// Claims a block device again after such a mount. False as long as somebody else has it, which
+    /// may be the kernel, a moment longer than the mount.
+    pub fn claim_again(&self) -> bool {
+        let mut held = self.claim.lock();
+        if held.is_none() {
+            *held = claim(&format!("/proc/self/fd/{}", self.holder.as_raw_fd())).ok();
+        }
+        held.is_some()
     }
 }
 

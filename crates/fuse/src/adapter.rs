@@ -29,7 +29,7 @@ mod xattrs;
 
 use crate::errno::Errno;
 use crate::event::{Event, EventSink};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Offer};
 use crate::protocol::{AttributesEncoding, Encoder, Header, Operation, Request};
 use crate::session::Agreement;
 use cached::CachedReads;
@@ -39,8 +39,8 @@ use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
 };
 use prepared::Announced;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How a request is answered; the payload of a reply is in the buffer that came with it.
@@ -83,6 +83,8 @@ pub(crate) enum SyncJob {
     Inode(Ino, SyncScope),
     /// The whole file system.
     All,
+    /// The same, and nobody has it mounted or open any more.
+    Last,
 }
 
 impl SyncJob {
@@ -93,7 +95,8 @@ impl SyncJob {
                 let scope = if data_only { SyncScope::Data } else { SyncScope::All };
                 Some(SyncJob::Inode(Ino(request.header.node), scope))
             }
-            Operation::SyncAll | Operation::Destroy => Some(SyncJob::All),
+            Operation::SyncAll => Some(SyncJob::All),
+            Operation::Destroy => Some(SyncJob::Last),
             _ => None,
         }
     }
@@ -101,7 +104,7 @@ impl SyncJob {
     fn inode(self) -> Option<(Ino, SyncScope)> {
         match self {
             SyncJob::Inode(ino, scope) => Some((ino, scope)),
-            SyncJob::All => None,
+            SyncJob::All | SyncJob::Last => None,
         }
     }
 }
@@ -118,8 +121,15 @@ pub(crate) struct Adapter {
     /// The file system has been shut down through this mount: that nothing works any more is no
     /// news.
     shut_down: AtomicBool,
+    /// The kernel has destroyed the file system, as it says of mounts of block devices alone;
+    /// whether everything was durable then.
+    pub(crate) destroyed: Arc<OnceLock<Result<(), Error>>>,
+    on_destroyed: Arc<dyn Fn() + Send + Sync>,
     /// Openings are asked for although the kernel checks permissions.
     strict_open: bool,
+    /// The kernel stops asking for what is answered "no such operation": so what was declined is
+    /// answered.
+    declined: Vec<Offer>,
     /// What callers are about to do with ranges of files.
     announced: Announced,
     cached_reads: CachedReads,
@@ -145,18 +155,22 @@ impl Adapter {
             agreement,
             on_event: options.on_event.clone(),
             shut_down: AtomicBool::new(false),
+            destroyed: Arc::default(),
+            on_destroyed: Arc::clone(&options.on_destroyed),
             strict_open: options.strict_open,
+            declined: options.declined.clone(),
             announced: Announced::default(),
             cached_reads: CachedReads::default(),
         }
     }
 
-    /// The mount has ended: makes everything durable, unless it was shut down so that it is not,
-    /// and lets go of all pins.
+    /// The mount has ended: makes everything durable, unless that is so already or it was shut
+    /// down so that it is not, and lets go of all pins.
     pub(crate) fn end(&self) -> Result<(), Error> {
-        let synced = match self.shut_down.load(Ordering::Acquire) {
-            true => Ok(()),
-            false => self.file_system.sync_all(),
+        let synced = match (self.shut_down.load(Ordering::Acquire), self.destroyed.get()) {
+            (true, _) => Ok(()),
+            (false, Some(outcome)) => outcome.clone(),
+            (false, None) => self.file_system.sync_all(),
         };
         self.file_system.forget_all();
         synced
@@ -180,10 +194,19 @@ impl Adapter {
             let outcome = match job {
                 SyncJob::Inode(..) => synced.next().expect("an outcome for each inode"),
                 SyncJob::All => self.file_system.sync_all(),
+                SyncJob::Last => self.sync_for_good(),
             };
             self.conclude(header, outcome.map_err(Refusal::from), &mut Vec::new())
         };
         jobs.iter().map(outcome).collect()
+    }
+
+    /// Whoever unmounts is let go when this is answered, and may do with the block device what he
+    /// likes from then on.
+    fn sync_for_good(&self) -> Result<(), Error> {
+        let synced = self.file_system.sync_all();
+        (self.on_destroyed)();
+        self.destroyed.get_or_init(|| synced).clone()
     }
 
     /// Requests that have no reply. INTERRUPT is one, and says nothing new: callers that have been
@@ -257,6 +280,11 @@ impl Adapter {
             AccessRules::Own(control) => Some(control),
             AccessRules::ModeBits | AccessRules::PosixLists => None,
         }
+    }
+
+    /// Whether an offer of the kernel's was left, to see what it saves.
+    fn declines(&self, offer: Offer) -> bool {
+        self.declined.contains(&offer)
     }
 
     /// Fails unless the caller may do `action`.

@@ -125,6 +125,10 @@ pub struct MountOptions {
     pub extra: Vec<String>,
     /// Told of what the log should know.
     pub on_event: EventSink,
+    /// Called when nobody has the mount of a block device any more, and what was changed is
+    /// durable. As soon as it returns, others can have the device: from then on nothing may be
+    /// written.
+    pub on_destroyed: Arc<dyn Fn() + Send + Sync>,
     pub(crate) checks: Checks,
 }
 
@@ -158,6 +162,7 @@ impl MountOptions {
             declined: Vec::new(),
             extra: Vec::new(),
             on_event: Arc::new(|_| ()),
+            on_destroyed: Arc::new(|| ()),
             checks: Checks::default(),
         }
     }

@@ -30,7 +30,7 @@ use rings::Rings;
 use std::fmt;
 use std::io::IoSlice;
 use std::path::Path;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use wakefulness::hold_processors;
@@ -84,8 +84,13 @@ fn serve(
         Some(_) => TransportInUse::IoUring,
         None => TransportInUse::Classic,
     };
-    let handle = SessionHandle { attached, transport: Arc::downgrade(&transport), in_use };
     let adapter = Adapter::new(file_system, options, agreement);
+    let handle = SessionHandle {
+        attached,
+        transport: Arc::downgrade(&transport),
+        in_use,
+        destroyed: Arc::clone(&adapter.destroyed),
+    };
     let (wakeful, threads) = (options.wakeful, options.threads);
     let crew = Crew::new(adapter, threads, wakeful);
     let supervisor = thread::Builder::new()
@@ -243,6 +248,7 @@ pub struct SessionHandle {
     attached: Attached,
     transport: Weak<ClassicTransport>,
     in_use: TransportInUse,
+    destroyed: Arc<OnceLock<marram_vfs::Result<()>>>,
 }
 
 impl SessionHandle {
@@ -259,6 +265,12 @@ impl SessionHandle {
     /// Whether the mount is still served.
     pub fn is_served(&self) -> bool {
         self.transport.strong_count() > 0
+    }
+
+    /// Whether nobody has it mounted or open any more, in whatever namespace, though its last
+    /// answers may have still to be sent. The kernel says so of mounts of block devices alone.
+    pub fn is_destroyed(&self) -> bool {
+        self.destroyed.get().is_some()
     }
 
     /// Whether it is still mounted anywhere that this process sees: a mount can be bound to other

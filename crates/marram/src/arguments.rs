@@ -12,7 +12,7 @@ pub(crate) use history::{
 
 pub(crate) use streams::{ReceiveArguments, SendArguments};
 
-pub(crate) use keeping::{DedupArguments, DefragmentArguments, SnapshotArguments, SpaceArguments};
+pub(crate) use keeping::{PassArguments, SnapshotArguments, SpaceArguments};
 
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
@@ -110,9 +110,11 @@ pub(crate) enum Command {
     /// Make a mounted file, or a range of it, share the blocks of another; never copies
     Reflink(ReflinkArguments),
     /// Find content that is stored more than once, and let it share its blocks; while in use
-    Dedup(DedupArguments),
+    #[command(after_long_help = keeping::DEDUP_HELP)]
+    Dedup(PassArguments),
     /// Bring together what lies in crumbs, and give back blocks that are hardly used; while in use
-    Defragment(DefragmentArguments),
+    #[command(after_long_help = keeping::DEFRAGMENT_HELP)]
+    Defragment(PassArguments),
     /// Tell where the content of a mounted file lies, in place of filefrag
     Extents(ExtentsArguments),
     /// Verify a pool that is not mounted, by code that shares nothing with the engine

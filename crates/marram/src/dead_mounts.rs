@@ -6,11 +6,10 @@
 //! device that stood for it.
 
 use crate::error::{Error, Result};
-use crate::mountinfo::{self, MountEntry};
+use crate::mountinfo;
 use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,10 +19,8 @@ use std::process::{Command, Stdio};
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn of_pool(pool: &Path) -> Result<Vec<PathBuf>> {
-    let ours = mountinfo::mounts()?.into_iter().filter(MountEntry::is_marram);
-    let dead = ours
-        .filter(|entry| shows(&entry.source, pool))
-        .filter(|entry| marram_fuse::is_dead_mount(&entry.directory));
+    let ours = mountinfo::mounts()?.into_iter().filter(|entry| entry.shows(pool));
+    let dead = ours.filter(|entry| marram_fuse::is_dead_mount(&entry.directory));
     Ok(dead.map(|entry| entry.directory).collect())
 }
 
@@ -66,39 +63,5 @@ fn let_go_elsewhere(held: OwnedFd) {
     if let Ok(mut holder) = started {
         drop(holder.stdin.take());
         std::thread::spawn(move || holder.wait());
-    }
-}
-
-/// Whether a mount with this source is one of the pool's.
-fn shows(source: &Path, pool: &Path) -> bool {
-    source == pool
-        || backing_file(source).is_some_and(|file| file == pool)
-        || device_number(source).is_some_and(|number| device_number(pool) == Some(number))
-}
-
-/// The file behind a loop device.
-fn backing_file(device: &Path) -> Option<PathBuf> {
-    let name = device.strip_prefix("/dev").ok()?;
-    let told = Path::new("/sys/block").join(name).join("loop/backing_file");
-    let text = fs::read_to_string(told).ok()?;
-    Some(PathBuf::from(text.trim_end_matches('\n')))
-}
-
-fn device_number(path: &Path) -> Option<u64> {
-    let found = fs::metadata(path).ok()?;
-    found.file_type().is_block_device().then(|| found.rdev())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shows;
-    use std::path::Path;
-
-    #[test]
-    fn a_mount_is_of_the_pool_that_it_names() {
-        let pool = Path::new("/srv/work.pool");
-        assert!(shows(pool, pool));
-        assert!(!shows(Path::new("/srv/other.pool"), pool));
-        assert!(!shows(Path::new("/dev/null"), Path::new("/dev/zero")), "no block devices");
     }
 }

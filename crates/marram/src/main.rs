@@ -24,6 +24,7 @@ mod properties;
 mod retention;
 mod signatures;
 mod sizes;
+mod taking;
 mod target;
 
 use arguments::Arguments;

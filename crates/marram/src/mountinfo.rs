@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// One mount.
@@ -26,6 +28,12 @@ impl MountEntry {
         matches!(self.file_system.as_str(), "fuse.marram" | "fuseblk.marram")
     }
 
+    /// Whether it is a mount of the pool at `pool`, an absolute path: its source is the pool, or
+    /// the block device that stands for it.
+    pub(crate) fn shows(&self, pool: &Path) -> bool {
+        self.is_marram() && is_source_of(&self.source, pool)
+    }
+
     /// The user whose daemon serves it.
     pub(crate) fn owner_uid(&self) -> Option<u32> {
         let value = |option: &str| option.strip_prefix("user_id=")?.parse().ok();
@@ -39,7 +47,7 @@ impl MountEntry {
 /// When `/proc` cannot be read.
 pub(crate) fn mounts() -> Result<Vec<MountEntry>> {
     let path = Path::new("/proc/self/mountinfo");
-    let text = std::fs::read(path).map_err(|error| Error::system("read", path, error))?;
+    let text = fs::read(path).map_err(|error| Error::system("read", path, error))?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
@@ -66,6 +74,26 @@ pub(crate) fn mount_of(path: &Path) -> Result<Option<MountEntry>> {
         }
     }
     Ok(best)
+}
+
+/// Whether a mount with this source is one of the pool's.
+fn is_source_of(source: &Path, pool: &Path) -> bool {
+    source == pool
+        || backing_file(source).is_some_and(|file| file == pool)
+        || device_number(source).is_some_and(|number| device_number(pool) == Some(number))
+}
+
+/// The file behind a loop device.
+fn backing_file(device: &Path) -> Option<PathBuf> {
+    let name = device.strip_prefix("/dev").ok()?;
+    let told = Path::new("/sys/block").join(name).join("loop/backing_file");
+    let text = fs::read_to_string(told).ok()?;
+    Some(PathBuf::from(text.trim_end_matches('\n')))
+}
+
+fn device_number(path: &Path) -> Option<u64> {
+    let found = fs::metadata(path).ok()?;
+    found.file_type().is_block_device().then(|| found.rdev())
 }
 
 fn parse(line: &[u8]) -> Option<MountEntry> {
@@ -105,8 +133,16 @@ fn octal(digits: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{mount_of, parse};
+    use super::{is_source_of, mount_of, parse};
     use std::path::Path;
+
+    #[test]
+    fn a_mount_is_of_the_pool_that_it_names() {
+        let pool = Path::new("/srv/work.pool");
+        assert!(is_source_of(pool, pool));
+        assert!(!is_source_of(Path::new("/srv/other.pool"), pool));
+        assert!(!is_source_of(Path::new("/dev/null"), Path::new("/dev/zero")), "no block devices");
+    }
 
     #[test]
     fn a_line_with_optional_fields_and_escapes_is_read() {

@@ -56,6 +56,23 @@ fn a_diff_tells_what_happened_to_each_file() {
     end(&bench);
 }
 
+/// More than the daemon hands on at once.
+#[test]
+fn thousands_of_differences_are_told_whole_mounted_or_not() {
+    let Some(bench) = mounted() else { return };
+    let name = |number: u32| format!("src/{number:0200}");
+    for number in 0..4_000 {
+        fs::write(bench.path("mnt").join(name(number)), "").unwrap();
+    }
+    bench.run("snapshot mnt@t").good();
+    let expected: Vec<String> = (0..4_000).map(|number| format!("A /{}\n", name(number))).collect();
+    let out = bench.run("diff mnt@s").good().out;
+    assert!(out.starts_with(&expected.concat()), "{} bytes: {:.400}", out.len(), out);
+    bench.run("unmount work.pool").good();
+    assert_eq!(bench.run("diff work.pool@s work.pool@t").good().out, out);
+    bench.run("diff work.pool@s work.pool@none").refused(10, &["none"]);
+}
+
 #[test]
 fn a_merge_is_seen_at_once_by_who_has_the_tree_open() {
     let Some(bench) = mounted() else { return };
@@ -288,6 +305,22 @@ fn a_directory_that_was_removed_comes_back_by_its_path() {
     assert_eq!(read(&bench, "mnt/src/made/new"), "new\n");
     assert!(!bench.path("mnt/src/lib").exists());
     assert_eq!(read(&bench, "mnt/other"), "beside\n");
+    end(&bench);
+}
+
+#[test]
+fn a_directory_that_came_back_as_a_copy_differs_in_what_was_done_since() {
+    let Some(bench) = mounted() else { return };
+    fs::rename(bench.path("mnt/src"), bench.path("mnt/moved")).unwrap();
+    bench.make_folder("mnt/src");
+    let told = bench.run("diff mnt/src@s").good().out;
+    assert!(told.contains("D /a\n") && told.contains("D /lib/\n"), "{told}");
+    bench.run("rollback mnt/src@s").good();
+    assert_eq!(bench.run("diff mnt/src@s").good().out, "");
+    fs::write(bench.path("mnt/src/a"), "one\nTWO\nthree\n").unwrap();
+    let patch = bench.run("diff mnt/src@s --patch").good().out;
+    assert!(patch.starts_with("M /a\n") && patch.contains("\n-two\n+TWO\n"), "{patch}");
+    assert!(!patch.contains("lib"), "{patch}");
     end(&bench);
 }
 

@@ -4,6 +4,7 @@ mod workbench;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -303,10 +304,120 @@ fn a_mount_that_is_bound_elsewhere_lives_on_there() {
     bench.run("unmount mnt").refused(3, &["still in use", "another place"]);
     fs::write(bench.path("other/file"), "content").unwrap();
     bench.run("unmount other").good();
-    wait_until("the daemon lets go", || is_free(&bench.path("work.pool")));
+    assert!(is_free(&bench.path("work.pool")), "the last place is gone");
     bench.run("mount work.pool mnt").good();
     assert_eq!(fs::read_to_string(bench.path("mnt/file")).unwrap(), "content");
     bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_pool_is_made_anew_once_the_last_user_of_the_old_one_is_gone() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/old"), "old").unwrap();
+    bench.run_as("mkfs.marram", "-f work.pool").refused(1, &["in use by process"]);
+    let open = fs::File::open(bench.path("mnt/old")).unwrap();
+    bench.run("unmount --detach mnt").good();
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(open);
+    });
+    bench.run_as("mkfs.marram", "-f work.pool").good();
+    closing.join().unwrap();
+    bench.run("mount work.pool mnt").good();
+    assert!(fs::read_dir(bench.path("mnt")).unwrap().next().is_none(), "the old content");
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn whoever_comes_after_a_bare_umount_does_not_meet_its_daemon() {
+    let Some(bench) = mounted() else { return };
+    let other = bench.make_folder("other");
+    for round in 0..5 {
+        fs::write(bench.path("mnt/old"), vec![round; 1 << 20]).unwrap();
+        rustix::mount::mount_bind(bench.path("mnt"), &other).unwrap();
+        for place in [&bench.path("mnt"), &other] {
+            rustix::mount::unmount(place, rustix::mount::UnmountFlags::empty()).unwrap();
+        }
+        match round % 2 {
+            0 => bench.run_as("fsck.marram", "-n work.pool").good(),
+            _ => bench.run_as("mkfs.marram", "-f work.pool").good(),
+        };
+        bench.run("mount work.pool mnt").good();
+        assert_eq!(bench.path("mnt/old").exists(), round % 2 == 0, "in round {round}");
+    }
+    bench.run("unmount mnt").good();
+}
+
+/// The beginning of the pool's file: where it says what its last commit was.
+fn beginning(bench: &Workbench) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut pool = fs::File::open(bench.path("work.pool")).expect("the pool is there");
+    pool.read_exact(&mut bytes).expect("a pool is larger");
+    bytes
+}
+
+#[test]
+fn nothing_is_written_to_a_pool_once_its_last_umount_has_come_back() {
+    let Some(bench) = mounted() else { return };
+    if !has_block_device(&bench) {
+        return;
+    }
+    bench.make_folder("two");
+    for round in 0..5 {
+        bench.run("mount work.pool two").good();
+        // What is synced goes to the intent log, and waits for a commit.
+        fs::write(bench.path("mnt/synced"), vec![round; 1 << 20]).unwrap();
+        fs::File::open(bench.path("mnt/synced")).unwrap().sync_all().unwrap();
+        fs::write(bench.path("mnt/new"), [round]).unwrap();
+        for place in ["two", "mnt"] {
+            let flags = rustix::mount::UnmountFlags::empty();
+            rustix::mount::unmount(bench.path(place), flags).unwrap();
+        }
+        let left = beginning(&bench);
+        wait_until("the daemon lets go", || is_free(&bench.path("work.pool")));
+        assert!(beginning(&bench) == left, "written after the umount, in round {round}");
+        bench.run("check work.pool").good();
+        bench.run("mount work.pool mnt").good();
+        assert_eq!(fs::read(bench.path("mnt/new")).unwrap(), [round]);
+    }
+    bench.run("unmount mnt").good();
+}
+
+/// A loop device on a file of a bench, for as long as it is there.
+struct Attached<'b>(&'b Workbench, String);
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        self.0.host(&["losetup", "-d", &self.1]);
+    }
+}
+
+#[test]
+fn a_block_device_is_claimed_as_long_as_anything_of_its_pool_is_mounted() {
+    let Some(bench) = mounted() else { return };
+    bench.run("unmount mnt").good();
+    let found = bench.host(&["losetup", "--show", "-f", "work.pool"]);
+    if found.status != 0 {
+        eprintln!("skipped: needs a loop device");
+        return;
+    }
+    let device = Attached(&bench, found.out.trim().to_owned());
+    let path = &device.1;
+    let is_claimed = || {
+        const EXCLUSIVELY: i32 = 0o200;
+        let mut open = fs::OpenOptions::new();
+        open.read(true).custom_flags(EXCLUSIVELY).open(path).is_err()
+    };
+    bench.make_folder("two");
+    bench.run(&format!("create {path} --dataset other")).good();
+    bench.run(&format!("mount {path} mnt")).good();
+    bench.run(&format!("mount {path} two --dataset other")).good();
+    assert!(is_claimed());
+    bench.run("unmount mnt").good();
+    wait_until("the daemon claims the device again", is_claimed);
+    fs::write(bench.path("two/file"), "content").unwrap();
+    bench.run("unmount two").good();
+    assert!(!is_claimed());
 }
 
 #[test]

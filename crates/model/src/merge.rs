@@ -4,7 +4,7 @@
 //! conflict refuses the merge.
 
 use crate::Model;
-use crate::state::{Content, Node, State};
+use crate::state::{CAPABILITY, Content, Node, State};
 use marram_vfs::{Ino, Kind, Name, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -411,7 +411,7 @@ impl<'a> Merge<'a> {
                 let start = base.and_then(|base| base.xattrs.get(name));
                 clash(Some(&start), &fork.xattrs.get(name), &now.xattrs.get(name))
             });
-        if attributes || xattrs {
+        if attributes || xattrs || self.is_misplaced(&self.threes[at]) {
             clashes.push((Clash::Attribute, path.clone()));
         }
         self.clashes.extend(clashes);
@@ -427,9 +427,6 @@ impl<'a> Merge<'a> {
             None => ino,
         };
         state.last_ino = self.fork.last_ino + shift;
-        for three in &self.threes {
-            self.write_file(&mut state, three, now);
-        }
         let made: BTreeSet<Ino> = self.puts.values().copied().flatten().collect();
         for ino in made.into_iter().filter(|ino| self.is_new(*ino) && !self.twins.contains_key(ino))
         {
@@ -449,8 +446,9 @@ impl<'a> Merge<'a> {
         };
         for (home, name) in self.puts.keys() {
             let name = Name::new(name).expect("it was a name");
-            if state.find(place(*home), name).is_ok_and(|found| found.is_some()) {
+            if let Ok(Some(found)) = state.find(place(*home), name) {
                 state.detach(place(*home), name, now);
+                state.known(found).attributes.changed = now;
             }
         }
         for ((home, name), put) in &self.puts {
@@ -465,6 +463,9 @@ impl<'a> Merge<'a> {
             if self.is_new(ino) && !self.twins.contains_key(&ino) {
                 attributes.modified = self.fork.nodes[&ino].attributes.modified;
             }
+        }
+        for three in &self.threes {
+            self.write_file(&mut state, three, now);
         }
         let is_directory = |ino: &Ino| self.base.nodes[ino].is_directory();
         let gone = self.base.nodes.keys().filter(|ino| self.is_gone(**ino) && is_directory(ino));
@@ -483,7 +484,7 @@ impl<'a> Merge<'a> {
         let fork = &self.fork.nodes[&three.fork];
         let start = self.now.nodes[&three.now].clone();
         let node = state.known(three.now);
-        if base.is_some_and(|base| is_regular(base) && bytes_of(base) != bytes_of(fork)) {
+        if self.takes_content(three) {
             node.content = fork.content.clone();
             node.attributes.size = fork.attributes.size;
         }
@@ -508,14 +509,37 @@ impl<'a> Merge<'a> {
                 };
             }
         }
-        if base.is_some_and(|base| base.attributes.modified != fork.attributes.modified) {
-            let modified = node.attributes.modified.max(fork.attributes.modified);
-            node.attributes.modified = modified;
-        }
         // A rewrite of the same bytes is a change too.
-        if !same(&start, node) || node.attributes.modified != start.attributes.modified {
+        let modified = fork.attributes.modified;
+        let is_later = base.is_none_or(|base| base.attributes.modified != modified)
+            && modified > start.attributes.modified;
+        if is_later {
+            node.attributes.modified = node.attributes.modified.max(modified);
+        }
+        if is_later || !same(&start, node) {
             node.attributes.changed = now;
         }
+    }
+
+    /// Whether the fork's content comes into a file of the parent.
+    fn takes_content(&self, three: &Three) -> bool {
+        let Some(base) = three.base.map(|ino| &self.base.nodes[&ino]) else { return false };
+        let theirs = bytes_of(&self.fork.nodes[&three.fork]);
+        is_regular(base)
+            && bytes_of(base) != theirs
+            && bytes_of(&self.now.nodes[&three.now]) != theirs
+    }
+
+    /// Whether a capability that one side gave to a file would come to content of the other.
+    fn is_misplaced(&self, three: &Three) -> bool {
+        let base = three.base.map(|ino| &self.base.nodes[&ino]);
+        let (fork, now) = (&self.fork.nodes[&three.fork], &self.now.nodes[&three.now]);
+        let value = |node: &Node| node.xattrs.get(CAPABILITY).cloned();
+        let (start, theirs, ours) = (base.and_then(|base| value(base)), value(fork), value(now));
+        let has_own = base.is_some_and(|base| is_regular(base) && bytes_of(base) != bytes_of(now));
+        let given_there = theirs.is_some() && theirs != start && theirs != ours;
+        let given_here = ours.is_some() && ours != start && ours != theirs;
+        given_there && has_own || given_here && self.takes_content(three)
     }
 }
 

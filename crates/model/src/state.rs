@@ -19,7 +19,7 @@ const GROUP_EXECUTE: u32 = 0o0010;
 /// All the bits that `permissions` may hold.
 pub(crate) const PERMISSION_BITS: u32 = 0o7777;
 /// The file capabilities of a program, dropped with its other privileges.
-const CAPABILITY: &[u8] = b"security.capability";
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// What `space` says there is, in bytes; nothing counts against it.
 const TOTAL_BYTES: u64 = 1 << 50;
 /// How many inodes `space` says can be made.

@@ -87,10 +87,12 @@ impl Dataset {
         self.state.write().settings = Arc::new(settings);
     }
 
-    /// Bytes of content and changed keys that are in no commit yet.
+    /// Bytes of content, new and to be adopted, and changed keys that are in no commit yet.
     pub(crate) fn dirty(&self) -> (u64, u64) {
         let state = self.state.read();
-        let add = |sum: (u64, u64), layer: &Layer| (sum.0 + layer.fresh_bytes, sum.1 + layer.edits);
+        let add = |sum: (u64, u64), layer: &Layer| {
+            (sum.0 + layer.fresh_bytes + layer.adoptions.bytes(), sum.1 + layer.edits)
+        };
         state.overlay.layers().fold((0, 0), add)
     }
 

@@ -35,7 +35,12 @@ impl Inner {
     }
 
     /// How many items of a dataset refer to a block.
-    fn references_to(&self, dataset: &Dataset, pointer: &Pointer, address: u64) -> Result<u64> {
+    pub(crate) fn references_to(
+        &self,
+        dataset: &Dataset,
+        pointer: &Pointer,
+        address: u64,
+    ) -> Result<u64> {
         if !is_shared(pointer) {
             return Ok(1);
         }

@@ -10,6 +10,7 @@
 //! that enough has gathered.
 
 mod administration;
+mod adoptions;
 mod commit;
 mod counters;
 mod create;

@@ -5,10 +5,10 @@
 //!
 //! Beside each layer stands what of it no frame of the intent log has yet.
 
+use crate::adoptions::Adoptions;
 use crate::counters::HeldCounters;
 use crate::log::{Extent, Unlogged};
 use bytes::Bytes;
-use marram_format::pointer::Pointer;
 use marram_store::{Block, Edit, FreshBlock, Item, Key};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -34,8 +34,8 @@ pub(crate) struct Layer {
     /// Keys that the batches of this layer have changed, each counted once; and once more for each
     /// put of a block that is to be adopted, as its owners are counted in an item of their own.
     pub(crate) edits: u64,
-    /// Puts of blocks that are to be adopted.
-    pub(crate) adoptions: u64,
+    /// Blocks that are to be adopted.
+    pub(crate) adoptions: Adoptions,
 }
 
 impl Layer {
@@ -125,9 +125,7 @@ impl Overlay {
         match edit {
             Edit::Put { key, item } => {
                 self.open.fresh_bytes += fresh_len(&item);
-                let adoptions = u64::from(is_adoption(&item));
-                self.open.adoptions += adoptions;
-                self.open.edits += adoptions;
+                self.open.edits += u64::from(self.open.adoptions.note(&item));
                 self.open.put(key, Entry::Item(item));
                 Extent::Whole
             }
@@ -207,11 +205,6 @@ impl Overlay {
         }
         (merged, full_to)
     }
-}
-
-/// Whether the item has a block that the next commit is to adopt.
-pub(crate) fn is_adoption(item: &Item) -> bool {
-    matches!(&item.block, Some(Block::Stored(token)) if Pointer::peek_waiting(&token.place))
 }
 
 fn fresh_len(item: &Item) -> u64 {

@@ -8,13 +8,20 @@
 //! it to grow into. What the last commit wrote is known to the grain. What waits for a commit is
 //! taken to need what it has uncompressed, and nothing that it replaces is taken off; so before a
 //! batch is refused, one commit is made, if the dataset has anything for it.
+//!
+//! Blocks that are **adopted** count as they are stored. A merge is one batch however much it
+//! changes, so nobody can make room for it step by step: of a batch that adopts, what it replaces
+//! is taken off before it is refused.
 
 use crate::administration::is_hidden;
+use crate::adoptions::{Adoptions, is_adoption};
 use crate::dataset::Dataset;
+use crate::pointers::decode_pointer;
 use crate::pool::Inner;
 use crate::view::{KEY_BYTES, content_bytes};
-use marram_format::pointer::GRAIN_BYTES;
-use marram_store::{Admission, Batch, Error, Result, Space};
+use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_store::{Admission, Batch, Block, Edit, Error, Result, Space};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Content that a cache has accepted may pass a quota by an eighth and this many bytes.
@@ -137,18 +144,60 @@ impl Inner {
             Admission::Accepted => quota.saturating_add(quota / 8).saturating_add(ACCEPTED_BYTES),
             Admission::Ordinary | Admission::Freeing => quota,
         };
-        let wanted = content_bytes(batch) + batch.edits.len() as u64 * KEY_BYTES;
-        let fits = || used_bytes(dataset, DIRTY_KEY_BYTES).saturating_add(wanted) <= quota;
-        if fits() {
+        let adoptions = Adoptions::of(batch);
+        let content = content_bytes(batch) + adoptions.bytes();
+        let wanted = content + batch.edits.len() as u64 * KEY_BYTES;
+        let room = || quota.saturating_sub(used_bytes(dataset, DIRTY_KEY_BYTES));
+        if wanted <= room() {
             return Ok(());
         }
         if dataset.has_dirty() {
             self.commit()?;
         }
-        if fits() {
+        if wanted <= room() {
+            return Ok(());
+        }
+        if !adoptions.is_empty()
+            && wanted.saturating_sub(self.replaced_bytes(dataset, batch)?) <= room()
+        {
             return Ok(());
         }
         Err(Error::LimitExceeded(format!("the dataset may refer to {quota} bytes")))
+    }
+
+    /// Bytes of blocks to which the dataset does not refer any more when a batch has been applied.
+    /// What waits for a commit is left out.
+    fn replaced_bytes(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<u64> {
+        let mut lost: HashMap<_, (Pointer, i64)> = HashMap::new();
+        let mut count = |pointer: Pointer, by: i64| {
+            let name = (pointer.address(), pointer.adopted());
+            lost.entry(name).or_insert((pointer, 0)).1 += by;
+        };
+        for edit in &batch.edits {
+            self.replaced_block(dataset, edit)?.into_iter().for_each(|pointer| count(pointer, 1));
+        }
+        for edit in &batch.edits {
+            put_block(edit)?.into_iter().for_each(|pointer| count(pointer, -1));
+        }
+        let mut bytes = 0;
+        for ((address, _), (pointer, lost)) in lost {
+            let Some(address) = address.filter(|_| lost > 0) else { continue };
+            if self.references_to(dataset, &pointer, address)? == lost.unsigned_abs() {
+                bytes += pointer.grains() * GRAIN_BYTES;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The block that the last commit has under the key of an edit, if that replaces it.
+    fn replaced_block(&self, dataset: &Dataset, edit: &Edit<'_>) -> Result<Option<Pointer>> {
+        if matches!(edit, Edit::Add { .. }) || dataset.is_waiting(edit.key()) {
+            return Ok(None);
+        }
+        match dataset.get(&self.media, edit.key())?.and_then(|item| item.block) {
+            Some(Block::Stored(token)) => decode_pointer(&token.place).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// How much space there is for a dataset: of the pool's what is not kept free for others, and
@@ -168,6 +217,17 @@ impl Inner {
         let free_bytes = space.free_bytes.min(quota.saturating_sub(used));
         Space { total_bytes: used.saturating_add(free_bytes).min(pool.total_bytes), free_bytes }
     }
+}
+
+/// The block that the dataset has already and that an edit puts anew.
+fn put_block(edit: &Edit<'_>) -> Result<Option<Pointer>> {
+    let Edit::Put { item, .. } = edit else { return Ok(None) };
+    let token = match &item.block {
+        Some(Block::Stored(token)) if !is_adoption(item) => Some(token),
+        Some(Block::Fresh(fresh)) => fresh.stored(),
+        _ => None,
+    };
+    token.map(|token| decode_pointer(&token.place)).transpose()
 }
 
 /// Bytes that a dataset refers to, with what waits for a commit: of that each key is taken to need

@@ -1,10 +1,10 @@
 //! The view of a dataset that callers get, and the reservation of space for what they change.
 
+use crate::adoptions::is_adoption;
 use crate::commit::{is_shared, waiting};
 use crate::counters::CommittedCounters;
 use crate::dataset::{Attempt, Dataset, item_of};
 use crate::media::At;
-use crate::overlay::is_adoption;
 use crate::pointers::{decode_pointer, token_of};
 use crate::pool::Inner;
 use crate::tree::{self, Differing, Found};

@@ -1,5 +1,7 @@
 //! Quotas and reservations of datasets.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use marram_pool::Pool;
@@ -155,4 +157,112 @@ fn a_reservation_must_fit_and_clones_have_none() {
     let properties = pool.properties(&name("c")).unwrap();
     assert_eq!(properties["reservation"], ("none".to_owned(), PropertySource::Default));
     assert_eq!(properties["quota"], ((80 * MIB).to_string(), PropertySource::Local));
+}
+
+/// A batch that adopts these blocks of a snapshot, each under a key of its own from `to` on.
+fn adopting(live: &dyn View, from: &dyn View, blocks: &[u64], to: u64) -> Batch<'static> {
+    let mut batch = Batch::new();
+    for (object, place) in blocks.iter().zip(to..) {
+        let item = from.get(section(*object, 0)).unwrap().unwrap();
+        let block = live.adopt(from, &item.block.unwrap()).unwrap();
+        batch.put(section(place, 0), Item { value: item.value, block: Some(block) });
+    }
+    batch
+}
+
+/// A pool with a dataset `d` that has a quota of 16 MiB, and the snapshot `root@s` with blocks of
+/// 100,000 bytes under objects from 0 to 199.
+fn with_blocks_to_adopt() -> (Arc<Pool>, Arc<dyn View>, Arc<dyn View>) {
+    let (_memory, pool) = new_pool(256, &[]);
+    let live = dataset(&pool, "d", &[("quota", "16M")]).unwrap();
+    let blocks = root(&pool);
+    for object in 0..200 {
+        put(&*blocks, section(object, 0), noise(object, 100_000)).unwrap();
+    }
+    pool.snapshot(&DatasetName::root(), "s").unwrap();
+    let kept = view(&pool, "root@s");
+    (pool, live, kept)
+}
+
+#[test]
+fn what_is_adopted_counts_in_time() {
+    let (pool, live, kept) = with_blocks_to_adopt();
+    let adopt = |object: u64| live.apply(adopting(&*live, &*kept, &[object], object));
+    let adopted = (0..200).take_while(|object| adopt(*object).is_ok()).count();
+    assert!((150..=165).contains(&adopted), "{adopted} blocks of 100,000 bytes in 16 MiB");
+    assert!(is_quota(&adopt(199).unwrap_err()));
+    let free_bytes = live.space().free_bytes;
+    assert!(free_bytes < MIB, "{free_bytes} are free beside what has been adopted");
+    live.commit().unwrap();
+    let used = referenced(&pool, "d");
+    assert!((15 * MIB..=16 * MIB).contains(&used), "{used} bytes of 16 MiB");
+}
+
+#[test]
+fn a_batch_that_adopts_too_much_is_foreseen_and_does_nothing() {
+    let (pool, live, kept) = with_blocks_to_adopt();
+    let all: Vec<u64> = (0..200).collect();
+    assert!(is_quota(&live.foresee(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
+    assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
+    assert!(live.get(section(0, 0)).unwrap().is_none());
+    let fewer = &all[..100];
+    live.foresee(adopting(&*live, &*kept, fewer, 0)).unwrap();
+    live.apply(adopting(&*live, &*kept, fewer, 0)).unwrap();
+    live.commit().unwrap();
+    assert!((9 * MIB..=11 * MIB).contains(&referenced(&pool, "d")));
+}
+
+#[test]
+fn a_block_that_is_adopted_under_many_keys_at_once_counts_once() {
+    let (pool, live, kept) = with_blocks_to_adopt();
+    live.apply(adopting(&*live, &*kept, &[7; 500], 0)).unwrap();
+    put(&*live, section(1000, 0), noise(1000, 8 << 20)).unwrap();
+    live.commit().unwrap();
+    assert!(referenced(&pool, "d") < 10 * MIB);
+}
+
+#[test]
+fn what_a_batch_that_adopts_replaces_is_taken_off() {
+    let (pool, live, kept) = with_blocks_to_adopt();
+    for object in 0..150 {
+        put(&*live, section(object, 0), noise(1000 + object, 100_000)).unwrap();
+    }
+    live.commit().unwrap();
+    let all: Vec<u64> = (0..200).collect();
+    let room = adopting(&*live, &*kept, &all[..150], 0);
+    live.foresee(room).unwrap();
+    assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all[..50], 150)).unwrap_err()));
+    assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
+    live.apply(adopting(&*live, &*kept, &all[..150], 0)).unwrap();
+    live.commit().unwrap();
+    let used = referenced(&pool, "d");
+    assert!(used <= 16 * MIB, "{used} bytes of 16 MiB");
+    // Above a quota that came later, what makes nothing grow goes through.
+    pool.set_property(&name("d"), "quota", Some("8M")).unwrap();
+    let mut smaller = adopting(&*live, &*kept, &all[150..], 0);
+    (50..60).for_each(|object| _ = smaller.remove(section(object, 0)));
+    live.apply(smaller).unwrap();
+    assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all[..1], 500)).unwrap_err()));
+}
+
+#[test]
+fn a_block_that_stays_under_another_key_is_not_taken_off() {
+    let (_pool, live, kept) = with_blocks_to_adopt();
+    for object in 0..80 {
+        put(&*live, section(object, 0), noise(1000 + object, 100_000)).unwrap();
+    }
+    live.commit().unwrap();
+    // Each block gets a second key, so it stays when the first one goes.
+    for object in 0..80 {
+        let item = live.get(section(object, 0)).unwrap().unwrap();
+        let mut batch = Batch::new();
+        batch.put(section(object, 0), item.clone()).put(section(object + 500, 0), item);
+        live.apply(batch).unwrap();
+    }
+    live.commit().unwrap();
+    let all: Vec<u64> = (0..100).collect();
+    assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
+    let mut both = adopting(&*live, &*kept, &all, 0);
+    (500..580).for_each(|object| _ = both.remove(section(object, 0)));
+    live.apply(both).unwrap();
 }

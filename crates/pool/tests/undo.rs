@@ -212,6 +212,26 @@ fn what_is_in_the_way_is_said_and_nothing_changes() {
     refused(&pool, 14, "was set to zstd:1 since");
 }
 
+/// Undoing a destruction changes the entry of that destruction too, which is not the last one.
+#[test]
+fn a_destruction_that_is_taken_back_late_leaves_the_entries_after_it() {
+    let (memory, pool) = pool_with_a_file();
+    pool.snapshot(&DatasetName::root(), "s").unwrap(); // 1
+    pool.destroy_kept(&[source("root@s")]).unwrap(); // 2
+    pool.snapshot(&DatasetName::root(), "t").unwrap(); // 3
+    pool.destroy_kept(&[source("root@t")]).unwrap(); // 4
+    pool.snapshot(&DatasetName::root(), "u").unwrap(); // 5
+    assert_eq!(pool.undo(2).unwrap(), 6);
+    assert_eq!(pool.undo(4).unwrap(), 7);
+    let kinds: Vec<_> =
+        pool.operations().unwrap().iter().map(|entry| (entry.number, entry.record.kind)).collect();
+    let [made, gone, back] = [Kind::Snapshot, Kind::Destroy, Kind::Restore];
+    let expected = [(1, made), (2, gone), (3, made), (4, gone), (5, made), (6, back), (7, back)];
+    assert_eq!(kinds, expected);
+    assert_eq!(names(&pool), ["root", "root@s", "root@t", "root@u"]);
+    checked(&pool, &memory);
+}
+
 #[test]
 fn what_began_as_something_destroyed_waits_for_it() {
     let (memory, pool) = pool_with_a_file();

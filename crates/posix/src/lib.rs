@@ -39,6 +39,7 @@ mod locks;
 mod marks;
 mod options;
 mod orphans;
+mod pass;
 mod pins;
 mod promises;
 mod quota;
@@ -61,8 +62,8 @@ pub use acl::{
     PosixList, PosixListError,
 };
 pub use dedup::{
-    ContentSharing, DedupOptions, DedupPlace, DedupReport, Deduplicator, LiveTotals, Sharing,
-    Skipped, content_sharing, deduplicate,
+    ContentSharing, DedupOptions, DedupReport, Deduplicator, LiveTotals, Sharing, content_sharing,
+    deduplicate,
 };
 pub use filesystem::Posix;
 pub use footprint::{Footprint, FootprintOptions, Footprints, footprints};
@@ -73,6 +74,7 @@ pub use history::{
 };
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
+pub use pass::{PassPlace, Skipped};
 pub use rewriting::{DefragmentOptions, DefragmentReport, Rewriter, RewritingTotals, defragment};
 pub use rollback::{Touched, touched};
 pub use usage::OwnerReport;

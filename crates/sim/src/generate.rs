@@ -99,6 +99,11 @@ impl Generator {
         Generator { random, weights, total, drawn: 0 }
     }
 
+    /// The generator of `seed` for a place where there is something to work on.
+    pub(crate) fn going_on(seed: u64) -> Generator {
+        Generator { drawn: BEGINNING.len(), ..Generator::new(seed) }
+    }
+
     /// The next operation.
     pub fn draw(&mut self) -> Operation {
         self.drawn += 1;

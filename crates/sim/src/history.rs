@@ -1,18 +1,20 @@
-//! Histories: operations with remounts, commits, snapshots and clones between them, all of it
-//! decided by one seed.
+//! Histories: operations with remounts, commits, snapshots, clones, forks and merges between them,
+//! all of it decided by one seed.
 //!
 //! A history is data: the list of its steps follows from seed and length alone, and any part of
 //! the list is a history too. That is what makes shrinking and replaying possible.
 
 use crate::clock::HistoryClock;
 use crate::compare::{Agreement, InodeMap, compare_trees};
+use crate::forked::Forked;
 use crate::generate::Generator;
 use crate::home::Home;
 use crate::operation::Operation;
 use crate::pair::{Outcome, Pair, compare_snapshot};
 use crate::random::Random;
-use marram_model::Model;
+use marram_model::{Clash, Model};
 use marram_vfs::Error;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most snapshots at a time.
@@ -57,6 +59,16 @@ pub enum Step {
         /// Chooses the directory.
         seed: u64,
     },
+    /// Work on the fork; if there is none, make one of the present state before.
+    Fork {
+        /// Decides the work.
+        seed: u64,
+    },
+    /// Bring what the fork changed into the file system, if there is a fork.
+    Merge {
+        /// The fork is destroyed even if nothing is in the way.
+        drops: bool,
+    },
     /// Compare the whole trees.
     Compare,
 }
@@ -78,7 +90,7 @@ pub fn steps(seed: u64, count: usize) -> Vec<Step> {
 
 fn special_step(random: &mut Random) -> Step {
     let which = random.below(SNAPSHOTS_MAX as u64) as usize;
-    match random.below(18) {
+    match random.below(22) {
         0 => Step::Remount,
         1 => Step::Crash,
         2..7 => Step::Commit,
@@ -87,6 +99,8 @@ fn special_step(random: &mut Random) -> Step {
         12 => Step::DestroySnapshot { which },
         13 => Step::Clone { which, seed: random.number() },
         14 | 15 => Step::DirectoryBack { which, seed: random.number() },
+        16 | 17 => Step::Fork { seed: random.number() },
+        18 | 19 => Step::Merge { drops: !random.once_in(3) },
         _ => Step::Compare,
     }
 }
@@ -112,6 +126,12 @@ pub struct Report {
     pub clones: u64,
     /// Directories that went back.
     pub directories_back: u64,
+    /// Forks.
+    pub forks: u64,
+    /// Merges that were done.
+    pub merges: u64,
+    /// Merges that both refused for conflicts.
+    pub conflicts: u64,
 }
 
 impl Report {
@@ -126,6 +146,9 @@ impl Report {
         self.snapshots += other.snapshots;
         self.clones += other.clones;
         self.directories_back += other.directories_back;
+        self.forks += other.forks;
+        self.merges += other.merges;
+        self.conflicts += other.conflicts;
     }
 
     /// All operations.
@@ -140,6 +163,8 @@ pub(crate) struct Run {
     pair: Pair,
     clock: Arc<HistoryClock>,
     kept: Vec<(String, Model)>,
+    /// The fork that there is. All of it is durable between steps.
+    fork: Option<Forked>,
     /// What a crash may leave: what was promised last, and whatever may have been committed since.
     durable: Vec<Model>,
     report: Report,
@@ -151,7 +176,8 @@ impl Run {
         let model = Model::new(Arc::clone(&clock) as Arc<dyn marram_vfs::Clock>);
         let durable = vec![model.snapshot()];
         let pair = Pair::new(home.file_system(), model);
-        Run { home, pair, clock, kept: Vec::new(), durable, report: Report::default() }
+        let (kept, fork, report) = (Vec::new(), None, Report::default());
+        Run { home, pair, clock, kept, fork, durable, report }
     }
 
     /// Runs the step that has place `index` in its history.
@@ -172,6 +198,8 @@ impl Run {
             Step::DestroySnapshot { which } => self.destroy_snapshot(*which),
             Step::Clone { which, seed } => self.clone_snapshot(index, *which, *seed),
             Step::DirectoryBack { which, seed } => self.directory_back(*which, *seed),
+            Step::Fork { seed } => self.work_on_fork(index, *seed),
+            Step::Merge { drops } => self.merge(*drops),
             Step::Compare => self.pair.compare(),
         }
     }
@@ -313,6 +341,63 @@ impl Run {
         Ok(())
     }
 
+    fn work_on_fork(&mut self, index: usize, seed: u64) -> Agreement {
+        if self.fork.is_none() {
+            let name = format!("f{index}");
+            if !self.home.fork(&name)? {
+                return Ok(());
+            }
+            self.fork = Some(Forked::new(name, self.pair.model()));
+            self.report.forks += 1;
+        }
+        if let Some(fork) = &mut self.fork {
+            fork.work(self.home.open_fork(&fork.name)?, seed, &mut self.report)?;
+        }
+        self.home.commit()?;
+        self.all_is_durable();
+        Ok(())
+    }
+
+    fn merge(&mut self, drops: bool) -> Agreement {
+        let Some(fork) = &self.fork else {
+            return Ok(());
+        };
+        let fail = |reason: String| format!("merge of {}: {reason}", fork.name);
+        let real = self.home.merge(&fork.name)?;
+        let is_done = match real {
+            Err(Error::NoSpace) => {
+                self.report.without_space += 1;
+                false
+            }
+            Err(error) => return Err(fail(format!("refused with {error:?}"))),
+            Ok(real) => {
+                let clashes = self.pair.model().merge(&fork.base, &fork.model);
+                let kinds: BTreeSet<Clash> = clashes.iter().map(|(clash, _)| *clash).collect();
+                if real != kinds {
+                    return Err(fail(format!("met {real:?}; the model {clashes:?}")));
+                }
+                self.report.merges += u64::from(real.is_empty());
+                self.report.conflicts += u64::from(!real.is_empty());
+                real.is_empty()
+            }
+        };
+        if is_done {
+            self.pair.meet_anew().map_err(fail)?;
+        }
+        // What was written before anything was refused is durable.
+        self.all_is_durable();
+        if drops || !is_done { self.drop_fork() } else { Ok(()) }
+    }
+
+    fn drop_fork(&mut self) -> Agreement {
+        let Some(fork) = self.fork.take() else {
+            return Ok(());
+        };
+        self.home.destroy_clone(&fork.name)?;
+        self.all_is_durable();
+        Ok(())
+    }
+
     fn clone_snapshot(&mut self, index: usize, which: usize, seed: u64) -> Agreement {
         let Some(which) = self.which(which) else {
             return Ok(());
@@ -338,7 +423,7 @@ impl Run {
 }
 
 impl Report {
-    fn count(&mut self, outcome: Outcome) {
+    pub(crate) fn count(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Done => self.done += 1,
             Outcome::Refused => self.refused += 1,

@@ -1,9 +1,9 @@
 //! Where a file system under test lives.
 
 use crate::clock::HistoryClock;
-use marram_model::Model;
+use marram_model::{Clash, Model};
 use marram_vfs::{FileSystem, Ino};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Result of what a home does; an error is a failure of the test, in words.
@@ -54,7 +54,24 @@ pub trait Home {
     /// Makes a writable file system that begins as the kept state `snapshot`, and opens it.
     fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>>;
 
-    /// Destroys what [`Home::clone_snapshot`] made.
+    /// Makes a writable file system that begins as the present state, and can be merged into it.
+    /// Returns false, and does nothing, if the home cannot.
+    fn fork(&mut self, _fork: &str) -> HomeResult<bool> {
+        Ok(false)
+    }
+
+    /// Opens what [`Home::fork`] made.
+    fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        Err(format!("no fork {fork}"))
+    }
+
+    /// Brings what has changed in a fork, that nobody has open, into the file system; what it
+    /// answers: the kinds of conflicts, and without any it is done.
+    fn merge(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        Err(format!("no fork {fork}"))
+    }
+
+    /// Destroys what [`Home::clone_snapshot`] or [`Home::fork`] made.
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()>;
 
     /// Checks whatever the home can check of itself; called when all operations have been
@@ -68,16 +85,23 @@ pub trait Home {
 pub struct ModelHome {
     live: Arc<Model>,
     kept: BTreeMap<String, Model>,
+    /// Forks, with what they began as.
+    forks: BTreeMap<String, (Model, Arc<Model>)>,
 }
 
 impl ModelHome {
     /// An empty one.
     pub fn new(clock: Arc<HistoryClock>) -> ModelHome {
-        ModelHome { live: Arc::new(Model::new(clock)), kept: BTreeMap::new() }
+        let (kept, forks) = (BTreeMap::new(), BTreeMap::new());
+        ModelHome { live: Arc::new(Model::new(clock)), kept, forks }
     }
 
     fn kept(&self, name: &str) -> HomeResult<&Model> {
         self.kept.get(name).ok_or_else(|| format!("no snapshot {name}"))
+    }
+
+    fn forked(&self, name: &str) -> HomeResult<&(Model, Arc<Model>)> {
+        self.forks.get(name).ok_or_else(|| format!("no fork {name}"))
     }
 }
 
@@ -122,7 +146,24 @@ impl Home for ModelHome {
         Ok(Arc::new(self.kept(snapshot)?.fork()))
     }
 
-    fn destroy_clone(&mut self, _clone: &str) -> HomeResult<()> {
+    fn fork(&mut self, fork: &str) -> HomeResult<bool> {
+        let forked = (self.live.snapshot(), Arc::new(self.live.snapshot().fork()));
+        self.forks.insert(fork.to_owned(), forked);
+        Ok(true)
+    }
+
+    fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        Ok(Arc::clone(&self.forked(fork)?.1) as Arc<dyn FileSystem>)
+    }
+
+    fn merge(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        let (base, fork) = self.forked(fork)?;
+        let clashes = self.live.merge(base, fork);
+        Ok(Ok(clashes.into_iter().map(|(clash, _)| clash).collect()))
+    }
+
+    fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {
+        self.forks.remove(clone);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Whole-system runs that one seed decides, and the devices they run on.
 //!
-//! A [history] is a list of operations with remounts, snapshots and clones in between.
+//! A [history] is a list of operations with remounts, snapshots, clones and forks in between.
 //! It runs on a file system in its [`Home`] and on the model side by side; every result and every
 //! inode touched is compared after every step, the whole trees now and then. A history that fails
 //! is made small, and its seed replays it.
@@ -16,6 +16,7 @@ pub mod crash;
 pub mod device;
 mod execute;
 pub mod faults;
+mod forked;
 mod generate;
 pub mod history;
 mod home;

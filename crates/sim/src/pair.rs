@@ -1,6 +1,8 @@
 //! A file system beside its model: every operation runs on both, and both must agree.
 
-use crate::compare::{Agreement, InodeMap, compare_inodes, compare_results, compare_trees};
+use crate::compare::{
+    Agreement, InodeMap, compare_entries, compare_inodes, compare_results, compare_trees,
+};
 use crate::execute::{Entry, Value, execute, read_directory};
 use crate::operation::{DIRECTORY_SLOTS, FILE_SLOTS, Operation, SLOTS, SPECIAL_SLOTS, Slot};
 use crate::random::Random;
@@ -170,6 +172,39 @@ impl Pair {
             path += &format!("{}/", String::from_utf8_lossy(&real[which].name));
             at = [real[which].ino, model[which].ino];
         }
+    }
+
+    /// Puts some of what is there into the slots.
+    ///
+    /// # Errors
+    /// They differ.
+    pub(crate) fn pick_up(&mut self, random: &mut Random) -> Agreement {
+        let (mut found, mut left) = (Vec::new(), vec![[Ino::ROOT; 2]]);
+        while let Some([real, model]) = left.pop() {
+            let list = |files: &dyn FileSystem, ino| {
+                read_directory(files, ino, false, usize::MAX).map_err(|error| error.to_string())
+            };
+            let (real, model) = (list(&*self.real, real)?, list(&self.model, model)?);
+            compare_entries(&mut self.inodes, &real, &model)?;
+            for (real, model) in real.iter().zip(&model) {
+                found.push((model.kind, [real.ino, model.ino]));
+                if model.kind == Kind::Directory {
+                    left.push([real.ino, model.ino]);
+                }
+            }
+        }
+        for into in 0..SLOTS {
+            if found.is_empty() {
+                break;
+            }
+            let (kind, [real, model]) = found[random.below(found.len() as u64) as usize];
+            let slot = slot_for(kind, into);
+            self.forget(slot);
+            let pinned = self.real.pin(real).and_then(|_| self.model.pin(model));
+            pinned.map_err(|error| format!("what is in a listing: {error}"))?;
+            self.slots[usize::from(slot.0)] = Held { real, model, pins: 1 };
+        }
+        Ok(())
     }
 
     /// Compares everything after a step that may have given inodes other numbers, on each side

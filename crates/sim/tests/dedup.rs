@@ -5,18 +5,20 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod homes;
+mod root_files;
 mod small_pool;
+mod soundness;
 
 use homes::{SHARED_BYTES, dedup_full_pool_home, dedup_pool_home, run_seeds};
-use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
-use marram_pool::{OpenOptions, Pool, ReceiveRequest, SendRequest};
-use marram_posix::deduplicate;
-use marram_posix::{DedupOptions, DedupPlace, DedupReport, Deduplicator, Posix, PosixOptions};
+use marram_pool::{ReceiveRequest, SendRequest};
+use marram_posix::{DedupOptions, DedupReport, Deduplicator, PassPlace, Posix, deduplicate};
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use marram_vfs::{Error, FileSystem, Ino, Name};
+use root_files::{allocated, file, mount, open, read, write};
+use soundness::assert_sound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,54 +26,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const STEPS: usize = 600;
 /// Torn states that are looked at, besides every prefix of the writes.
 const TORN: usize = 60;
-const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
 /// Seed of a pattern of noise.
 const NOISE: u64 = 2;
 
-fn open(device: Arc<dyn Device>) -> Arc<Pool> {
-    Pool::open(vec![device], OpenOptions::default()).unwrap()
-}
-
-fn live(text: &str) -> Source {
-    Source::live(text.parse().unwrap())
-}
-
-fn mount(pool: &Pool, source: &Source) -> Arc<Posix> {
-    Arc::new(Posix::new(pool.open(source).unwrap(), PosixOptions::default()).unwrap())
-}
-
-fn file(files: &Posix, text: &str) -> Ino {
-    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
-    files.create(ROOT_USER, Ino::ROOT, Name::new(text.as_bytes()).unwrap(), node).unwrap().ino
-}
-
-fn write(files: &Posix, ino: Ino, offset: u64, data: &[u8]) {
-    files.write(ino, offset, data, WriteOptions::default()).unwrap();
-}
-
-fn read(files: &Posix, ino: Ino) -> Vec<u8> {
-    let mut out = Vec::new();
-    files.read(ino, 0, 1 << 24, &mut out).unwrap();
-    out
-}
-
 fn run(files: &[&Arc<Posix>]) -> DedupReport {
-    let place = |files: &&Arc<Posix>| DedupPlace { files: Arc::clone(files), directory: Ino::ROOT };
-    let places: Vec<DedupPlace> = files.iter().map(place).collect();
+    let place = |files: &&Arc<Posix>| PassPlace { files: Arc::clone(files), directory: Ino::ROOT };
+    let places: Vec<PassPlace> = files.iter().map(place).collect();
     deduplicate(&places, DedupOptions::default(), &mut || Some(()))
-}
-
-fn allocated(pool: &Pool) -> u64 {
-    while pool.reclaim_step().unwrap() {}
-    pool.commit().unwrap();
-    pool.usage(true).unwrap().allocated_bytes
-}
-
-fn assert_sound(device: &dyn Device, what: &str) {
-    let mut found = Vec::new();
-    let options = CheckOptions { read_data: true, ..CheckOptions::default() };
-    check(device, &options, &mut |finding| found.push(finding.to_string())).unwrap();
-    assert!(found.is_empty(), "{what}: {found:#?}");
 }
 
 #[test]
@@ -94,14 +55,14 @@ fn datasets_that_share_are_destroyed_in_any_order_and_all_space_comes_back() {
         let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("dedup")));
         let mut random = Random::new(seed);
         let pool = open(memory.clone());
-        drop(mount(&pool, &Source::live(DatasetName::root())));
+        drop(mount(&pool, "root"));
         let empty = allocated(&pool);
         let names = ["a", "b", "c"];
         for name in names {
             pool.create(&name.parse().unwrap(), &Properties::default()).unwrap();
         }
         let content = pattern(NOISE, 1_000_000);
-        let mounted: Vec<Arc<Posix>> = names.iter().map(|name| mount(&pool, &live(name))).collect();
+        let mounted: Vec<Arc<Posix>> = names.iter().map(|name| mount(&pool, name)).collect();
         for files in &mounted {
             for text in ["one", "two"] {
                 write(files, file(files, text), 0, &content);
@@ -139,7 +100,7 @@ fn datasets_that_share_are_destroyed_in_any_order_and_all_space_comes_back() {
 fn what_is_shared_is_sent_and_received() {
     let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("dedup")));
     let pool = open(memory.clone());
-    let files = mount(&pool, &Source::live(DatasetName::root()));
+    let files = mount(&pool, "root");
     let content = pattern(NOISE, 700_000);
     let inos = ["one", "two"].map(|text| file(&files, text));
     inos.iter().for_each(|ino| write(&files, *ino, 0, &content));
@@ -158,7 +119,7 @@ fn what_is_shared_is_sent_and_received() {
         incoming.publish().unwrap();
         let received = Source { dataset: "copy".parse().unwrap(), ..snapshot.clone() };
         base = Some(snapshot);
-        let copy = mount(&pool, &received);
+        let copy = mount(&pool, &received.to_string());
         inos.iter().for_each(|ino| assert_eq!(read(&copy, *ino), content));
     }
     pool.commit().unwrap();
@@ -169,7 +130,7 @@ fn what_is_shared_is_sent_and_received() {
 fn a_copy_that_has_gone_bad_is_found_though_the_cache_has_it_and_the_good_one_stays() {
     let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("dedup")));
     let pool = open(memory.clone());
-    let files = mount(&pool, &Source::live(DatasetName::root()));
+    let files = mount(&pool, "root");
     let content = pattern(NOISE, 100_000);
     let (bad, good) = (file(&files, "bad"), file(&files, "good"));
     write(&files, bad, 0, &content);
@@ -187,7 +148,7 @@ fn a_copy_that_has_gone_bad_is_found_though_the_cache_has_it_and_the_good_one_st
     drop(files);
     drop(pool);
     let pool = open(memory);
-    let files = mount(&pool, &Source::live(DatasetName::root()));
+    let files = mount(&pool, "root");
     let report = run(&[&files]);
     assert_eq!((report.shared_bytes, report.skipped), (0, 1), "{report:?}");
     assert_eq!(report.told[0].path, b"bad");
@@ -206,7 +167,7 @@ fn writers_beside_it_lose_nothing() {
     let root = DatasetName::root();
     pool.set_property(&root, "recordsize", Some("4K")).unwrap();
     pool.set_property(&root, "dedup", Some("on")).unwrap();
-    let files = mount(&pool, &Source::live(root));
+    let files = mount(&pool, "root");
     let inos: Vec<Ino> = (0..FILES).map(|number| file(&files, &format!("f{number}"))).collect();
     let done = AtomicBool::new(false);
     let (shared, contents) = std::thread::scope(|scope| {
@@ -262,7 +223,7 @@ fn writers_beside_it_lose_nothing() {
     drop(files);
     drop(pool);
     let pool = open(memory);
-    matches(&mount(&pool, &Source::live(DatasetName::root())));
+    matches(&mount(&pool, "root"));
 }
 
 #[test]
@@ -270,7 +231,7 @@ fn a_power_cut_in_a_batch_leaves_the_same_content_and_sound_counts() {
     let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("dedup")));
     let pool = open(memory.clone());
     pool.create(&"other".parse().unwrap(), &Properties::default()).unwrap();
-    let sources = [Source::live(DatasetName::root()), live("other")];
+    let sources = ["root", "other"];
     let content = pattern(NOISE, 300_000);
     for source in &sources {
         let files = mount(&pool, source);

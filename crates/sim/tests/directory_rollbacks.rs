@@ -3,24 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod paths;
 mod small_pool;
+mod soundness;
 
-use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
-use marram_posix::{
-    AccessTimes, DirectoryRollback, MergeOptions, MergeSides, Posix, PosixOptions, Touched,
-};
+use marram_posix::{DirectoryRollback, MergeOptions, MergeSides, Posix, Touched};
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Source, Store};
-use marram_vfs::{
-    Caller, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result, SteppedClock, WriteOptions,
-};
+use marram_vfs::{FileSystem, Ino, Kind, NewNode, RenameMode, WriteOptions};
+use paths::{ROOT, find, make, open, place};
+use soundness::assert_sound;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const ROOT: Caller = Caller { uid: 0, gid: 0 };
 /// Histories of which only the end is looked at, and such of which every crash is.
 const HISTORIES: u64 = 60;
 const CRASHED: u64 = 3;
@@ -35,36 +33,6 @@ type Tree = BTreeMap<String, String>;
 fn open_pool(device: Arc<dyn Device>) -> Arc<Pool> {
     let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
     Arc::new(pool.acting_for(Author { user: Some(1), command: "test".to_owned() }))
-}
-
-fn open(pool: &Pool, source: &str) -> Posix {
-    let options = PosixOptions {
-        clock: Arc::new(SteppedClock::default()),
-        access_times: AccessTimes::Never,
-        ..PosixOptions::default()
-    };
-    Posix::new(pool.open(&source.parse().unwrap()).unwrap(), options).unwrap()
-}
-
-fn find(files: &Posix, path: &str) -> Result<Ino> {
-    let mut at = Ino::ROOT;
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        at = files.lookup(at, Name::new(part.as_bytes()).unwrap())?.ino;
-        files.forget(at, 1);
-    }
-    Ok(at)
-}
-
-fn place<'p>(files: &Posix, path: &'p str) -> Result<(Ino, Name<'p>)> {
-    let (directory, name) = path.rsplit_once('/').unwrap();
-    Ok((find(files, directory)?, Name::new(name.as_bytes()).unwrap()))
-}
-
-fn make(files: &Posix, path: &str, node: NewNode<'_>) -> Result<Ino> {
-    let (directory, name) = place(files, path)?;
-    let made = files.create(ROOT, directory, name, node)?;
-    files.forget(made.ino, 1);
-    Ok(made.ino)
 }
 
 /// One change, if it can be done.
@@ -187,13 +155,6 @@ fn prepare(pool: &Pool, files: &Posix, random: &mut Random) -> Tree {
     past
 }
 
-fn assert_clean(device: &dyn Device, told: &str) {
-    let mut wrong = Vec::new();
-    let options = CheckOptions { read_data: true, ..CheckOptions::default() };
-    check(device, &options, &mut |finding| wrong.push(finding.to_string())).unwrap();
-    assert!(wrong.is_empty(), "{told}: {wrong:#?}");
-}
-
 #[test]
 fn a_pool_is_in_order_after_a_directory_has_gone_back_and_come_again() {
     let mut count = 0;
@@ -218,7 +179,7 @@ fn a_pool_is_in_order_after_a_directory_has_gone_back_and_come_again() {
         drop(files);
         pool.close().unwrap();
         drop(pool);
-        assert_clean(&*memory, &format!("seed {seed}"));
+        assert_sound(&*memory, &format!("seed {seed}"));
     }
     assert!(count > HISTORIES / 2, "{count} of {HISTORIES} changed something");
 }
@@ -280,7 +241,7 @@ fn look_at_crashes(device: &RecordingDevice, seed: u64, states: &[Tree], entries
         let files = open(&pool, "root");
         assert_eq!(tree(&files), states[count], "seed {seed}, {state}");
         drop((files, pool));
-        assert_clean(&*memory, &format!("seed {seed}, {state}"));
+        assert_sound(&*memory, &format!("seed {seed}, {state}"));
     }
 }
 
@@ -315,5 +276,5 @@ fn the_state_before_can_be_gone_back_to() {
     drop(files);
     pool.close().unwrap();
     drop(pool);
-    assert_clean(&*memory, "at the end");
+    assert_sound(&*memory, "at the end");
 }

@@ -3,56 +3,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod paths;
 mod small_pool;
 
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
-use marram_posix::{
-    AccessTimes, Footprint, FootprintOptions, MergeOptions, MergeSides, Posix, PosixOptions,
-    footprints,
-};
+use marram_posix::{Footprint, FootprintOptions, MergeOptions, MergeSides, Posix, footprints};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Key, Source, Store, kind};
-use marram_vfs::{
-    Caller, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result, SteppedClock, WriteOptions,
-    XattrMode,
-};
+use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, RenameMode, WriteOptions, XattrMode};
+use paths::{ROOT, find, make, open, place};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const ROOT: Caller = Caller { uid: 0, gid: 0 };
 const HISTORIES: u64 = 40;
 const ALL: FootprintOptions = FootprintOptions { depth: 99, top: None, blocks_max: 1 << 20 };
-
-fn open(pool: &Pool, source: &str) -> Posix {
-    let options = PosixOptions {
-        clock: Arc::new(SteppedClock::default()),
-        access_times: AccessTimes::Never,
-        ..PosixOptions::default()
-    };
-    Posix::new(pool.open(&source.parse().unwrap()).unwrap(), options).unwrap()
-}
-
-fn find(files: &Posix, path: &str) -> Result<Ino> {
-    let mut at = Ino::ROOT;
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        at = files.lookup(at, Name::new(part.as_bytes()).unwrap())?.ino;
-        files.forget(at, 1);
-    }
-    Ok(at)
-}
-
-fn place<'p>(files: &Posix, path: &'p str) -> Result<(Ino, Name<'p>)> {
-    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-    Ok((find(files, directory)?, Name::new(name.as_bytes()).unwrap()))
-}
-
-fn make(files: &Posix, path: &str, node: NewNode<'_>) -> Result<()> {
-    let (directory, name) = place(files, path)?;
-    let made = files.create(ROOT, directory, name, node)?;
-    files.forget(made.ino, 1);
-    Ok(())
-}
 
 /// One change, if it can be done.
 fn step(files: &Posix, random: &mut Random) {
@@ -63,10 +28,10 @@ fn step(files: &Posix, random: &mut Random) {
     let (one, other) = (path(random), path(random));
     let offset = random.pick(&[0, 0, 4096, 131_072]);
     let _may_be_refused = match random.below(16) {
-        0 | 1 => make(files, &one, NewNode::Directory { permissions: 0o755 }),
+        0 | 1 => make(files, &one, NewNode::Directory { permissions: 0o755 }).map(|_| ()),
         2..5 => {
             let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
-            make(files, &one, node)
+            make(files, &one, node).map(|_| ())
         }
         5..8 => find(files, &one).and_then(|ino| {
             let bytes = pattern(random.below(256), random.pick(&[10, 5000, 140_000, 300_000]));

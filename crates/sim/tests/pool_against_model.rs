@@ -1,5 +1,5 @@
-//! A pool with `posix` on it does what the model does, with remounts, crashes, snapshots and
-//! clones in between, and the offline verifier never finds anything.
+//! A pool with `posix` on it does what the model does, with remounts, crashes, snapshots,
+//! clones, forks and merges in between, and the offline verifier never finds anything.
 
 mod homes;
 
@@ -16,6 +16,7 @@ fn a_pool_does_what_the_model_does() {
         sum.crashes > 10 && sum.snapshots > 30 && sum.clones > 5 && sum.directories_back > 5,
         "{sum:?}"
     );
+    assert!(sum.forks > 10 && sum.merges > 5 && sum.conflicts > 2, "{sum:?}");
 }
 
 #[test]

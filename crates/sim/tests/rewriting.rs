@@ -5,23 +5,26 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod homes;
+mod root_files;
 mod small_pool;
+mod soundness;
 
 use homes::{REWRITTEN_BYTES, rewriting_full_pool_home, rewriting_pool_home, run_seeds};
-use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
-use marram_pool::{OpenOptions, Pool};
+use marram_pool::Pool;
 use marram_posix::{
-    DedupPlace, DefragmentOptions, DefragmentReport, Limit, OwnerClass, OwnerId, Posix,
+    DefragmentOptions, DefragmentReport, Limit, OwnerClass, OwnerId, PassPlace, Posix,
     PosixOptions, Rewriter, defragment, diff,
 };
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Holder, Source, Store};
 use marram_vfs::{
-    Attributes, Caller, Clock, Error, FileSystem, Ino, InodeFlags, Kind, Name, NewNode,
-    SetAttributes, SetMarks, SyncScope, Timestamp, WriteOptions,
+    Attributes, Caller, Clock, Error, FileSystem, Ino, InodeFlags, Name, SetAttributes, SetMarks,
+    SyncScope, Timestamp,
 };
+use root_files::{allocated, file, mount, open, read, write};
+use soundness::assert_sound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -33,35 +36,11 @@ const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
 const RECORD: u64 = 128 << 10;
 const PAGE: u64 = 4096;
 
-fn open(device: Arc<dyn Device>) -> Arc<Pool> {
-    Pool::open(vec![device], OpenOptions::default()).unwrap()
-}
-
 fn new_pool() -> (Arc<MemoryDevice>, Arc<Pool>, Arc<Posix>) {
     let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("rewriting")));
     let pool = open(memory.clone());
     let files = mount(&pool, "root");
     (memory, pool, files)
-}
-
-fn mount(pool: &Pool, source: &str) -> Arc<Posix> {
-    let view = pool.open(&source.parse().unwrap()).unwrap();
-    Arc::new(Posix::new(view, PosixOptions::default()).unwrap())
-}
-
-fn file(files: &Posix, text: &str) -> Ino {
-    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
-    files.create(ROOT_USER, Ino::ROOT, Name::new(text.as_bytes()).unwrap(), node).unwrap().ino
-}
-
-fn write(files: &Posix, ino: Ino, offset: u64, data: &[u8]) {
-    files.write(ino, offset, data, WriteOptions::default()).unwrap();
-}
-
-fn read(files: &Posix, ino: Ino) -> Vec<u8> {
-    let mut out = Vec::new();
-    files.read(ino, 0, 1 << 24, &mut out).unwrap();
-    out
 }
 
 /// Content that does not compress, and differs for each seed.
@@ -70,21 +49,15 @@ fn noise(seed: u64, len: u64) -> Vec<u8> {
 }
 
 fn run(files: &Arc<Posix>) -> DefragmentReport {
-    let place = DedupPlace { files: Arc::clone(files), directory: Ino::ROOT };
+    let place = PassPlace { files: Arc::clone(files), directory: Ino::ROOT };
     let report = defragment(&[place], DefragmentOptions::default(), &mut || Some(()));
     assert!(report.failure.is_none(), "{report:?}");
     report
 }
 
 fn look(files: &Arc<Posix>) -> DefragmentReport {
-    let place = DedupPlace { files: Arc::clone(files), directory: Ino::ROOT };
+    let place = PassPlace { files: Arc::clone(files), directory: Ino::ROOT };
     defragment(&[place], DefragmentOptions { dry_run: true }, &mut || Some(()))
-}
-
-fn allocated(pool: &Pool) -> u64 {
-    while pool.reclaim_step().unwrap() {}
-    pool.commit().unwrap();
-    pool.usage(true).unwrap().allocated_bytes
 }
 
 fn holders(pool: &Pool) -> Vec<Holder> {
@@ -94,13 +67,6 @@ fn holders(pool: &Pool) -> Vec<Holder> {
 
 fn sections(files: &Posix, ino: Ino) -> usize {
     files.extents(ino, 0, usize::MAX).unwrap().len()
-}
-
-fn assert_sound(device: &dyn Device, what: &str) {
-    let mut found = Vec::new();
-    let options = CheckOptions { read_data: true, ..CheckOptions::default() };
-    check(device, &options, &mut |finding| found.push(finding.to_string())).unwrap();
-    assert!(found.is_empty(), "{what}: {found:#?}");
 }
 
 /// A file of whole records, each written and committed, of which every other page has then been

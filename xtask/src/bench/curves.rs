@@ -1,11 +1,9 @@
-//! Curves over sizes, both axes logarithmic, drawn as SVG by hand.
+//! Curves over sizes, both axes logarithmic.
 
-use std::fmt::Write;
+use crate::svg::{OURS, PEERS, add, escape, plots};
 
-const COLUMNS: usize = 2;
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 240.0;
-const GAP: f64 = 24.0;
 const LEFT: f64 = 56.0;
 const BOTTOM: f64 = 24.0;
 const TOP: f64 = 24.0;
@@ -13,10 +11,6 @@ const TOP: f64 = 24.0;
 const RIGHT: f64 = 120.0;
 /// Names closer than this are moved apart.
 const NAME_HEIGHT: f64 = 12.0;
-
-/// Colours that people with the usual kinds of colour blindness tell apart (Okabe, Ito 2008).
-const OURS: &str = "#D55E00";
-const PEERS: [&str; 6] = ["#56B4E9", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#666666"];
 
 /// One comparison.
 pub(super) struct Plot {
@@ -63,24 +57,9 @@ impl Axis {
 }
 
 /// All plots in one picture.
-pub(super) fn draw(plots: &[Plot]) -> String {
-    let rows = plots.len().div_ceil(COLUMNS);
-    let width = COLUMNS as f64 * (WIDTH + GAP) + GAP;
-    let height = rows as f64 * (HEIGHT + GAP) + GAP;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
-    for (index, plot) in plots.iter().enumerate() {
-        let x = GAP + (index % COLUMNS) as f64 * (WIDTH + GAP);
-        let y = GAP + (index / COLUMNS) as f64 * (HEIGHT + GAP);
-        add(&mut svg, format_args!("<g transform=\"translate({x},{y})\">\n"));
-        draw_plot(&mut svg, plot);
-        svg.push_str("</g>\n");
-    }
-    svg.push_str("</svg>\n");
-    svg
+pub(super) fn draw(comparisons: &[Plot]) -> String {
+    let draw = |svg: &mut String, index: usize| draw_plot(svg, &comparisons[index]);
+    plots(comparisons.len(), (WIDTH, HEIGHT), 11, &draw)
 }
 
 fn draw_plot(svg: &mut String, plot: &Plot) {
@@ -167,14 +146,6 @@ fn draw_curve(svg: &mut String, places: &[(f64, f64)], colour: &str) {
     for (x, y) in places {
         add(svg, format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n"));
     }
-}
-
-fn add(svg: &mut String, words: std::fmt::Arguments<'_>) {
-    svg.write_fmt(words).expect("a string takes all that is written");
-}
-
-fn escape(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

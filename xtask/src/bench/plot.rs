@@ -1,18 +1,12 @@
-//! Bars in panels, drawn as SVG by hand.
+//! Bars in panels.
 
-use std::fmt::Write;
+use crate::svg::{OURS, PEERS, add, escape, plots};
 
-const COLUMNS: usize = 2;
 const PANEL_WIDTH: usize = 460;
 const BAR_HEIGHT: usize = 18;
 const NAME_WIDTH: usize = 96;
 const VALUE_WIDTH: usize = 96;
 const TITLE_HEIGHT: usize = 30;
-const GAP: usize = 24;
-
-/// Colours that people with the usual kinds of colour blindness tell apart (Okabe, Ito 2008).
-const OURS: &str = "#D55E00";
-const PEER: &str = "#56B4E9";
 
 /// One comparison.
 pub(super) struct Panel {
@@ -31,45 +25,31 @@ pub(super) struct Bar {
 /// The whole plot.
 pub(super) fn draw(panels: &[Panel]) -> String {
     let bars = panels.iter().map(|panel| panel.bars.len()).max().unwrap_or(0);
-    let panel_height = TITLE_HEIGHT + bars * BAR_HEIGHT;
-    let rows = panels.len().div_ceil(COLUMNS);
-    let width = COLUMNS * (PANEL_WIDTH + GAP) + GAP;
-    let height = rows * (panel_height + GAP) + GAP;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
-    for (index, panel) in panels.iter().enumerate() {
-        let x = GAP + index % COLUMNS * (PANEL_WIDTH + GAP);
-        let y = GAP + index / COLUMNS * (panel_height + GAP);
-        draw_panel(&mut svg, (x, y), panel);
-    }
-    svg.push_str("</svg>\n");
-    svg
+    let size = (PANEL_WIDTH as f64, (TITLE_HEIGHT + bars * BAR_HEIGHT) as f64);
+    plots(panels.len(), size, 12, &|svg, index| draw_panel(svg, &panels[index]))
 }
 
-fn draw_panel(svg: &mut String, (x, y): (usize, usize), panel: &Panel) {
+fn draw_panel(svg: &mut String, panel: &Panel) {
     let title = escape(&panel.title);
-    let base = y + TITLE_HEIGHT / 2;
-    add(svg, format_args!("<text x=\"{x}\" y=\"{base}\" font-weight=\"bold\">{title}</text>\n"));
+    let base = TITLE_HEIGHT / 2;
+    add(svg, format_args!("<text y=\"{base}\" font-weight=\"bold\">{title}</text>\n"));
     let values = panel.bars.iter().filter_map(|bar| bar.value.as_ref());
     let most = values.map(|(value, _)| *value).fold(f64::MIN_POSITIVE, f64::max);
     for (row, bar) in panel.bars.iter().enumerate() {
-        draw_bar(svg, (x, y + TITLE_HEIGHT + row * BAR_HEIGHT), bar, most);
+        draw_bar(svg, TITLE_HEIGHT + row * BAR_HEIGHT, bar, most);
     }
 }
 
-fn draw_bar(svg: &mut String, (x, y): (usize, usize), bar: &Bar, most: f64) {
+fn draw_bar(svg: &mut String, y: usize, bar: &Bar, most: f64) {
     let base = y + BAR_HEIGHT - 5;
-    add(svg, format_args!("<text x=\"{x}\" y=\"{base}\">{}</text>\n", escape(bar.name)));
-    let left = x + NAME_WIDTH;
+    add(svg, format_args!("<text y=\"{base}\">{}</text>\n", escape(bar.name)));
+    let left = NAME_WIDTH;
     let Some((value, shown)) = &bar.value else {
         return add(svg, format_args!("<text x=\"{left}\" y=\"{base}\" fill=\"gray\">-</text>\n"));
     };
     let room = (PANEL_WIDTH - NAME_WIDTH - VALUE_WIDTH) as f64;
     let length = (value / most * room).max(1.0);
-    let colour = if bar.is_ours { OURS } else { PEER };
+    let colour = if bar.is_ours { OURS } else { PEERS[0] };
     let (top, height) = (y + 2, BAR_HEIGHT - 5);
     add(
         svg,
@@ -80,14 +60,6 @@ fn draw_bar(svg: &mut String, (x, y): (usize, usize), bar: &Bar, most: f64) {
     );
     let end = left as f64 + length + 6.0;
     add(svg, format_args!("<text x=\"{end:.1}\" y=\"{base}\">{}</text>\n", escape(shown)));
-}
-
-fn add(svg: &mut String, words: std::fmt::Arguments<'_>) {
-    svg.write_fmt(words).expect("a string takes all that is written");
-}
-
-fn escape(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod trace;
 
 use super::plot::{Bar, Panel};
 use super::{Arguments, GIB, machine, plot, work_folder, write_files};
-use crate::failure::Result;
+use crate::failure::{Result, fail};
 use crate::process::{command, output, run};
 use crate::real::linux_tree;
 use crate::subject::{Making, Passthrough, Subject};
@@ -56,7 +56,11 @@ const WORKS: [Work; 11] = [
     Work { name: "read again", script: READ, is_cold: false },
     Work { name: "find -size, cold", script: FIND, is_cold: true },
     Work { name: "find -size again", script: FIND, is_cold: false },
-    Work { name: "grep -r again", script: "grep -r kmalloc tree > /dev/null", is_cold: false },
+    Work {
+        name: "grep -r, names known",
+        script: "grep -r kmalloc tree > /dev/null",
+        is_cold: false,
+    },
     Work {
         name: "40 lookups of what is not there",
         script: "for i in $(seq 40); do [ ! -e tree/absent ]; done",
@@ -90,6 +94,7 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
         let counts = count(folder.path(), choice, &linux.archive)?;
         columns.push(Column { choice, words, counts });
     }
+    check(&columns)?;
     let page = page(&machine()?, &columns);
     println!("{page}");
     if arguments.dry {
@@ -97,6 +102,19 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     }
     let json = json(&columns)?;
     write_files(&arguments.name_or("requests"), &page, &json, &plot::draw(&panels(&columns)))
+}
+
+/// Each choice must save something, or it was not left out.
+fn check(columns: &[Column]) -> Result<()> {
+    let Some((all, without)) = columns.split_first() else { return Ok(()) };
+    let saves = |column: &&Column| {
+        let more = |(counts, all): (&Counts, &Counts)| total(counts) > total(all) + 1;
+        column.counts.iter().zip(&all.counts).any(more)
+    };
+    match without.iter().find(|column| !saves(column)) {
+        None => Ok(()),
+        Some(column) => fail(format!("nothing is asked more often without {:?}", column.words)),
+    }
 }
 
 fn count(folder: &Path, choice: &'static str, archive: &Path) -> Result<Vec<Counts>> {

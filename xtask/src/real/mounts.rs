@@ -46,6 +46,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let count = setting.scaled(1_000_000, 50_000);
     run(python(LOCKS).arg(marram.root()).arg(count.to_string()))?;
     step(&format!("{count} locks at the same time"));
+    made_anew(&mut marram)?;
     marram.unmount()?;
     marram.check()
 }
@@ -219,6 +220,41 @@ fn bound(marram: &mut Marram, folder: &Path) -> Result<()> {
     marram.unmount_has_happened()?;
     marram.mount()?;
     step("bound to another place: each place is unmounted by itself");
+    Ok(())
+}
+
+/// A pool is made anew right after its last place was unmounted without a word to the daemon; what
+/// is mounted then is the new one. Before, it is mounted below itself, and that is passed on from
+/// one place to another.
+fn made_anew(marram: &mut Marram) -> Result<()> {
+    let root = marram.root().to_owned();
+    let [above, bound] = ["above", "bound"].map(|name| root.join(name));
+    let umount = |point: &Path| run(command(&["umount", "-i"]).arg(point));
+    for _ in 0..5 {
+        let mount = |point: &Path| run(marram.command(&["mount"]).arg(marram.pool()).arg(point));
+        std::fs::create_dir(&above)?;
+        std::fs::create_dir(&bound)?;
+        mount(&above)?;
+        run(command(&["mount", "--make-shared"]).arg(&above))?;
+        run(command(&["mount", "--bind"]).arg(&above).arg(&bound))?;
+        run(command(&["mount", "--make-slave"]).arg(&bound))?;
+        let (below, passed_on) = (above.join("below"), bound.join("below/above"));
+        std::fs::create_dir(&below)?;
+        mount(&below)?;
+        if !passed_on.exists() {
+            return fail("a mount in a shared place is not passed on");
+        }
+        for place in [&below, &bound, &above, &root] {
+            umount(place)?;
+        }
+        run(marram.command(&["create", "--force"]).arg(marram.pool()))?;
+        marram.unmount_has_happened()?;
+        marram.mount()?;
+        if std::fs::read_dir(&root)?.next().is_some() {
+            return fail("what was mounted is not what was made");
+        }
+    }
+    step("made anew right after the last of many places was unmounted");
     Ok(())
 }
 

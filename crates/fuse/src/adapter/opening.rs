@@ -8,6 +8,7 @@
 use super::caller::Requester;
 use super::{Adapter, Outcome, Refusal, caller, name};
 use crate::errno::Errno;
+use crate::options::Offer;
 use crate::protocol::flags::{access, open, opened};
 use crate::protocol::{Create, Encoder, Header};
 use marram_vfs::{AccessControl, Action, Error, Ino, InodeFlags, Kind, NewNode, Opened, Opening};
@@ -31,13 +32,13 @@ impl Adapter {
         let (ino, how) = (Ino(header.node), opening(caller_flags));
         let opened = match self.control() {
             Some(control) => control.authorize_open(&Requester::of(header), ino, how)?,
-            None if self.strict_open => Opened::AsAsked,
+            None if self.strict_open || self.declines(Offer::UnaskedOpens) => Opened::AsAsked,
             None => return Err(Errno::NO_OPERATION.into()),
         };
         if how.write {
             self.check_marks(ino, how)?;
         }
-        encode(opened, out);
+        self.encode_opened(opened, out);
         Ok(())
     }
 
@@ -56,7 +57,9 @@ impl Adapter {
     }
 
     pub(super) fn open_directory(&self, header: &Header, out: &mut Encoder<'_>) -> Outcome {
-        self.asked()?;
+        if !self.declines(Offer::UnaskedDirectoryOpens) {
+            self.asked()?;
+        }
         self.authorize(header, Action::List(Ino(header.node)))?;
         out.u64(PLAIN).u32(0).zeros(4);
         Ok(())
@@ -79,8 +82,19 @@ impl Adapter {
         let name = name(create.name)?;
         let made = self.file_system.create_masked(caller, parent, name, new, umask)?;
         self.encoding.entry(out, &made);
-        encode(Opened::AsAsked, out);
+        self.encode_opened(Opened::AsAsked, out);
         Ok(())
+    }
+
+    /// What may only grow is not cached: through the cache it could be mapped, and its pages
+    /// written back as anybody's.
+    fn encode_opened(&self, how: Opened, out: &mut Encoder<'_>) {
+        let (handle, flags) = match how {
+            Opened::AsAsked if self.declines(Offer::UnaskedOpens) => (PLAIN, 0),
+            Opened::AsAsked => (PLAIN, opened::KEEP_CACHE),
+            Opened::AppendOnly => (APPEND_ONLY, opened::DIRECT_IO),
+        };
+        out.u64(handle).u32(flags).zeros(4);
     }
 
     pub(super) fn access(&self, header: &Header, mask: u32) -> Outcome {
@@ -119,16 +133,6 @@ fn opening(caller_flags: u32) -> Opening {
         append: caller_flags & open::APPEND != 0,
         execute,
     }
-}
-
-/// What may only grow is not cached: through the cache it could be mapped, and its pages written
-/// back as anybody's.
-fn encode(how: Opened, out: &mut Encoder<'_>) {
-    let (handle, flags) = match how {
-        Opened::AsAsked => (PLAIN, opened::KEEP_CACHE),
-        Opened::AppendOnly => (APPEND_ONLY, opened::DIRECT_IO),
-    };
-    out.u64(handle).u32(flags).zeros(4);
 }
 
 #[cfg(test)]

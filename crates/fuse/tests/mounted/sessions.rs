@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -122,8 +123,14 @@ fn a_block_device_mount_is_durable_when_unmount_returns() {
     let Some(device) = LoopDevice::new() else { return };
     let proxy = Proxy::new();
     let path = device.path.clone();
+    let told = Arc::new(AtomicBool::new(false));
     let mounted = Mounted::with(proxy.clone(), |options| {
         options.block_device = Some(path.into());
+        let told = Arc::clone(&told);
+        options.on_destroyed = Arc::new(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            told.store(true, SeqCst);
+        });
     });
     let entry = mounts().into_iter().find(|entry| entry.mountpoint == mounted.root()).unwrap();
     assert_eq!(entry.kind, "fuseblk.marram");
@@ -141,8 +148,11 @@ fn a_block_device_mount_is_durable_when_unmount_returns() {
     proxy.sync_ms.store(100, SeqCst);
     let before = proxy.full_syncs.load(SeqCst);
     let session = mounted.session.as_ref().unwrap();
+    let handle = session.handle();
+    assert!(!handle.is_destroyed() && !told.load(SeqCst));
     session.unmount(Unmount::WhenUnused).unwrap();
     assert!(proxy.full_syncs.load(SeqCst) > before, "umount waits for the file system");
+    assert!(handle.is_destroyed() && told.load(SeqCst), "nobody can have it any more");
     mounted.end();
 }
 

@@ -66,31 +66,14 @@ pub(crate) struct SpaceArguments {
 }
 
 /// What `dedup` does, at length.
-const DEDUP_HELP: &str = "\
+pub(super) const DEDUP_HELP: &str = "\
 Looks at all files below the directories, in windows of 128 KiB (or recordsize, if that is less), \
 and lets equal ones share their blocks, within a dataset and between those of one pool. It \
 compares the bytes, while programs go on, and changes nothing that they can see. A pool that is \
 not mounted stands for its root dataset. Exits with 3 if something could not be read or shared.";
 
-/// Arguments of `dedup`.
-#[derive(Debug, Args)]
-pub(crate) struct DedupArguments {
-    /// Directories of one pool, of any of its datasets and forks
-    #[arg(value_name = "DIRECTORY", required = true, long_help = DEDUP_HELP)]
-    pub(crate) directories: Vec<PathBuf>,
-    /// The dataset, if another than the directory's own
-    #[arg(long, short = 'd', value_name = "NAME")]
-    pub(crate) dataset: Option<String>,
-    /// Only tell what could be shared
-    #[arg(long, short = 'n')]
-    pub(crate) dry_run: bool,
-    /// Sizes in bytes
-    #[arg(long, short = 'p')]
-    pub(crate) exact: bool,
-}
-
 /// What `defragment` does, at length.
-const DEFRAGMENT_HELP: &str = "\
+pub(super) const DEFRAGMENT_HELP: &str = "\
 Looks at all files below the directories and writes anew what lies in many pieces, and what uses \
 little of its blocks, which then come back. Works while programs go on, and changes nothing that \
 they can see. What a snapshot, a fork or another file has too is left alone, as it would be stored \
@@ -98,11 +81,11 @@ twice. A mounted pool does this by itself now and then (mount option defragment=
 never); by hand it also looks at where the pieces lie. A pool that is not mounted stands for its \
 root dataset. Exits with 3 if something was left undone.";
 
-/// Arguments of `defragment`.
+/// Arguments of the commands that make a pass over all files below some directories.
 #[derive(Debug, Args)]
-pub(crate) struct DefragmentArguments {
+pub(crate) struct PassArguments {
     /// Directories of one pool, of any of its datasets and forks
-    #[arg(value_name = "DIRECTORY", required = true, long_help = DEFRAGMENT_HELP)]
+    #[arg(value_name = "DIRECTORY", required = true)]
     pub(crate) directories: Vec<PathBuf>,
     /// The dataset, if another than the directory's own
     #[arg(long, short = 'd', value_name = "NAME")]

@@ -7,6 +7,7 @@ use crate::arguments::CheckArguments;
 use crate::engine::{self, hexadecimal};
 use crate::error::{Error, Kind, Result};
 use crate::output::{Output, size_text};
+use crate::taking;
 use marram_check::{CheckOptions, Finding, Summary};
 use marram_device::FileDevice;
 use serde::Serialize;
@@ -77,7 +78,7 @@ pub(crate) fn verify(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary> {
     let device = FileDevice::open(path, true)?;
-    let _lock = device.lock_exclusive().map_err(|error| Error::in_use(error.to_string()))?;
+    let _lock = taking::take(&device)?;
     marram_check::check(&device, options, report).map_err(|error| match error {
         marram_check::Error::NoPool { .. } => engine::no_pool(path),
         other => Error::failed(other.to_string()),

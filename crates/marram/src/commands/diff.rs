@@ -1,7 +1,8 @@
 //! `marram diff`: what differs between two states, in time that follows the change.
 
 use crate::arguments::DiffArguments;
-use crate::control::protocol::{Answer, DifferenceRow, Operation};
+use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation};
+use crate::engine::{OpenMode, OpenPool, history};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::{Target, with_optional_snapshot};
@@ -44,16 +45,13 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
         (one, ROOT) => one,
         _ => return Err(Error::usage("the two are different directories")),
     };
-    let operation = Operation::Diff {
+    let order = CompareOrder {
         before: before.source.to_string(),
         after: after.source.to_string(),
         root,
         patch: arguments.patch,
     };
-    let (rows, cut) = match before.target.perform(&operation)? {
-        Answer::Differences { rows, cut } => (rows, cut),
-        other => return Err(super::unexpected(&other)),
-    };
+    let rows = compare(&before.target, &order)?;
     let told = Told {
         before: before.source.to_string(),
         after: after.source.to_string(),
@@ -64,11 +62,22 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
         () if arguments.stat => stat(&rows),
         () => lines(&rows),
     });
-    if cut {
-        return Err(Error::partial("there is more than can be told at once")
-            .hint("compare a directory further down"));
-    }
     Ok(())
+}
+
+/// Asks the daemon that has the pool, or the pool itself.
+fn compare(target: &Target, order: &CompareOrder) -> Result<Vec<DifferenceRow>> {
+    if let Some(client) = target.connect()? {
+        return client.compare(order);
+    }
+    let mut rows = Vec::new();
+    let pool = OpenPool::open(&target.pool, &OpenMode::for_pass(false))?;
+    let compared = history::diff(pool.pool(), order, &mut |row| {
+        rows.push(row);
+        Ok(())
+    });
+    pool.close()?;
+    compared.map(|()| rows)
 }
 
 fn side(path: &Path) -> Result<Side> {

@@ -18,6 +18,7 @@ mod label;
 mod list;
 mod merge;
 pub(crate) mod mount;
+mod pass;
 mod property;
 mod quickstart;
 mod quota;

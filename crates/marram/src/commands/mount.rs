@@ -24,6 +24,8 @@ const ENDING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for somebody who has the pool locked and is not to be spoken with: a daemon
 /// that is just starting or a command that is at work, most likely.
 const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
+/// What the device says then; the second when the kernel itself has it, for another mount.
+const LOCKED: [&str; 2] = ["in use by", "is mounted or part of"];
 /// How long to wait for an unmount that somebody else may just have begun.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(2);
 /// What a daemon that is just ending answers.
@@ -168,7 +170,7 @@ fn worth_waiting(error: &Error, began: Instant) -> bool {
     let patience = match error.kind {
         Kind::InUse if ending => ENDING_PATIENCE,
         Kind::InUse if error.message.contains(THERE_ALREADY) => UNMOUNT_PATIENCE,
-        Kind::InUse if error.message.contains("in use by") => LOCKED_PATIENCE,
+        Kind::InUse if LOCKED.iter().any(|words| error.message.contains(words)) => LOCKED_PATIENCE,
         _ => Duration::ZERO,
     };
     began.elapsed() < patience

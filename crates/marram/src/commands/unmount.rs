@@ -4,13 +4,21 @@
 use super::stream::is_stream;
 use crate::arguments::UnmountArguments;
 use crate::control::client::{Client, Process};
-use crate::control::protocol::{Answer, Request};
+use crate::control::protocol::{Answer, Greeting, MountReport, Request};
+use crate::dead_mounts;
 use crate::error::{Error, Result};
+use crate::mountinfo::{self, MountEntry};
 use crate::output::Output;
 use crate::target::{self, Target, absolute};
-use crate::{dead_mounts, mountinfo};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the daemon of a mount whose last place is gone may still be serving it before somebody
+/// is taken to use it out of sight.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
+/// How often to ask it.
+const UNSEEN_TICK: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
 struct UnmountedJson {
@@ -139,10 +147,70 @@ fn unmount_one(directory: &Path, detach: bool) -> Result<bool> {
 /// Unmounts what no daemon that can be asked has mounted there: a mount that was bound to another
 /// place, one of a container, or one whose daemon has lost its socket.
 fn unmount_plainly(directory: &Path, detach: bool) -> Result<bool> {
+    let server = Server::behind(directory)?;
     match marram_fuse::unmount(directory, detach) {
-        Ok(()) => Ok(false),
+        Ok(()) => {
+            if let Some(server) = server.filter(|_| !detach) {
+                server.wait_if_unseen();
+            }
+            Ok(false)
+        }
         Err(error @ marram_fuse::MountError::Busy { .. }) => Err(Error::in_use(error.to_string())
             .hint("end those programs, or use --detach to take it out of sight until they do")),
         Err(error) => Err(Error::failed(error.to_string())),
     }
+}
+
+/// The daemon behind a mount of which a place is unmounted without its doing.
+struct Server {
+    socket: PathBuf,
+    pid: i32,
+    process: Process,
+    /// What the mount shows as its source.
+    source: PathBuf,
+}
+
+impl Server {
+    fn behind(directory: &Path) -> Result<Option<Server>> {
+        let Some(entry) = mountinfo::mount_on(directory)? else { return Ok(None) };
+        let mut daemons = target::daemons().into_iter();
+        let found = daemons.find(|(_, greeting)| serves(greeting, &entry.source));
+        Ok(found.map(|(socket, Greeting { pid, .. })| {
+            let process = Process::hold(pid);
+            Server { socket, pid, process, source: entry.source }
+        }))
+    }
+
+    /// Returns when it has let go of the mount, and of the pool if that was the last one. Does not
+    /// wait if the mount can still be seen somewhere.
+    fn wait_if_unseen(&self) {
+        let began = Instant::now();
+        while !self.is_seen() && began.elapsed() < UNSEEN_PATIENCE {
+            let Ok(client) = Client::connect(&self.socket) else { return };
+            let greeting = client.as_ref().map(Client::greeting).filter(|one| one.pid == self.pid);
+            if greeting.is_none_or(|greeting| greeting.mounts.is_empty()) {
+                // It makes the pool durable, or has done so and ends.
+                drop(client);
+                return self.process.wait();
+            }
+            if greeting.is_some_and(|greeting| !serves(greeting, &self.source)) {
+                return;
+            }
+            std::thread::sleep(UNSEEN_TICK);
+        }
+    }
+
+    fn is_seen(&self) -> bool {
+        let shows = |entry: &MountEntry| entry.is_marram() && entry.source == self.source;
+        mountinfo::mounts().is_ok_and(|mounts| mounts.iter().any(shows))
+    }
+}
+
+/// Whether the daemon has made a mount that shows `source`.
+fn serves(greeting: &Greeting, source: &Path) -> bool {
+    let is_source = |mount: &MountReport| match &mount.block_device {
+        Some(device) => device == source,
+        None => greeting.pool == source,
+    };
+    greeting.mounts.iter().any(is_source)
 }

@@ -2,8 +2,8 @@
 
 use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::protocol::{
-    ANSWER_BYTES_MAX, Answer, Greeting, Operation, ReceiveOrder, Request, Response, SendOrder,
-    VERSION,
+    ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, Greeting, Operation, ReceiveOrder,
+    Request, Response, SendOrder, VERSION,
 };
 use crate::engine::undo::own_author;
 use crate::error::{Error, Result};
@@ -66,6 +66,23 @@ impl Client {
     pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
         self.put(request)?;
         self.answer()
+    }
+
+    /// Has two states compared; what differs.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn compare(mut self, order: &CompareOrder) -> Result<Vec<DifferenceRow>> {
+        self.put(&Request::Compare(order.clone()))?;
+        let mut pieces = BufReader::new(ChunkReader::new(&mut self.stream));
+        let rows: std::result::Result<Vec<DifferenceRow>, _> =
+            serde_json::Deserializer::from_reader(&mut pieces).into_iter().collect();
+        let rows = rows.map_err(|error| match error.io_error_kind() {
+            Some(kind) => lost(kind.into()),
+            None => Error::failed(format!("the daemon's answer is garbled: {error}")),
+        })?;
+        drop(pieces);
+        self.answer().map(|_| rows)
     }
 
     /// Has a snapshot sent to `out`.

@@ -1,16 +1,16 @@
 //! What is said over the control socket. The reports are also what `--json` prints.
 
+mod comparison;
 mod dedup;
 mod defragment;
+mod pass;
 mod space;
 mod streams;
 
-pub(crate) use dedup::{
-    DedupDirectory, DedupOrder, DedupSummary, DedupTotals, SharingReport, SharingRow, SkippedRow,
-};
-pub(crate) use defragment::{
-    BackgroundRewriting, DefragmentOrder, DefragmentSummary, RewritingRow,
-};
+pub(crate) use comparison::{CompareOrder, DifferenceRow};
+pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
+pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
+pub(crate) use pass::{PassDirectory, PassEnd, PassOrder, SkippedRow};
 pub(crate) use space::{
     FootprintReport, FootprintRequest, FootprintRow, HolderRow, SpaceReport, StayRow, ThinReport,
     ThinRequest,
@@ -79,14 +79,16 @@ pub(crate) enum Request {
         /// The number that the mount shows.
         ino: u64,
     },
+    /// Tell what differs between two states: the rows come in pieces before the answer.
+    Compare(CompareOrder),
     /// Send a snapshot: the stream comes in pieces before the answer.
     Send(SendOrder),
     /// Receive a stream, whose pieces follow this line.
     Receive(ReceiveOrder),
     /// Find and share equal content; given up when who asks goes away.
-    Dedup(DedupOrder),
+    Dedup(PassOrder),
     /// Bring together what lies in crumbs; given up when who asks goes away.
-    Defragment(DefragmentOrder),
+    Defragment(PassOrder),
     /// Take a mount away; the answer comes when it is durable and gone.
     Unmount {
         /// Where it is.
@@ -169,17 +171,6 @@ pub(crate) enum Operation {
     },
     /// Bring what a fork has changed into what it was forked from.
     Merge(MergeRequest),
-    /// Tell what differs between two states.
-    Diff {
-        /// `DATASET` or `DATASET@SNAPSHOT`.
-        before: String,
-        /// The same.
-        after: String,
-        /// The inode of the directory that is compared, the same in both.
-        root: u64,
-        /// Also tell which lines of text differ.
-        patch: bool,
-    },
     /// Keep a snapshot from being destroyed.
     Hold {
         /// `DATASET@SNAPSHOT`.
@@ -338,13 +329,6 @@ pub(crate) enum Answer {
     },
     /// What a merge did, would do, or why it did not.
     Merged(Box<MergeSummary>),
-    /// What differs.
-    Differences {
-        /// Sorted by path.
-        rows: Vec<DifferenceRow>,
-        /// There is more than can be told at once.
-        cut: bool,
-    },
     /// What has been sent or received.
     Streamed(Box<StreamSummary>),
     /// What is kept of streams that were cut.
@@ -492,33 +476,6 @@ pub(crate) struct DatasetRow {
     pub(crate) referenced_bytes: u64,
     /// Bytes that only it refers to.
     pub(crate) unique_bytes: u64,
-}
-
-/// One thing that differs between two states.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct DifferenceRow {
-    /// What has happened: `created`, `removed`, `renamed`, `linked`, `unlinked`, `content`,
-    /// `attributes` or `xattrs`.
-    pub(crate) change: String,
-    /// Where, from the root of what is compared.
-    pub(crate) path: String,
-    /// Where it was, of what was renamed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) old_path: Option<String>,
-    /// `file`, `directory`, `symlink`, `fifo`, `socket` or `device`.
-    pub(crate) kind: String,
-    /// Of changed content: first byte and end of each range that differs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ranges: Vec<(u64, u64)>,
-    /// Of changed content: the sizes in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) sizes: Option<(u64, u64)>,
-    /// Of changed attributes: name, old and new value, where there is one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) values: Vec<(String, Option<String>, Option<String>)>,
-    /// The lines that differ, as `diff -u` tells them, where they were asked for and it is text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) patch: Option<String>,
 }
 
 /// What is done about conflicts of a merge.

@@ -6,8 +6,8 @@
 
 use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
 use crate::control::protocol::{
-    Answer, DedupOrder, DefragmentOrder, Greeting, REQUEST_BYTES_MAX, ReceiveOrder, Request,
-    Response, SendOrder,
+    Answer, CompareOrder, Greeting, PassOrder, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response,
+    SendOrder,
 };
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -40,18 +40,14 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn handle(&self, request: Request) -> Result<Answer>;
 
     /// Finds and shares equal content for as long as it `is_wanted`.
-    fn deduplicate(
-        &self,
-        order: &DedupOrder,
-        is_wanted: &mut dyn FnMut() -> bool,
-    ) -> Result<Answer>;
+    fn deduplicate(&self, order: &PassOrder, is_wanted: &mut dyn FnMut() -> bool)
+    -> Result<Answer>;
 
     /// Rewrites what lies in crumbs for as long as it `is_wanted`.
-    fn defragment(
-        &self,
-        order: &DefragmentOrder,
-        is_wanted: &mut dyn FnMut() -> bool,
-    ) -> Result<Answer>;
+    fn defragment(&self, order: &PassOrder, is_wanted: &mut dyn FnMut() -> bool) -> Result<Answer>;
+
+    /// Tells `out` what differs between two states.
+    fn compare(&self, order: &CompareOrder, out: &mut dyn Write) -> Result<Answer>;
 
     /// Sends a snapshot to `out`.
     fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer>;
@@ -185,7 +181,12 @@ fn converse(stream: UnixStream, service: &dyn Service) {
     let mut reader = BufReader::new(&stream);
     let response: Response = match read_request(&stream, &mut reader) {
         Ok(None) => return,
-        Ok(Some(Request::Send(order))) => send_stream(&stream, &order, service),
+        Ok(Some(Request::Compare(order))) => {
+            send_stream(&stream, service, |out| service.compare(&order, out))
+        }
+        Ok(Some(Request::Send(order))) => {
+            send_stream(&stream, service, |out| service.send(&order, out))
+        }
         Ok(Some(Request::Receive(order))) => receive_stream(&mut reader, &order, service),
         Ok(Some(Request::Dedup(order))) => {
             let mut looked = Instant::now();
@@ -212,12 +213,16 @@ fn is_there(mut stream: &UnixStream, looked: &mut Instant) -> bool {
     waits && stream.set_nonblocking(false).is_ok()
 }
 
-fn send_stream(stream: &UnixStream, order: &SendOrder, service: &dyn Service) -> Response {
+fn send_stream(
+    stream: &UnixStream,
+    service: &dyn Service,
+    write: impl FnOnce(&mut dyn Write) -> Result<Answer>,
+) -> Response {
     let failed = |error: std::io::Error| Error::failed(format!("cannot send a stream: {error}"));
     stream.set_write_timeout(Some(STREAM_TICK)).map_err(failed)?;
     let socket = Patient { socket: stream, is_over: &|| service.is_over() };
     let mut pieces = ChunkWriter::new(socket);
-    let answer = service.send(order, &mut pieces);
+    let answer = write(&mut pieces);
     pieces.finish().map_err(failed)?;
     stream.set_write_timeout(None).map_err(failed)?;
     answer
@@ -266,7 +271,7 @@ mod tests {
     use super::{ControlSocket, Service, clear_abandoned};
     use crate::control::client::Client;
     use crate::control::protocol::{
-        Answer, Author, DedupOrder, DefragmentOrder, Greeting, Operation, ReceiveOrder, Request,
+        Answer, Author, CompareOrder, Greeting, Operation, PassOrder, ReceiveOrder, Request,
         SendOrder, VERSION,
     };
     use crate::error::{Error, Kind, Result};
@@ -303,7 +308,7 @@ mod tests {
 
         fn deduplicate(
             &self,
-            order: &DedupOrder,
+            order: &PassOrder,
             is_wanted: &mut dyn FnMut() -> bool,
         ) -> Result<Answer> {
             let waits_for_the_end = !order.dry_run;
@@ -316,9 +321,14 @@ mod tests {
 
         fn defragment(
             &self,
-            _order: &DefragmentOrder,
+            _order: &PassOrder,
             _is_wanted: &mut dyn FnMut() -> bool,
         ) -> Result<Answer> {
+            Ok(Answer::Done)
+        }
+
+        fn compare(&self, _order: &CompareOrder, out: &mut dyn Write) -> Result<Answer> {
+            out.write_all(b"{}").unwrap();
             Ok(Answer::Done)
         }
 
@@ -362,7 +372,7 @@ mod tests {
     fn work_is_given_up_when_its_client_goes_away() {
         let (folder, _socket, ended) = serve_watched(VERSION);
         let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
-        let order = |dry_run| Request::Dedup(DedupOrder { places: Vec::new(), dry_run });
+        let order = |dry_run| Request::Dedup(PassOrder { places: Vec::new(), dry_run });
         assert!(matches!(connect().ask(&order(true)), Ok(Answer::Done)));
         let mut stream = UnixStream::connect(folder.path().join("x.sock")).unwrap();
         // A client that goes with the greeting unread takes its request with it.

@@ -105,14 +105,17 @@ fn commit(daemon: &Daemon) {
     let interval = Duration::from_secs(daemon.commit_seconds);
     let pool = daemon.pool.pool();
     let mut failed = false;
-    while !daemon.mounts.is_shut() {
+    loop {
         pool.wait_for_work(interval);
         let outcome = pool.commit();
+        if daemon.mounts.is_shut() {
+            return;
+        }
         if pool.is_halted() {
             daemon.log.write("shut down as by a power cut: nothing more is written");
             return;
         }
-        if let (Err(error), false, false) = (&outcome, failed, daemon.mounts.is_shut()) {
+        if let (Err(error), false) = (&outcome, failed) {
             daemon.log.write(&format!("group commit: {error}"));
         }
         failed = outcome.is_err();

@@ -11,7 +11,7 @@ use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_o
 use super::namespace::Namespace;
 use super::{Launch, Ready, own_pid};
 use crate::control::protocol::{
-    Answer, DamageRow, DedupOrder, DefragmentOrder, Greeting, MountReport, Operation, ReceiveOrder,
+    Answer, CompareOrder, DamageRow, Greeting, MountReport, Operation, PassOrder, ReceiveOrder,
     Request, SendOrder, ShownFile, ShownReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
@@ -222,6 +222,10 @@ impl Service for ImageService {
         }
     }
 
+    fn compare(&self, _order: &CompareOrder, _out: &mut dyn Write) -> Result<Answer> {
+        Err(self.no_pool())
+    }
+
     fn send(&self, _order: &SendOrder, _out: &mut dyn Write) -> Result<Answer> {
         Err(self.no_pool())
     }
@@ -232,7 +236,7 @@ impl Service for ImageService {
 
     fn deduplicate(
         &self,
-        _order: &DedupOrder,
+        _order: &PassOrder,
         _is_wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Answer> {
         Err(self.no_pool())
@@ -240,7 +244,7 @@ impl Service for ImageService {
 
     fn defragment(
         &self,
-        _order: &DefragmentOrder,
+        _order: &PassOrder,
         _is_wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Answer> {
         Err(self.no_pool())

@@ -2,7 +2,10 @@
 //!
 //! It ends with its last mount: first the mounts go, then a last group commit makes everything
 //! durable, then the lock on the pool falls. Whoever waits for the process to end knows that the
-//! device is free. If it crashes, the kernel drops lock and connection, and what it leaves (a
+//! device is free. Who only waits for `umount(2)` may give a block device to somebody else, whom
+//! the lock does not stop: so, where the kernel lets us answer before that returns, nothing is
+//! written after the answer. Else a last commit lands in the file system that `mkfs` makes there
+//! next. If it crashes, the kernel drops lock and connection, and what it leaves (a
 //! socket file, a mount that answers nothing) is cleared by the next command that meets it.
 
 mod administration;
@@ -18,6 +21,7 @@ mod log;
 mod loop_device;
 mod mounts;
 mod namespace;
+mod passes;
 mod rewriting;
 mod steps;
 mod streams;
@@ -27,8 +31,8 @@ pub(crate) use launch::{Launch, Ready};
 pub(crate) use log::Log;
 
 use crate::control::protocol::{
-    Answer, DaemonReport, DedupOrder, DefragmentOrder, Greeting, MountReport, MountRequest,
-    Operation, ReceiveOrder, Request, SendOrder, StatusReport, VERSION,
+    Answer, CompareOrder, DaemonReport, Greeting, MountReport, MountRequest, Operation, PassOrder,
+    ReceiveOrder, Request, SendOrder, StatusReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::{self, CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
@@ -43,7 +47,7 @@ use mounts::MountTable;
 use rewriting::Rewriting;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use steps::Steps;
 use streams::Streams;
 
@@ -68,6 +72,8 @@ pub(crate) struct Daemon {
     read_only: bool,
     no_recovery: bool,
     started_seconds: i64,
+    /// Set when nothing is written any more.
+    closed: OnceLock<Result<Closed>>,
 }
 
 /// Serves what `launch` says until the last mount is gone. Calls `ready` once the first mount
@@ -95,20 +101,26 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
         daemon.mounts.wait_until_empty();
     }
     daemon.mounts.shut();
-    daemon.streams.wait_until_none();
-    let halted = daemon.pool.pool().is_halted();
-    // What a pool that was halted on demand has not written is meant to be lost.
-    let closed = if halted { Ok(()) } else { daemon.pool.close() };
+    let closed = daemon.close_for_good();
     // First the name goes, then the lock: the next daemon makes a socket of the same name.
     let conversations = socket.withdraw();
     daemon.pool.unlock();
     conversations.drain();
     match &closed {
-        Ok(()) if halted => daemon.log.write("left the pool as it was when it was shut down"),
-        Ok(()) => daemon.log.write("closed the pool: everything is durable"),
+        Ok(Closed::AsItWas) => daemon.log.write("left the pool as it was when it was shut down"),
+        Ok(Closed::Durable) => daemon.log.write("closed the pool: everything is durable"),
         Err(error) => daemon.log.write(&format!("closing failed: {error}")),
     }
-    mounted.and(closed)
+    mounted.and(closed.map(|_how| ()))
+}
+
+/// How a pool was closed.
+#[derive(Clone, Copy)]
+enum Closed {
+    /// With everything that was done.
+    Durable,
+    /// As it was when it was halted on demand: what it had not written is meant to be lost.
+    AsItWas,
 }
 
 /// Each lane of a mount is an open file, and so is each caller of the control socket. The usual
@@ -163,7 +175,21 @@ impl Daemon {
             read_only: options.read_only,
             no_recovery: options.no_recovery,
             started_seconds: now_seconds(),
+            closed: OnceLock::new(),
         })
+    }
+
+    /// Makes everything durable, and writes nothing from then on. The mounts are shut. Comes first
+    /// with the last mount, if the kernel tells of its end, and else when the daemon ends.
+    fn close_for_good(&self) -> Result<Closed> {
+        let close = || {
+            self.streams.wait_until_none();
+            match self.pool.pool().is_halted() {
+                true => Ok(Closed::AsItWas),
+                false => self.pool.close_for_good().map(|()| Closed::Durable),
+            }
+        };
+        self.closed.get_or_init(close).clone()
     }
 
     fn serve_control(self: &Arc<Self>) -> Result<ControlSocket> {
@@ -231,7 +257,11 @@ impl Daemon {
         self.log.write(&format!("unmounted {}", directory.display()));
         let nothing_to_write = self.read_only || self.pool.pool().is_halted();
         let synced = if nothing_to_write { Ok(()) } else { self.pool.pool().sync() };
-        let not_durable = synced.err().map(Error::from);
+        // With the last mount the pool is closed, which makes everything durable too.
+        let not_durable = match self.mounts.is_shut() {
+            true => self.close_for_good().err(),
+            false => synced.err().map(Error::from),
+        };
         Ok(Answer::Unmounted {
             mounts_left: self.mounts.reports().len(),
             not_durable,
@@ -335,7 +365,11 @@ impl Service for Shared {
             }
             Request::Locate { directory, ino } => daemon.locate(&directory, ino),
             Request::Unmount { directory, detach } => daemon.unmount(&directory, detach),
-            Request::Send(_) | Request::Receive(_) | Request::Dedup(_) | Request::Defragment(_) => {
+            Request::Compare(_)
+            | Request::Send(_)
+            | Request::Receive(_)
+            | Request::Dedup(_)
+            | Request::Defragment(_) => {
                 Err(Error::usage("this request is answered in another way"))
             }
         }
@@ -343,18 +377,18 @@ impl Service for Shared {
 
     fn deduplicate(
         &self,
-        order: &DedupOrder,
+        order: &PassOrder,
         is_wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Answer> {
         self.0.deduplicate(order, is_wanted)
     }
 
-    fn defragment(
-        &self,
-        order: &DefragmentOrder,
-        is_wanted: &mut dyn FnMut() -> bool,
-    ) -> Result<Answer> {
+    fn defragment(&self, order: &PassOrder, is_wanted: &mut dyn FnMut() -> bool) -> Result<Answer> {
         self.0.defragment(order, is_wanted)
+    }
+
+    fn compare(&self, order: &CompareOrder, out: &mut dyn Write) -> Result<Answer> {
+        self.0.compare(order, out)
     }
 
     fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {

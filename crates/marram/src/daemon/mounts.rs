@@ -22,6 +22,7 @@ use marram_store::{Source, Store};
 use marram_vfs::{AccessRules, FileSystem, Ino, SystemClock};
 use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ const NO_SPACE_PATIENCE: Duration = Duration::from_secs(2);
 const USED_PATIENCE: Duration = Duration::from_secs(5);
 /// The same if it is seen elsewhere. Not at once: its device number may be another mount's already.
 const SEEN_PATIENCE: Duration = Duration::from_millis(300);
+/// How long the kernel may keep a block device after a mount of it.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 /// How often to look.
 const USED_TICK: Duration = Duration::from_millis(50);
 
@@ -68,6 +71,8 @@ struct Mounted {
     source: Source,
     namespace: Arc<Namespace>,
     session: SessionHandle,
+    /// Nobody has it any more, as the kernel says of mounts of block devices.
+    destroyed: Arc<AtomicBool>,
     access_times: AccessTimes,
     /// Where else it has been mounted.
     elsewhere: Mutex<Vec<MountReport>>,
@@ -151,6 +156,17 @@ impl MountTable {
         self.state.lock().shut = true;
     }
 
+    /// Notes that nobody has the mount any more to which `destroyed` belongs. If that was the last
+    /// one, no more are taken from then on, and true comes back.
+    fn note_destroyed(&self, destroyed: &AtomicBool) -> bool {
+        let mut state = self.state.lock();
+        destroyed.store(true, Ordering::Relaxed);
+        let all = state.mounts.iter().all(|mount| mount.destroyed.load(Ordering::Relaxed));
+        let is_last = all && state.making.is_empty();
+        state.shut |= is_last;
+        is_last
+    }
+
     /// Whether the daemon is ending.
     pub(super) fn is_shut(&self) -> bool {
         self.state.lock().shut
@@ -180,12 +196,12 @@ impl MountTable {
         let is_there =
             |state: &State| state.mounts.iter().any(|one| Arc::as_ptr(one) == waited_for.as_ptr());
         while is_there(&state) && !state.given_up {
-            // What is not served any more is only being made durable.
             let is_used = || {
                 let waited = began.elapsed();
                 waited > USED_PATIENCE || waited > SEEN_PATIENCE && session.is_mounted()
             };
-            if session.is_served() && is_used() {
+            // What is not served any more, or nobody's, is only being made durable.
+            if session.is_served() && !session.is_destroyed() && is_used() {
                 return false;
             }
             self.changed.wait_for(&mut state, USED_TICK);
@@ -347,10 +363,30 @@ impl Daemon {
             Ok(()) => self.log.write(&format!("the mount at {directory} has ended")),
             Err(error) => self.log.write(&format!("the mount at {directory}: {error}")),
         }
+        let had_device = mounted.report.block_device.as_deref() == Some(self.pool.path());
         self.mounts.remove(&mounted);
         drop(mounted);
         // Only now may the pool be closed: the file system is gone.
         self.mounts.notify();
+        if had_device {
+            self.claim_again();
+        }
+    }
+
+    /// Keeps others from the pool's block device, of which the kernel has let go with a mount, as
+    /// long as there are other mounts.
+    fn claim_again(&self) {
+        let began = Instant::now();
+        while !self.mounts.is_shut()
+            && !self.mounts.reports().is_empty()
+            && !self.pool.claim_again()
+        {
+            if began.elapsed() > CLAIM_PATIENCE {
+                let device = self.pool.path().display();
+                return self.log.write(&format!("{device} is held exclusively by somebody else"));
+            }
+            std::thread::sleep(USED_TICK);
+        }
     }
 
     fn make_mount(
@@ -370,6 +406,8 @@ impl Daemon {
         let block_device = self.block_device(options, loop_device.as_ref());
         let mut fuse = self.fuse_options(request, read_only, access_times, block_device.clone());
         fuse.allow_devices &= kernel_checks;
+        let destroyed = Arc::<AtomicBool>::default();
+        fuse.on_destroyed = self.let_go_after(&destroyed);
         let mut report = MountReport {
             directory: request.directory.clone(),
             source: source.to_string(),
@@ -385,11 +423,25 @@ impl Daemon {
             source: source.clone(),
             namespace,
             session: session.handle(),
+            destroyed,
             access_times,
             elsewhere: Mutex::default(),
             _loop_device: loop_device,
         };
         Ok((Arc::new(mounted), session))
+    }
+
+    /// What is to be done when nobody has the mount any more to which `destroyed` belongs, before
+    /// whoever unmounts is let go. After the last mount he can have the device for something else,
+    /// and no lock of ours keeps him from it: so nothing is written to it any more.
+    fn let_go_after(self: &Arc<Self>, destroyed: &Arc<AtomicBool>) -> Arc<dyn Fn() + Send + Sync> {
+        let (daemon, destroyed) = (Arc::downgrade(self), Arc::clone(destroyed));
+        Arc::new(move || {
+            let Some(daemon) = daemon.upgrade() else { return };
+            if daemon.mounts.note_destroyed(&destroyed) {
+                let _told_when_the_daemon_ends = daemon.close_for_good();
+            }
+        })
     }
 
     fn access_times(

@@ -1,5 +1,4 @@
-//! Rewriting while file systems are in use: on demand, and in the background. It works in
-//! [steps](super::steps).
+//! Rewriting in the background, while file systems are in use. It works in [steps](super::steps).
 //!
 //! **The background gives way.** A step is begun only when nothing that anybody has changed waits
 //! for a commit, and it is followed by a rest several times as long as it took; so readers, who are
@@ -7,9 +6,8 @@
 //! the last one.
 
 use super::Daemon;
-use crate::control::protocol::{Answer, BackgroundRewriting, DefragmentOrder};
+use crate::control::protocol::BackgroundRewriting;
 use crate::engine;
-use crate::error::Result;
 use marram_posix::{Posix, Rewriter, RewritingTotals};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
@@ -39,33 +37,6 @@ struct Done {
 }
 
 impl Daemon {
-    /// Rewrites what is worth it below directories that are in sight, for as long as it
-    /// `is_wanted`.
-    ///
-    /// # Errors
-    /// A directory is of nothing that is mounted; a commit failed.
-    pub(super) fn defragment(
-        &self,
-        order: &DefragmentOrder,
-        is_wanted: &mut dyn FnMut() -> bool,
-    ) -> Result<Answer> {
-        let _held = self.hold_stream()?;
-        let (names, places) = self.places_in_sight(&order.places, order.dry_run)?;
-        let only_places: Vec<_> = places.iter().map(|(_, place)| place.clone()).collect();
-        let mut admit = || self.admit(&places, is_wanted);
-        let answer =
-            engine::defragment::run(self.pool.pool(), &only_places, order.dry_run, &mut admit);
-        let outcome = match &answer {
-            Ok(Answer::Defragmented(summary)) => {
-                format!("{} bytes rewritten", summary.rewriting.rewritten_bytes)
-            }
-            Ok(_) => "done".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        self.log.write(&format!("defragment {names}: {outcome}"));
-        answer
-    }
-
     /// Rewrites what lies in crumbs in all datasets that are mounted, now and then. Runs until the
     /// daemon ends.
     pub(super) fn rewrite_now_and_then(&self) {

@@ -2,12 +2,15 @@
 //! stream that waits for its other side is given up then.
 
 use super::Daemon;
-use crate::control::protocol::{Answer, ReceiveOrder, SendOrder};
-use crate::engine::{streams, undo};
+use crate::control::protocol::{Answer, CompareOrder, ReceiveOrder, SendOrder};
+use crate::engine::{history, streams, undo};
 use crate::error::{Error, Result};
 use marram_store::{DatasetName, Source};
 use parking_lot::{Condvar, Mutex};
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
+
+/// Bytes of lines that are handed on at once.
+const LINES_BYTES: usize = 256 << 10;
 
 /// How many streams there are.
 #[derive(Default)]
@@ -45,6 +48,23 @@ impl Daemon {
             return Err(Error::in_use("the pool is being closed"));
         }
         Ok(held)
+    }
+
+    /// Writes to `out` what differs between two states, a line for each difference.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(super) fn compare(&self, order: &CompareOrder, out: &mut dyn Write) -> Result<Answer> {
+        let _held = self.hold_stream()?;
+        let mut lines = BufWriter::with_capacity(LINES_BYTES, out);
+        let failed =
+            |error: std::io::Error| Error::failed(format!("cannot tell what differs: {error}"));
+        history::diff(self.pool.pool(), order, &mut |row| {
+            let line = serde_json::to_vec(&row).map_err(|error| failed(error.into()))?;
+            lines.write_all(&line).and_then(|()| lines.write_all(b"\n")).map_err(failed)
+        })?;
+        lines.flush().map_err(failed)?;
+        Ok(Answer::Done)
     }
 
     /// Writes a stream to `out`.

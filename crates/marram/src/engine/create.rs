@@ -8,6 +8,7 @@ use super::{make_root_directory, probe};
 use crate::error::{Error, Result};
 use crate::instants::now_seconds;
 use crate::signatures::{self, Found};
+use crate::taking;
 use marram_device::{Device, FileDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool};
 use marram_store::{DatasetName, Properties};
@@ -58,8 +59,8 @@ fn create_file(path: &Path, request: &CreateRequest) -> Result<u64> {
 
 fn create_on_existing(path: &Path, request: &CreateRequest) -> Result<u64> {
     let device = FileDevice::open(path, false)?;
-    let _lock = device.lock_exclusive().map_err(|error| Error::in_use(error.to_string()))?;
-    check_not_looped(path)?;
+    let _lock = taking::take(&device)?;
+    taking::check_not_looped(path)?;
     let size = device.size()?;
     if !request.force {
         check_unused(path, size)?;
@@ -146,30 +147,6 @@ fn check_unused(path: &Path, size: u64) -> Result<()> {
         Ok(Found::Unknown) => Err(refused("data that is not zero")),
         Err(error) => Err(Error::system("read", path, error)),
     }
-}
-
-/// Refuses a file that a loop device uses: what is on that device would be overwritten under it.
-fn check_not_looped(path: &Path) -> Result<()> {
-    let Ok(wanted) = path.canonicalize() else {
-        return Ok(());
-    };
-    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    for device in devices {
-        let backing = std::fs::read_to_string(device.path().join("loop/backing_file"));
-        if backing.is_ok_and(|backing| Path::new(backing.trim_end()) == wanted) {
-            let name = device.file_name();
-            return Err(Error::in_use(format!(
-                "{} is in use by the loop device /dev/{}",
-                path.display(),
-                name.display()
-            ))
-            .hint(format!(
-                "use that device, or release it with `losetup -d /dev/{}`",
-                name.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Bytes that nobody can guess.

@@ -1,68 +1,24 @@
 //! Deduplication of what is below directories, for the daemon and for a command that has the pool
 //! to itself.
 
+use super::pass;
 use crate::control::protocol::{
-    Answer, DedupDirectory, DedupOrder, DedupSummary, DedupTotals, SharingReport, SharingRow,
-    SkippedRow,
+    Answer, DedupSummary, DedupTotals, PassEnd, PassOrder, SharingReport, SharingRow,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use marram_pool::Pool;
 use marram_posix::{
-    DedupOptions, DedupPlace, DedupReport, LiveTotals, Posix, PosixOptions, Skipped,
-    content_sharing, deduplicate,
+    DedupOptions, DedupReport, LiveTotals, PassPlace, content_sharing, deduplicate,
 };
-use marram_store::{Source, Store};
-use marram_vfs::Ino;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use marram_store::Store;
 
 /// Finds and shares equal content in a pool that nobody has mounted.
 ///
 /// # Errors
 /// No such dataset or directory; a commit failed.
-pub(crate) fn alone(pool: &Pool, order: &DedupOrder) -> Result<Answer> {
-    let mut open: BTreeMap<Source, Arc<Posix>> = BTreeMap::new();
-    let mut places = Vec::new();
-    for place in &order.places {
-        let source = source_of(place, order.dry_run)?;
-        let files = match open.get(&source) {
-            Some(files) => Arc::clone(files),
-            None => Arc::new(Posix::new(pool.open(&source)?, PosixOptions::default())?),
-        };
-        places.push(place_in(pool, place, &source, Arc::clone(&files))?);
-        open.insert(source, files);
-    }
+pub(crate) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
+    let places = pass::open_places(pool, order)?;
     run(pool, &places, order.dry_run, &mut || Some(()))
-}
-
-/// What a directory is in; a snapshot can only be looked at.
-///
-/// # Errors
-/// It is no name, or is to be changed and cannot be.
-pub(crate) fn source_of(place: &DedupDirectory, dry_run: bool) -> Result<Source> {
-    let source: Source = place.source.parse()?;
-    match source.snapshot.is_some() && !dry_run {
-        true => Err(Error::usage(format!("{source} is a snapshot, which never changes"))
-            .hint("name a directory of a dataset or fork")),
-        false => Ok(source),
-    }
-}
-
-/// A directory, of a file system that is open.
-///
-/// # Errors
-/// No such dataset.
-pub(crate) fn place_in(
-    pool: &Pool,
-    place: &DedupDirectory,
-    source: &Source,
-    files: Arc<Posix>,
-) -> Result<DedupPlace> {
-    let directory = match place.directory {
-        Some(directory) => Ino(directory),
-        None => Ino(pool.report(source)?.root_object),
-    };
-    Ok(DedupPlace { files, directory })
 }
 
 /// Finds and shares equal content. `admit` is asked before each step.
@@ -71,23 +27,18 @@ pub(crate) fn place_in(
 /// A commit failed.
 pub(crate) fn run<T>(
     pool: &Pool,
-    places: &[DedupPlace],
+    places: &[PassPlace],
     dry_run: bool,
     admit: &mut dyn FnMut() -> Option<T>,
 ) -> Result<Answer> {
-    if pool.status().dirty_bytes > 0 {
-        // What is just being written can be shared between datasets once it is stored.
-        pool.commit()?;
-    }
-    let before = pool.status().allocated_bytes;
     let options = DedupOptions { dry_run, ..DedupOptions::default() };
-    let report = deduplicate(places, options, admit);
-    if report.shared_bytes > 0 {
-        pool.commit()?;
-    }
-    let after = pool.status().allocated_bytes;
-    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-    let freed_bytes = if dry_run { 0 } else { signed(before) - signed(after) };
+    let (report, freed_bytes) = pass::measured(pool, dry_run, || {
+        let report = deduplicate(places, options, admit);
+        if report.shared_bytes > 0 {
+            pool.commit()?;
+        }
+        Ok(report)
+    })?;
     Ok(Answer::Deduplicated(Box::new(summary(report, freed_bytes, dry_run))))
 }
 
@@ -99,18 +50,15 @@ fn summary(report: DedupReport, freed_bytes: i64, dry_run: bool) -> DedupSummary
         equal_bytes: report.equal_bytes,
         shared_bytes: report.shared_bytes,
         released_bytes: report.released_bytes,
-        freed_bytes,
-        skipped: report.skipped,
-        told: report.told.iter().map(row).collect(),
-        is_interrupted: report.is_interrupted,
-        failure: report.failure.map(|error| error.to_string()),
-        dry_run,
+        end: PassEnd {
+            freed_bytes,
+            skipped: report.skipped,
+            told: pass::skipped_rows(&report.told),
+            is_interrupted: report.is_interrupted,
+            failure: report.failure.map(|error| error.to_string()),
+            dry_run,
+        },
     }
-}
-
-pub(super) fn row(skipped: &Skipped) -> SkippedRow {
-    let path = String::from_utf8_lossy(&skipped.path).into_owned();
-    SkippedRow { place: skipped.place, path, reason: skipped.reason.to_string() }
 }
 
 /// What is saved by sharing, inside each dataset and between them.

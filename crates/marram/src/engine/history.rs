@@ -8,7 +8,7 @@ mod patch;
 pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
 
-use crate::control::protocol::{Answer, DifferenceRow};
+use crate::control::protocol::{Answer, CompareOrder, DifferenceRow};
 use crate::error::{Error, Result};
 use marram_pool::Pool;
 use marram_posix::{AttributeChange, Difference, Kept, What, XattrChange};
@@ -16,10 +16,6 @@ use marram_store::{Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
 use std::time::Instant;
 
-/// Most differences that are told at once.
-const ROWS_MAX: usize = 200_000;
-/// Most bytes that they take with their paths and patches.
-const ROWS_BYTES_MAX: usize = 32 << 20;
 /// Names that are tried for what a rollback keeps.
 const NAMES_MAX: u32 = 1 << 20;
 
@@ -67,41 +63,28 @@ fn still<'a>(pool: &'a Pool, source: &Source) -> Result<Kept<'a>> {
     Ok(Kept::of(pool, source, "diff")?)
 }
 
-/// Tells what differs between two states below the directory `root`.
+/// Tells what differs between two states below a directory, one difference after the other.
 ///
 /// # Errors
-/// Whatever refuses it or fails.
+/// Whatever refuses it or fails; what `tell` fails with.
 pub(crate) fn diff(
     pool: &Pool,
-    (before, after): (&Source, &Source),
-    root: u64,
-    with_patch: bool,
-) -> Result<Answer> {
-    let (before, after) = (still(pool, before)?, still(pool, after)?);
-    tell(pool, (before.source(), after.source()), Ino(root), with_patch)
-}
-
-fn tell(pool: &Pool, of: (&Source, &Source), root: Ino, with_patch: bool) -> Result<Answer> {
-    let mut rows: Vec<DifferenceRow> = Vec::new();
-    let mut files: Vec<Ino> = Vec::new();
-    let (mut cut, mut bytes) = (false, 0);
-    marram_posix::diff(pool, of.0, of.1, root, &mut |difference| {
-        files.push(difference.ino);
-        let row = row(difference);
-        bytes += row.path.len() + row.ranges.len() * 16 + 200;
-        cut = rows.len() >= ROWS_MAX || bytes > ROWS_BYTES_MAX;
-        if !cut {
-            rows.push(row);
-        }
-        !cut
+    order: &CompareOrder,
+    tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+) -> Result<()> {
+    let before = still(pool, &order.before.parse()?)?;
+    let after = still(pool, &order.after.parse()?)?;
+    let of = (before.source(), after.source());
+    let texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
+    let mut told = Ok(());
+    marram_posix::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
+        let inos = (difference.old_ino, difference.ino);
+        let mut row = row(difference);
+        let texts = texts.as_ref().map_or(Ok(()), |texts| texts.add_to(&mut row, inos));
+        told = texts.and_then(|()| tell(row));
+        told.is_ok()
     })?;
-    if with_patch {
-        let texts = patch::Texts::open(pool, of, root)?;
-        for (row, ino) in rows.iter_mut().zip(files) {
-            bytes += texts.add_to(row, ino, ROWS_BYTES_MAX.saturating_sub(bytes))?;
-        }
-    }
-    Ok(Answer::Differences { rows, cut })
+    told
 }
 
 fn row(difference: Difference) -> DifferenceRow {

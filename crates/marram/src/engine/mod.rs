@@ -11,6 +11,7 @@ pub(crate) mod history;
 pub(crate) mod keeping;
 mod operations;
 mod owners;
+pub(crate) mod pass;
 pub(crate) mod streams;
 pub(crate) mod undo;
 
@@ -82,8 +83,8 @@ impl OpenMode {
 }
 
 impl OpenMode {
-    /// As a command opens a pool to look for equal content.
-    pub(crate) fn for_dedup(dry_run: bool) -> OpenMode {
+    /// As a command opens a pool to look at all files in it.
+    pub(crate) fn for_pass(dry_run: bool) -> OpenMode {
         OpenMode { read_only: dry_run, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
     }
 
@@ -145,6 +146,11 @@ impl OpenPool {
         }
     }
 
+    /// Takes the block device back from the kernel after that mount; whether it could be had.
+    pub(crate) fn claim_again(&self) -> bool {
+        self.lock.lock().as_ref().is_none_or(Lock::claim_again)
+    }
+
     /// Does what is asked.
     ///
     /// # Errors
@@ -171,9 +177,19 @@ impl OpenPool {
     /// # Errors
     /// When something could not be made durable.
     pub(crate) fn close(&self) -> Result<()> {
-        self.pool
-            .close()
-            .map_err(|error| Error::from(error).during(format!("closing {}", self.path.display())))
+        self.pool.close().map_err(|error| self.not_closed(error))
+    }
+
+    /// The same, and from then on nothing is written to the device.
+    ///
+    /// # Errors
+    /// When something could not be made durable.
+    pub(crate) fn close_for_good(&self) -> Result<()> {
+        self.pool.close_for_good().map_err(|error| self.not_closed(error))
+    }
+
+    fn not_closed(&self, error: marram_store::Error) -> Error {
+        Error::from(error).during(format!("closing {}", self.path.display()))
     }
 }
 

@@ -48,9 +48,6 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
                 Ok(())
             });
         }
-        Operation::Diff { before, after, root, patch } => {
-            return history::diff(pool, (&before.parse()?, &after.parse()?), *root, *patch);
-        }
         Operation::Hold { snapshot, tag } => pool.hold(&snapshot.parse()?, tag)?,
         Operation::Release { snapshot, tag } => pool.release(&snapshot.parse()?, tag)?,
         Operation::Clone { origin, name } => {

@@ -122,14 +122,13 @@ pub(super) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> Operat
 }
 
 impl Commit<'_> {
-    /// The number of the next entry.
+    /// The number of the next entry. This commit may also have changed older entries, when it let
+    /// go of what they kept.
     pub(super) fn next_operation(&self) -> Result<u64> {
         let (first, last) = (operation_key(0), operation_key(u64::MAX));
         let entered = self.items.range(first..=last).rev().find(|(_, value)| value.is_some());
-        match entered {
-            Some((key, _)) => Ok(key.offset + 1),
-            None => self.pool.next_operation(),
-        }
+        let behind_those = entered.map_or(0, |(key, _)| key.offset + 1);
+        Ok(behind_those.max(self.pool.next_operation()?))
     }
 
     /// Enters what this commit does into the log, if it does so for anybody. Returns the number.

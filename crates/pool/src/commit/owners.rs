@@ -39,7 +39,7 @@ impl Commit<'_> {
     pub(super) fn adopt_all(&mut self) -> Result<()> {
         for dataset in self.frozen.datasets.clone() {
             let (_, layers) = dataset.frozen();
-            if layers.iter().any(|layer| layer.adoptions > 0) {
+            if layers.iter().any(|layer| !layer.adoptions.is_empty()) {
                 for address in adopted(&layers)? {
                     let count = self.owners_of(address)?;
                     self.owners.counts.insert(address, Count { now: count.now + 1, ..count });

@@ -19,4 +19,4 @@ pub(crate) use live::Recent;
 pub use live::{Deduplicator, LiveTotals};
 pub use saved::{ContentSharing, content_sharing};
 pub use share::Sharing;
-pub use walk::{DedupOptions, DedupPlace, DedupReport, Skipped, deduplicate};
+pub use walk::{DedupOptions, DedupReport, deduplicate};

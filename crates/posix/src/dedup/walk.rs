@@ -8,7 +8,7 @@ use super::share::Sharing;
 use super::table::{PassTable, Place};
 use super::window::Window;
 use crate::descent::{Descent, Met};
-use crate::filesystem::Posix;
+use crate::pass::{Pass, PassPlace, Skipped, Stop, Walked};
 use marram_vfs::{Error, Ino};
 use std::sync::Arc;
 
@@ -17,8 +17,6 @@ const WINDOW_BYTES_MAX: u64 = 131_072;
 /// Windows that go on where the one before them ends are shared together; a run ends at a multiple
 /// of this, in bytes.
 const RUN_BYTES: u64 = 16 << 20;
-/// Most ranges that are told of one by one.
-const SKIPPED_MAX: usize = 100;
 
 /// How to look for equal content.
 #[derive(Clone, Copy, Debug)]
@@ -35,26 +33,6 @@ impl Default for DedupOptions {
     fn default() -> DedupOptions {
         DedupOptions { dry_run: false, places_max: 900_000 }
     }
-}
-
-/// A directory to look below.
-#[derive(Clone, Debug)]
-pub struct DedupPlace {
-    /// Its file system, which is of the same store as the others.
-    pub files: Arc<Posix>,
-    /// The directory.
-    pub directory: Ino,
-}
-
-/// What was left alone because it could not be read or changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Below which of the directories.
-    pub place: usize,
-    /// The path from there.
-    pub path: Vec<u8>,
-    /// Why.
-    pub reason: Error,
 }
 
 /// What was found and done.
@@ -82,16 +60,6 @@ pub struct DedupReport {
     pub failure: Option<Error>,
 }
 
-/// Why a walk does not go on.
-enum Stop {
-    /// Nobody wants it any more.
-    Interrupted,
-    /// It could only fail again.
-    Failed(Error),
-}
-
-type Walked = std::result::Result<(), Stop>;
-
 /// Windows, one after the other, that are probably equal to others, one after the other.
 struct Run {
     source: Place,
@@ -109,9 +77,9 @@ impl Run {
 }
 
 struct Walk<'w, T> {
-    places: &'w [DedupPlace],
+    places: &'w [PassPlace],
     options: DedupOptions,
-    admit: &'w mut dyn FnMut() -> Option<T>,
+    pass: Pass<'w, T>,
     table: PassTable,
     window_bytes: u64,
     report: DedupReport,
@@ -128,21 +96,22 @@ struct File<'f> {
 /// milliseconds, `admit` is asked; what it returns is kept until the step has been done, and
 /// nothing is done any more when it returns nothing.
 pub fn deduplicate<T>(
-    places: &[DedupPlace],
+    places: &[PassPlace],
     options: DedupOptions,
     admit: &mut dyn FnMut() -> Option<T>,
 ) -> DedupReport {
     let record_bytes = places.iter().map(|place| place.files.record_bytes()).min();
     let window_bytes = record_bytes.unwrap_or(WINDOW_BYTES_MAX).min(WINDOW_BYTES_MAX);
     let table = PassTable::new(options.places_max);
-    let report = DedupReport::default();
-    let mut walk = Walk { places, options, admit, table, window_bytes, report };
+    let (pass, report) = (Pass::new(admit), DedupReport::default());
+    let mut walk = Walk { places, options, pass, table, window_bytes, report };
     match walk.all_passes() {
         Ok(()) => (),
         Err(Stop::Interrupted) => walk.report.is_interrupted = true,
+        Err(Stop::ShortOfSpace) => walk.report.failure = Some(Error::NoSpace),
         Err(Stop::Failed(error)) => walk.report.failure = Some(error),
     }
-    walk.report
+    DedupReport { skipped: walk.pass.skipped, told: walk.pass.told, ..walk.report }
 }
 
 impl<T> Walk<'_, T> {
@@ -159,10 +128,6 @@ impl<T> Walk<'_, T> {
         }
     }
 
-    fn step(&mut self) -> std::result::Result<T, Stop> {
-        (self.admit)().ok_or(Stop::Interrupted)
-    }
-
     fn is_first_pass(&self) -> bool {
         self.report.passes == 1
     }
@@ -171,17 +136,14 @@ impl<T> Walk<'_, T> {
     fn below(&mut self, place: usize, directory: Ino) -> Walked {
         let files = Arc::clone(&self.places[place].files);
         let mut descent = Descent::below(directory);
-        loop {
-            let held = self.step()?;
-            let met = descent.next(&files);
-            drop(held);
+        while let Some(met) = self.pass.next(&mut descent, &files)? {
             match met {
-                Some(Met::File(ino)) => self.file(&File { place, ino, path: descent.path() })?,
-                Some(Met::Closed(error)) => self.passed_over(place, descent.path(), error)?,
-                Some(Met::Nothing) => (),
-                None => return Ok(()),
+                Met::File(ino) => self.file(&File { place, ino, path: descent.path() })?,
+                Met::Closed(error) => self.pass.passed_over(place, descent.path(), error)?,
+                Met::Nothing => (),
             }
         }
+        Ok(())
     }
 
     fn file(&mut self, file: &File<'_>) -> Walked {
@@ -192,19 +154,19 @@ impl<T> Walk<'_, T> {
         let mut run: Option<Run> = None;
         let mut offset = 0;
         loop {
-            let _held = self.step()?;
+            let _held = self.pass.step()?;
             let window = match files.next_window(file.ino, offset, self.window_bytes, false) {
                 Ok(Some(window)) => window,
                 Ok(None) => break,
                 Err(error) => {
-                    self.passed_over(file.place, file.path, error)?;
+                    self.pass.passed_over(file.place, file.path, error)?;
                     break;
                 }
             };
             offset = window.offset + self.window_bytes;
             run = self.window(file, window, run)?;
         }
-        let _held = self.step()?;
+        let _held = self.pass.step()?;
         self.share(file, run)
     }
 
@@ -215,14 +177,14 @@ impl<T> Walk<'_, T> {
         file: &File<'_>,
         window: Window,
         run: Option<Run>,
-    ) -> std::result::Result<Option<Run>, Stop> {
+    ) -> Result<Option<Run>, Stop> {
         if self.is_first_pass() {
             self.report.content_bytes += window.len;
         }
         let checksum = match window.checksum {
             Ok(checksum) => checksum.filter(|checksum| self.table.is_about(*checksum)),
             Err(error) => {
-                self.passed_over(file.place, file.path, error)?;
+                self.pass.passed_over(file.place, file.path, error)?;
                 None
             }
         };
@@ -275,7 +237,7 @@ impl<T> Walk<'_, T> {
             Ok(sharing) => sharing,
             Err(error) => {
                 run.checksums.iter().for_each(|checksum| self.table.forget(*checksum));
-                return self.passed_over(file.place, file.path, error);
+                return self.pass.passed_over(file.place, file.path, error);
             }
         };
         let Sharing { equal_bytes, shared_bytes, released_bytes, already_bytes, .. } = sharing;
@@ -287,27 +249,8 @@ impl<T> Walk<'_, T> {
         self.report.shared_bytes += shared_bytes;
         self.report.released_bytes += released_bytes;
         match sharing.reason {
-            Some(reason) => self.passed_over(file.place, file.path, reason),
+            Some(reason) => self.pass.passed_over(file.place, file.path, reason),
             None => Ok(()),
         }
-    }
-
-    /// Something could not be looked at or changed. What is gone, or another kind of thing now, is
-    /// nobody's concern; and nothing works any more when there is no space.
-    fn passed_over(&mut self, place: usize, path: &[u8], error: Error) -> Walked {
-        match error {
-            Error::Stale | Error::NotFound | Error::NotDirectory => return Ok(()),
-            Error::NoSpace | Error::ReadOnly => return Err(Stop::Failed(error)),
-            _ => (),
-        }
-        let skipped = Skipped { place, path: path.to_vec(), reason: error };
-        if self.report.told.contains(&skipped) {
-            return Ok(());
-        }
-        self.report.skipped += 1;
-        if self.report.told.len() < SKIPPED_MAX {
-            self.report.told.push(skipped);
-        }
-        Ok(())
     }
 }

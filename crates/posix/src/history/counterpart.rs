@@ -1,4 +1,4 @@
-//! Which directory of the past one of now goes back to.
+//! Which directory of the past one of now goes back to, or is compared with.
 //!
 //! A directory is known by its inode: it may have another name by now. One that the past does not
 //! have was made since, most often in the place of one that was removed; then the one that the past
@@ -52,6 +52,15 @@ impl Counterpart {
         let past = Named { name: entry.name.clone(), ..directory_at(of.1, &names)? };
         let renamed = Some(Renamed { parent: inode.parent, past: past.clone(), now: entry });
         Ok(Counterpart { now, past: past.ino, renamed })
+    }
+}
+
+/// The number that the directory `now` has in the past; its own if the past has none for it.
+pub(super) fn number_in_past(of: (&State, &State), now: u64) -> Result<u64> {
+    match Counterpart::find(of, now) {
+        Ok(found) => Ok(found.past),
+        Err(Error::NotFound | Error::NotDirectory | Error::Stale) => Ok(now),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,16 +1,19 @@
 //! What differs between two states, in words of files.
 
 use super::changes::{Changes, InodeChange, NameChanges, Pair, Place};
+use super::counterpart::number_in_past;
+use super::equal::file_ranges;
 use super::kept::Kept;
 use super::paths::Paths;
 use super::ranges::ranges;
 use super::state::{State, same_inode};
+use super::twins::{Twin, Twins};
 use crate::failure::from_store;
 use crate::inode::kind_of;
 use marram_format::record::{Inode, InodeKind};
-use marram_store::{Item, Source, Store};
+use marram_store::{Item, ROOT_OBJECT, Source, Store};
 use marram_vfs::{Ino, Kind, Result, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// One thing that differs.
@@ -21,8 +24,11 @@ pub struct Difference {
     pub path: Vec<u8>,
     /// Where it was, of what was renamed.
     pub old_path: Option<Vec<u8>>,
-    /// The inode.
+    /// The inode, in the second state, or in the first of what went.
     pub ino: Ino,
+    /// The inode in the first state: another one where that is a copy which a rollback made, or a
+    /// directory that is found by its path.
+    pub old_ino: Ino,
     /// What it is.
     pub kind: Kind,
     /// What has happened to it.
@@ -92,8 +98,12 @@ pub struct XattrChange {
 /// is below the directory `root` in both, sorted by path, until the visitor returns false. Of what
 /// is live a snapshot is taken for as long as that takes.
 ///
+/// A state that does not have that inode is asked for the directory that it has under the same
+/// path, as by [`Posix::roll_back_directory`](crate::Posix::roll_back_directory).
+///
 /// Costs what has changed. Where a file has lost the name that it was found by, and keeps another
-/// one, all directories are searched once.
+/// one, all directories are searched once. Directories that a rollback copied, or that are found by
+/// their path, are looked through.
 ///
 /// # Errors
 /// A dataset or snapshot that is not there, has no file system, or has nothing to do with the
@@ -106,13 +116,47 @@ pub fn diff(
     visit: &mut dyn FnMut(Difference) -> bool,
 ) -> Result<()> {
     let (before, after) = (Kept::of(store, before, "diff")?, Kept::of(store, after, "diff")?);
+    let top = top_of(store, (&before.source, &after.source))?;
     let open = |kept: &Kept<'_>| -> Result<State> {
-        State::open(store.open(&kept.source).map_err(from_store)?, root.0)
+        State::open(store.open(&kept.source).map_err(from_store)?, top)
     };
     let (a, b) = (open(&before)?, open(&after)?);
     check_related(&a, &b)?;
+    let roots = roots(store, &after.source, (&a, &b), root.0)?;
+    let (a, b) = (a.below(roots.0), b.below(roots.1));
     let changes = Changes::gather(store, (&before.source, &after.source), &a, &b)?;
-    Comparison::new(&a, &b, &changes).tell(visit)
+    let twins = Twins::find(&a, &b, &changes)?;
+    Comparison::new(&a, &b, &changes).with(twins).tell(visit)
+}
+
+/// The directory that both states have at their top: of a fork and what it began as, that of the
+/// fork.
+fn top_of(store: &dyn Store, (before, after): (&Source, &Source)) -> Result<u64> {
+    let root = |source| store.report(source).map(|report| report.root_object).map_err(from_store);
+    Ok(match (root(before)?, root(after)?) {
+        (one, ROOT_OBJECT) => one,
+        (_, other) => other,
+    })
+}
+
+/// The numbers of the directory `root` in both states. What neither has is one of the present.
+fn roots(
+    store: &dyn Store,
+    after: &Source,
+    (a, b): (&State, &State),
+    root: u64,
+) -> Result<(u64, u64)> {
+    let in_both = |now: &State| -> Result<(u64, u64)> {
+        Ok((number_in_past((now, a), root)?, number_in_past((now, b), root)?))
+    };
+    for state in [b, a] {
+        if state.named_inode(root)?.is_some() {
+            return in_both(state);
+        }
+    }
+    let present = Kept::take(store, &after.dataset, "diff")?;
+    let view = store.open(&present.source).map_err(from_store)?;
+    in_both(&State::open(view, b.root)?)
 }
 
 /// Refuses states of different families: names are hashed with a seed that each family has alone.
@@ -129,6 +173,7 @@ pub(super) struct Comparison<'a> {
     before: &'a State,
     after: &'a State,
     changes: &'a Changes,
+    twins: Twins,
     old_paths: Paths<'a>,
     new_paths: Paths<'a>,
 }
@@ -137,18 +182,34 @@ pub(super) struct Comparison<'a> {
 enum Told {
     Name(Difference),
     Inside(u64),
+    Twin(u64, Twin),
+}
+
+/// What is in an inode of both states.
+struct Inside<'i> {
+    inos: (u64, u64),
+    inodes: (&'i Inode, &'i Inode),
+    content: ContentChange,
+    xattrs: Vec<XattrChange>,
+    /// It is a directory, and names in it have changed.
+    has_other_names: bool,
 }
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(before: &'a State, after: &'a State, changes: &'a Changes) -> Self {
         let (old_paths, new_paths) = (Paths::new(before), Paths::new(after));
-        Comparison { before, after, changes, old_paths, new_paths }
+        Comparison { before, after, changes, twins: Twins::default(), old_paths, new_paths }
+    }
+
+    /// The same, where some are the same under other numbers.
+    fn with(self, twins: Twins) -> Self {
+        Comparison { twins, ..self }
     }
 
     /// Tells all differences, sorted by path.
     pub(super) fn tell(mut self, visit: &mut dyn FnMut(Difference) -> bool) -> Result<()> {
         let mut told = Vec::new();
-        for (ino, names) in self.changes.names() {
+        for (ino, names) in self.twins.apart_from(self.changes.names()) {
             self.names(ino, &names, &mut told)?;
         }
         let stayed = |(ino, change): (&u64, &InodeChange)| change.stayed().map(|_| *ino);
@@ -159,11 +220,18 @@ impl<'a> Comparison<'a> {
                 told.push((path, Told::Inside(ino)));
             }
         }
+        self.new_paths.prepare(self.twins.by_after.keys().copied())?;
+        for (ino, twin) in &self.twins.by_after {
+            if let Some(path) = self.new_paths.of(*ino)? {
+                told.push((path, Told::Twin(*ino, *twin)));
+            }
+        }
         told.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (path, told) in told {
             let differences = match told {
                 Told::Name(difference) => vec![difference],
                 Told::Inside(ino) => self.inside(ino, &path)?,
+                Told::Twin(ino, twin) => self.inside_twin(ino, twin, &path)?,
             };
             if !differences.into_iter().all(&mut *visit) {
                 break;
@@ -191,7 +259,8 @@ impl<'a> Comparison<'a> {
         let to_outside = stayed && came.is_empty() && !names.came.is_empty();
         let mut add = |path: Vec<u8>, old_path: Option<Vec<u8>>, what: What, kind: InodeKind| {
             let (kind, sorted) = (kind_of(kind), path.clone());
-            let difference = Difference { path, old_path, ino: Ino(ino), kind, what };
+            let ino = Ino(ino);
+            let difference = Difference { path, old_path, ino, old_ino: ino, kind, what };
             told.push((sorted, Told::Name(difference)));
         };
         if stayed {
@@ -214,21 +283,50 @@ impl<'a> Comparison<'a> {
     /// What has changed of an inode that stayed.
     fn inside(&self, ino: u64, path: &[u8]) -> Result<Vec<Difference>> {
         let change = &self.changes.by_inode[&ino];
-        let (before, after) = change.stayed().expect("only inodes that stayed are told so");
+        let inside = Inside {
+            inos: (ino, ino),
+            inodes: change.stayed().expect("only inodes that stayed are told so"),
+            content: content_ranges(self.before, self.after, change)?,
+            xattrs: xattr_changes(ino, self.before, self.after, &change.xattrs)?,
+            has_other_names: !change.entries.is_empty(),
+        };
+        Ok(inside.told(path))
+    }
+
+    /// What has changed from an inode of the first state to its twin in the second.
+    fn inside_twin(&self, ino: u64, twin: Twin, path: &[u8]) -> Result<Vec<Difference>> {
+        let (a, b) = (self.before, self.after);
+        let (Some(before), Some(after)) = (a.named_inode(twin.before)?, b.named_inode(ino)?) else {
+            return Ok(Vec::new());
+        };
+        let ranges = file_ranges((a, &before, twin.before), (b, &after, ino))?;
+        let inside = Inside {
+            inos: (twin.before, ino),
+            inodes: (&before, &after),
+            content: (ranges, (before.size, after.size)),
+            xattrs: different_xattrs(a.xattrs(twin.before)?, b.xattrs(ino)?),
+            has_other_names: twin.has_other_names,
+        };
+        Ok(inside.told(path))
+    }
+}
+
+impl Inside<'_> {
+    /// The differences, of what is at this path.
+    fn told(self, path: &[u8]) -> Vec<Difference> {
+        let (before, after) = self.inodes;
         let mut all = Vec::new();
-        let (content, sizes) = content_ranges(self.before, self.after, change)?;
-        if !content.is_empty() {
-            let (old_size, new_size) = sizes;
-            all.push(What::Content { ranges: content, old_size, new_size });
+        let (ranges, (old_size, new_size)) = self.content;
+        if !ranges.is_empty() {
+            all.push(What::Content { ranges, old_size, new_size });
         }
-        let xattrs = xattr_changes(ino, self.before, self.after, &change.xattrs)?;
-        if !xattrs.is_empty() {
-            all.push(What::Xattrs(xattrs));
+        if !self.xattrs.is_empty() {
+            all.push(What::Xattrs(self.xattrs));
         }
         let mut attributes = attribute_changes(before, after);
         let moved_time = before.modified != after.modified;
-        if all.is_empty() && change.entries.is_empty() && moved_time {
-            let time = |inode| crate::inode::attributes(ino, inode).modified;
+        if all.is_empty() && !self.has_other_names && moved_time {
+            let time = |inode| crate::inode::attributes(self.inos.1, inode).modified;
             attributes.push(AttributeChange::Modified(time(before), time(after)));
         }
         if !attributes.is_empty() {
@@ -237,11 +335,12 @@ impl<'a> Comparison<'a> {
         let difference = |what| Difference {
             path: path.to_vec(),
             old_path: None,
-            ino: Ino(ino),
+            ino: Ino(self.inos.1),
+            old_ino: Ino(self.inos.0),
             kind: kind_of(after.kind),
             what,
         };
-        Ok(all.into_iter().map(difference).collect())
+        all.into_iter().map(difference).collect()
     }
 }
 
@@ -302,22 +401,23 @@ pub(super) fn xattr_changes(
     after: &State,
     pairs: &[Pair<Item>],
 ) -> Result<Vec<XattrChange>> {
-    let mut by_name: BTreeMap<Vec<u8>, Pair<Vec<u8>>> = BTreeMap::new();
-    let none = || Pair { before: None, after: None };
-    for pair in pairs {
-        if let Some(item) = &pair.before {
-            let (name, value) = before.xattr_value(ino, item)?;
-            by_name.entry(name).or_insert_with(none).before = Some(value);
-        }
-        if let Some(item) = &pair.after {
-            let (name, value) = after.xattr_value(ino, item)?;
-            by_name.entry(name).or_insert_with(none).after = Some(value);
-        }
-    }
-    let changes = by_name.into_iter().map(|(name, Pair { before: old, after: new })| XattrChange {
+    let values = |state: &State, items: &mut dyn Iterator<Item = &Item>| -> Result<Xattrs> {
+        items.map(|item| state.xattr_value(ino, item)).collect()
+    };
+    let old = values(before, &mut pairs.iter().filter_map(|pair| pair.before.as_ref()))?;
+    let new = values(after, &mut pairs.iter().filter_map(|pair| pair.after.as_ref()))?;
+    Ok(different_xattrs(old, new))
+}
+
+/// Values of extended attributes by name.
+type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn different_xattrs(mut old: Xattrs, mut new: Xattrs) -> Vec<XattrChange> {
+    let names: BTreeSet<Vec<u8>> = old.keys().chain(new.keys()).cloned().collect();
+    let changes = names.into_iter().map(|name| XattrChange {
+        old: old.remove(&name),
+        new: new.remove(&name),
         name,
-        old,
-        new,
     });
-    Ok(changes.filter(|change| change.old != change.new).collect())
+    changes.filter(|change| change.old != change.new).collect()
 }

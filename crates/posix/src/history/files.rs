@@ -150,7 +150,7 @@ fn replacement(sides: &Sides<'_>, ino: u64) -> Result<Option<u64>> {
     let found = sides.now.entry(directory, &name)?;
     let found = found.filter(|found| found.kind == InodeKind::Regular).map(|found| found.ino);
     match found {
-        Some(found) if sides.base.inode(found)?.is_none() => Ok(Some(found)),
+        Some(found) if sides.base.named_inode(found)?.is_none() => Ok(Some(found)),
         _ => Ok(None),
     }
 }

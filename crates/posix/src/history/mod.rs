@@ -9,7 +9,7 @@
 //!
 //! **Who is who.** Inode numbers are not used again, except after a rollback, which goes back to
 //! what had been handed out then. So an inode of two states is the same if its number, generation
-//! and birth are.
+//! and birth are. To users, a copy that a rollback made is the same too: see `twins`.
 
 mod changes;
 mod conflict;
@@ -30,6 +30,7 @@ mod sides;
 mod state;
 mod subtree;
 mod text;
+mod twins;
 mod writing;
 
 pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};

@@ -307,7 +307,7 @@ impl<'a, 's> Names<'a, 's> {
                 return Ok(Arrival::Already);
             }
             let regular = |entry: &Named| entry.kind == InodeKind::Regular;
-            let is_new_here = self.sides.base.inode(found.ino)?.is_none();
+            let is_new_here = self.sides.base.named_inode(found.ino)?.is_none();
             if let Some(before) = before
                 && [before, after, found].into_iter().all(regular)
                 && is_new_here

@@ -126,13 +126,13 @@ impl<'a, 's> Restoring<'a, 's> {
             }
         }
         while let Some(directory) = self.making.pop() {
-            for entry in entries_of(self.past_state(), directory)? {
+            for entry in self.past_state().entries(directory)? {
                 self.arrive(&entry)?;
                 self.edit(Home::New(directory), None, Some(entry));
             }
         }
         while let Some(directory) = self.going.pop() {
-            for entry in entries_of(self.now_state(), directory)? {
+            for entry in self.now_state().entries(directory)? {
                 self.leave(&entry)?;
                 self.edit(Home::In(directory), Some(entry), None);
             }
@@ -165,7 +165,7 @@ impl<'a, 's> Restoring<'a, 's> {
         if !self.stays(past.parent)? {
             return Ok(());
         }
-        let entries = entries_of(self.past_state(), past.parent)?;
+        let entries = self.past_state().entries(past.parent)?;
         let Some(entry) = entries.into_iter().find(|entry| entry.ino == ino) else {
             return Ok(());
         };
@@ -400,15 +400,6 @@ fn is_same_section((now, past): (&State, &State), pair: &Pair<Section>) -> bool 
 fn times_only(ino: u64, past: &Inode) -> FileEdit {
     let times = Some((past.accessed, past.modified));
     FileEdit { fork: ino, times, ..FileEdit::default() }
-}
-
-fn entries_of(state: &State, directory: u64) -> Result<Vec<Named>> {
-    let mut entries = Vec::new();
-    state.visit_entries(directory, 0, u64::MAX, &mut |entry| {
-        entries.push(entry);
-        true
-    })?;
-    Ok(entries)
 }
 
 /// The places below of files with one name, by their records; and the files that have to be

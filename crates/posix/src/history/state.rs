@@ -126,6 +126,16 @@ impl State {
         })
     }
 
+    /// All entries of a directory.
+    pub(super) fn entries(&self, directory: u64) -> Result<Vec<Named>> {
+        let mut entries = Vec::new();
+        self.visit_entries(directory, 0, u64::MAX, &mut |entry| {
+            entries.push(entry);
+            true
+        })?;
+        Ok(entries)
+    }
+
     fn visit(
         &self,
         from: Key,

@@ -2,15 +2,13 @@
 
 use super::rewrite::{How, RewritingTotals, Step};
 use super::unit::{Extents, Region};
-use crate::dedup::{DedupPlace, Skipped};
 use crate::descent::{Descent, Met};
 use crate::filesystem::Posix;
+use crate::pass::{Pass, PassPlace, Skipped, Stop, Walked};
 use crate::sections::section_key;
 use marram_vfs::{Error, Ino};
 use std::collections::BTreeSet;
 
-/// Most files that are told of one by one.
-const SKIPPED_MAX: usize = 100;
 /// Files with several names that are kept in mind, so that each is counted once.
 const LINKED_MAX: usize = 1 << 16;
 
@@ -43,18 +41,9 @@ pub struct DefragmentReport {
     pub failure: Option<Error>,
 }
 
-/// Why a walk does not go on.
-enum Stop {
-    Interrupted,
-    ShortOfSpace,
-    Failed(Error),
-}
-
-type Walked = Result<(), Stop>;
-
 struct Walk<'w, T> {
     how: How,
-    admit: &'w mut dyn FnMut() -> Option<T>,
+    pass: Pass<'w, T>,
     step: Step,
     extents: Extents,
     linked: BTreeSet<(usize, u64)>,
@@ -65,14 +54,14 @@ struct Walk<'w, T> {
 /// milliseconds, `admit` is asked; what it returns is kept until that has been done, and nothing is
 /// done any more when it returns nothing.
 pub fn defragment<T>(
-    places: &[DedupPlace],
+    places: &[PassPlace],
     options: DefragmentOptions,
     admit: &mut dyn FnMut() -> Option<T>,
 ) -> DefragmentReport {
     let how = How { dry_run: options.dry_run, by_place: true, unchanged_since: None };
     let mut walk = Walk {
         how,
-        admit,
+        pass: Pass::new(admit),
         step: Step::default(),
         extents: Extents::default(),
         linked: BTreeSet::new(),
@@ -89,30 +78,23 @@ pub fn defragment<T>(
         Err(Stop::Failed(error)) => walk.report.failure = Some(error),
     }
     walk.report.extents = walk.extents.count;
-    walk.report
+    DefragmentReport { skipped: walk.pass.skipped, told: walk.pass.told, ..walk.report }
 }
 
 impl<T> Walk<'_, T> {
-    fn begin(&mut self) -> Result<T, Stop> {
-        (self.admit)().ok_or(Stop::Interrupted)
-    }
-
-    fn below(&mut self, index: usize, place: &DedupPlace) -> Walked {
+    fn below(&mut self, index: usize, place: &PassPlace) -> Walked {
         let mut descent = Descent::below(place.directory);
-        loop {
-            let held = self.begin()?;
-            let met = descent.next(&place.files);
-            drop(held);
+        while let Some(met) = self.pass.next(&mut descent, &place.files)? {
             match met {
-                Some(Met::File(ino)) => self.file(index, place, ino, descent.path())?,
-                Some(Met::Closed(error)) => self.passed_over(index, descent.path(), error)?,
-                Some(Met::Nothing) => (),
-                None => return Ok(()),
+                Met::File(ino) => self.file(index, place, ino, descent.path())?,
+                Met::Closed(error) => self.passed_over(index, descent.path(), error)?,
+                Met::Nothing => (),
             }
         }
+        Ok(())
     }
 
-    fn file(&mut self, index: usize, place: &DedupPlace, ino: Ino, path: &[u8]) -> Walked {
+    fn file(&mut self, index: usize, place: &PassPlace, ino: Ino, path: &[u8]) -> Walked {
         let files = &place.files;
         match files.load_inode(ino.0) {
             Ok(inode) if inode.links > 1 => {
@@ -129,7 +111,7 @@ impl<T> Walk<'_, T> {
         let end = section_key(ino.0, u64::MAX);
         let mut next = Some(section_key(ino.0, 0));
         while let Some(from) = next {
-            let _held = self.begin()?;
+            let _held = self.pass.step()?;
             let gathered = match files.gather(from, end) {
                 Ok(gathered) => gathered,
                 Err(error) => return self.passed_over(index, path, error),
@@ -161,22 +143,12 @@ impl<T> Walk<'_, T> {
         }
     }
 
-    /// Something could not be looked at or changed. What is gone is nobody's concern.
+    /// Something could not be looked at or changed. What an owner's limit does not let be written
+    /// anew is as good as without space.
     fn passed_over(&mut self, index: usize, path: &[u8], error: Error) -> Walked {
         match error {
-            Error::Stale | Error::NotFound | Error::NotDirectory => return Ok(()),
-            Error::NoSpace | Error::QuotaExceeded => return Err(Stop::ShortOfSpace),
-            Error::ReadOnly => return Err(Stop::Failed(error)),
-            _ => (),
+            Error::QuotaExceeded => Err(Stop::ShortOfSpace),
+            other => self.pass.passed_over(index, path, other),
         }
-        let skipped = Skipped { place: index, path: path.to_vec(), reason: error };
-        if self.report.told.contains(&skipped) {
-            return Ok(());
-        }
-        self.report.skipped += 1;
-        if self.report.told.len() < SKIPPED_MAX {
-            self.report.told.push(skipped);
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Each way in which the two sides do not go together, and what can be chosen.
 
-use super::family::{Family, Tree};
+use super::family::{Family, Tree, USER};
 use marram_posix::{Choice, ConflictKind};
-use marram_vfs::FileSystem;
+use marram_vfs::{FileSystem, Ino, Name as FileName, WriteOptions};
 
 use ConflictKind::{Attribute, Content, Loop, Name, Removed};
 
@@ -161,4 +161,27 @@ fn capabilities_do_not_come_to_content_that_they_were_not_given_to() {
     assert_eq!(family.conflicts(), [(Attribute, "/a".to_owned())]);
     assert!(family.merge_choosing(Choice::Theirs).applied);
     assert!(family.parent.0.xattr(a, b"security.capability").is_err());
+}
+
+#[test]
+fn a_file_that_had_no_name_when_the_fork_began_saves_another_as_any_new_one_does() {
+    let mut nameless = Vec::new();
+    let family = Family::new(|tree| {
+        prepare(tree);
+        for _ in 0..2 {
+            nameless.push(tree.0.create_anonymous(USER, Ino::ROOT, 0o644).unwrap().ino);
+        }
+    });
+    family.fork.save("/a", b"of the fork");
+    family.fork.file("/b", b"of the fork");
+    let files = &family.parent.0;
+    for (ino, path) in nameless.into_iter().zip(["/a", "/b"]) {
+        files.write(ino, 0, b"of the parent", WriteOptions::default()).unwrap();
+        let saved = FileName::new(b"saved").unwrap();
+        files.link(ino, Ino::ROOT, saved).unwrap();
+        files.forget(ino, 2);
+        family.parent.rename("/saved", path);
+    }
+    let both = [(Content, "/a".to_owned()), (Content, "/b".to_owned())];
+    assert_eq!(family.conflicts(), both);
 }

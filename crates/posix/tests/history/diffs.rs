@@ -1,6 +1,8 @@
 //! What a diff tells.
 
-use super::family::{Family, Tree, source};
+use super::directories::{kept, roll_back};
+use super::family::{Family, Tree, line, source};
+use marram_posix::Difference;
 use marram_store::{DatasetName, Store};
 use marram_vfs::SetAttributes;
 
@@ -142,4 +144,109 @@ fn states_without_a_common_past_are_refused() {
     let mut visit = |_| true;
     let root = family.root;
     assert!(marram_posix::diff(&family.store, &before, &after, root, &mut visit).is_err());
+}
+
+/// A snapshot `s` of `/d` with files and a directory, which has been moved since.
+fn moved() -> Family {
+    let family = kept(|tree| {
+        for path in ["/d", "/d/sub"] {
+            tree.directory(path);
+        }
+        tree.file("/d/a", &[1; 200_000]);
+        tree.file("/d/sub/b", b"b");
+        tree.xattr("/d/sub/b", "user.a", b"1");
+        tree.file("/d/kept", b"kept");
+    });
+    family.parent.rename("/d", "/moved");
+    family
+}
+
+/// What differs below `/d` between two states.
+fn of_d(family: &Family, before: &str, after: &str) -> Vec<String> {
+    let directory = family.parent.find("/d").unwrap().ino;
+    family.diff_below(before, after, directory).iter().map(line).collect()
+}
+
+#[test]
+fn a_directory_that_was_made_again_is_compared_with_the_one_of_its_path() {
+    let family = moved();
+    let tree = &family.parent;
+    tree.directory("/d");
+    tree.mode("/d", 0o700);
+    tree.file("/d/a", b"another");
+    tree.file("/d/new", b"new");
+    tree.rename("/moved/kept", "/d/kept");
+    let wanted = [
+        "attributes / [Permissions(493, 448)]",
+        "removed /a",
+        "created /a",
+        "created /new",
+        "removed /sub",
+    ];
+    assert_eq!(of_d(&family, "root@s", "root"), wanted);
+    snapshot(&family, "t");
+    assert_eq!(of_d(&family, "root@s", "root@t"), wanted);
+    let back = of_d(&family, "root@t", "root@s");
+    assert_eq!(back[1..], ["created /a", "removed /a", "removed /new", "created /sub"]);
+    tree.rename("/moved", "/d/inside");
+    let inside = of_d(&family, "root@s", "root");
+    let told = |text: &str| inside.iter().any(|line| line == text);
+    assert!(told("created /inside") && told("renamed /sub /inside/sub"), "{inside:?}");
+}
+
+#[test]
+fn a_directory_that_went_back_by_its_path_is_as_it_was() {
+    let family = moved();
+    let tree = &family.parent;
+    tree.directory("/d");
+    let directory = tree.find("/d").unwrap().ino;
+    roll_back(&family, directory).unwrap().expect("something changes");
+    assert_eq!(of_d(&family, "root@s", "root"), Vec::<String>::new());
+    tree.write("/d/a", 5000, &[2; 100]);
+    tree.xattr("/d/sub/b", "user.a", b"2");
+    tree.rename("/d/kept", "/d/sub/kept");
+    tree.file("/d/new", b"new");
+    let wanted = [
+        "content /a [5000..5100] 200000 200000",
+        "removed /kept",
+        "created /new",
+        "xattrs /sub/b [\"user.a\"]",
+        "created /sub/kept",
+    ];
+    assert_eq!(of_d(&family, "root@s", "root"), wanted);
+    let numbers = |difference: &Difference| difference.old_ino != difference.ino;
+    let all = family.diff_below("root@s", "root", tree.find("/d").unwrap().ino);
+    assert_eq!(all.iter().filter(|it| numbers(it)).count(), 2, "copies have other numbers");
+}
+
+#[test]
+fn a_directory_that_a_rollback_copied_into_another_is_as_it_was() {
+    let family = moved();
+    let tree = &family.parent;
+    tree.rename("/moved", "/d");
+    tree.rename("/d/sub", "/elsewhere");
+    roll_back(&family, tree.find("/d").unwrap().ino).unwrap().expect("something changes");
+    assert_eq!(of_d(&family, "root@s", "root"), Vec::<String>::new());
+    // In all of the dataset it is one more.
+    let all = family.diff("root@s", "root");
+    let told = |text: &str| all.iter().any(|line| line == text);
+    assert!(told("renamed /d/sub /elsewhere") && told("created /d/sub"), "{all:?}");
+}
+
+#[test]
+fn states_that_both_lack_a_directory_are_asked_for_its_path() {
+    let family = moved();
+    let tree = &family.parent;
+    tree.rename("/moved", "/d");
+    tree.file("/d/new", b"new");
+    snapshot(&family, "t");
+    tree.rename("/d", "/moved");
+    tree.directory("/d");
+    assert_eq!(of_d(&family, "root@s", "root@t"), ["created /new"]);
+    tree.directory("/unknown");
+    let unknown = tree.find("/unknown").unwrap().ino;
+    assert_eq!(family.diff_below("root@s", "root@t", unknown), []);
+    tree.file("/unknown/f", b"f");
+    let all = family.diff_below("root@s", "root", unknown);
+    assert_eq!(all.iter().map(line).collect::<Vec<_>>(), ["created /f"]);
 }

@@ -98,14 +98,19 @@ impl Family {
 
     /// What differs between two states, one line each.
     pub(crate) fn diff(&self, before: &str, after: &str) -> Vec<String> {
-        let mut lines = Vec::new();
+        self.diff_below(before, after, self.root).iter().map(line).collect()
+    }
+
+    /// What differs between two states below a directory.
+    pub(crate) fn diff_below(&self, before: &str, after: &str, directory: Ino) -> Vec<Difference> {
+        let mut all = Vec::new();
         let (before, after) = (source(before), source(after));
-        marram_posix::diff(&self.store, &before, &after, self.root, &mut |difference| {
-            lines.push(line(&difference));
+        marram_posix::diff(&self.store, &before, &after, directory, &mut |difference| {
+            all.push(difference);
             true
         })
         .unwrap();
-        lines
+        all
     }
 }
 

@@ -13,3 +13,4 @@ mod limits;
 mod merges;
 mod random;
 mod random_directories;
+mod random_paths;

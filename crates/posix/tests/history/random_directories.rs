@@ -25,7 +25,7 @@ fn content(tree: &Tree) -> BTreeMap<String, String> {
     tree.content().into_iter().map(without_links).collect()
 }
 
-fn is_below(path: &str, directory: &str) -> bool {
+pub(super) fn is_below(path: &str, directory: &str) -> bool {
     path == directory || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 

@@ -1,7 +1,7 @@
 //! Sharing of equal content: nobody who reads can tell, and nothing is believed that is not so.
 
 use crate::{Bench, USER, name, pattern};
-use marram_posix::{DedupOptions, DedupPlace, DedupReport, Posix, PosixOptions, deduplicate};
+use marram_posix::{DedupOptions, DedupReport, PassPlace, Posix, PosixOptions, deduplicate};
 use marram_store::{Block, Item, Key, View, kind};
 use marram_vfs::{Error, FileSystem, Ino, SetAttributes, SteppedClock};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 const RECORD: u64 = 4096;
 
 fn run(files: &Arc<Posix>, options: DedupOptions) -> DedupReport {
-    let place = DedupPlace { files: Arc::clone(files), directory: Ino::ROOT };
+    let place = PassPlace { files: Arc::clone(files), directory: Ino::ROOT };
     deduplicate(&[place], options, &mut || Some(()))
 }
 
@@ -177,7 +177,7 @@ fn a_walk_ends_when_nobody_wants_it_any_more() {
     for number in 0..50 {
         bench.write(bench.file(&format!("f{number}")), 0, &pattern(1, 4096));
     }
-    let place = DedupPlace { files: shared(&bench), directory: Ino::ROOT };
+    let place = PassPlace { files: shared(&bench), directory: Ino::ROOT };
     let mut left = 20;
     let report = deduplicate(&[place], DedupOptions::default(), &mut || {
         left -= 1;

@@ -8,9 +8,10 @@ mod memory;
 mod pool;
 
 pub use crash_target::PoolTarget;
+use marram_model::Clash;
 use marram_posix::{
-    AccessTimes, DedupOptions, DedupPlace, Deduplicator, DefragmentOptions, DirectoryRollback,
-    Posix, PosixOptions, deduplicate, defragment,
+    AccessTimes, ConflictKind, DedupOptions, Deduplicator, DefragmentOptions, DirectoryRollback,
+    MergeOptions, MergeReport, MergeSides, PassPlace, Posix, PosixOptions, deduplicate, defragment,
 };
 use marram_sim::{HistoryClock, Home, HomeResult, Options, Report, run_history};
 use marram_store::{DatasetName, Source, Store, View};
@@ -20,6 +21,7 @@ pub use pool::{
     busy_pool_home, dedup_full_pool_home, dedup_pool_home, full_pool_home, new_pool_home,
     open_pool_home, pool_home, rewriting_full_pool_home, rewriting_pool_home,
 };
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
@@ -105,6 +107,16 @@ fn kept(name: &str) -> Source {
     Source { snapshot: Some(name.to_owned()), ..root() }
 }
 
+fn clash_of(kind: ConflictKind) -> Clash {
+    match kind {
+        ConflictKind::Content => Clash::Content,
+        ConflictKind::Attribute => Clash::Attribute,
+        ConflictKind::Name => Clash::Name,
+        ConflictKind::Removed => Clash::Removed,
+        ConflictKind::Loop => Clash::Loop,
+    }
+}
+
 /// Opens the file system in a view.
 pub fn mount(view: Arc<dyn View>, clock: &Arc<HistoryClock>) -> HomeResult<Arc<Posix>> {
     let options = PosixOptions {
@@ -145,7 +157,7 @@ impl<B: Backing> StoreHome<B> {
         if !self.rewrites {
             return Ok(());
         }
-        let place = DedupPlace { files: Arc::clone(self.live()), directory: Ino::ROOT };
+        let place = PassPlace { files: Arc::clone(self.live()), directory: Ino::ROOT };
         let report = defragment(&[place], DefragmentOptions::default(), &mut || Some(()));
         REWRITTEN_BYTES.fetch_add(report.totals.rewritten_bytes, Ordering::Relaxed);
         match report.failure {
@@ -167,7 +179,7 @@ impl<B: Backing> StoreHome<B> {
             SHARED_BYTES.fetch_add(shared, Ordering::Relaxed);
             return Ok(());
         }
-        let place = DedupPlace { files: live, directory: Ino::ROOT };
+        let place = PassPlace { files: live, directory: Ino::ROOT };
         let options = DedupOptions { dry_run: false, places_max: 100 };
         let report = deduplicate(&[place], options, &mut || Some(()));
         SHARED_BYTES.fetch_add(report.shared_bytes, Ordering::Relaxed);
@@ -237,11 +249,14 @@ impl<B: Backing> Home for StoreHome<B> {
         self.backing.store().destroy(&kept(name), false).map(|_| ()).map_err(text)
     }
 
+    /// Frees what has no name before: else what comes back may get another number than in the
+    /// model, where nothing waits to be freed, and is another inode than there to all that follows.
     fn roll_back_directory(
         &mut self,
         snapshot: &str,
         directory: Ino,
     ) -> HomeResult<Option<marram_vfs::Result<()>>> {
+        while self.live().reclaim_step(RECLAIM_ITEMS).map_err(text)? {}
         let (dataset, to) = (DatasetName::root(), kept(snapshot));
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
         let store = self.backing.store();
@@ -252,6 +267,28 @@ impl<B: Backing> Home for StoreHome<B> {
         let clone = source(clone)?;
         self.backing.store().clone_snapshot(&kept(snapshot), &clone.dataset).map_err(text)?;
         Ok(self.open(&clone)? as Arc<dyn FileSystem>)
+    }
+
+    fn fork(&mut self, fork: &str) -> HomeResult<bool> {
+        let fork = source(fork)?.dataset;
+        self.backing.store().fork(&DatasetName::root(), &fork, Ino::ROOT.0).map_err(text)?;
+        Ok(true)
+    }
+
+    fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        Ok(self.open(&source(fork)?)? as Arc<dyn FileSystem>)
+    }
+
+    fn merge(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        let (dataset, base) = (DatasetName::root(), kept(&format!("fork:{fork}")));
+        let fork = source(fork)?;
+        let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
+        let store = self.backing.store();
+        let report = self.live().merge(&*store, sides, &MergeOptions::default());
+        let kinds = |report: MergeReport| {
+            report.conflicts.iter().map(|conflict| clash_of(conflict.kind)).collect()
+        };
+        Ok(report.map(kinds))
     }
 
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {

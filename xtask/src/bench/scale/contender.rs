@@ -211,7 +211,7 @@ impl Asking<'_> {
         self.table.add(self.way, self.files, operation, measured);
     }
 
-    /// Snapshots, and back to the last of them after a change.
+    /// Snapshots, and back to the last of them after a change that is durable.
     fn kept_states(&mut self) -> Result<()> {
         let mut snapshots = 0;
         let taken = median(|| {
@@ -223,10 +223,12 @@ impl Asking<'_> {
         let last = format!("kept-{snapshots}");
         let (files, changed) = (self.files, Share::Hundred.files(self.files));
         tree::change(self.contender.origin(), files, changed)?;
+        self.contender.settle()?;
         if let Some(measured) = self.contender.rollback_directory(&last)? {
             self.note(Operation::DirectoryRollback, measured);
             self.expect_changed(0, changed)?;
             tree::change(self.contender.origin(), files, changed)?;
+            self.contender.settle()?;
         }
         if let Some(measured) = self.contender.rollback(&last)? {
             self.note(Operation::Rollback, measured);

@@ -21,7 +21,7 @@ pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Conten
         Way::Overlay | Way::GitWorktree => Kind::Ext4,
         Way::ZfsFuse => Kind::ZfsFuse,
     };
-    let making = Making { on_direct_loop: true, ..Making::sized(2 * image_bytes(files)) };
+    let making = Making { on_direct_loop: true, ..Making::sized(room(way, files)) };
     let subject = subject::make(kind, folder, &making)?;
     let tree = subject.root().join("tree");
     let place = Place { subject, tree };
@@ -41,6 +41,17 @@ pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Conten
             Box::new(Peer { place, means: Clones })
         }
     })
+}
+
+/// Bytes of the image: ext4 makes an inode for each 16 KiB of it, and no more later.
+fn room(way: Way, files: u64) -> u64 {
+    const BYTES_FOR_INODE: u64 = 16 << 10;
+    let inodes = match way {
+        Way::Overlay => 2 * files,
+        Way::GitWorktree => 16 * files,
+        _ => 0,
+    };
+    2 * image_bytes(files) + inodes * BYTES_FOR_INODE
 }
 
 /// One of these ways, on its file system.

@@ -97,18 +97,25 @@ pub(super) const RULES: [Rule; 6] = [
                 && found.marram.outcome == found.ext4.outcome
         },
     },
-    // The kernel moves bytes through pipes and devices without telling the file system of them.
+    // The kernel moves bytes through pipes and devices without telling the file system of them. A
+    // new name of one shows its times as nobody has compared them yet.
     Rule {
         name: "times-of-pipes-and-devices",
         explains: |found| {
-            let is_plain = |seen: &Seen| {
-                let plain = [FileType::RegularFile, FileType::Directory, FileType::Symlink];
-                seen.before.is_ok_and(|before| plain.contains(&before.kind()))
+            let is_plain = |kind: FileType| {
+                [FileType::RegularFile, FileType::Directory, FileType::Symlink].contains(&kind)
             };
-            found.difference.aspect.ends_with(" time")
-                && found.difference.marram == "Kept"
+            let was_plain = |seen: &Seen| seen.before.is_ok_and(|before| is_plain(before.kind()));
+            let is_use = found.difference.marram == "Kept"
                 && matches!(found.step.call, Call::Read { .. } | Call::Write { .. })
-                && !found.ext4.seen.iter().any(is_plain)
+                && !found.ext4.seen.iter().any(was_plain);
+            let is_new_name =
+                matches!(found.step.call, Call::MakeLink { .. } | Call::Rename { .. })
+                    && found.seen_on_ext4().is_some_and(|seen| {
+                        seen.before.is_err()
+                            && seen.after.is_ok_and(|after| !is_plain(after.kind()))
+                    });
+            found.difference.aspect.ends_with(" time") && (is_use || is_new_name)
         },
     },
     // ext4 does nothing at all when an attribute has its value already.

@@ -1,35 +1,7 @@
 //! What is said of deduplication.
 
+use super::PassEnd;
 use serde::{Deserialize, Serialize};
-
-/// Equal content to be found and shared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DedupOrder {
-    /// Where to look.
-    pub(crate) places: Vec<DedupDirectory>,
-    /// Only tell what could be shared.
-    pub(crate) dry_run: bool,
-}
-
-/// A directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DedupDirectory {
-    /// `DATASET`, or, to be looked at only, `DATASET@SNAPSHOT`.
-    pub(crate) source: String,
-    /// The directory's inode; none for the root of what the dataset shows.
-    pub(crate) directory: Option<u64>,
-}
-
-/// Something that was left alone because it could not be read or changed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SkippedRow {
-    /// Which of the directories that were named, from 0.
-    pub(crate) place: usize,
-    /// The path from there.
-    pub(crate) path: String,
-    /// Why.
-    pub(crate) reason: String,
-}
 
 /// What was found and done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,19 +19,9 @@ pub(crate) struct DedupSummary {
     /// Bytes that they took as they were stored. They come back when nothing else refers to their
     /// blocks; snapshots do.
     pub(crate) released_bytes: u64,
-    /// Bytes by which the free space of the pool has grown meanwhile, also by what others did;
-    /// negative if it has shrunk.
-    pub(crate) freed_bytes: i64,
-    /// Ranges and files that were left alone.
-    pub(crate) skipped: u64,
-    /// The first of them.
-    pub(crate) told: Vec<SkippedRow>,
-    /// It was ended before all was looked at: a directory was unmounted.
-    pub(crate) is_interrupted: bool,
-    /// Why it ended before all was looked at.
-    pub(crate) failure: Option<String>,
-    /// Nothing was done.
-    pub(crate) dry_run: bool,
+    /// How it ended.
+    #[serde(flatten)]
+    pub(crate) end: PassEnd,
 }
 
 /// What sharing saves in one dataset, of what the last commit has.

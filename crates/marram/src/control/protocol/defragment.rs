@@ -1,16 +1,7 @@
 //! What is said of rewriting.
 
-use super::{DedupDirectory, SkippedRow};
+use super::PassEnd;
 use serde::{Deserialize, Serialize};
-
-/// Content to be brought together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DefragmentOrder {
-    /// Where to look.
-    pub(crate) places: Vec<DedupDirectory>,
-    /// Only tell what could be done.
-    pub(crate) dry_run: bool,
-}
 
 /// What was rewritten, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,21 +34,11 @@ pub(crate) struct DefragmentSummary {
     /// What was rewritten, or would be.
     #[serde(flatten)]
     pub(crate) rewriting: RewritingRow,
-    /// Bytes by which the free space of the pool has grown meanwhile, also by what others did;
-    /// negative if it has shrunk.
-    pub(crate) freed_bytes: i64,
-    /// Files that were left alone.
-    pub(crate) skipped: u64,
-    /// The first of them.
-    pub(crate) told: Vec<SkippedRow>,
-    /// It was ended before all was looked at: a directory was unmounted.
-    pub(crate) is_interrupted: bool,
     /// It was ended since too little space is free.
     pub(crate) is_short_of_space: bool,
-    /// Why it ended before all was looked at.
-    pub(crate) failure: Option<String>,
-    /// Nothing was done.
-    pub(crate) dry_run: bool,
+    /// How it ended.
+    #[serde(flatten)]
+    pub(crate) end: PassEnd,
 }
 
 /// What rewriting in the background has done since the pool was mounted.

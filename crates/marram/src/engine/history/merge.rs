@@ -1,6 +1,6 @@
 //! A fork's changes, brought into what it was forked from.
 
-use super::{ROWS_MAX, row};
+use super::row;
 use crate::control::protocol::{Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary};
 use crate::error::{Error, Result};
 use marram_pool::Pool;
@@ -13,6 +13,8 @@ use marram_vfs::Ino;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// Most differences of a merge that are told.
+const ROWS_MAX: usize = 200_000;
 /// Longer texts of conflicts are not told, in bytes; nor are more than so many of them together.
 const MARKED_BYTES_MAX: usize = 64 << 10;
 const MARKED_BYTES_SUM_MAX: usize = 1 << 20;

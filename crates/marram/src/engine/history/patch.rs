@@ -19,42 +19,37 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    pub(super) fn open(pool: &Pool, of: (&Source, &Source), root: Ino) -> Result<Texts> {
+    pub(super) fn open(pool: &Pool, of: (&Source, &Source)) -> Result<Texts> {
         let open = |source| -> Result<Posix> {
             let access_times = AccessTimes::Never;
+            let root = Ino(pool.report(source)?.root_object);
             let options = PosixOptions { access_times, root, ..PosixOptions::default() };
             Ok(Posix::new(pool.open(source)?, options)?)
         };
         Ok(Texts { before: open(of.0)?, after: open(of.1)? })
     }
 
-    /// Adds to what is told of a file which of its lines differ, if that takes no more than
-    /// `bytes_max`; returns how many bytes it takes.
-    pub(super) fn add_to(
-        &self,
-        row: &mut DifferenceRow,
-        ino: Ino,
-        bytes_max: usize,
-    ) -> Result<usize> {
+    /// Adds to what is told of a file, which has these numbers in both states, which of its lines
+    /// differ.
+    pub(super) fn add_to(&self, row: &mut DifferenceRow, (old_ino, ino): (Ino, Ino)) -> Result<()> {
         let (old, new) = match row.change.as_str() {
-            _ if row.kind != "file" => return Ok(0),
-            "content" => (text_of(&self.before, ino)?, text_of(&self.after, ino)?),
+            _ if row.kind != "file" => return Ok(()),
+            "content" => (text_of(&self.before, old_ino)?, text_of(&self.after, ino)?),
             "created" => (Some(String::new()), text_of(&self.after, ino)?),
-            "removed" => (text_of(&self.before, ino)?, Some(String::new())),
-            _ => return Ok(0),
+            "removed" => (text_of(&self.before, old_ino)?, Some(String::new())),
+            _ => return Ok(()),
         };
-        let (Some(old), Some(new)) = (old, new) else {
-            return Ok(0);
-        };
-        let path = row.path.trim_start_matches('/');
-        let from = if row.change == "created" { "/dev/null".into() } else { format!("a/{path}") };
-        let to = if row.change == "removed" { "/dev/null".into() } else { format!("b/{path}") };
-        let text = unified(&old, &new, &from, &to);
-        let len = text.len();
-        if len <= bytes_max {
-            row.patch = Some(text);
+        if let (Some(old), Some(new)) = (old, new) {
+            let path = row.path.trim_start_matches('/');
+            let name = |of: &str, is_there: bool| match is_there {
+                true => format!("{of}/{path}"),
+                false => "/dev/null".to_owned(),
+            };
+            let (from, to) =
+                (name("a", row.change != "created"), name("b", row.change != "removed"));
+            row.patch = Some(unified(&old, &new, &from, &to));
         }
-        Ok(len.min(bytes_max))
+        Ok(())
     }
 }
 

@@ -1,0 +1,45 @@
+//! What is said of the differences between two states.
+
+use serde::{Deserialize, Serialize};
+
+/// Two states to compare. What differs is told as lines of JSON, each a [`DifferenceRow`], sorted
+/// by path: however many there are, none is kept by the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CompareOrder {
+    /// `DATASET` or `DATASET@SNAPSHOT`.
+    pub(crate) before: String,
+    /// The same.
+    pub(crate) after: String,
+    /// The inode of the directory that is compared; a state that does not have it is asked for the
+    /// one under its path.
+    pub(crate) root: u64,
+    /// Also tell which lines of text differ.
+    pub(crate) patch: bool,
+}
+
+/// One thing that differs between two states.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DifferenceRow {
+    /// What has happened: `created`, `removed`, `renamed`, `linked`, `unlinked`, `content`,
+    /// `attributes` or `xattrs`.
+    pub(crate) change: String,
+    /// Where, from the root of what is compared.
+    pub(crate) path: String,
+    /// Where it was, of what was renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) old_path: Option<String>,
+    /// `file`, `directory`, `symlink`, `fifo`, `socket` or `device`.
+    pub(crate) kind: String,
+    /// Of changed content: first byte and end of each range that differs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Of changed content: the sizes in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sizes: Option<(u64, u64)>,
+    /// Of changed attributes: name, old and new value, where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) values: Vec<(String, Option<String>, Option<String>)>,
+    /// The lines that differ, as `diff -u` tells them, where they were asked for and it is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) patch: Option<String>,
+}

@@ -1,0 +1,58 @@
+//! A fork beside a history: it begins as the state of one moment, is worked on now and then, and
+//! is merged back in the end.
+//!
+//! What is done in it is few operations, on what is there already: else nearly every merge would
+//! be refused for a conflict.
+
+use crate::compare::Agreement;
+use crate::generate::Generator;
+use crate::history::Report;
+use crate::pair::Pair;
+use crate::random::Random;
+use marram_model::Model;
+use marram_vfs::FileSystem;
+use std::sync::Arc;
+
+/// Most operations at a time.
+const OPERATIONS_MAX: u64 = 12;
+
+/// See the module.
+pub(crate) struct Forked {
+    pub(crate) name: String,
+    /// What it began as.
+    pub(crate) base: Model,
+    /// What it is, without pins.
+    pub(crate) model: Model,
+}
+
+impl Forked {
+    /// A fork of `model` as it is now.
+    pub(crate) fn new(name: String, model: &Model) -> Forked {
+        Forked { name, base: model.snapshot(), model: model.snapshot() }
+    }
+
+    /// Works on it, where `real` shows it, and compares all of it.
+    pub(crate) fn work(
+        &mut self,
+        real: Arc<dyn FileSystem>,
+        seed: u64,
+        report: &mut Report,
+    ) -> Agreement {
+        let fail = |name: &str, difference: String| format!("fork {name}: {difference}");
+        let mut random = Random::new(seed);
+        let mut pair = Pair::new(real, self.model.fork());
+        pair.pick_up(&mut random).map_err(|difference| fail(&self.name, difference))?;
+        let mut generator = Generator::going_on(random.number());
+        for _ in 0..=random.below(OPERATIONS_MAX) {
+            let operation = generator.draw();
+            let outcome = pair
+                .apply(&operation)
+                .map_err(|difference| fail(&self.name, format!("{operation:?}: {difference}")))?;
+            report.count(outcome);
+        }
+        pair.compare().map_err(|difference| fail(&self.name, difference))?;
+        pair.let_go();
+        self.model = pair.model().snapshot();
+        Ok(())
+    }
+}
