@@ -103,7 +103,8 @@ pub struct XattrChange {
 ///
 /// Costs what has changed. Where a file has lost the name that it was found by, and keeps another
 /// one, all directories are searched once. Directories that a rollback copied, or that are found by
-/// their path, are looked through.
+/// their path, are looked through; and so is all below `root` if a file that has changed has
+/// several names, the newest of them elsewhere.
 ///
 /// # Errors
 /// A dataset or snapshot that is not there, has no file system, or has nothing to do with the

@@ -4,9 +4,11 @@
 //! for it, so no directory is searched. The place is a hint, which the entry found there confirms:
 //! an inode of an older pool has none, and that of a file goes wrong when the name that was made
 //! last is removed while others stay. Then the parent directory is searched, and if that does not
-//! help, every directory, once for all inodes that have to be found so.
+//! help, every directory, once for all inodes that have to be found so. A file with several names may
+//! be known by one that is not below the root: then what is below it is walked through.
 
 use super::state::{Named, State, decode_entry};
+use super::subtree::Subtree;
 use crate::failure::from_store;
 use marram_format::record::InodeKind;
 use marram_store::{Item, Key, kind};
@@ -70,12 +72,15 @@ impl<'a> Paths<'a> {
 
     /// Prepares the paths of files: those that their records do not lead to are searched for.
     pub(super) fn prepare(&mut self, inos: impl Iterator<Item = u64>) -> Result<()> {
-        let mut missing = BTreeSet::new();
+        let (mut missing, mut linked) = (BTreeSet::new(), BTreeSet::new());
         for ino in inos {
             let inode = self.state.named_inode(ino)?;
             let Some(inode) = inode.filter(|inode| inode.kind != InodeKind::Directory) else {
                 continue;
             };
+            if inode.links > 1 {
+                linked.insert(ino);
+            }
             match self.name_in(inode.parent, inode.name_place, ino)? {
                 Some(name) => {
                     self.found.insert(ino, (inode.parent, name));
@@ -85,7 +90,29 @@ impl<'a> Paths<'a> {
                 }
             }
         }
-        if missing.is_empty() { Ok(()) } else { self.search(missing) }
+        if !missing.is_empty() {
+            self.search(missing)?;
+        }
+        self.look_inside(linked)
+    }
+
+    /// Of files with several names, one may have been found that is not below the root: then all
+    /// that is below it is walked through for another one, once for all such files.
+    fn look_inside(&mut self, linked: BTreeSet<u64>) -> Result<()> {
+        let mut outside = BTreeSet::new();
+        for ino in linked {
+            let place = self.found.get(&ino).map(|(directory, _)| *directory);
+            if let Some(directory) = place
+                && self.directory(directory)?.is_none()
+            {
+                outside.insert(ino);
+            }
+        }
+        for (ino, places) in Subtree::new(self.state, self.state.root).places(&outside)? {
+            let place = places.into_iter().next();
+            self.found.extend(place.map(|place| (ino, (place.directory, place.entry.name))));
+        }
+        Ok(())
     }
 
     fn search(&mut self, mut missing: BTreeSet<u64>) -> Result<()> {

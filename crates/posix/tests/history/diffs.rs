@@ -250,3 +250,20 @@ fn states_that_both_lack_a_directory_are_asked_for_its_path() {
     let all = family.diff_below("root@s", "root", unknown);
     assert_eq!(all.iter().map(line).collect::<Vec<_>>(), ["created /f"]);
 }
+
+#[test]
+fn a_file_whose_newest_name_is_elsewhere_is_told_by_one_below() {
+    let family = kept(|tree| {
+        tree.directory("/d");
+        tree.directory("/d/sub");
+        tree.file("/d/sub/a", &[1; 10_000]);
+        tree.link("/d/sub/a", "/newest");
+        tree.file("/outside", &[1; 10_000]);
+        tree.link("/outside", "/outside too");
+    });
+    family.parent.write("/newest", 5000, &[2; 100]);
+    family.parent.write("/outside", 5000, &[2; 100]);
+    assert_eq!(of_d(&family, "root@s", "root"), ["content /sub/a [5000..5100] 10000 10000"]);
+    family.parent.unlink("/d/sub/a");
+    assert_eq!(of_d(&family, "root@s", "root"), ["unlinked /sub/a"]);
+}
