@@ -4,8 +4,8 @@
 //! for it, so no directory is searched. The place is a hint, which the entry found there confirms:
 //! an inode of an older pool has none, and that of a file goes wrong when the name that was made
 //! last is removed while others stay. Then the parent directory is searched, and if that does not
-//! help, every directory, once for all inodes that have to be found so. A file with several names may
-//! be known by one that is not below the root: then what is below it is walked through.
+//! help, every directory, once for all inodes that have to be found so. A file with several names
+//! may be known by one that is not below the root: then what is below it is walked through.
 
 use super::state::{Named, State, decode_entry};
 use super::subtree::Subtree;
