@@ -129,11 +129,18 @@ impl Target {
         if let Some(client) = self.connect()? {
             return client.perform(operation);
         }
-        let mode = OpenMode::for_operation(operation);
-        let pool = OpenPool::open(&self.pool, &mode).map_err(|error| self.name_holder(error))?;
+        let pool = self.open(&OpenMode::for_operation(operation))?;
         let answer = pool.perform(operation);
         pool.close()?;
         answer
+    }
+
+    /// Opens the pool itself, which no daemon has.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails.
+    pub(crate) fn open(&self, mode: &OpenMode) -> Result<OpenPool> {
+        OpenPool::open(&self.pool, mode).map_err(|error| self.name_holder(error))
     }
 
     /// A dead mount holds the block device that it was made on, and the system does not say so.

@@ -2,7 +2,7 @@
 
 use crate::arguments::DiffArguments;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation};
-use crate::engine::{OpenMode, OpenPool, history};
+use crate::engine::{OpenMode, history};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::{Target, with_optional_snapshot};
@@ -71,7 +71,7 @@ fn compare(target: &Target, order: &CompareOrder) -> Result<Vec<DifferenceRow>> 
         return client.compare(order);
     }
     let mut rows = Vec::new();
-    let pool = OpenPool::open(&target.pool, &OpenMode::for_pass(false))?;
+    let pool = target.open(&OpenMode::for_command(false))?;
     let compared = history::diff(pool.pool(), order, &mut |row| {
         rows.push(row);
         Ok(())

@@ -3,7 +3,7 @@
 
 use crate::arguments::PassArguments;
 use crate::control::protocol::{Answer, PassDirectory, PassEnd, PassOrder, Request};
-use crate::engine::{OpenMode, OpenPool};
+use crate::engine::OpenMode;
 use crate::error::{Error, Result};
 use crate::output::say;
 use crate::target::Target;
@@ -25,7 +25,7 @@ pub(super) fn make(
     if let Some(client) = target.connect()? {
         return client.ask(&request(order));
     }
-    let pool = OpenPool::open(&target.pool, &OpenMode::for_pass(order.dry_run))?;
+    let pool = target.open(&OpenMode::for_command(order.dry_run))?;
     let answer = alone(pool.pool(), &order);
     pool.close()?;
     answer

@@ -3,6 +3,7 @@
 
 use super::stream::is_stream;
 use crate::arguments::StatusArguments;
+use crate::control::client::Client;
 use crate::control::protocol::{
     Answer, DamageRow, MountReport, Operation, ShownReport, StatusReport,
 };
@@ -12,13 +13,17 @@ use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::{self, Target};
 use crate::{dead_mounts, places};
 use serde::Serialize;
+use std::path::Path;
 
 /// Most damaged places that are shown to people; `--json` and the log have all.
 const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
     places::control_folders().iter().for_each(|folder| clear_abandoned(folder));
-    let reports = targets(arguments)?.iter().map(status).collect::<Result<Vec<Report>>>()?;
+    let reports = match &arguments.target {
+        None => of_all_daemons()?,
+        Some(path) => targets(path)?.iter().map(status).collect::<Result<Vec<Report>>>()?,
+    };
     output.print(&reports, || {
         let text = |report: &Report| match report {
             Report::Pool(report) => text(report, arguments.exact, output),
@@ -46,11 +51,24 @@ enum Report {
     Streams(Box<ShownReport>),
 }
 
-/// What is meant; without a path everything that is mounted.
-fn targets(arguments: &StatusArguments) -> Result<Vec<Target>> {
-    let Some(path) = &arguments.target else {
-        return Ok(target::daemons().into_iter().map(Target::of_daemon).collect());
-    };
+/// Everything that is mounted. A daemon that ends meanwhile has nothing mounted: only daemons are
+/// asked, and never their pools in their place.
+fn of_all_daemons() -> Result<Vec<Report>> {
+    let mut reports = Vec::new();
+    for target in target::daemons().into_iter().map(Target::of_daemon) {
+        let ask = |client: Client| client.perform(&Operation::Status);
+        match target.connect().and_then(|client| client.map(ask).transpose()) {
+            Ok(None) => (),
+            Ok(Some(answer)) => reports.push(report(answer)?),
+            Err(_) if matches!(target.connect(), Ok(None)) => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(reports)
+}
+
+/// What is meant by a path.
+fn targets(path: &Path) -> Result<Vec<Target>> {
     if !is_stream(path) {
         return Ok(vec![Target::find(path)?]);
     }
@@ -64,13 +82,16 @@ fn targets(arguments: &StatusArguments) -> Result<Vec<Target>> {
 }
 
 fn status(target: &Target) -> Result<Report> {
-    match target.perform(&Operation::Status)? {
-        Answer::Status(mut report) => {
-            if target.daemon.is_none() {
-                report.dead_mounts = dead_mounts::of_pool(&target.pool)?;
-            }
-            Ok(Report::Pool(report))
-        }
+    let mut report = report(target.perform(&Operation::Status)?)?;
+    if let (Report::Pool(report), None) = (&mut report, &target.daemon) {
+        report.dead_mounts = dead_mounts::of_pool(&target.pool)?;
+    }
+    Ok(report)
+}
+
+fn report(answer: Answer) -> Result<Report> {
+    match answer {
+        Answer::Status(report) => Ok(Report::Pool(report)),
         Answer::ShownStatus(report) => Ok(Report::Streams(report)),
         other => Err(super::unexpected(&other)),
     }

@@ -7,7 +7,7 @@ use crate::control::protocol::{
     Answer, Operation, PartialRow, ReceiveOrder, SendOrder, StreamSummary,
 };
 use crate::engine::undo::own_author;
-use crate::engine::{OpenMode, OpenPool, hexadecimal, streams};
+use crate::engine::{OpenMode, hexadecimal, streams};
 use crate::error::{Error, Result};
 use crate::output::{Output, say, size_text};
 use crate::target::{Target, with_snapshot};
@@ -82,7 +82,7 @@ fn send_to(target: &Target, order: &SendOrder, out: &mut dyn Write) -> Result<An
     if let Some(client) = target.connect()? {
         return client.send_stream(order, out);
     }
-    let pool = OpenPool::open(&target.pool, &OpenMode::for_stream(true))?;
+    let pool = target.open(&OpenMode::for_command(true))?;
     streams::send(pool.pool(), order, out)
 }
 
@@ -190,7 +190,7 @@ fn receive_from(target: &Target, order: &ReceiveOrder, input: &mut dyn Read) -> 
     if let Some(client) = target.connect()? {
         return client.receive_stream(order, input);
     }
-    let pool = OpenPool::open(&target.pool, &OpenMode::for_stream(false))?;
+    let pool = target.open(&OpenMode::for_command(false))?;
     let mut input = BufReader::with_capacity(READ_BYTES, input);
     let received = streams::take_in(pool.pool(), order, &mut input)
         .and_then(|incoming| streams::publish(pool.pool(), incoming));

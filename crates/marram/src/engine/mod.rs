@@ -78,18 +78,11 @@ impl OpenMode {
             Operation::Thin(request) => request.dry_run,
             _ => false,
         };
-        OpenMode { read_only, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
-    }
-}
-
-impl OpenMode {
-    /// As a command opens a pool to look at all files in it.
-    pub(crate) fn for_pass(dry_run: bool) -> OpenMode {
-        OpenMode { read_only: dry_run, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
+        OpenMode::for_command(read_only)
     }
 
-    /// As a command opens a pool to send from it, or to receive into it.
-    pub(crate) fn for_stream(read_only: bool) -> OpenMode {
+    /// As a command opens a pool that it has to itself.
+    pub(crate) fn for_command(read_only: bool) -> OpenMode {
         OpenMode { read_only, skip_log: false, cache_bytes: COMMAND_CACHE_BYTES }
     }
 }
