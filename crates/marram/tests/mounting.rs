@@ -760,3 +760,21 @@ fn random_bytes_in_a_pool_never_end_in_a_panic() {
         assert!(!log.contains("panicked"), "{log}");
     }
 }
+
+/// A daemon that ends while all are asked is not told of, and is no reason to tell nothing.
+#[test]
+fn status_of_all_is_told_while_daemons_come_and_go() {
+    let Some(bench) = mounted() else { return };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            for _ in 0..15 {
+                bench.run("unmount mnt").good();
+                bench.run("mount work.pool mnt").good();
+            }
+        });
+        while !others.is_finished() {
+            let told = bench.run("status --json").envelope();
+            assert!(told["result"].is_array(), "{told}");
+        }
+    });
+}

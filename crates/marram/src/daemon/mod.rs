@@ -308,6 +308,11 @@ impl Daemon {
 
     /// Adds what the daemon knows to what the pool knows.
     fn complete(&self, mut status: StatusReport) -> StatusReport {
+        // A pool that was closed takes no changes either, but nothing is wrong with it.
+        let is_closed = matches!(self.closed.get(), Some(Ok(Closed::Durable)));
+        if is_closed && status.health == "read-only" {
+            (status.health, status.reason) = ("online".to_owned(), None);
+        }
         let files = self.damage.rows();
         if !files.is_empty() && status.health == "online" {
             status.health = "damaged".to_owned();
