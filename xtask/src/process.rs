@@ -30,10 +30,16 @@ pub(crate) fn shown(command: &Command) -> String {
     line
 }
 
+/// Runs to the end, good or bad, with output kept.
+pub(crate) fn ended(command: &mut Command) -> Result<Output> {
+    let line = shown(command);
+    command.output().context(|| format!("cannot start `{line}`"))
+}
+
 /// Runs to the end with output kept; a failure quotes the end of it.
 pub(crate) fn output(command: &mut Command) -> Result<Output> {
     let line = shown(command);
-    let output = command.output().context(|| format!("cannot start `{line}`"))?;
+    let output = ended(command)?;
     if output.status.success() {
         return Ok(output);
     }
@@ -81,7 +87,8 @@ pub(crate) fn require(programs: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-fn tail(output: &Output) -> String {
+/// The last lines of what the program printed.
+pub(crate) fn tail(output: &Output) -> String {
     let mut all = String::from_utf8_lossy(&output.stdout).into_owned();
     all.push_str(&String::from_utf8_lossy(&output.stderr));
     let lines: Vec<&str> = all.lines().collect();

@@ -1,6 +1,6 @@
 //! Where things are in the project, and what is built where.
 
-use crate::failure::{Result, fail};
+use crate::failure::{Context, Result, fail};
 use crate::process::{command, run_shown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,10 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
 /// The release binary, built now unless `MARRAM_BINARY` names another one.
 pub(crate) fn release_binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("MARRAM_BINARY") {
-        return Ok(PathBuf::from(named));
+        let named = PathBuf::from(named);
+        return named.canonicalize().context(|| {
+            format!("MARRAM_BINARY names `{}`, which cannot be found", named.display())
+        });
     }
     run_shown(&mut cargo(&["build", "--release", "--package", "marram", "--quiet"]))?;
     let binary = target().join("release/marram");

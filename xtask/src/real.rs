@@ -171,9 +171,10 @@ const fn script(
     Script { name, shows, run }
 }
 
-/// Runs the scripts that were asked for, all of them even if one fails.
+/// Runs the scripts that were asked for, all of them even if one fails. What failed is said
+/// again at the end, where it is still to be seen when little of the output is kept.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut failed = Vec::new();
+    let mut failures = Vec::new();
     let chosen = chosen(&arguments.scripts)?;
     for script in &chosen {
         let start = Instant::now();
@@ -182,12 +183,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             Ok(()) => println!("real {}: ok, {:.1} s", script.name, start.elapsed().as_secs_f64()),
             Err(failure) => {
                 println!("real {}: FAILED: {failure}", script.name);
-                failed.push(script.name);
+                failures.push(format!("{}: {failure}", script.name));
             }
         }
     }
-    println!("real: {} passed, {} failed", chosen.len() - failed.len(), failed.len());
-    if failed.is_empty() { Ok(()) } else { fail(format!("failed: {}", failed.join(", "))) }
+    println!("real: {} passed, {} failed", chosen.len() - failures.len(), failures.len());
+    if failures.is_empty() { Ok(()) } else { fail(format!("failed: {}", failures.join("\n"))) }
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Script>> {

@@ -1,8 +1,8 @@
 //! fsx: random operations on one file against its own memory of the file.
 
 use super::{GIB, Setting, step};
-use crate::failure::Result;
-use crate::process::{command, run};
+use crate::failure::{Result, fail};
+use crate::process::{command, ended, shown, tail};
 use crate::project;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,11 @@ const PROCESS_OPERATIONS: u64 = 5_000;
 /// Processes of one seed draw from seeds that lie this far apart.
 const SEED_STRIDE: u64 = 1 << 20;
 
+/// How many processes in turn may draw what fsx itself cannot do, each from a seed that lies
+/// `REDRAW_STRIDE` further.
+const REDRAWS_MAX: u64 = 4;
+const REDRAW_STRIDE: u64 = 1 << 40;
+
 /// 200,000 operations unless told otherwise, shared by several seeds, with a remount between.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let fsx = project::registry_tool("fsx", VERSION)?;
@@ -41,7 +46,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
         for part in 0..operations.div_ceil(PROCESS_OPERATIONS) {
             let count = (operations - part * PROCESS_OPERATIONS).min(PROCESS_OPERATIONS);
             let seed = seed + part * SEED_STRIDE;
-            one(&fsx, &configuration(setting, shape), &file, seed, count)?;
+            some(&fsx, &configuration(setting, shape), &file, seed, count)?;
         }
         step(&format!("seed {seed}: {operations} operations on a {shape} file"));
         subject.remount()?;
@@ -54,10 +59,60 @@ fn configuration(setting: &Setting, shape: &str) -> PathBuf {
     setting.folder.join(format!("fsx-{shape}.toml"))
 }
 
-fn one(fsx: &Path, configuration: &Path, file: &Path, seed: u64, operations: u64) -> Result<()> {
-    let artifacts = configuration.with_file_name("artifacts");
+/// How a process of fsx ended.
+enum Ending {
+    /// All of its operations were as they should be.
+    Passed,
+    /// It drew a `posix_fallocate` of no bytes, which every file system refuses, and took the
+    /// refusal for a failure. All before it were as they should be.
+    DrewNothing,
+}
+
+/// So many operations in one process; in another one if fsx ended itself before that.
+fn some(fsx: &Path, settings: &Path, file: &Path, seed: u64, operations: u64) -> Result<()> {
+    for draw in 0..REDRAWS_MAX {
+        let seed = seed + draw * REDRAW_STRIDE;
+        if let Ending::Passed = one(fsx, settings, file, seed, operations)? {
+            return Ok(());
+        }
+        step(&format!("seed {seed}: fsx drew a posix_fallocate of no bytes; drawn anew"));
+    }
+    fail(format!("fsx drew a posix_fallocate of no bytes {REDRAWS_MAX} times from seed {seed}"))
+}
+
+fn one(fsx: &Path, settings: &Path, file: &Path, seed: u64, operations: u64) -> Result<Ending> {
+    let artifacts = settings.with_file_name("artifacts");
     std::fs::create_dir_all(&artifacts)?;
     let mut fsx = command(&[&fsx.to_string_lossy()]);
     fsx.args(["-q", "-N", &operations.to_string(), "-S", &seed.to_string(), "-f"]);
-    run(fsx.arg(configuration).arg("-P").arg(&artifacts).arg(file))
+    let output = ended(fsx.arg(settings).arg("-P").arg(&artifacts).arg(file))?;
+    if output.status.success() {
+        return Ok(Ending::Passed);
+    }
+    let said = tail(&output);
+    if drew_nothing(&said) {
+        return Ok(Ending::DrewNothing);
+    }
+    fail(format!("`{}` failed ({}):\n{said}", shown(&fsx), output.status))
+}
+
+/// Whether the last operation that fsx told of reserved no bytes.
+fn drew_nothing(said: &str) -> bool {
+    let last = said.lines().last().unwrap_or_default();
+    last.contains("POSIX_FALLOCATE") && last.trim_end().ends_with(" 0x0 bytes)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drew_nothing;
+
+    #[test]
+    fn only_a_reservation_of_no_bytes_is_passed_over() {
+        let before = "[ERROR fsx] 1810 READ     0x2f304 => 0x31ca6 (0x29a2 bytes)\n";
+        let nothing = "[ERROR fsx] 1811 POSIX_FALLOCATE 0x18989 => 0x18988 (   0x0 bytes)";
+        assert!(drew_nothing(&format!("{before}{nothing}")));
+        assert!(!drew_nothing(&format!("{nothing}\n{before}")));
+        assert!(!drew_nothing(&nothing.replace("  0x0", "0x10")));
+        assert!(!drew_nothing(&nothing.replace("POSIX_FALLOCATE", "TRUNCATE")));
+    }
 }

@@ -5,13 +5,14 @@
 
 use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
-use crate::process::{command, require};
+use crate::process::{command, ended, require, shown, tail};
 use crate::subject::{Making, make};
 use std::path::Path;
 
 /// The stressors that use the folder under test. Left out are those that want what FUSE cannot
-/// carry, or that exhaust the machine rather than the file system.
-const STRESSORS: [&str; 40] = [
+/// carry, that exhaust the machine rather than the file system, or that (as `io`, which calls
+/// `syncfs` on each of them) judge every mount of the machine.
+const STRESSORS: [&str; 39] = [
     "access",
     "aio",
     "aiol",
@@ -36,7 +37,6 @@ const STRESSORS: [&str; 40] = [
     "hdd",
     "inode-flags",
     "inotify",
-    "io",
     "iomix",
     "lease",
     "link",
@@ -57,6 +57,10 @@ const STRESSORS: [&str; 40] = [
 /// How many workers each stressor has.
 const WORKERS: &str = "2";
 
+/// How stress-ng ends where its stressors passed but could not count what they did, as a signal
+/// came between two counts. A stressor that failed ends with another status, whatever it counted.
+const UNCOUNTED_STATUS: i32 = 7;
+
 /// An hour in all, or 45 seconds when short.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("stress-ng", "stress-ng")])?;
@@ -68,18 +72,17 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
             ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into();
     }
     let mut subject = make(setting.kind, &setting.folder.join("subject"), &making)?;
-    let mut failed = Vec::new();
+    let mut failures = Vec::new();
     for stressor in STRESSORS {
         let folder = subject.root().join(stressor);
         std::fs::create_dir(&folder)?;
         if let Err(failure) = one(stressor, &folder, each) {
-            println!("  {stressor}: {failure}");
-            failed.push(stressor);
+            failures.push(format!("{stressor}: {failure}"));
         }
         std::fs::remove_dir_all(&folder).context(|| format!("{stressor} left something"))?;
     }
-    if !failed.is_empty() {
-        return fail(format!("stressors that failed: {}", failed.join(", ")));
+    if !failures.is_empty() {
+        return fail(format!("{} stressors failed\n{}", failures.len(), failures.join("\n")));
     }
     step(&format!("{} stressors, {each} s each, all verified", STRESSORS.len()));
     subject.remount()?;
@@ -92,5 +95,9 @@ fn one(stressor: &str, folder: &Path, seconds: u64) -> Result<()> {
     stress.arg(format!("--{stressor}")).arg(WORKERS);
     stress.args(["--timeout", &format!("{seconds}s"), "--temp-path"]).arg(folder);
     // Some stressors use the working folder whatever they are told.
-    crate::process::run(stress.current_dir(folder))
+    let output = ended(stress.current_dir(folder))?;
+    match output.status.code() {
+        Some(0 | UNCOUNTED_STATUS) => Ok(()),
+        _ => fail(format!("`{}` failed ({}):\n{}", shown(&stress), output.status, tail(&output))),
+    }
 }

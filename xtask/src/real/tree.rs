@@ -47,6 +47,8 @@ struct Entry {
     metadata: Metadata,
     /// The first path, in order, with the same inode: equal for hard links of one file.
     first_name: PathBuf,
+    /// How many paths of the tree have this inode.
+    names: u64,
 }
 
 type Entries = BTreeMap<PathBuf, Entry>;
@@ -66,7 +68,8 @@ fn entries(root: &Path) -> Result<Entries> {
             if metadata.is_dir() {
                 folders.push(path.clone());
             }
-            if entries.insert(path.clone(), Entry { metadata, first_name: path }).is_some() {
+            let entry = Entry { metadata, first_name: path.clone(), names: 1 };
+            if entries.insert(path, entry).is_some() {
                 return fail(format!("{} is listed twice", place.display()));
             }
         }
@@ -76,10 +79,14 @@ fn entries(root: &Path) -> Result<Entries> {
 }
 
 fn name_hard_links(entries: &mut Entries) {
-    let mut first: HashMap<u64, PathBuf> = HashMap::new();
-    for (path, entry) in entries.iter_mut().filter(|(_, entry)| !entry.metadata.is_dir()) {
-        let name = first.entry(entry.metadata.ino()).or_insert_with(|| path.clone());
-        entry.first_name = name.clone();
+    let mut links: HashMap<u64, (PathBuf, u64)> = HashMap::new();
+    for (path, entry) in entries.iter().filter(|(_, entry)| !entry.metadata.is_dir()) {
+        links.entry(entry.metadata.ino()).or_insert_with(|| (path.clone(), 0)).1 += 1;
+    }
+    for entry in entries.values_mut().filter(|entry| !entry.metadata.is_dir()) {
+        if let Some((first_name, names)) = links.get(&entry.metadata.ino()) {
+            (entry.first_name, entry.names) = (first_name.clone(), *names);
+        }
     }
 }
 
@@ -109,8 +116,9 @@ fn difference(left: (&Path, &Entry), right: (&Path, &Entry)) -> Result<Option<St
     if left.1.first_name != right.1.first_name {
         return differs("hard link of", &left.1.first_name, &right.1.first_name);
     }
-    if !a.is_dir() && a.nlink() != b.nlink() {
-        return differs("links", &a.nlink(), &b.nlink());
+    // Names that the original has outside of its tree are not copied.
+    if !a.is_dir() && left.1.names != b.nlink() {
+        return differs("links", &left.1.names, &b.nlink());
     }
     if a.file_type().is_symlink() {
         let (a, b) = (std::fs::read_link(left.0)?, std::fs::read_link(right.0)?);
@@ -204,6 +212,15 @@ mod tests {
     }
 
     #[test]
+    fn names_of_the_original_outside_of_its_tree_do_not_count() {
+        let (_folder, left, right) = pair();
+        let outside = "ln left/one outside; touch -r right left";
+        let folder = left.parent().expect("a folder");
+        run(command(&["sh", "-c", outside]).current_dir(folder)).expect("a link outside");
+        compare(&left, &right).expect("the copy is the same");
+    }
+
+    #[test]
     fn every_kind_of_difference_is_found() {
         assert!(found("rm empty").contains("empty: missing"));
         assert!(found("touch new").contains("new: not expected"));
@@ -212,6 +229,7 @@ mod tests {
         assert!(found("ln -sf two soft; touch -hr ../left/soft soft").contains("target"));
         let unlinked = "cp -p one new; mv new one; touch -r ../left/deep deep";
         assert!(found(unlinked).contains("hard link of"));
+        assert!(found("ln empty ../empty; touch -r ../left .").contains("links"));
         let byte = "printf Y | dd of=hole bs=1 seek=1000 conv=notrunc status=none; \
                     touch -r ../left/hole hole";
         assert!(found(byte).contains("content differs at byte 1000"));
