@@ -12,12 +12,13 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 
 use crate::direct::DirectWriter;
@@ -179,6 +180,11 @@ impl Device for FileDevice {
         self.file
             .read_exact_at(buffer, offset)
             .map_err(|error| self.failed("read", offset, len, &error))
+    }
+
+    fn expect_read(&self, offset: u64, len: u64) {
+        // A hint: a system that does not take it reads later.
+        let _not_taken = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
     fn write(&self, offset: u64, buffer: &[u8]) -> Result<()> {

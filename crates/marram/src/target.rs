@@ -5,18 +5,23 @@
 //! a daemon has the pool, which must then do what is asked, or the command can open it itself.
 
 use crate::control::client::Client;
-use crate::control::protocol::{Answer, Greeting, Operation, Request};
+use crate::control::protocol::{Answer, Greeting, Operation};
 use crate::engine::{self, OpenMode, OpenPool};
 use crate::error::{Error, Kind, Result};
+use crate::mountinfo::MountEntry;
 use crate::options::snapshot_name;
 use crate::{dead_mounts, mountinfo, places};
 use marram_store::{DatasetName, Source};
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Most sockets that are looked at when a daemon is searched.
 const SOCKETS_MAX: usize = 256;
+/// How long a conversation may pause: a daemon waits longer for a request, but not for ever.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// A target that has been found.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Target {
     pub(crate) root: Option<u64>,
     /// The socket of the daemon that has the pool, if one has, and what it said.
     pub(crate) daemon: Option<(PathBuf, Greeting)>,
+    /// The conversation in which it was asked where the path is, and since when.
+    conversation: RefCell<Option<(Client, Instant)>>,
 }
 
 impl Target {
@@ -45,13 +52,13 @@ impl Target {
         let kind = std::fs::metadata(&absolute)
             .map_err(|error| Error::system("look at", &absolute, error))?
             .file_type();
-        let inside = mountinfo::mount_of(&absolute)?.filter(mountinfo::MountEntry::is_marram);
+        let inside = mountinfo::mount_of(&absolute)?.filter(MountEntry::is_marram);
         match inside {
             // A pool that lies inside a mounted one is meant itself.
             Some(_) if kind.is_file() && matches!(engine::probe(&absolute), Ok(Some(_))) => {
                 Target::of_pool(&absolute)
             }
-            Some(_) if !kind.is_block_device() => Target::of_mount(&absolute),
+            Some(entry) if !kind.is_block_device() => Target::of_mount(&absolute, entry),
             _ if kind.is_dir() => Err(Error::not_found(format!(
                 "{} is not inside a mounted Marram file system",
                 absolute.display()
@@ -62,19 +69,17 @@ impl Target {
     }
 
     /// Finds the daemon behind the mount that `path` lies in.
-    fn of_mount(path: &Path) -> Result<Target> {
-        let entry = mountinfo::mount_of(path)?.filter(mountinfo::MountEntry::is_marram);
-        let entry = entry
-            .ok_or_else(|| Error::not_found(format!("nothing is mounted at {}", path.display())))?;
-        if let Some((socket, greeting)) = daemon_behind(&entry) {
-            let (mounted, ino, root) = locate(&socket, &entry.directory, path)?;
+    fn of_mount(path: &Path, entry: MountEntry) -> Result<Target> {
+        if let Some((socket, mut client)) = daemon_behind(&entry) {
+            let (mounted, ino, root) = locate(&mut client, &entry.directory, path)?;
+            let greeting = client.greeting().clone();
             return Ok(Target {
-                pool: greeting.pool.clone(),
                 mounted: Some(mounted),
                 directory: Some(entry.directory),
                 ino: Some(ino),
                 root: Some(root),
-                daemon: Some((socket, greeting)),
+                conversation: RefCell::new(Some((client, Instant::now()))),
+                ..Target::of_daemon((socket, greeting))
             });
         }
         if marram_fuse::is_dead_mount(&entry.directory) {
@@ -101,7 +106,9 @@ impl Target {
 
     /// A pool, whoever has it.
     pub(crate) fn unmounted(pool: PathBuf) -> Target {
-        Target { pool, mounted: None, directory: None, ino: None, root: None, daemon: None }
+        let conversation = RefCell::default();
+        let (mounted, directory, ino, root) = (None, None, None, None);
+        Target { pool, mounted, directory, ino, root, daemon: None, conversation }
     }
 
     /// Whether it stands for all of a dataset.
@@ -155,11 +162,16 @@ impl Target {
         }
     }
 
-    /// A new conversation with the daemon, if one has the pool.
+    /// A conversation with the daemon, if one has the pool: the one in which it was found, if that
+    /// goes on, or a new one.
     ///
     /// # Errors
     /// When it is there but does not answer.
     pub(crate) fn connect(&self) -> Result<Option<Client>> {
+        let begun = self.conversation.take();
+        if let Some((client, _)) = begun.filter(|(_, since)| since.elapsed() < PAUSE_MAX) {
+            return Ok(Some(client));
+        }
         match &self.daemon {
             Some((socket, _)) => Client::connect(socket),
             None => Ok(None),
@@ -240,31 +252,30 @@ pub(crate) fn daemon_of_pool(pool_id: &str) -> Option<(PathBuf, Greeting)> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn daemon_of_mount(directory: &Path) -> Result<Option<(PathBuf, Greeting)>> {
-    Ok(mountinfo::mount_on(directory)?.as_ref().and_then(daemon_behind))
+    let behind = mountinfo::mount_on(directory)?.as_ref().and_then(daemon_behind);
+    Ok(behind.map(|(socket, client)| (socket, client.greeting().clone())))
 }
 
-fn daemon_behind(entry: &mountinfo::MountEntry) -> Option<(PathBuf, Greeting)> {
+/// The daemon that has made a mount; none is asked any more once it is found.
+fn daemon_behind(entry: &MountEntry) -> Option<(PathBuf, Client)> {
     let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
-    let mut daemons = daemons_of(owner).into_iter();
-    daemons.find(|(_, greeting)| source_on(greeting, &entry.directory).is_some())
+    let folders = places::control_folders_of(owner);
+    let mut sockets = folders.iter().flat_map(|folder| sockets_in(folder));
+    sockets.find_map(|socket| {
+        let client = Client::connect(&socket).ok().flatten()?;
+        let serves = client.greeting().mounts.iter().any(|it| it.directory == entry.directory);
+        serves.then_some((socket, client))
+    })
 }
 
 /// What `path`, which lies in the mount on `directory`, belongs to; the daemon knows, since a path
 /// may lead below `.marram`.
-fn locate(socket: &Path, directory: &Path, path: &Path) -> Result<(Source, u64, u64)> {
+fn locate(client: &mut Client, directory: &Path, path: &Path) -> Result<(Source, u64, u64)> {
     let ino = std::fs::metadata(path).map_err(|error| Error::system("look at", path, error))?.ino();
-    let gone = || Error::not_found(format!("nothing is mounted at {}", directory.display()));
-    let client = Client::connect(socket)?.ok_or_else(gone)?;
-    match client.ask(&Request::Locate { directory: directory.to_owned(), ino })? {
+    match client.locate(directory.to_owned(), ino)? {
         Answer::Located { source, ino, root } => Ok((source.parse()?, ino, root)),
         other => Err(Error::failed(format!("the daemon answered something else: {other:?}"))),
     }
-}
-
-/// What a daemon has mounted on `directory`.
-fn source_on<'a>(greeting: &'a Greeting, directory: &Path) -> Option<&'a str> {
-    let on = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
-    on.map(|mount| mount.source.as_str())
 }
 
 /// The daemons that show the stream in this file: one for each mount of it.
@@ -284,12 +295,15 @@ pub(crate) fn daemons() -> Vec<(PathBuf, Greeting)> {
     folders.iter().flat_map(|folder| daemons_in(folder)).collect()
 }
 
-fn daemons_of(uid: u32) -> Vec<(PathBuf, Greeting)> {
-    let folders = places::control_folders_of(uid);
-    folders.iter().flat_map(|folder| daemons_in(folder)).collect()
+fn daemons_in(folder: &Path) -> Vec<(PathBuf, Greeting)> {
+    let greet = |socket: PathBuf| {
+        let greeting = greeted(&socket)?;
+        Some((socket, greeting))
+    };
+    sockets_in(folder).into_iter().filter_map(greet).collect()
 }
 
-fn daemons_in(folder: &Path) -> Vec<(PathBuf, Greeting)> {
+fn sockets_in(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -297,11 +311,7 @@ fn daemons_in(folder: &Path) -> Vec<(PathBuf, Greeting)> {
     let is_socket = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
     let mut sockets: Vec<PathBuf> = paths.filter(is_socket).take(SOCKETS_MAX).collect();
     sockets.sort();
-    let greet = |socket: PathBuf| {
-        let greeting = greeted(&socket)?;
-        Some((socket, greeting))
-    };
-    sockets.into_iter().filter_map(greet).collect()
+    sockets
 }
 
 /// What the daemon behind `socket` says first; a broken one is as good as none.

@@ -315,6 +315,12 @@ fn a_directory_that_came_back_as_a_copy_differs_in_what_was_done_since() {
     bench.make_folder("mnt/src");
     let told = bench.run("diff mnt/src@s").good().out;
     assert!(told.contains("D /a\n") && told.contains("D /lib/\n"), "{told}");
+    let old = "mnt/.marram/snapshots/s/src";
+    assert_eq!(bench.run(&format!("diff {old} mnt/src")).good().out, told);
+    let back = bench.run(&format!("diff mnt/src {old}")).good().out;
+    assert!(back.contains("A /a\n") && back.contains("A /lib/\n"), "{back}");
+    bench.make_folder("mnt/else");
+    bench.run(&format!("diff {old} mnt/else")).refused(2, &["different directories"]);
     bench.run("rollback mnt/src@s").good();
     assert_eq!(bench.run("diff mnt/src@s").good().out, "");
     fs::write(bench.path("mnt/src/a"), "one\nTWO\nthree\n").unwrap();

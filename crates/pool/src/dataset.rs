@@ -244,6 +244,14 @@ impl Dataset {
         (state.root.clone(), layers.collect())
     }
 
+    /// The root of the last commit, what has changed since, and bytes of blocks to be adopted.
+    pub(crate) fn uncommitted(&self) -> (Option<Bytes>, BTreeMap<Key, Entry>, u64) {
+        let state = self.state.read();
+        let (entries, _all) = state.overlay.merged(Key::MIN..=Key::MAX, usize::MAX);
+        let adopted = state.overlay.layers().map(|layer| layer.adoptions.bytes()).sum();
+        (state.root.clone(), entries, adopted)
+    }
+
     /// The root of the last commit.
     pub(crate) fn root(&self) -> Option<Bytes> {
         self.state.read().root.clone()
@@ -461,6 +469,20 @@ impl Dataset {
                 read
             }
         }
+    }
+
+    /// As `read_block` for several, in their order: what lies side by side is read in one go.
+    pub(crate) fn read_blocks(&self, media: &Media, blocks: &[&Block]) -> Vec<Result<Bytes>> {
+        let place = |block: &&Block| match block {
+            Block::Fresh(_) => None,
+            Block::Stored(token) => Some(token.place.clone()),
+        };
+        let joined = media.joined(&blocks.iter().map(place).collect::<Vec<_>>());
+        let alone = |(block, content): (&&Block, Option<Bytes>)| match content {
+            Some(content) => Ok(content),
+            None => self.read_block(media, block),
+        };
+        blocks.iter().zip(joined).map(alone).collect()
     }
 
     /// As `read_block`, past the cache.

@@ -33,6 +33,7 @@ mod pool;
 mod quota;
 mod recent;
 mod settings;
+mod shortage;
 mod space;
 mod status;
 mod stream;

@@ -8,11 +8,13 @@
 //! reader leaves a note with the number of the last commit that was durable when it began, and
 //! the next commit, which nothing runs beside, heals it if no commit lies between.
 
+mod joined;
+
 use crate::order::{self, Mutex};
 use crate::pointers::decode_pointer;
 use crate::tree::NodeSource;
 use bytes::Bytes;
-use marram_codec::{ChecksumKind, checksum, decompress};
+use marram_codec::{ChecksumKind, CodecError, checksum, decompress};
 use marram_device::Device;
 use marram_format::node::Node;
 use marram_format::pointer::{Checksum, Extent, GRAIN_BYTES, Place, Pointer};
@@ -203,13 +205,9 @@ impl Media {
                 self.read_stored(pointer, checksum, copies, epoch)?
             }
         };
-        if pointer.codec == marram_format::pointer::codec_id::OFF && stored.len() == logical_len {
-            return Ok(Bytes::from(stored));
-        }
-        let content = decompress(pointer.codec, &stored, logical_len).map_err(|error| {
+        unpack(pointer, stored).map_err(|error| {
             self.report("a block", pointer, format!("checksum right, but {error}"))
-        })?;
-        Ok(Bytes::from(content))
+        })
     }
 
     fn read_stored(
@@ -259,13 +257,13 @@ impl Media {
             at = end;
         }
         stored.truncate(len);
-        let kind = ChecksumKind::from_id(expected.kind)
-            .ok_or_else(|| format!("unknown checksum kind {}", expected.kind))?;
-        if checksum(kind, &stored) == expected.bytes {
-            return Ok(stored);
+        match verify(&stored, expected)? {
+            true => Ok(stored),
+            false => {
+                self.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                Err("checksum mismatch".to_owned())
+            }
         }
-        self.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
-        Err("checksum mismatch".to_owned())
     }
 
     fn note_heals(&self, bad: Vec<Vec<Extent>>, good: &[u8], epoch: u64) {
@@ -355,6 +353,22 @@ impl Media {
             kept.push(report);
         }
     }
+}
+
+/// Whether stored bytes have the checksum that their pointer says.
+fn verify(stored: &[u8], expected: &Checksum) -> std::result::Result<bool, String> {
+    let kind = ChecksumKind::from_id(expected.kind)
+        .ok_or_else(|| format!("unknown checksum kind {}", expected.kind))?;
+    Ok(checksum(kind, stored) == expected.bytes)
+}
+
+/// The content of a block whose stored bytes have been verified.
+fn unpack(pointer: &Pointer, stored: Vec<u8>) -> std::result::Result<Bytes, CodecError> {
+    let logical_len = pointer.logical_len as usize;
+    if pointer.codec == marram_format::pointer::codec_id::OFF && stored.len() == logical_len {
+        return Ok(Bytes::from(stored));
+    }
+    decompress(pointer.codec, &stored, logical_len).map(Bytes::from)
 }
 
 /// Birth and address are never those of two blocks. A block that waits to be adopted has birth 0,

@@ -12,7 +12,9 @@ use crate::dataset::item_of;
 use crate::media::At;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
+use crate::settings::Settings;
 use crate::tree::{self, NodeSource};
+use crate::view::place_of;
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::node::Node;
@@ -20,7 +22,7 @@ use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{OwnersRecord, ReferenceRecord, owners_key, references_key};
 use marram_format::superblock::Superblock;
 use marram_store::{
-    Batch, Block, Damage, Error, Holding, Item, Key, Properties, Result, Space, View,
+    Batch, Block, BlockPlace, Damage, Error, Holding, Item, Key, Properties, Result, Space, View,
 };
 use std::sync::Arc;
 
@@ -82,6 +84,24 @@ impl Moment {
         self.held.is_some_and(|before| self.pool.space.lock().breaks() != before)
     }
 
+    /// Damage of what is called `name` that is none: what was read has been given back and
+    /// overwritten.
+    pub(crate) fn told<T>(&self, name: &str, read: Result<T>) -> Result<T> {
+        match read {
+            Err(Error::Damaged(_)) if self.is_broken() => Err(Error::InUse {
+                name: name.to_owned(),
+                holder: "the pool has little space, and what is being read was overwritten; try \
+                         again when less is written"
+                    .to_owned(),
+            }),
+            Err(Error::Damaged(damage)) => {
+                self.pool.media.keep_damage(&damage);
+                Err(Error::Damaged(damage))
+            }
+            read => read,
+        }
+    }
+
     /// Where its nodes are read from.
     pub(crate) fn at(&self) -> At<'_> {
         At { media: &self.pool.media, epoch: self.epoch }
@@ -139,7 +159,7 @@ fn damaged(what: &'static str, reason: String) -> Error {
 
 /// A dataset or snapshot as it was at a held moment. Tells what each of its blocks is held by.
 pub(crate) struct FrozenView {
-    moment: Moment,
+    moment: Arc<Moment>,
     record: Arc<DatasetRecord>,
     root: Option<Bytes>,
     has_owners: bool,
@@ -150,6 +170,11 @@ impl FrozenView {
     pub(crate) fn open(moment: Moment, name: &str) -> Result<FrozenView> {
         let record = moment.records.named(name).cloned();
         let record = record.ok_or_else(|| Error::NoDataset(name.to_owned()))?;
+        FrozenView::of(Arc::new(moment), record)
+    }
+
+    /// As a record of the moment has it.
+    pub(crate) fn of(moment: Arc<Moment>, record: Arc<DatasetRecord>) -> Result<FrozenView> {
         let root = record.root.as_ref().map(Pointer::encode);
         let has_owners = moment.has_owners()?;
         Ok(FrozenView { moment, record, root, has_owners })
@@ -157,15 +182,7 @@ impl FrozenView {
 
     /// Damage that is none: what was read has been given back and overwritten.
     fn told<T>(&self, read: Result<T>) -> Result<T> {
-        match read {
-            Err(Error::Damaged(_)) if self.moment.is_broken() => Err(Error::InUse {
-                name: self.record.name.clone(),
-                holder: "the pool has little space, and what is being read was overwritten; try \
-                         again when less is written"
-                    .to_owned(),
-            }),
-            read => read,
-        }
+        self.moment.told(&self.record.name, read)
     }
 
     fn references(&self, pointer: &Pointer, address: u64) -> Result<u64> {
@@ -173,7 +190,7 @@ impl FrozenView {
             return Ok(1);
         }
         let key = references_key(address, pointer.adopted());
-        let found = tree::get(&self.moment, self.root.as_ref(), key)?;
+        let found = tree::get(&*self.moment, self.root.as_ref(), key)?;
         let found =
             found.ok_or_else(|| damaged("a reference count", format!("{key:?}: there is none")))?;
         let record = ReferenceRecord::decode(&found.value);
@@ -195,14 +212,14 @@ impl FrozenView {
 
 impl View for FrozenView {
     fn get(&self, key: Key) -> Result<Option<Item>> {
-        let found = self.told(tree::get(&self.moment, self.root.as_ref(), key))?;
+        let found = self.told(tree::get(&*self.moment, self.root.as_ref(), key))?;
         found.map(|found| item_of(&found)).transpose()
     }
 
     fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, &Item) -> bool) -> Result<()> {
         let mut failed = None;
         let walked =
-            tree::scan(&self.moment, self.root.as_ref(), from, to, &mut |found| match item_of(
+            tree::scan(&*self.moment, self.root.as_ref(), from, to, &mut |found| match item_of(
                 &found,
             ) {
                 Ok(item) => visit(found.key, &item),
@@ -216,7 +233,7 @@ impl View for FrozenView {
     }
 
     fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
-        let found = self.told(tree::last(&self.moment, self.root.as_ref(), from, to))?;
+        let found = self.told(tree::last(&*self.moment, self.root.as_ref(), from, to))?;
         found.map(|found| Ok((found.key, item_of(&found)?))).transpose()
     }
 
@@ -243,6 +260,10 @@ impl View for FrozenView {
         }
     }
 
+    fn place_of(&self, block: &Block) -> BlockPlace {
+        place_of(block).unwrap_or_else(|| BlockPlace::in_memory(self.stored_bytes(block)))
+    }
+
     fn holding(&self, block: &Block) -> Result<Option<Holding>> {
         let Block::Stored(token) = block else { return Ok(None) };
         let pointer = decode_pointer(&token.place)?;
@@ -267,6 +288,6 @@ impl View for FrozenView {
     }
 
     fn properties(&self) -> Properties {
-        Properties::default()
+        Settings::new(&self.record.properties).map_or_else(|_| Properties::default(), |it| it.all)
     }
 }

@@ -22,6 +22,8 @@ pub(crate) const LOG_WRITER: Rank = rank(200, "the log's writer");
 pub(crate) const ADMINISTERING: Rank = rank(205, "the turn to administer");
 /// Held while a commit is made, from the freeze to its last flush.
 pub(crate) const COMMITTING: Rank = rank(210, "the turn to commit");
+/// Held by the one whose turn it is to commit, while he looks for space.
+pub(crate) const LAST_LOOK: Rank = rank(215, "what a look for space found");
 pub(crate) const GATE: Rank = rank(220, "the gate of batches");
 pub(crate) const DATASETS: Rank = rank(230, "the datasets");
 /// One dataset at a time.
@@ -40,5 +42,7 @@ pub(crate) const HEALTH: Rank = rank(300, "the health");
 pub(crate) const HEALS: Rank = rank(310, "the copies to heal");
 pub(crate) const DAMAGE: Rank = rank(320, "the damage report");
 pub(crate) const WORK: Rank = rank(330, "the call for a commit");
+/// Nothing is dropped under it that lets space go.
+pub(crate) const PASSING: Rank = rank(335, "the passing states");
 /// Of a stream in a file, which is no pool: taken alone.
 pub(crate) const AT_HAND: Rank = rank(340, "the blocks at hand");

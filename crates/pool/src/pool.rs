@@ -1,7 +1,7 @@
 //! An open pool.
 
 use crate::Error;
-use crate::administration::{Author, Records};
+use crate::administration::{Author, Passing, Records};
 use crate::create::newest_superblock;
 use crate::dataset::Dataset;
 use crate::log::{self, IntentLog};
@@ -9,6 +9,7 @@ use crate::media::{At, Media};
 use crate::order::{self, Condvar, Mutex, RwLock};
 use crate::recent::RecentItems;
 use crate::settings::Settings;
+use crate::shortage::Look;
 use crate::space::{Gauge, SpaceMap, ZoneSource};
 use crate::touched::Touched;
 use crate::tree;
@@ -94,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) recent: Arc<RecentItems>,
     /// Shared with whoever looks at one [moment](crate::moment).
     pub(crate) records: RwLock<Arc<Records>>,
+    /// States that are compared.
+    pub(crate) passing: Passing,
     pub(crate) space: Mutex<SpaceMap>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) superblock: Mutex<Superblock>,
@@ -102,6 +105,8 @@ pub(crate) struct Inner {
     pub(crate) health: Mutex<Option<String>>,
     pub(crate) dirty_bytes: AtomicU64,
     pub(crate) dirty_edits: AtomicU64,
+    /// What the last [look for space](crate::shortage) found.
+    pub(crate) last_look: Mutex<Option<Look>>,
     /// What is kept free for datasets with a reservation, in bytes.
     pub(crate) kept_free_bytes: AtomicU64,
     /// When to look next for something that was kept for an undo and whose time is over.
@@ -199,6 +204,7 @@ impl Pool {
             touched,
             recent,
             records: RwLock::new(order::RECORDS, Arc::new(known)),
+            passing: Passing::default(),
             gauge: space.gauge(),
             space: Mutex::new(order::SPACE, space),
             superblock: Mutex::new(order::SUPERBLOCK, superblock),
@@ -206,6 +212,7 @@ impl Pool {
             health: Mutex::new(order::HEALTH, None),
             dirty_bytes: AtomicU64::new(replayed.dirty.0),
             dirty_edits: AtomicU64::new(replayed.dirty.1),
+            last_look: Mutex::new(order::LAST_LOOK, None),
             kept_free_bytes: AtomicU64::new(0),
             next_expiry_seconds: AtomicI64::new(i64::MIN),
             batches: AtomicU64::new(0),

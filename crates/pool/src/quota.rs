@@ -14,14 +14,14 @@
 //! is taken off before it is refused.
 
 use crate::administration::is_hidden;
-use crate::adoptions::{Adoptions, is_adoption};
+use crate::adoptions::Adoptions;
 use crate::dataset::Dataset;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
+use crate::shortage::Losses;
 use crate::view::{KEY_BYTES, content_bytes};
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_store::{Admission, Batch, Block, Edit, Error, Result, Space};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Content that a cache has accepted may pass a quota by an eighth and this many bytes.
@@ -168,21 +168,16 @@ impl Inner {
     /// Bytes of blocks to which the dataset does not refer any more when a batch has been applied.
     /// What waits for a commit is left out.
     fn replaced_bytes(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<u64> {
-        let mut lost: HashMap<_, (Pointer, i64)> = HashMap::new();
-        let mut count = |pointer: Pointer, by: i64| {
-            let name = (pointer.address(), pointer.adopted());
-            lost.entry(name).or_insert((pointer, 0)).1 += by;
-        };
+        let mut losses = Losses::default();
         for edit in &batch.edits {
-            self.replaced_block(dataset, edit)?.into_iter().for_each(|pointer| count(pointer, 1));
-        }
-        for edit in &batch.edits {
-            put_block(edit)?.into_iter().for_each(|pointer| count(pointer, -1));
+            self.replaced_block(dataset, edit)?.into_iter().for_each(|it| losses.lose(it));
+            if let Edit::Put { item, .. } = edit {
+                losses.gain(item)?;
+            }
         }
         let mut bytes = 0;
-        for ((address, _), (pointer, lost)) in lost {
-            let Some(address) = address.filter(|_| lost > 0) else { continue };
-            if self.references_to(dataset, &pointer, address)? == lost.unsigned_abs() {
+        for (pointer, address, lost) in losses.blocks() {
+            if self.references_to(dataset, &pointer, address)? == lost {
                 bytes += pointer.grains() * GRAIN_BYTES;
             }
         }
@@ -217,17 +212,6 @@ impl Inner {
         let free_bytes = space.free_bytes.min(quota.saturating_sub(used));
         Space { total_bytes: used.saturating_add(free_bytes).min(pool.total_bytes), free_bytes }
     }
-}
-
-/// The block that the dataset has already and that an edit puts anew.
-fn put_block(edit: &Edit<'_>) -> Result<Option<Pointer>> {
-    let Edit::Put { item, .. } = edit else { return Ok(None) };
-    let token = match &item.block {
-        Some(Block::Stored(token)) if !is_adoption(item) => Some(token),
-        Some(Block::Fresh(fresh)) => fresh.stored(),
-        _ => None,
-    };
-    token.map(|token| decode_pointer(&token.place)).transpose()
 }
 
 /// Bytes that a dataset refers to, with what waits for a commit: of that each key is taken to need

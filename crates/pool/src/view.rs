@@ -3,17 +3,15 @@
 use crate::adoptions::is_adoption;
 use crate::commit::{is_shared, waiting};
 use crate::counters::CommittedCounters;
-use crate::dataset::{Attempt, Dataset, item_of};
-use crate::media::At;
+use crate::dataset::{Attempt, Dataset};
 use crate::pointers::{decode_pointer, token_of};
 use crate::pool::Inner;
-use crate::tree::{self, Differing, Found};
+use crate::shortage::Waiting;
 use bytes::Bytes;
 use marram_format::node::NODE_BYTES_MAX;
 use marram_format::pointer::{Extent, GRAIN_BYTES, Place, Pointer};
 use marram_store::{
-    Admission, Batch, Block, BlockPlace, Edit, Error, Item, ItemChange, Key, Properties, Result,
-    Space, View, kind,
+    Admission, Batch, Block, BlockPlace, Edit, Error, Item, Key, Properties, Result, Space, View,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +20,7 @@ use std::sync::atomic::Ordering;
 /// leaves.
 pub(crate) const KEY_BYTES: u64 = 1024;
 /// The most that a changed key needs: its leaf is rewritten, perhaps as two, in two copies.
-const KEY_BYTES_MAX: u64 = 2 * (NODE_BYTES_MAX as u64 + 2 * GRAIN_BYTES);
+pub(crate) const KEY_BYTES_MAX: u64 = 2 * (NODE_BYTES_MAX as u64 + 2 * GRAIN_BYTES);
 /// The keys of one batch are neighbours of a few others: beside so many leaves of their own, they
 /// are taken to need [`NEIGHBOUR_BYTES`] each.
 const BATCH_LEAVES: u64 = 6;
@@ -46,30 +44,9 @@ impl DatasetView {
 }
 
 impl DatasetView {
-    /// Visits the items in which two snapshots differ; see `Store::changes`.
-    pub(crate) fn changes_to(
-        &self,
-        after: &DatasetView,
-        from: Key,
-        visit: &mut dyn FnMut(ItemChange) -> bool,
-    ) -> Result<()> {
-        let media = &self.pool.media;
-        let at = At { media, epoch: media.epoch() };
-        let (before, after) = (self.dataset.root(), after.dataset.root());
-        let mut failed = None;
-        let mut show = |differing: Differing| match change_of(&differing) {
-            Ok(Some(change)) => visit(change),
-            Ok(None) => true,
-            Err(error) => {
-                failed = Some(error);
-                false
-            }
-        };
-        let walked = tree::changes(&at, (before.as_ref(), after.as_ref()), from, &mut show);
-        if let Err(Error::Damaged(damage)) = &walked {
-            media.keep_damage(damage);
-        }
-        failed.map_or(walked, Err)
+    /// The root of the last commit.
+    pub(crate) fn root(&self) -> Option<Bytes> {
+        self.dataset.root()
     }
 
     /// Applies edits; what of counters must be read from a device is read without the gate.
@@ -97,23 +74,32 @@ impl DatasetView {
     }
 }
 
-/// A change as callers see it; none of what the engine keeps for itself.
-fn change_of(differing: &Differing) -> Result<Option<ItemChange>> {
-    let found = differing.after.as_ref().or(differing.before.as_ref());
-    let Some(key) = found.map(|found| found.key).filter(|key| key.kind != kind::REFERENCES) else {
-        return Ok(None);
-    };
-    let item = |found: &Option<Found>| found.as_ref().map(item_of).transpose();
-    let (before, after) = (item(&differing.before)?, item(&differing.after)?);
-    Ok(Some(ItemChange { key, before, after }))
-}
-
 /// The pieces of a block's first copy; none of content that lies beside its item.
 fn first_copy(pointer: &Pointer) -> &[Extent] {
     match &pointer.place {
         Place::Stored { copies, .. } => copies.first().map_or(&[], Vec::as_slice),
         Place::Embedded(_) => &[],
     }
+}
+
+/// Where a block is that has been written.
+pub(crate) fn place_of(block: &Block) -> Option<BlockPlace> {
+    let token = match block {
+        Block::Stored(token) => token,
+        Block::Fresh(fresh) => fresh.stored()?,
+    };
+    let pointer = decode_pointer(&token.place).ok()?;
+    let pieces = first_copy(&pointer);
+    let end = |piece: &Extent| (piece.start + u64::from(piece.grains)) * GRAIN_BYTES;
+    Some(BlockPlace {
+        address: pieces.first().map(|piece| (piece.device, piece.start * GRAIN_BYTES)),
+        end_address: pieces.first().filter(|_| pieces.len() == 1).map(end),
+        pieces: pieces.len() as u64,
+        stored_bytes: pointer.grains() * GRAIN_BYTES,
+        may_be_shared: is_shared(&pointer)
+            || matches!(block, Block::Fresh(_))
+            || Pointer::peek_waiting(&token.place),
+    })
 }
 
 impl Drop for DatasetView {
@@ -159,6 +145,10 @@ impl View for DatasetView {
         self.dataset.read_block(&self.pool.media, block)
     }
 
+    fn read_blocks(&self, blocks: &[&Block]) -> Vec<Result<Bytes>> {
+        self.dataset.read_blocks(&self.pool.media, blocks)
+    }
+
     fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
         self.dataset.read_block_anew(&self.pool.media, block)
     }
@@ -190,25 +180,7 @@ impl View for DatasetView {
     }
 
     fn place_of(&self, block: &Block) -> BlockPlace {
-        let token = match block {
-            Block::Stored(token) => Some(token),
-            Block::Fresh(fresh) => fresh.stored(),
-        };
-        let pointer = token.and_then(|token| decode_pointer(&token.place).ok());
-        let Some(pointer) = pointer else {
-            return BlockPlace::in_memory(self.stored_bytes(block));
-        };
-        let pieces = first_copy(&pointer);
-        let end = |piece: &Extent| (piece.start + u64::from(piece.grains)) * GRAIN_BYTES;
-        BlockPlace {
-            address: pieces.first().map(|piece| (piece.device, piece.start * GRAIN_BYTES)),
-            end_address: pieces.first().filter(|_| pieces.len() == 1).map(end),
-            pieces: pieces.len() as u64,
-            stored_bytes: pointer.grains() * GRAIN_BYTES,
-            may_be_shared: is_shared(&pointer)
-                || matches!(block, Block::Fresh(_))
-                || token.is_some_and(|token| Pointer::peek_waiting(&token.place)),
-        }
+        place_of(block).unwrap_or_else(|| BlockPlace::in_memory(self.stored_bytes(block)))
     }
 
     fn is_held_only_by(&self, block: &Block, keys: &[Key]) -> Result<bool> {
@@ -261,8 +233,8 @@ impl View for DatasetView {
 
 impl Inner {
     /// Sees that there is space for a batch. What earlier batches freed can be used only after a
-    /// commit, so one is made before a batch is refused; then what is being destroyed is given
-    /// back, and what is kept for an undo is let go, one after the other.
+    /// commit, so one is made before a batch is refused, if it could help; then what is being
+    /// destroyed is given back, and what is kept for an undo is let go, one after the other.
     ///
     /// **What was taken can be committed**: a sync that fails for want of space would break the
     /// promise that the batch was given. So all keys that wait for a commit are counted as if each
@@ -272,8 +244,8 @@ impl Inner {
             self.announce_shortage();
             return Ok(());
         }
-        if self.dirty_edits.load(Ordering::Acquire) > 0 {
-            self.commit()?;
+        if self.find_space(dataset, batch)? {
+            return Ok(());
         }
         while !self.has_space_for(dataset, batch) {
             if !self.make_space()? {
@@ -286,14 +258,12 @@ impl Inner {
     /// Whether [`Inner::reserve`] would find space for a batch. Gives nothing back for it, and
     /// takes what it could give back as enough.
     fn foresee_space(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
-        if !self.has_space_for(dataset, batch) && self.dirty_edits.load(Ordering::Acquire) > 0 {
-            self.commit()?;
-        }
+        let has_space = self.has_space_for(dataset, batch) || self.find_space(dataset, batch)?;
         let can_give_back = || {
             let records = self.records.read();
             !records.going(1).is_empty() || !records.kept_numbers().is_empty()
         };
-        match self.has_space_for(dataset, batch) || can_give_back() {
+        match has_space || can_give_back() {
             true => Ok(()),
             false => Err(Error::NoSpace),
         }
@@ -311,17 +281,24 @@ impl Inner {
         }
     }
 
-    fn has_space_for(&self, dataset: &Dataset, batch: &Batch<'_>) -> bool {
-        let free = self.gauge.free_grains() * GRAIN_BYTES;
+    /// Whether a batch fits beside what waits for a commit.
+    pub(crate) fn has_space_for(&self, dataset: &Dataset, batch: &Batch<'_>) -> bool {
+        let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
+        let needed = self.dirty_bytes.load(Ordering::Acquire) + dirty_keys * KEY_BYTES_MAX;
+        self.fits(dataset, batch, Waiting { needed, ..Waiting::default() })
+    }
+
+    /// Whether a batch fits beside a commit that needs and gives back so much.
+    pub(crate) fn fits(&self, dataset: &Dataset, batch: &Batch<'_>, waiting: Waiting) -> bool {
+        let free = self.gauge.free_grains() * GRAIN_BYTES + waiting.freed;
         let reserved = self.gauge.reserved_grains() * GRAIN_BYTES;
-        let reserved = match batch.admission {
-            Admission::Ordinary => reserved + self.kept_free_for_others(dataset),
-            Admission::Accepted => reserved / 2 + self.kept_free_for_others(dataset),
+        let others = || self.kept_free_for_others(dataset).saturating_sub(waiting.adopted);
+        let kept_back = match batch.admission {
+            Admission::Ordinary => reserved + others(),
+            Admission::Accepted => reserved / 2 + others(),
             Admission::Freeing => reserved / 4,
         };
-        let dirty_bytes = self.dirty_bytes.load(Ordering::Acquire);
-        let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
-        free >= reserved + dirty_bytes + dirty_keys * KEY_BYTES_MAX + cost(batch)
+        free >= kept_back + waiting.needed + cost(batch)
     }
 
     /// How much space there is for batches.

@@ -65,6 +65,39 @@ fn each_grain_that_rots_is_healed_or_reported_and_never_believed() {
 }
 
 #[test]
+fn a_block_that_rots_among_neighbours_read_in_one_go_is_refused_alone() {
+    const BLOCKS: u64 = 20;
+    let (memory, pool) = new_pool(256, &[("compression", "off")]);
+    let live = root(&pool);
+    for offset in 0..BLOCKS {
+        put(&*live, section(7, offset), noise(offset, 5000)).unwrap();
+    }
+    pool.close().unwrap();
+    let good = memory.snapshot();
+    for rotten in [0, 9, BLOCKS - 1] {
+        let first = noise(rotten, 5000);
+        let place = good.chunks_exact(4096).position(|grain| *grain == first[..4096]).unwrap();
+        let mut bytes = good.clone();
+        bytes[place * 4096 + 4096 + 17] ^= 1;
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes));
+        let pool = open(&device);
+        let live = root(&pool);
+        let block = |offset| live.get(section(7, offset)).unwrap().unwrap().block.unwrap();
+        let blocks: Vec<_> = (0..BLOCKS).map(block).collect();
+        let read = live.read_blocks(&blocks.iter().collect::<Vec<_>>());
+        for (offset, read) in (0..BLOCKS).zip(read) {
+            match read {
+                Ok(content) if offset != rotten => assert_eq!(content, noise(offset, 5000)),
+                Err(Error::Damaged(_)) if offset == rotten => {}
+                other => panic!("block {offset} of which {rotten} is bad: {other:?}"),
+            }
+        }
+        let status = pool.status();
+        assert_eq!((status.damage.len(), status.devices[0].checksum_errors), (1, 1), "{status:?}");
+    }
+}
+
+#[test]
 fn a_healed_pool_reads_without_an_error_afterwards() {
     let (memory, pool) = new_pool(256, &[]);
     let live = root(&pool);

@@ -427,16 +427,25 @@ fn a_crash_leaves_an_operation_with_its_entry_or_neither() {
 
 /// Merges by hand: what posix does with the store.
 fn merge(pool: &Pool, number: u64) -> Result<(), Error> {
+    let (dataset, fork) = (DatasetName::root(), source("f"));
+    let read = pool.keep_for_now(&fork.dataset, "merge")?;
+    let done = merge_of(pool, number, (&dataset, &fork, &read), None);
+    pool.let_go(&read);
+    done
+}
+
+fn merge_of(
+    pool: &Pool,
+    number: u64,
+    (dataset, fork, read): (&DatasetName, &Source, &Source),
+    keep: Option<&str>,
+) -> Result<(), Error> {
     let live = root(pool);
-    pool.snapshot(&DatasetName::root(), "merge:1")?;
-    let (dataset, fork, before) = (DatasetName::root(), source("f"), source("root@merge:1"));
-    let merged = MergedFrom { dataset: &dataset, fork: &fork, before: &before, root_object: 1 };
+    let merged = MergedFrom { dataset, fork, read, keep, root_object: 1 };
     let mut batch = Batch::new();
     let block = Block::fresh(noise(number, 6_000));
     batch.put(section(1, 0), Item::with_block("6000", block));
-    let done = pool.apply_merge(&*live, batch, &merged);
-    let _gone_with_the_merge = pool.destroy(&before, false);
-    done
+    pool.apply_merge(&*live, batch, &merged)
 }
 
 #[test]
@@ -498,11 +507,8 @@ fn a_merge_that_cannot_be_committed_is_not_there() {
     let (_memory, pool) = pool_with_a_file();
     pool.fork(&DatasetName::root(), &name("f"), 1).unwrap();
     let (dataset, fork) = (DatasetName::root(), source("f"));
-    let before = source("root@none");
-    let merged = MergedFrom { dataset: &dataset, fork: &fork, before: &before, root_object: 1 };
-    let mut batch = Batch::new();
-    batch.put(section(1, 0), Item::with_block("6000", Block::fresh(noise(5, 6_000))));
-    assert!(pool.apply_merge(&*root(&pool), batch, &merged).is_err());
+    let read = source("root@none");
+    assert!(merge_of(&pool, 5, (&dataset, &fork, &read), None).is_err());
     assert_eq!(content(&*root(&pool), section(1, 0)), Some(noise(1, 5_000)));
     pool.commit().unwrap();
     assert_eq!(content(&*root(&pool), section(1, 0)), Some(noise(1, 5_000)));

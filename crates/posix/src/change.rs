@@ -42,8 +42,8 @@ pub(crate) struct Change<'p, 'd> {
     pub(crate) batch: Batch<'d>,
     records: Vec<Record>,
     count: Option<CountChange>,
-    /// What an edit of the caller's removes, without a record here.
-    uncounted: Option<Share>,
+    /// What edits of the caller's remove, without a record here.
+    uncounted: Vec<Share>,
     /// Limits of owners do not bind whoever asks for it.
     pub(crate) lifts_limits: bool,
 }
@@ -65,7 +65,7 @@ impl Posix {
             batch,
             records: Vec::new(),
             count: None,
-            uncounted: None,
+            uncounted: Vec::new(),
             lifts_limits: false,
         })
     }
@@ -118,7 +118,7 @@ impl Change<'_, '_> {
 
     /// The record of an inode without pins goes by an edit of the caller's.
     pub(crate) fn uncount(&mut self, locked: u64, inode: &Inode) {
-        self.uncounted = Some(Share::of(inode));
+        self.uncounted.push(Share::of(inode));
         self.count(locked, -1);
     }
 
@@ -129,7 +129,7 @@ impl Change<'_, '_> {
             let stays = record.fate == Fate::Changed;
             (record.before, stays.then(|| Share::of(&record.inode)))
         };
-        records.map(shares).chain(self.uncounted.map(|share| (Some(share), None)))
+        records.map(shares).chain(self.uncounted.iter().map(|share| (Some(*share), None)))
     }
 
     /// How many bytes were reserved before the change, and how many will be.

@@ -29,8 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Permissions of a new root directory.
 const ROOT_PERMISSIONS: u32 = 0o755;
-/// Space that an inode is taken to need when inodes that can still be made are told, in bytes.
-const INODE_BYTES: u64 = 512;
+/// Space that a new file is taken to need when it is told how many can still be made, in bytes:
+/// its inode, its name and a block. Empty ones take less.
+const NEW_FILE_BYTES: u64 = 4096;
 
 /// A POSIX file system on a view of an item store. See the crate.
 pub struct Posix {
@@ -152,7 +153,7 @@ impl FileSystem for Posix {
             total_bytes: space.total_bytes,
             free_bytes: space.free_bytes,
             inodes_used: self.counters.inodes(),
-            inodes_free: space.free_bytes / INODE_BYTES,
+            inodes_free: space.free_bytes / NEW_FILE_BYTES,
         })
     }
 

@@ -91,6 +91,15 @@ impl Locks {
         WriteGuards { _held: held }
     }
 
+    /// As [`Locks::write`], for any number of inodes: for whoever changes many in one go. The more
+    /// there are, the more others wait.
+    pub(crate) fn write_many(&self, inos: &[u64]) -> Vec<RwLockWriteGuard<'_, ()>> {
+        let mut shards: Vec<usize> = inos.iter().copied().map(shard_of).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        shards.into_iter().map(|shard| self.shards[shard].write()).collect()
+    }
+
     /// Keeps others from changing `from` of another file system, and from seeing or changing `to`
     /// of this one.
     pub(crate) fn write_from<'a>(
@@ -149,6 +158,7 @@ mod tests {
                     let locks = locks.clone();
                     thread::spawn(move || {
                         drop(locks.write(&inos));
+                        drop(locks.write_many(&[5, inos[0], inos[1], inos[2], inos[3], 6]));
                         let moves = locks.moves();
                         drop(locks.write(&inos[..2]));
                         drop(moves);

@@ -3,8 +3,9 @@
 //! An inode that loses its last name goes at once, in the same batch, if nobody has it open and
 //! it is small. Else it gets an orphan item in that batch: so it is found again after a crash.
 //! Orphans that are no longer in use, and files with a tail (see `truncate`), wait in a queue for
-//! [`Posix::reclaim_step`], which removes their items in batches of bounded size. The orphan item
-//! goes with the last of them.
+//! [`Posix::reclaim_step`], which removes their items in batches of bounded size: of small ones
+//! many in one (see `together`), of large ones each in several. The orphan item goes with the last
+//! of them.
 //!
 //! What a crash left is not searched for when a file system is opened, only on the first steps,
 //! and only so many at a time: neither the time to mount nor the memory grows with it.
@@ -14,6 +15,9 @@
 //! kernel lets go of those a little after the removal. A program that removes a file and writes
 //! another one would else be told that there is no space.
 
+mod together;
+
+use self::together::{TOGETHER_INODES_MAX, Together};
 use crate::change::Change;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
@@ -31,6 +35,9 @@ const INLINE_ITEMS_MAX: usize = 64;
 const FULL_ITEMS: usize = 8;
 /// Orphan items looked at in one go.
 const SEARCH_ITEMS_MAX: usize = 1024;
+/// Inodes without a name that are known to be in use still; of older ones nobody expects that they
+/// are let go of at any moment.
+const LEAVING_MAX: usize = 256;
 /// How much shorter than somebody who finds no space a sync of everything waits.
 const SYNC_PATIENCE_DIVISOR: u32 = 20;
 /// Most steps of [`SEARCH_ITEMS_MAX`] items that a sync of everything does.
@@ -53,16 +60,17 @@ struct Queue {
     inodes: VecDeque<u64>,
     /// Where to go on looking for what a crash left; `None` when all has been seen.
     search_from: Option<u64>,
-    /// Inodes that are being reclaimed at this moment.
+    /// How many are reclaiming inodes at this moment.
     at_work: usize,
-    /// When an inode that was in use last lost its last name.
-    lost_name_at: Option<Timestamp>,
+    /// Inodes in use that have lost their last name, and when; until they come into the queue.
+    leaving: VecDeque<(u64, Timestamp)>,
 }
 
-/// An inode that is being reclaimed.
+/// Inodes that are being reclaimed.
 struct AtWork<'a> {
     orphans: &'a Orphans,
-    ino: u64,
+    /// Each once; their numbers ascend.
+    inos: Vec<u64>,
 }
 
 impl Drop for AtWork<'_> {
@@ -88,8 +96,8 @@ pub(crate) fn orphan_key(ino: u64) -> Key {
 
 impl Orphans {
     pub(crate) fn new() -> Orphans {
-        let queue =
-            Queue { inodes: VecDeque::new(), search_from: Some(0), at_work: 0, lost_name_at: None };
+        let (inodes, leaving) = (VecDeque::new(), VecDeque::new());
+        let queue = Queue { inodes, search_from: Some(0), at_work: 0, leaving };
         Orphans {
             state: Mutex::new(queue),
             changed: Condvar::new(),
@@ -100,15 +108,24 @@ impl Orphans {
 
     /// There is something to reclaim of `ino`.
     pub(crate) fn push(&self, ino: u64) {
-        self.state.lock().inodes.push_back(ino);
+        let mut queue = self.state.lock();
+        queue.inodes.push_back(ino);
+        queue.leaving.retain(|(leaving, _)| *leaving != ino);
+        drop(queue);
         self.changed.notify_all();
     }
 
     fn pop(&self) -> Option<AtWork<'_>> {
         let mut queue = self.state.lock();
-        let ino = queue.inodes.pop_front()?;
+        let count = queue.inodes.len().min(TOGETHER_INODES_MAX);
+        let mut inos: Vec<u64> = queue.inodes.drain(..count).collect();
+        if inos.is_empty() {
+            return None;
+        }
         queue.at_work += 1;
-        Some(AtWork { orphans: self, ino })
+        inos.sort_unstable();
+        inos.dedup();
+        Some(AtWork { orphans: self, inos })
     }
 
     /// The state is another one: what waits in it is to be searched for from the beginning.
@@ -129,8 +146,9 @@ impl Orphans {
     }
 
     /// Waits until a step could find something to do or more than `pieces` pieces of work have been
-    /// done, as long as there is hope for it: others are at work, or `is_recent` says so of the
-    /// moment when something lost its last name. What it waits is taken off `patience`.
+    /// done, as long as there is hope for it: others are at work, or something that is still in use
+    /// has lost its last name at a moment of which `is_recent` says so. What it waits is taken off
+    /// `patience`.
     fn await_more(
         &self,
         pieces: u64,
@@ -142,7 +160,8 @@ impl Orphans {
             if queue.pending() || self.pieces.load(Ordering::Acquire) > pieces {
                 return true;
             }
-            let hope = queue.at_work > 0 || queue.lost_name_at.is_some_and(&is_recent);
+            let last = queue.leaving.back().map(|(_, lost_name)| *lost_name);
+            let hope = queue.at_work > 0 || last.is_some_and(&is_recent);
             if !hope || patience.is_zero() {
                 return false;
             }
@@ -156,6 +175,13 @@ impl Orphans {
 impl Queue {
     fn pending(&self) -> bool {
         !self.inodes.is_empty() || self.search_from.is_some()
+    }
+
+    fn note_leaving(&mut self, ino: u64, now: Timestamp) {
+        if self.leaving.len() >= LEAVING_MAX {
+            self.leaving.pop_front();
+        }
+        self.leaving.push_back((ino, now));
     }
 }
 
@@ -175,22 +201,40 @@ impl Posix {
         self.write_old_lazy_times();
         let mut left = max_items.max(1);
         while left > 0 {
-            let Some(work) = self.next_orphan()? else {
+            let Some(work) = self.next_orphans()? else {
                 return Ok(false);
             };
-            let step = self.reclaim_what_fits(work.ino, left)?;
-            left = left.saturating_sub(step.items.max(1));
-            if step.items > 0 {
-                self.orphans.note_freed();
-            }
-            if step.more {
-                self.orphans.push(work.ino);
-            }
+            left = left.saturating_sub(self.reclaim_some(&work.inos, left)?.max(1));
         }
         Ok(self.orphans.pending())
     }
 
-    fn next_orphan(&self) -> Result<Option<AtWork<'_>>> {
+    /// Frees space of some inodes, together as far as that can be; those that are not come to
+    /// wait again. Returns how many items were removed.
+    fn reclaim_some(&self, inos: &[u64], max_items: usize) -> Result<usize> {
+        let Together { items, apart } = self.reclaim_together(inos);
+        let mut removed = items;
+        let mut apart = apart.into_iter();
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && removed < max_items
+            && let Some(ino) = apart.next()
+        {
+            outcome = self.reclaim_what_fits(ino, max_items - removed).map(|step| {
+                removed += step.items;
+                if step.more {
+                    self.orphans.push(ino);
+                }
+            });
+        }
+        apart.for_each(|ino| self.orphans.push(ino));
+        if removed > 0 {
+            self.orphans.note_freed();
+        }
+        outcome.map(|()| removed)
+    }
+
+    fn next_orphans(&self) -> Result<Option<AtWork<'_>>> {
         loop {
             if let Some(work) = self.orphans.pop() {
                 return Ok(Some(work));
@@ -315,7 +359,7 @@ impl Posix {
         let Some(ino) = orphan else { return };
         if !self.options.patience.is_zero() {
             // Before it can be let go of, so that nobody sees it neither here nor there.
-            self.orphans.state.lock().lost_name_at = Some(self.options.clock.now());
+            self.orphans.state.lock().note_leaving(ino, self.options.clock.now());
         }
         if !self.pins.set_nameless(ino, true) {
             self.orphans.push(ino);
@@ -335,15 +379,11 @@ impl Posix {
         let mut pieces = self.orphans.pieces.load(Ordering::Acquire);
         let mut result = operation();
         let mut patience = self.options.patience;
-        while let Err(error @ (Error::NoSpace | Error::QuotaExceeded)) = &result {
-            let is_full = matches!(error, Error::NoSpace);
+        while let Err(Error::NoSpace | Error::QuotaExceeded) = &result {
             if !self.await_orphans(pieces, &mut patience) {
                 break;
             }
             while self.reclaim_step(SEARCH_ITEMS_MAX)? {}
-            if is_full {
-                self.view.commit().map_err(from_store)?;
-            }
             pieces = self.orphans.pieces.load(Ordering::Acquire);
             result = operation();
         }

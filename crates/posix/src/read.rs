@@ -14,11 +14,14 @@ use crate::options::AccessTimes;
 use crate::sections::Section;
 use bytes::Bytes;
 use marram_format::record::{Inode, InodeKind, Time, decode_target};
-use marram_store::Error as StoreError;
+use marram_store::{Block, Error as StoreError};
 use marram_vfs::{Error, InodeFlags, Result};
 
 /// An access time that is older is moved on also by mounts that seldom do it, in seconds.
 const DAY_SECONDS: i64 = 86_400;
+
+/// Most content of whole blocks that one read has in memory at once, in bytes.
+const TOGETHER_BYTES_MAX: usize = 4 << 20;
 
 /// A read that failed, and where in the file.
 struct Failure {
@@ -83,20 +86,36 @@ impl Posix {
         end: u64,
         out: &mut Vec<u8>,
     ) -> Result<std::result::Result<(), Failure>> {
-        let sections = self.sections(ino, offset, end, usize::MAX)?;
+        let mut sections = self.sections(ino, offset, end, usize::MAX)?;
+        sections.retain(|section| section.block.is_some());
         let target = |at: u64| usize::try_from(at - offset).expect("a read fits memory");
         let start = out.len();
         out.reserve(target(end));
-        for section in sections.into_iter().filter(|section| section.block.is_some()) {
-            let part = section.part(offset, end);
-            out.resize(start + target(part.at), 0);
-            match self.content_of(&part) {
-                Ok(content) => out.extend_from_slice(&content),
-                Err(error) => return Ok(Err(Failure { error, section })),
+        let mut rest = &sections[..];
+        while !rest.is_empty() {
+            let (together, after) = rest.split_at(count_together(rest));
+            rest = after;
+            for (section, content) in together.iter().zip(self.blocks_of(together)) {
+                let part = section.part(offset, end);
+                out.resize(start + target(part.at), 0);
+                match content {
+                    Ok(content) => out.extend_from_slice(&part_of(&content, &part)),
+                    Err(error) => return Ok(Err(Failure { error, section: section.clone() })),
+                }
             }
         }
         out.resize(start + target(end), 0);
         Ok(Ok(()))
+    }
+
+    /// The whole blocks of sections that have one.
+    fn blocks_of(&self, sections: &[Section]) -> Vec<std::result::Result<Bytes, StoreError>> {
+        let blocks: Vec<&Block> =
+            sections.iter().filter_map(|section| section.block.as_ref()).collect();
+        match blocks[..] {
+            [block] => vec![self.view.read_block(block)],
+            _ => self.view.read_blocks(&blocks),
+        }
     }
 
     /// The content of a section that has a block.
@@ -104,11 +123,7 @@ impl Posix {
         let Some(block) = &section.block else {
             return Ok(Bytes::new());
         };
-        let content = self.view.read_block(block)?;
-        let start = section.block_start as usize;
-        let len = usize::try_from(section.len).expect("a block has at most 1 MiB");
-        assert!(start + len <= content.len(), "a store returns whole blocks");
-        Ok(content.slice(start..start + len))
+        Ok(part_of(&self.view.read_block(block)?, section))
     }
 
     /// Tells of damage, and says what the caller is told.
@@ -172,6 +187,24 @@ impl Posix {
         change.inode_mut(ino)?.accessed = now;
         change.commit()
     }
+}
+
+/// What a section has of its block.
+fn part_of(content: &Bytes, section: &Section) -> Bytes {
+    let start = section.block_start as usize;
+    let len = usize::try_from(section.len).expect("a block has at most 1 MiB");
+    assert!(start + len <= content.len(), "a store returns whole blocks");
+    content.slice(start..start + len)
+}
+
+/// How many of these sections are read together: at least the first.
+fn count_together(sections: &[Section]) -> usize {
+    let mut bytes = 0;
+    let fits = |section: &&Section| {
+        bytes += section.block.as_ref().map_or(0, Block::len);
+        bytes <= TOGETHER_BYTES_MAX
+    };
+    sections.iter().take_while(fits).count().max(1)
 }
 
 fn is_outdated(inode: &Inode, now: Time) -> bool {

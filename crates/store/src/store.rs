@@ -82,12 +82,18 @@ pub struct MergedFrom<'a> {
     pub dataset: &'a DatasetName,
     /// The fork whose changes they are.
     pub fork: &'a Source,
-    /// A snapshot with the state of the dataset before the batch. The store may give it another
-    /// name and keep it.
-    pub before: &'a Source,
+    /// The state of the fork that was read: a snapshot, or one of [`Store::keep_for_now`]. Blocks
+    /// that the batch adopts are those of this state.
+    pub read: &'a Source,
+    /// Name of a snapshot that keeps the state before the batch, if one is wanted.
+    pub keep: Option<&'a str>,
     /// The object that is the root of what is merged.
     pub root_object: u64,
 }
+
+/// Numbers that are tried for the name of a snapshot of the store's own: so many may be in use, or
+/// left by a crash.
+const OWN_NUMBERS_MAX: u32 = 1 << 16;
 
 /// Datasets and snapshots of one store. Every change is durable when it returns.
 pub trait Store: Send + Sync {
@@ -175,24 +181,75 @@ pub trait Store: Send + Sync {
     /// name. Works while it is open.
     fn rename(&self, from: &Source, to: &Source) -> Result<()>;
 
+    /// Keeps the present state of a dataset for as long as somebody compares it. Returns its name,
+    /// which begins with `purpose` and is the store's own; it is opened, reported and compared as a
+    /// snapshot is, until [`Store::let_go`]. A store that can do so keeps it in memory only: then
+    /// a dataset of which nothing waits for a commit costs nothing to keep.
+    ///
+    /// # Errors
+    /// No such dataset; a failed commit.
+    fn keep_for_now(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        self.keep_on_media(dataset, purpose)
+    }
+
+    /// As [`Store::keep_for_now`], as a snapshot: nothing that others write overtakes it. A crash
+    /// leaves it.
+    ///
+    /// # Errors
+    /// As for [`Store::snapshot`].
+    fn keep_on_media(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        for number in 1..=OWN_NUMBERS_MAX {
+            let name = format!("{purpose}:{number}");
+            match self.snapshot(dataset, &name) {
+                Ok(()) => return Ok(Source { dataset: dataset.clone(), snapshot: Some(name) }),
+                Err(Error::DatasetExists(_)) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Invalid(format!("{dataset} has too many snapshots named {purpose}:N")))
+    }
+
+    /// Nobody compares any more what was kept for that. One that cannot be destroyed stays, as
+    /// after a crash.
+    fn let_go(&self, kept: &Source) {
+        let _stays = self.destroy(kept, false);
+    }
+
+    /// Whether what [`Store::keep_for_now`] has kept may be the reason why a read of it failed, or
+    /// [`Store::apply_merge`] was refused: its dataset has gone on since, or the store had to use
+    /// its space. Who is told so begins anew with [`Store::keep_on_media`].
+    fn is_overtaken(&self, kept: &Source) -> bool {
+        let _is_a_snapshot = kept;
+        false
+    }
+
     /// Applies the batch of a merge through `view`, that of the dataset. It is durable with the
     /// next [`View::sync`]; a store that keeps a log of operations enters the merge into it in the
-    /// same step, and then it is durable when this returns.
+    /// same step, and then it is durable when this returns. So is the snapshot of
+    /// [`MergedFrom::keep`]: a merge that fails leaves none.
+    ///
+    /// # Errors
+    /// Those of [`View::apply`] and [`Store::snapshot`]; [`Error::InUse`] if the state that was
+    /// read is overtaken.
     fn apply_merge(
         &self,
         view: &dyn View,
         batch: Batch<'_>,
         merged: &MergedFrom<'_>,
     ) -> Result<()> {
-        let _no_log = merged;
-        view.apply(batch)
+        let Some(keep) = merged.keep else { return view.apply(batch) };
+        self.snapshot(merged.dataset, keep)?;
+        view.apply(batch).inspect_err(|_| {
+            let snapshot = Some(keep.to_owned());
+            self.let_go(&Source { dataset: merged.dataset.clone(), snapshot });
+        })
     }
 
     /// Visits, by ascending keys from `from` on, the items in which two snapshots of this store
-    /// differ, until the visitor returns false. Costs what differs, not what is there. What the
-    /// store keeps for itself ([`crate::kind::REFERENCES`]) is not shown. An item whose block was
-    /// only marked as shared, or adopted by a merge, may be shown with a block that has the same
-    /// content.
+    /// (or states of [`Store::keep_for_now`]) differ, until the visitor returns false. Costs what
+    /// differs, not what is there. What the store keeps for itself ([`crate::kind::REFERENCES`]) is
+    /// not shown. An item whose block was only marked as shared, or adopted by a merge, may be
+    /// shown with a block that has the same content.
     fn changes(
         &self,
         before: &Source,

@@ -91,6 +91,13 @@ pub trait View: Send + Sync {
     /// The whole content of a block, verified.
     fn read_block(&self, block: &Block) -> Result<Bytes>;
 
+    /// As [`View::read_block`] for the blocks of one request, in their order: a store may read them
+    /// in fewer steps than one by one. All contents are in memory at once, so the caller bounds
+    /// their sum.
+    fn read_blocks(&self, blocks: &[&Block]) -> Vec<Result<Bytes>> {
+        blocks.iter().map(|block| self.read_block(block)).collect()
+    }
+
     /// As [`View::read_block`], from the device even if the content is in memory: for whoever is
     /// going to let go of another copy of it.
     ///

@@ -5,13 +5,17 @@ use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation};
 use crate::engine::{OpenMode, history};
 use crate::error::{Error, Result};
 use crate::output::Output;
-use crate::target::{Target, with_optional_snapshot};
+use crate::target::{Target, absolute, with_optional_snapshot};
 use marram_store::Source;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The inode of a root directory.
 const ROOT: u64 = 1;
+/// The directory that shows snapshots and forks, and how many parts of a path lead to the root of
+/// one of them.
+const HIDDEN: &str = ".marram";
+const MEMBER_PARTS: usize = 3;
 
 #[derive(Serialize)]
 struct Told<'a> {
@@ -25,6 +29,8 @@ struct Side {
     target: Target,
     source: Source,
     root: u64,
+    /// Where that directory is below the root of what `source` shows, if the path tells.
+    place: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
@@ -39,12 +45,7 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
         }
         None => alone(first, &arguments.before)?,
     };
-    let root = match (before.root, after.root) {
-        (one, other) if one == other => one,
-        (ROOT, other) => other,
-        (one, ROOT) => one,
-        _ => return Err(Error::usage("the two are different directories")),
-    };
+    let root = common_root(&before, &after)?;
     let order = CompareOrder {
         before: before.source.to_string(),
         after: after.source.to_string(),
@@ -63,6 +64,31 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
         () => lines(&rows),
     });
     Ok(())
+}
+
+/// The directory that is compared. One that was removed and made again is another one at the same
+/// place: what is there now is asked for, and found in a snapshot by its path.
+fn common_root(before: &Side, after: &Side) -> Result<u64> {
+    // What a fork has made may have the number of something else that its parent has made.
+    let is_same_place = before.place.is_some()
+        && before.place == after.place
+        && before.source.dataset == after.source.dataset;
+    match (before.root, after.root) {
+        (one, other) if one == other => Ok(one),
+        (ROOT, other) => Ok(other),
+        (one, ROOT) => Ok(one),
+        (now, _) if is_same_place && before.source.snapshot.is_none() => Ok(now),
+        (_, now) if is_same_place => Ok(now),
+        _ => Err(Error::usage("the two are different directories")),
+    }
+}
+
+/// Where a path leads below the root of the dataset, snapshot or fork that it is in.
+fn place_of(target: &Target, path: &Path) -> Option<PathBuf> {
+    let path = absolute(path).ok()?;
+    let below = path.strip_prefix(target.directory.as_ref()?).ok()?;
+    let of_member = if below.starts_with(HIDDEN) { MEMBER_PARTS } else { 0 };
+    Some(below.components().skip(of_member).collect())
 }
 
 /// Asks the daemon that has the pool, or the pool itself.
@@ -101,15 +127,17 @@ fn side(path: &Path) -> Result<Side> {
         (None, Some(name)) => source.snapshot = Some(name),
         _ => (),
     }
-    Ok(Side { target, source, root })
+    let place = place_of(&target, &path);
+    Ok(Side { target, source, root, place })
 }
 
 /// The two sides where only one was named.
 fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
     if one.source.snapshot.is_some() {
         let live = Source::live(one.source.dataset.clone());
-        let now = Side { target: Target::unmounted(one.target.pool.clone()), source: live, ..one };
-        return Ok((Side { target: one.target, source: one.source, root: one.root }, now));
+        let target = Target::unmounted(one.target.pool.clone());
+        let now = Side { target, source: live, root: one.root, place: None };
+        return Ok((one, now));
     }
     let rows = match one.target.perform(&Operation::List)? {
         Answer::Datasets(rows) => rows,
@@ -121,7 +149,7 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
             .hint("name a snapshot as DIRECTORY@NAME, or two states")
     })?;
     let target = Target::find(path)?;
-    Ok((Side { target, source: base.parse()?, root: one.root }, one))
+    Ok((Side { target, source: base.parse()?, root: one.root, place: None }, one))
 }
 
 /// A line for each difference. Where a file was removed and another one has its name, as editors

@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a daemon may take to greet. It greets without touching the pool.
@@ -21,6 +21,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A daemon that has greeted.
+#[derive(Debug)]
 pub(crate) struct Client {
     stream: BufReader<UnixStream>,
     greeting: Greeting,
@@ -65,6 +66,15 @@ impl Client {
     /// What the daemon answers; a daemon of another version; a daemon that went away.
     pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
         self.put(request)?;
+        self.answer()
+    }
+
+    /// Asks what an inode of the mount on a directory belongs to. The conversation goes on.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn locate(&mut self, directory: PathBuf, ino: u64) -> Result<Answer> {
+        self.put(&Request::Locate { directory, ino })?;
         self.answer()
     }
 

@@ -173,33 +173,43 @@ fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Arc
     }
 }
 
-/// Holds one conversation. A client that goes away in the middle is nobody's loss.
+/// Holds one conversation. A client that goes away in the middle is nobody's loss. Whoever has
+/// asked where something is says next what is to be done there.
 fn converse(stream: UnixStream, service: &dyn Service) {
     if send(&stream, &service.greeting()).is_err() {
         return;
     }
     let mut reader = BufReader::new(&stream);
-    let response: Response = match read_request(&stream, &mut reader) {
-        Ok(None) => return,
-        Ok(Some(Request::Compare(order))) => {
-            send_stream(&stream, service, |out| service.compare(&order, out))
+    loop {
+        let Some(request) = read_request(&stream, &mut reader).transpose() else { return };
+        let goes_on = matches!(request, Ok(Request::Locate { .. }));
+        let response = request.and_then(|request| answer((&stream, &mut reader), request, service));
+        let sent = send(&stream, &response);
+        if sent.is_err() || !goes_on {
+            return;
         }
-        Ok(Some(Request::Send(order))) => {
-            send_stream(&stream, service, |out| service.send(&order, out))
-        }
-        Ok(Some(Request::Receive(order))) => receive_stream(&mut reader, &order, service),
-        Ok(Some(Request::Dedup(order))) => {
+    }
+}
+
+fn answer(
+    (stream, reader): (&UnixStream, &mut BufReader<&UnixStream>),
+    request: Request,
+    service: &dyn Service,
+) -> Response {
+    match request {
+        Request::Compare(order) => send_stream(stream, service, |out| service.compare(&order, out)),
+        Request::Send(order) => send_stream(stream, service, |out| service.send(&order, out)),
+        Request::Receive(order) => receive_stream(reader, &order, service),
+        Request::Dedup(order) => {
             let mut looked = Instant::now();
-            service.deduplicate(&order, &mut || is_there(&stream, &mut looked))
+            service.deduplicate(&order, &mut || is_there(stream, &mut looked))
         }
-        Ok(Some(Request::Defragment(order))) => {
+        Request::Defragment(order) => {
             let mut looked = Instant::now();
-            service.defragment(&order, &mut || is_there(&stream, &mut looked))
+            service.defragment(&order, &mut || is_there(stream, &mut looked))
         }
-        Ok(Some(request)) => service.handle(request),
-        Err(error) => Err(error),
-    };
-    let _client_may_be_gone = send(&stream, &response);
+        request => service.handle(request),
+    }
 }
 
 /// Whether a client still waits for his answer, as far as it has been looked for of late.
@@ -278,16 +288,18 @@ mod tests {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
     struct Fake {
         version: &'static str,
         ended: Arc<AtomicBool>,
+        greeted: Arc<AtomicUsize>,
     }
 
     impl Service for Fake {
         fn greeting(&self) -> Greeting {
+            self.greeted.fetch_add(1, Ordering::AcqRel);
             Greeting {
                 version: self.version.to_owned(),
                 pid: 42,
@@ -302,6 +314,9 @@ mod tests {
         fn handle(&self, request: Request) -> Result<Answer> {
             match request {
                 Request::PerformFor { operation: Operation::Sync, .. } => Ok(Answer::Done),
+                Request::Locate { ino, .. } => {
+                    Ok(Answer::Located { source: "root".to_owned(), ino, root: 1 })
+                }
                 _ => Err(Error::in_use("busy")),
             }
         }
@@ -363,7 +378,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sock");
         let ended = Arc::new(AtomicBool::new(false));
-        let fake = Fake { version, ended: Arc::clone(&ended) };
+        let fake = Fake { version, ended: Arc::clone(&ended), greeted: Arc::default() };
         let socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
         (folder, socket, ended)
     }
@@ -442,9 +457,26 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         assert!(Client::connect(&path).unwrap().is_none());
-        let fake = Fake { version: VERSION, ended: Arc::default() };
+        let fake = Fake { version: VERSION, ended: Arc::default(), greeted: Arc::default() };
         let _socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
         assert!(Client::connect(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn who_asks_where_something_is_goes_on_in_the_same_conversation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sock");
+        let greeted = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&greeted);
+        let fake = Fake { version: VERSION, ended: Arc::default(), greeted: counted };
+        let _socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
+        let mut client = Client::connect(&path).unwrap().unwrap();
+        for ino in [7, 8] {
+            let answer = client.locate("/mnt".into(), ino).unwrap();
+            assert!(matches!(answer, Answer::Located { ino: found, .. } if found == ino));
+        }
+        assert!(matches!(client.perform(&Operation::Sync), Ok(Answer::Done)));
+        assert_eq!(greeted.load(Ordering::Acquire), 1);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use marram_pool::Pool;
 use marram_posix::{AttributeChange, Difference, Kept, What, XattrChange};
 use marram_store::{Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
+use std::cell::Cell;
 use std::time::Instant;
 
 /// Names that are tried for what a rollback keeps.
@@ -47,21 +48,13 @@ fn kept_as(dataset: &Source, name: String) -> Source {
 
 /// A name with a number behind it that no snapshot of the dataset has.
 fn free_name(pool: &Pool, of: &Source, prefix: &str) -> Result<String> {
-    let reports = pool.list()?;
-    let is_taken = |name: &String| {
-        let source = kept_as(of, name.clone());
-        reports.iter().any(|report| report.source == source)
-    };
     let mut names = (1..NAMES_MAX).map(|number| format!("{prefix}{number}"));
-    let free = names.find(|name| !is_taken(name));
+    let free = names.find(|name| pool.report(&kept_as(of, name.clone())).is_err());
     free.ok_or_else(|| Error::failed(format!("no free name that begins with {prefix}")))
 }
 
-/// A state that does not change while it is looked at: what is live is kept for as long.
-fn still<'a>(pool: &'a Pool, source: &Source) -> Result<Kept<'a>> {
-    pool.open(source)?;
-    Ok(Kept::of(pool, source, "diff")?)
-}
+/// Keeps a state so that it does not change while it is looked at, if it is live.
+type Keep<'p> = fn(&'p dyn Store, &Source, &str) -> marram_vfs::Result<Kept<'p>>;
 
 /// Tells what differs between two states below a directory, one difference after the other.
 ///
@@ -72,9 +65,54 @@ pub(crate) fn diff(
     order: &CompareOrder,
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
-    let before = still(pool, &order.before.parse()?)?;
-    let after = still(pool, &order.after.parse()?)?;
-    let of = (before.source(), after.source());
+    let is_told = Cell::new(false);
+    let mut tell = |row| {
+        is_told.set(true);
+        tell(row)
+    };
+    match diff_kept(pool, order, Kept::of, &mut tell)? {
+        Told::Overtaken(_) if !is_told.get() => {}
+        Told::Overtaken(error) => return Err(error),
+        Told::All => return Ok(()),
+    }
+    match diff_kept(pool, order, Kept::on_media, &mut tell)? {
+        Told::Overtaken(error) => Err(error),
+        Told::All => Ok(()),
+    }
+}
+
+/// How far a comparison has come.
+enum Told {
+    All,
+    /// It failed, since a state that was compared has been overwritten.
+    Overtaken(Error),
+}
+
+fn diff_kept<'p>(
+    pool: &'p Pool,
+    order: &CompareOrder,
+    keep: Keep<'p>,
+    tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+) -> Result<Told> {
+    let still = |source: &str| -> Result<Kept<'p>> {
+        let source: Source = source.parse()?;
+        pool.open(&source)?;
+        Ok(keep(pool, &source, "diff")?)
+    };
+    let (before, after) = (still(&order.before)?, still(&order.after)?);
+    match compare(pool, order, (before.source(), after.source()), tell) {
+        Ok(()) => Ok(Told::All),
+        Err(error) if before.is_overtaken() || after.is_overtaken() => Ok(Told::Overtaken(error)),
+        Err(error) => Err(error),
+    }
+}
+
+fn compare(
+    pool: &Pool,
+    order: &CompareOrder,
+    of: (&Source, &Source),
+    tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+) -> Result<()> {
     let texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
     let mut told = Ok(());
     marram_posix::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {

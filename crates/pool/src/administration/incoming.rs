@@ -275,7 +275,7 @@ impl Inner {
         match super::running(self, hidden.id).filter(|_| arrival.is_resumable) {
             Some(dataset) => {
                 let position = vec![Edit::Remove { key: POSITION_KEY }];
-                turn.commit_batch(&dataset, position, &mut work)?;
+                turn.commit_batch(&dataset, position, None, &mut work)?;
             }
             None if place.is_none() => turn.commit(Some(&mut work))?,
             None => turn.commit_alone(&mut work)?,

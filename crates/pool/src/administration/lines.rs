@@ -9,6 +9,7 @@ use crate::settings::RESERVATION;
 use marram_format::dataset::{
     DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
 };
+use marram_format::group::Group;
 use marram_format::version::feature;
 use marram_store::{DatasetName, Error, Result, Source};
 
@@ -16,8 +17,25 @@ impl Commit<'_> {
     /// The snapshot takes over the dataset's root and dead list; the dataset goes on with an
     /// empty dead list, and owns only what is born after this group. Returns the snapshot's id.
     pub(super) fn snapshot(&mut self, dataset: u64, source: &Source) -> Result<u64> {
+        self.snapshot_of(dataset, source, self.group)
+    }
+
+    /// The same, of the state that the last commit has left, as one of a group that is older than
+    /// all that this commit writes: so many `groups` ago, since when the dataset has not changed.
+    /// Before this commit takes anything into the dataset.
+    pub(super) fn snapshot_before(
+        &mut self,
+        dataset: u64,
+        source: &Source,
+        groups: u64,
+    ) -> Result<u64> {
+        self.snapshot_of(dataset, source, Group(self.group.0.saturating_sub(groups)))
+    }
+
+    fn snapshot_of(&mut self, dataset: u64, source: &Source, group: Group) -> Result<u64> {
         let mut live = self.record(dataset)?;
         let mut kept = self.new_record(&source.to_string(), DatasetState::Snapshot);
+        kept.created_group = group;
         kept.parent = live.id;
         kept.origin = live.origin;
         kept.previous = live.previous;
@@ -30,7 +48,7 @@ impl Commit<'_> {
         kept.dead_grains = std::mem::take(&mut live.dead_grains);
         self.go_on(live.previous, live.id, kept.id)?;
         live.previous = kept.id;
-        live.previous_group = self.group;
+        live.previous_group = group;
         let id = kept.id;
         self.keep(live)?;
         self.add(kept)?;

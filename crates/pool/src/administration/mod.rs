@@ -1,5 +1,6 @@
 //! Datasets and snapshots: made, listed, destroyed. Each change is part of one commit.
 
+mod comparing;
 mod destroy;
 mod incoming;
 mod kept;
@@ -8,6 +9,7 @@ mod list;
 mod merging;
 mod operations;
 mod partial;
+mod passing;
 mod plan;
 mod properties;
 mod records;
@@ -40,13 +42,17 @@ pub(crate) use kept::is_hidden;
 pub(crate) use list::root_object;
 pub use operations::{Author, Operation};
 pub use partial::Partial;
+pub(crate) use passing::Passing;
 pub use undo::Reversal;
 
 pub(crate) use records::Records;
 
 impl Store for Pool {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
-        Ok(Arc::new(self.open_view(source)?))
+        match self.inner.passing_state(source) {
+            Some(state) => Ok(Arc::new(state.view()?)),
+            None => Ok(Arc::new(self.open_view(source)?)),
+        }
     }
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
@@ -185,13 +191,26 @@ impl Store for Pool {
         from: Key,
         visit: &mut dyn FnMut(ItemChange) -> bool,
     ) -> Result<()> {
-        // As long as they are open neither can be destroyed, and no block of theirs used again.
-        let (before, after) = (self.open_snapshot(before)?, self.open_snapshot(after)?);
-        before.changes_to(&after, from, visit)
+        self.compare((before, after), from, visit)
+    }
+
+    fn keep_for_now(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        self.keep_passing(dataset, purpose)
+    }
+
+    fn let_go(&self, kept: &Source) {
+        if !self.forget_passing(kept) {
+            let _stays = self.destroy(kept, false);
+        }
+    }
+
+    fn is_overtaken(&self, kept: &Source) -> bool {
+        self.inner.passing_state(kept).is_some_and(|state| state.is_overtaken())
     }
 
     fn report(&self, source: &Source) -> Result<DatasetReport> {
-        let record = self.inner.find(source)?;
+        let passing = self.inner.passing_state(source).map(|state| Arc::clone(&state.record));
+        let record = passing.map_or_else(|| self.inner.find(source), Ok)?;
         list::report(&self.inner.records.read(), &record)
     }
 
@@ -270,11 +289,6 @@ impl Pool {
             self.inner.make_room_in_log(1)?;
         }
         self.inner.take_turn()
-    }
-
-    fn open_snapshot(&self, source: &Source) -> Result<DatasetView> {
-        refuse_live(source)?;
-        self.open_view(source)
     }
 }
 

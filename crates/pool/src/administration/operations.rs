@@ -78,7 +78,7 @@ impl Pool {
         let undone = undone_by(&entries);
         let judge = |(number, record): &(u64, OperationRecord)| {
             let undone_by = undone.iter().find(|(undone, _)| undone == number).map(|(_, by)| *by);
-            let obstacle = match self.inner.judge(&entries, *number) {
+            let obstacle = match self.inner.judge((&entries, &undone), *number) {
                 Ok(_) => None,
                 Err(Error::Invalid(reason)) => Some(reason),
                 Err(error) => Some(error.to_string()),

@@ -11,6 +11,7 @@ use crate::pool::{Inner, Pool};
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{OperationKind, OperationRecord, kept_for};
 use marram_store::{DatasetName, Error, Result, Source, check_rename};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Numbers that are tried for the name of the state before a rollback is taken back.
@@ -18,6 +19,8 @@ const NAMES_MAX: u32 = 1 << 16;
 
 /// Entries of the log with their numbers, oldest first.
 type Entries = [(u64, OperationRecord)];
+/// The log, and which of its entries others have taken back: each with the one that did.
+type Log<'e> = (&'e Entries, &'e BTreeSet<(u64, u64)>);
 
 /// How an operation is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ impl Pool {
         let entries = self.inner.operations()?;
         let last = entries.last().map(|(number, _)| *number);
         let number = number.or(last).ok_or_else(|| refusal("no operation is in the log"))?;
-        Ok((number, self.inner.judge(&entries, number)?))
+        Ok((number, self.inner.judge((&entries, &undone_by(&entries)), number)?))
     }
 
     /// Takes an operation back that is no merge. Returns the number of the new entry.
@@ -73,7 +76,7 @@ impl Pool {
         inner.make_room_in_log(1)?;
         let turn = inner.take_turn()?;
         let entries = inner.operations()?;
-        let reversal = inner.judge(&entries, number)?;
+        let reversal = inner.judge((&entries, &undone_by(&entries)), number)?;
         let (_, record) = find(&entries, number)?;
         match (record.kind, reversal) {
             (_, Reversal::Merge { .. }) => {
@@ -182,8 +185,9 @@ fn refusal(reason: impl Into<String>) -> Error {
 }
 
 fn find(entries: &Entries, number: u64) -> Result<&(u64, OperationRecord)> {
-    let found = entries.iter().find(|(known, _)| *known == number);
-    found.ok_or_else(|| refusal(format!("no operation {number} is in the log")))
+    let place = entries.binary_search_by_key(&number, |(known, _)| *known);
+    let place = place.map_err(|_| refusal(format!("no operation {number} is in the log")))?;
+    Ok(&entries[place])
 }
 
 impl Inner {
@@ -208,9 +212,9 @@ impl Inner {
     }
 
     /// How an operation can be taken back.
-    pub(super) fn judge(&self, entries: &Entries, number: u64) -> Result<Reversal> {
-        let (_, record) = find(entries, number)?;
-        if let Some((_, by)) = undone_by(entries).iter().find(|(undone, _)| *undone == number) {
+    pub(super) fn judge(&self, log: Log<'_>, number: u64) -> Result<Reversal> {
+        let (_, record) = find(log.0, number)?;
+        if let Some((_, by)) = log.1.iter().find(|(undone, _)| *undone == number) {
             return Err(refusal(format!(
                 "it was taken back by operation {by}: take that back to have it again"
             )));
@@ -221,8 +225,8 @@ impl Inner {
             | OperationKind::Clone
             | OperationKind::Fork
             | OperationKind::Restore => return self.judge_destruction(record),
-            OperationKind::Rollback => return self.judge_rollback(entries, number, record),
-            OperationKind::Merge => return self.judge_merge(entries, number, record),
+            OperationKind::Rollback => return self.judge_rollback(log, number, record),
+            OperationKind::Merge => return self.judge_merge(log, number, record),
             OperationKind::Promote => self.judge_promotion(record)?,
             OperationKind::Hold | OperationKind::Release => self.judge_hold(record)?,
             OperationKind::Set => self.judge_set(record)?,
@@ -258,12 +262,12 @@ impl Inner {
 
     fn judge_rollback(
         &self,
-        entries: &Entries,
+        log: Log<'_>,
         number: u64,
         record: &OperationRecord,
     ) -> Result<Reversal> {
         let subject = self.in_sight(record.subject)?;
-        refuse_later(entries, number, record, true)?;
+        refuse_later(log, number, record, true)?;
         let before = self.in_sight(record.before).map_err(|_| {
             refusal(format!("the state before, {}, was destroyed since", record.text(1)))
         })?;
@@ -274,14 +278,9 @@ impl Inner {
         Ok(Reversal::Rollback { dataset: subject.name.parse()?, to: before.name.parse()? })
     }
 
-    fn judge_merge(
-        &self,
-        entries: &Entries,
-        number: u64,
-        record: &OperationRecord,
-    ) -> Result<Reversal> {
+    fn judge_merge(&self, log: Log<'_>, number: u64, record: &OperationRecord) -> Result<Reversal> {
         let subject = self.in_sight(record.subject)?;
-        refuse_later(entries, number, record, false)?;
+        refuse_later(log, number, record, false)?;
         let state = |id: u64| -> Result<Source> {
             let found = self.by_id(id).ok().filter(|found| found.parent == subject.id);
             let found = found.ok_or_else(|| {
@@ -400,12 +399,11 @@ impl Inner {
 /// Refuses to take something back that a later rollback, or with `merges` merge, of the same
 /// dataset has gone on from.
 fn refuse_later(
-    entries: &Entries,
+    (entries, undone): Log<'_>,
     number: u64,
     record: &OperationRecord,
     merges: bool,
 ) -> Result<()> {
-    let undone = undone_by(entries);
     let later = entries.iter().find(|(later, other)| {
         let counts =
             other.kind == OperationKind::Rollback || (merges && other.kind == OperationKind::Merge);

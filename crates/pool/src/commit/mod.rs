@@ -25,6 +25,7 @@ use crate::dataset::{Attempt, Dataset};
 use crate::log::IntentLog;
 use crate::media::CacheKey;
 use crate::order::MutexGuard;
+use crate::pointers::decode_pointer;
 use crate::pool::Inner;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
@@ -43,6 +44,23 @@ pub(crate) use trees::is_shared;
 
 /// Work that a commit does beside taking in batches.
 pub(crate) type Work<'w> = &'w mut dyn FnMut(&mut Commit<'_>) -> Result<()>;
+
+/// Commits that are made so that one dataset has nothing that waits: so many batches may come
+/// between.
+const SETTLING_COMMITS_MAX: usize = 8;
+
+/// What a batch needs that is committed alone.
+pub(crate) struct Before<'w> {
+    /// How many snapshots of the state before `work` takes: each is of a group of its own, the
+    /// last ones that were committed.
+    pub(crate) snapshots: u64,
+    /// The group of the newest snapshot of the dataset.
+    pub(crate) previous_group: Group,
+    /// Refuses the batch. Asked when nothing changes any more until the commit is made.
+    pub(crate) check: &'w dyn Fn() -> Result<()>,
+    /// Done in the same commit before it takes anything in.
+    pub(crate) work: Work<'w>,
+}
 
 /// A change of what the running pool knows, made when the commit is durable.
 pub(crate) enum Publication {
@@ -120,7 +138,8 @@ impl Inner {
         self.turn(Some(self.administering.lock()))
     }
 
-    fn turn<'p>(&'p self, nobody_opens: Option<MutexGuard<'p, ()>>) -> Result<Turn<'p>> {
+    /// The turn to commit, and with the lock of who administers more than that.
+    pub(crate) fn turn<'p>(&'p self, nobody_opens: Option<MutexGuard<'p, ()>>) -> Result<Turn<'p>> {
         let one_at_a_time = self.committing.lock();
         self.check_writable()?;
         Ok(Turn { pool: self, _nobody_opens: nobody_opens, _one_at_a_time: one_at_a_time })
@@ -143,7 +162,7 @@ impl Inner {
         }
     }
 
-    fn make(&self, frozen: Frozen, work: Option<Work<'_>>) -> Result<()> {
+    fn make(&self, frozen: Frozen, before: Option<Work<'_>>, work: Option<Work<'_>>) -> Result<()> {
         let superblock = self.superblock.lock().clone();
         let mut commit = Commit {
             pool: self,
@@ -163,6 +182,9 @@ impl Inner {
             label: superblock.label.clone(),
             queue: WriteQueue::new(&self.media),
         };
+        if let Some(before) = before {
+            before(&mut commit)?;
+        }
         commit.adopt_all()?;
         let datasets = commit.frozen.datasets.clone();
         datasets.iter().try_for_each(|dataset| commit.commit_dataset(dataset))?;
@@ -195,7 +217,7 @@ impl Turn<'_> {
             let _no_batch = self.pool.gate.write();
             self.pool.freeze()
         };
-        self.make(frozen, work)
+        self.make(frozen, None, work)
     }
 
     /// The same, while batches wait until all is done: for work after which what a batch would have
@@ -203,21 +225,34 @@ impl Turn<'_> {
     pub(crate) fn commit_alone(&self, work: Work<'_>) -> Result<()> {
         self.heal()?;
         let _no_batch = self.pool.gate.write();
-        self.make(self.pool.freeze(), Some(work))
+        self.make(self.pool.freeze(), None, Some(work))
     }
 
     /// Applies edits to a dataset and does `work`, in one commit with all that was applied before,
-    /// while batches wait. If it fails, the edits are taken away again: a later commit must not
-    /// take them in without the work.
+    /// while batches wait. Where something is to be done `before`, the commit before this one has
+    /// all that was applied to the dataset: one is made if none has. If it fails, the edits are
+    /// taken away again: a later commit must not take them in without the work.
     pub(crate) fn commit_batch(
         &self,
         dataset: &Dataset,
         edits: Vec<Edit<'_>>,
+        before: Option<Before<'_>>,
         work: Work<'_>,
     ) -> Result<()> {
         self.heal()?;
         let pool = self.pool;
-        let _no_batch = pool.gate.write();
+        let mut commits_left = SETTLING_COMMITS_MAX;
+        let _no_batch = loop {
+            let no_batch = pool.gate.write();
+            let is_settled = |before: &Before<'_>| before.is_settled(pool, dataset);
+            if before.as_ref().map_or(Ok(true), is_settled)? {
+                break no_batch;
+            }
+            drop(no_batch);
+            commits_left = commits_left.checked_sub(1).ok_or_else(|| busy(dataset))?;
+            self.commit(Some(&mut |_| Ok(())))?;
+        };
+        before.as_ref().map_or(Ok(()), |before| (before.check)())?;
         // What was there before has layers of its own.
         pool.freeze();
         let mut committed = CommittedCounters::default();
@@ -236,7 +271,7 @@ impl Turn<'_> {
         pool.batches.fetch_add(1, Ordering::AcqRel);
         let frozen = pool.freeze();
         let number = frozen.number;
-        let made = self.make(frozen, Some(work));
+        let made = self.make(frozen, before.map(|before| before.work), Some(work));
         if made.is_err() {
             dataset.withdraw(number);
             pool.dirty_bytes.fetch_sub(bytes, Ordering::AcqRel);
@@ -249,13 +284,13 @@ impl Turn<'_> {
         self.pool.media.heal().inspect_err(|error| self.pool.fail(error))
     }
 
-    fn make(&self, frozen: Frozen, work: Option<Work<'_>>) -> Result<()> {
+    fn make(&self, frozen: Frozen, before: Option<Work<'_>>, work: Option<Work<'_>>) -> Result<()> {
         let pool = self.pool;
         if frozen.datasets.is_empty() && work.is_none() {
             return Ok(());
         }
         let dirty = frozen.dirty;
-        let made = pool.make(frozen, work);
+        let made = pool.make(frozen, before, work);
         match made {
             Ok(()) => {
                 pool.dirty_bytes.fetch_sub(dirty.0, Ordering::AcqRel);
@@ -269,6 +304,23 @@ impl Turn<'_> {
         }
         made
     }
+}
+
+impl Before<'_> {
+    /// Whether the last groups had the dataset as it is, and no snapshot is of one of them.
+    fn is_settled(&self, pool: &Inner, dataset: &Dataset) -> Result<bool> {
+        let root = dataset.root().as_deref().map(decode_pointer).transpose()?;
+        let changed = root.map_or(0, |root| root.birth.0);
+        let next = pool.superblock.lock().group.0 + 1;
+        let has_groups = self.snapshots == 0
+            || next >= changed + self.snapshots && next > self.previous_group.0 + self.snapshots;
+        Ok(has_groups && !dataset.has_dirty())
+    }
+}
+
+fn busy(dataset: &Dataset) -> Error {
+    let holder = "it is written to all the time; try again".to_owned();
+    Error::InUse { name: format!("dataset {}", dataset.id), holder }
 }
 
 impl Commit<'_> {

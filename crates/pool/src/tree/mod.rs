@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub(crate) use changes::{Differing, beside, changes};
 pub(crate) use prune::{PruneSink, Pruned, prune};
-pub(crate) use read::{Found, get, last, scan};
+pub(crate) use read::{Found, find, get, last, scan};
 pub(crate) use update::{Change, update};
 
 /// Deepest tree, in levels. 32 KiB nodes hold at least 4 children each, in practice hundreds.

@@ -36,12 +36,22 @@ pub(crate) fn get(
     key: Key,
 ) -> Result<Option<Found>> {
     let Some(root) = root else { return Ok(None) };
+    find(source, root, key).map(|(_, found)| found)
+}
+
+/// The leaf that `key` belongs into, by its pointer, and the item that it has under it.
+pub(crate) fn find(
+    source: &dyn NodeSource,
+    root: &Bytes,
+    key: Key,
+) -> Result<(Bytes, Option<Found>)> {
     let mut pointer = root.clone();
     for _ in 0..LEVELS_MAX {
         match &*source.node(&pointer)? {
             Node::Branch(branch) => pointer = branch.pointer(branch.child_for(&key)),
             Node::Leaf(leaf) => {
-                return Ok(leaf.search(&key).ok().map(|index| Found::at(leaf, index)));
+                let found = leaf.search(&key).ok().map(|index| Found::at(leaf, index));
+                return Ok((pointer, found));
             }
         }
     }

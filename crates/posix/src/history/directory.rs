@@ -1,7 +1,7 @@
 //! One directory goes back to what it was in a snapshot, while the rest of the file system stays.
 //!
-//! As a merge does, it takes all locks, keeps the state of now as a snapshot, and brings what
-//! differs in by one batch; see `docs/decisions/0021-rollback-of-a-directory.md`.
+//! As a merge does, it takes all locks, keeps the state of now, and brings what differs in by one
+//! batch; see `docs/decisions/0021-rollback-of-a-directory.md`.
 
 use super::changes::Changes;
 use super::conflict::MergeReport;
@@ -12,7 +12,7 @@ use super::names::Names;
 use super::restoring::Restoring;
 use super::sides::Sides;
 use super::state::State;
-use crate::failure::{from_store, from_sync};
+use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::rollback::Touched;
 use marram_store::{DatasetName, MergedFrom, Source, Store};
@@ -63,7 +63,7 @@ impl Posix {
             State::open(store.open(source).map_err(from_store)?, self.root())
         };
         let past = open(rollback.to)?;
-        let (report, orphans, _goes_without_locks) = {
+        let (report, orphans) = {
             let _held = self.locks.all();
             let kept = Kept::take(store, rollback.dataset, "merge")?;
             let now = open(&kept.source)?;
@@ -73,17 +73,12 @@ impl Posix {
             let changes = Changes::gather(store, (&kept.source, rollback.to), &now, &past)?;
             let untouched = Changes::default();
             let sides = Sides::new((&now, &past, &now), &changes, &untouched);
-            let (report, orphans) =
-                self.roll_back_held(store, (&rollback, &goes_back), (&kept, sides))?;
-            (report, orphans, kept)
+            self.roll_back_held(store, (&rollback, &goes_back), sides)?
         };
-        for ino in orphans {
-            self.settle(Some(ino));
-        }
+        self.conclude(report.applied, orphans)?;
         if !report.applied {
             return Ok(None);
         }
-        self.view.sync().map_err(from_sync)?;
         Ok(Some(Touched { inodes: report.changed_inodes, names: report.changed_names }))
     }
 
@@ -92,7 +87,7 @@ impl Posix {
         &self,
         store: &dyn Store,
         (rollback, goes_back): (&DirectoryRollback<'_>, &Counterpart),
-        (kept, sides): (&Kept<'_>, Sides<'_>),
+        sides: Sides<'_>,
     ) -> Result<(MergeReport, Vec<u64>)> {
         let plan = Restoring::plan(&sides, &self.pins, goes_back)?;
         let mut report = MergeReport::default();
@@ -106,21 +101,13 @@ impl Posix {
         let merged = MergedFrom {
             dataset: rollback.dataset,
             fork: rollback.to,
-            before: &kept.source,
+            read: rollback.to,
+            keep: rollback.keep,
             root_object: stays,
         };
-        if let Some(keep) = rollback.keep {
-            store.snapshot(rollback.dataset, keep).map_err(from_store)?;
-        }
         let judged = (&sides, &names, &plan.files);
-        let orphans = self.apply_merge((store, &merged), judged, &mut report);
-        if let (Err(_), Some(keep)) = (&orphans, rollback.keep) {
-            let dataset = rollback.dataset.clone();
-            let source = Source { dataset, snapshot: Some(keep.to_owned()) };
-            // One that stays keeps a state that is there anyway.
-            let _stays = store.destroy(&source, false);
-        }
+        let orphans = self.apply_merge((store, &merged), judged, &mut report)?;
         report.applied = true;
-        Ok((report, orphans?))
+        Ok((report, orphans))
     }
 }

@@ -70,6 +70,25 @@ impl FileEdit {
         self.permissions.is_some() || numbers.iter().any(Option::is_some)
     }
 
+    /// This one, and of another one of the same inode what this one leaves as it is; of both times
+    /// the later one.
+    fn over(mut self, other: Option<FileEdit>) -> FileEdit {
+        let Some(mut other) = other else { return self };
+        other.xattrs.append(&mut self.xattrs);
+        FileEdit {
+            fork: self.fork,
+            content: self.content.or(other.content),
+            permissions: self.permissions.or(other.permissions),
+            uid: self.uid.or(other.uid),
+            gid: self.gid.or(other.gid),
+            flags: self.flags.or(other.flags),
+            project: self.project.or(other.project),
+            xattrs: other.xattrs,
+            modified: self.modified.max(other.modified),
+            times: self.times.or(other.times),
+        }
+    }
+
     fn is_without_changes(&self) -> bool {
         self.content.is_none() && !self.has_numbers() && self.xattrs.is_empty()
     }
@@ -101,12 +120,14 @@ pub(super) fn judge(
             pairs.push(pair);
         }
     }
-    let mut edits = BTreeMap::new();
+    let mut edits: BTreeMap<u64, FileEdit> = BTreeMap::new();
     for pair in &pairs {
         if let Some(mut three) = Three::read(sides, pair)? {
             three.judge(conflicts)?;
             if !three.edit.is_empty() {
-                edits.insert(pair.now, three.edit);
+                // A directory that the fork has changed may also be the one that a new one becomes.
+                let edit = three.edit.over(edits.remove(&pair.now));
+                edits.insert(pair.now, edit);
             }
         }
     }

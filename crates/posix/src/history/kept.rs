@@ -1,13 +1,10 @@
-//! Snapshots of the pool's own: what is live is kept for as long as it is compared.
+//! States that are looked at: what is live is kept for as long as it is compared.
 
 use crate::failure::from_store;
-use marram_store::{DatasetName, Error as StoreError, Source, Store};
-use marram_vfs::{Error, Result};
+use marram_store::{DatasetName, Source, Store};
+use marram_vfs::Result;
 
-/// Numbers that are tried for the name of a snapshot: so many may be in use, or left by a crash.
-const NUMBERS_MAX: u32 = 1 << 16;
-
-/// A snapshot to work with; one that was taken for that goes when this does.
+/// A state to work with; one that was kept for that goes when this does.
 pub struct Kept<'a> {
     store: &'a dyn Store,
     pub(super) source: Source,
@@ -15,11 +12,11 @@ pub struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// The snapshot that `source` names, or one of the present state of the dataset that it names,
-    /// called by `purpose` and a number.
+    /// The snapshot that `source` names, or the present state of the dataset that it names, kept
+    /// under a name that begins with `purpose`.
     ///
     /// # Errors
-    /// No such dataset, a store that is full or takes no changes.
+    /// No such dataset, a failed commit.
     pub fn of(store: &'a dyn Store, source: &Source, purpose: &str) -> Result<Kept<'a>> {
         if source.snapshot.is_some() {
             return Ok(Kept { store, source: source.clone(), taken: false });
@@ -27,29 +24,36 @@ impl<'a> Kept<'a> {
         Kept::take(store, &source.dataset, purpose)
     }
 
-    /// The snapshot.
+    /// The same, so that nothing overtakes it ([`Store::keep_on_media`]).
+    ///
+    /// # Errors
+    /// No such dataset, a store that is full or takes no changes.
+    pub fn on_media(store: &'a dyn Store, source: &Source, purpose: &str) -> Result<Kept<'a>> {
+        if source.snapshot.is_some() {
+            return Ok(Kept { store, source: source.clone(), taken: false });
+        }
+        let source = store.keep_on_media(&source.dataset, purpose).map_err(from_store)?;
+        Ok(Kept { store, source, taken: true })
+    }
+
+    /// The snapshot, or what is named as one.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// A snapshot of the present state of a dataset.
+    /// Whether whoever works with it is to begin anew, after an error, with one on media.
+    pub fn is_overtaken(&self) -> bool {
+        self.taken && self.store.is_overtaken(&self.source)
+    }
+
+    /// The present state of a dataset.
     pub(super) fn take(
         store: &'a dyn Store,
         dataset: &DatasetName,
         purpose: &str,
     ) -> Result<Kept<'a>> {
-        for number in 1..=NUMBERS_MAX {
-            let name = format!("{purpose}:{number}");
-            match store.snapshot(dataset, &name) {
-                Ok(()) => {
-                    let source = Source { dataset: dataset.clone(), snapshot: Some(name) };
-                    return Ok(Kept { store, source, taken: true });
-                }
-                Err(StoreError::DatasetExists(_)) => (),
-                Err(error) => return Err(from_store(error)),
-            }
-        }
-        Err(Error::Io(format!("{dataset} has too many snapshots named {purpose}:N")))
+        let source = store.keep_for_now(dataset, purpose).map_err(from_store)?;
+        Ok(Kept { store, source, taken: true })
     }
 }
 
@@ -75,7 +79,7 @@ impl Drop for Kept<'_> {
     /// One that cannot be destroyed stays, as after a crash, until [`let_go_of_left`].
     fn drop(&mut self) {
         if self.taken {
-            let _stays = self.store.destroy(&self.source, false);
+            self.store.let_go(&self.source);
         }
     }
 }

@@ -95,6 +95,7 @@ impl Posix {
         self.merge_once(store, sides, options)
     }
 
+    /// What the fork has is read from memory; if somebody writes to it meanwhile, from a snapshot.
     fn merge_once(
         &self,
         store: &dyn Store,
@@ -102,6 +103,21 @@ impl Posix {
         options: &MergeOptions<'_>,
     ) -> Result<MergeReport> {
         let fork = Kept::of(store, sides.fork, "merge")?;
+        let merged = self.merge_kept((store, &fork), sides, options);
+        if merged.is_ok() || !fork.is_overtaken() {
+            return merged;
+        }
+        drop(fork);
+        let fork = Kept::on_media(store, sides.fork, "merge")?;
+        self.merge_kept((store, &fork), sides, options)
+    }
+
+    fn merge_kept(
+        &self,
+        (store, fork): (&dyn Store, &Kept<'_>),
+        sides: MergeSides<'_>,
+        options: &MergeOptions<'_>,
+    ) -> Result<MergeReport> {
         let open = |source: &Source| -> Result<State> {
             State::open(store.open(source).map_err(from_store)?, sides.root.0)
         };
@@ -109,7 +125,7 @@ impl Posix {
         check_related(&base_state, &fork_state)?;
         let sources = (sides.base, &fork.source);
         let theirs = Changes::gather(store, sources, &base_state, &fork_state)?;
-        let (report, orphans, _goes_without_locks) = {
+        let (report, orphans) = {
             let _held = self.locks.all();
             let kept = Kept::take(store, sides.dataset, "merge")?;
             let now = State::open(store.open(&kept.source).map_err(from_store)?, sides.root.0)?;
@@ -119,19 +135,26 @@ impl Posix {
             let merged = MergedFrom {
                 dataset: sides.dataset,
                 fork: sides.fork,
-                before: &kept.source,
+                read: &fork.source,
+                keep: None,
                 root_object: sides.root.0,
             };
-            let (report, orphans) = self.merge_held((store, &merged), &three, options)?;
-            (report, orphans, kept)
+            self.merge_held((store, &merged), &three, options)?
         };
+        self.conclude(report.applied, orphans)?;
+        Ok(report)
+    }
+
+    /// Makes what was applied durable, where the store has not done so yet; what has no name any
+    /// more is given back in its own time.
+    pub(super) fn conclude(&self, is_applied: bool, orphans: Vec<u64>) -> Result<()> {
+        if is_applied {
+            self.view.sync().map_err(from_sync)?;
+        }
         for ino in orphans {
             self.settle(Some(ino));
         }
-        if report.applied {
-            self.view.sync().map_err(from_sync)?;
-        }
-        Ok(report)
+        Ok(())
     }
 
     /// Judges and applies, under all locks. Returns what has become an orphan too.

@@ -2,7 +2,7 @@
 
 use super::family::{Family, Tree};
 use marram_posix::MergeOptions;
-use marram_vfs::{FileSystem, Ino, Kind, NewNode, SetAttributes};
+use marram_vfs::{FileSystem, Ino, Kind, NewNode, SetAttributes, SetTime, Timestamp};
 
 /// After the merge the parent is as the fork.
 fn becomes_the_fork(prepare: impl FnOnce(&Tree), change: impl FnOnce(&Tree)) -> Family {
@@ -275,4 +275,25 @@ fn different_lines_of_one_text_go_together_on_request() {
     let wanted = lines(&[(3, "of the fork"), (40, "of the parent, and longer")]);
     assert_eq!(family.parent.read("/a"), wanted);
     family.check_usage();
+}
+
+/// A directory that the fork has changed, and that in the parent has the name which the fork has
+/// given to a new one, takes part in the merge twice.
+#[test]
+fn a_directory_that_becomes_one_with_a_new_one_keeps_the_later_time_of_both() {
+    for (of_old, of_new) in [(2_000_000_000, 3_000_000_000), (3_000_000_000, 2_000_000_000)] {
+        let family = Family::new(|tree| {
+            tree.directory("/d");
+        });
+        family.parent.rename("/d", "/x");
+        let changed_at = |path: &str, seconds| {
+            let modified = Some(SetTime::At(Timestamp { seconds, nanoseconds: 0 }));
+            family.fork.set(path, SetAttributes { modified, ..SetAttributes::default() });
+        };
+        family.fork.directory("/x");
+        changed_at("/d", of_old);
+        changed_at("/x", of_new);
+        family.merge();
+        assert_eq!(family.parent.find("/x").unwrap().modified.seconds, 3_000_000_000);
+    }
 }

@@ -16,6 +16,7 @@ mod posix_lists;
 mod privileges;
 mod quota;
 mod ranges;
+mod reclaimed_together;
 mod renames;
 mod shifts;
 mod shutdown;

@@ -7,7 +7,7 @@ use marram_vfs::{
     Error, FileSystem, Ino, Kind, NewNode, SetAttributes, SetTime, Timestamp, WriteOptions,
 };
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_full_store_refuses_and_can_be_emptied() {
@@ -124,6 +124,20 @@ fn what_stays_open_is_not_waited_for_long() {
     let refused = bench.files.write(other, 0, &pattern(7, 1_000_000), PLAIN);
     assert_eq!(refused, Err(Error::NoSpace));
     assert_eq!(bench.attributes(large).links, 0, "its content is there as long as it is open");
+}
+
+#[test]
+fn what_has_been_let_go_of_is_not_waited_for() {
+    let patience = Duration::from_secs(120);
+    let bench = with_patience(patience);
+    let (large, small, other) = (bench.file("large"), bench.file("small"), bench.file("other"));
+    fill(&bench, large);
+    bench.files.unlink(Ino::ROOT, name("small")).unwrap();
+    bench.files.forget(small, 1);
+    let asked = Instant::now();
+    let refused = bench.files.write(other, 0, &pattern(7, 1_000_000), PLAIN);
+    assert_eq!(refused, Err(Error::NoSpace));
+    assert!(asked.elapsed() < patience / 2, "there was nothing to wait for");
 }
 
 #[test]

@@ -56,6 +56,13 @@ impl View for InterruptedView {
         self.inner.read_block(block)
     }
 
+    fn read_blocks(&self, blocks: &[&Block]) -> Vec<Result<bytes::Bytes>> {
+        match self.interrupt() {
+            Ok(()) => self.inner.read_blocks(blocks),
+            Err(error) => blocks.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
         self.inner.adopt(from, block)
     }

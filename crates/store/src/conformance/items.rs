@@ -105,6 +105,16 @@ pub fn blocks_come_back_whole(make: MakeStore<'_>) {
             assert_eq!(content(&*view, section(2, seed)), bytes(seed, len));
             assert_eq!(content(&*root(&store), section(3, seed)), vec![b'r'; len]);
         }
+        let block = |key| view.get(key).expect("it is read").and_then(|item| item.block);
+        let keys = (0..).zip(lens).flat_map(|(seed, _)| [section(3, seed), section(2, seed)]);
+        let blocks: Vec<_> = keys.filter_map(block).collect();
+        // Each twice, and not in the order of their places.
+        let asked: Vec<&Block> = blocks.iter().rev().chain(&blocks).collect();
+        let read = view.read_blocks(&asked);
+        assert_eq!(read.len(), asked.len());
+        for (block, read) in asked.iter().zip(read) {
+            assert_eq!(read, view.read_block(block), "together and alone");
+        }
         view.sync().expect("the view syncs");
     }
 }

@@ -37,14 +37,12 @@ impl<'a> Merge<'a> {
     /// It is no fork, or what it was forked from is gone.
     pub(crate) fn of(pool: &Pool, request: &'a MergeRequest) -> Result<Merge<'a>> {
         let fork = Source::live(request.fork.parse()?);
-        let reports = pool.list()?;
-        let find = |source: &Source| reports.iter().find(|report| report.source == *source);
-        let found = find(&fork).ok_or_else(|| marram_store::Error::NoDataset(fork.to_string()))?;
+        let found = pool.report(&fork)?;
         let base = found.origin.clone().filter(Source::is_fork_base).ok_or_else(|| {
             Error::usage(format!("{fork} is no fork")).hint("`marram forks TARGET` shows them")
         })?;
         let parent = Source::live(base.dataset.clone());
-        let parent_root = find(&parent).map_or(1, |report| report.root_object);
+        let parent_root = pool.report(&parent).map_or(1, |report| report.root_object);
         let (root, parent_root) = (Ino(found.root_object), Ino(parent_root));
         Ok(Merge { request, fork, base, parent, root, parent_root })
     }

@@ -1,0 +1,242 @@
+//! A closer look for space, for a batch that does not seem to fit.
+//!
+//! What batches free can be used only after a commit, and until then each key that they change is
+//! taken to need a leaf of its own. So a batch is not refused while a commit could make room for
+//! it. But on a full pool nearly every batch is refused or nearly does not fit, and a commit for
+//! each of them would make a full pool a slow one. So it is first looked at what waits
+//! (`docs/decisions/0026-refusals-of-a-full-pool.md`):
+//!
+//! - What it needs: keys of the same leaf share that. If the batch fits so, no commit is made.
+//! - What it gives back: the blocks that items let go of, as a commit will find them, and what is
+//!   taken out of nodes. If the batch would not fit even then, it is refused, without a commit.
+//!
+//! **What it needs is never taken to be less, nor what it gives back**; but for what nodes shrink
+//! by when they are written anew with other content: that which compresses better by chance, and
+//! what was rounded up to grains.
+
+use crate::adoptions::is_adoption;
+use crate::dataset::Dataset;
+use crate::media::At;
+use crate::overlay::Entry;
+use crate::pointers::decode_pointer;
+use crate::pool::Inner;
+use crate::tree::{self, Found};
+use crate::view::KEY_BYTES_MAX;
+use bytes::Bytes;
+use marram_format::group::Group;
+use marram_format::node::leaf_entry_bytes;
+use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_store::{Batch, Block, Item, Result};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// When more keys than these wait for a commit, nobody looks at each of them: one is made, and has
+/// so many changes to take in.
+const KEYS_MAX: u64 = 256;
+/// What is put into nodes or taken out needs or gives back at most so many times its bytes: there
+/// are two copies, in grains that are at least half full.
+const NODE_PART: u64 = 4;
+/// The shortest tail: a grain in each of two copies.
+const TAIL_GRAINS_MIN: u64 = 2;
+
+/// What comes with a commit of all that waits for one, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    /// What it needs.
+    pub(crate) needed: u64,
+    /// What is free after it and was not before.
+    pub(crate) freed: u64,
+    /// Blocks that it adopts: datasets that space is kept free for have them without using it.
+    pub(crate) adopted: u64,
+}
+
+/// What was found by a look, and when: it is true as long as no batch and no commit has passed.
+#[derive(Debug)]
+pub(crate) struct Look {
+    batches: u64,
+    epoch: u64,
+    /// What changed keys need and give back; `None` if it may be anything.
+    found: Option<Waiting>,
+}
+
+impl Inner {
+    /// Looks for space for a batch that does not seem to fit, and commits if that could make room.
+    /// Waits for the commit that is under way: what that gives back counts too. Whether there is
+    /// space now.
+    pub(crate) fn find_space(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<bool> {
+        let turn = self.turn(None)?;
+        if self.has_space_for(dataset, batch) {
+            return Ok(true);
+        }
+        if let Some(keys) = self.look_at_keys() {
+            let needed = keys.needed + self.dirty_bytes.load(Ordering::Acquire);
+            if self.fits(dataset, batch, Waiting { needed, ..Waiting::default() }) {
+                return Ok(true);
+            }
+            if !self.fits(dataset, batch, Waiting { needed: 0, ..keys }) {
+                return Ok(false);
+            }
+        }
+        turn.commit(None)?;
+        Ok(self.has_space_for(dataset, batch))
+    }
+
+    /// What the changed keys need and give back that wait for a commit; `None` if it may be
+    /// anything. For the one whose turn it is.
+    fn look_at_keys(&self) -> Option<Waiting> {
+        let batches = self.batches.load(Ordering::Acquire);
+        let epoch = self.media.epoch();
+        let mut last = self.last_look.lock();
+        match &*last {
+            Some(look) if (look.batches, look.epoch) == (batches, epoch) => look.found,
+            _ => {
+                // What cannot be read is told by the commit.
+                let found = self.add_up_keys().ok().flatten();
+                *last = Some(Look { batches, epoch, found });
+                found
+            }
+        }
+    }
+
+    fn add_up_keys(&self) -> Result<Option<Waiting>> {
+        if self.dirty_edits.load(Ordering::Acquire) > KEYS_MAX {
+            return Ok(None);
+        }
+        let mut sum = Waiting { freed: self.tail_bytes_to_spare(), ..Waiting::default() };
+        for dataset in self.touched_datasets() {
+            let waiting = self.waiting_of(&dataset)?;
+            sum.needed += waiting.needed;
+            sum.freed += waiting.freed;
+            sum.adopted += waiting.adopted;
+        }
+        Ok(Some(sum))
+    }
+
+    fn waiting_of(&self, dataset: &Dataset) -> Result<Waiting> {
+        let (root, entries, adopted) = dataset.uncommitted();
+        let at = At { media: &self.media, epoch: self.media.epoch() };
+        let (mut nodes, mut losses) = (Nodes::default(), Losses::default());
+        for (key, entry) in &entries {
+            if let Entry::Item(item) = entry {
+                losses.gain(item)?;
+            }
+            let (leaf, found) = match &root {
+                Some(root) => tree::find(&at, root, *key)?,
+                None => (Bytes::new(), None),
+            };
+            nodes.change(leaf, found.as_ref(), entry);
+            if let Some(pointer) = found.and_then(|found| found.pointer) {
+                losses.lose(decode_pointer(&pointer)?);
+            }
+        }
+        let freed = nodes.freed_bytes() + self.freed_blocks(dataset, losses)?;
+        Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted })
+    }
+
+    /// Bytes of the blocks that a dataset lets go of and that are free then. What another dataset
+    /// owns too is taken as if that one let go of it as well.
+    fn freed_blocks(&self, dataset: &Dataset, losses: Losses) -> Result<u64> {
+        let previous = self.records.read().get(dataset.id).map(|record| record.previous_group);
+        let mut freed = 0;
+        for (pointer, address, lost) in losses.blocks() {
+            if previous.is_none_or(|previous| pointer.birth > previous)
+                && self.references_to(dataset, &pointer, address)? <= lost
+            {
+                freed += pointer.grains() * GRAIN_BYTES;
+            }
+        }
+        Ok(freed)
+    }
+
+    /// What the tail of the last commit has more than any tail needs.
+    fn tail_bytes_to_spare(&self) -> u64 {
+        let tail = self.superblock.lock().tail.as_ref().map_or(0, Pointer::grains);
+        tail.saturating_sub(TAIL_GRAINS_MIN) * GRAIN_BYTES
+    }
+}
+
+/// What becomes of the nodes of one tree when keys change, told in their order.
+#[derive(Default)]
+struct Nodes {
+    /// The leaf of the last key without a block.
+    leaf: Option<Bytes>,
+    leaves: u64,
+    /// Keys with a block, before or after. Who else refers to it is counted in other items, of
+    /// leaves that nobody has looked at: so these keys share none, and adopted blocks count twice.
+    blocks: u64,
+    put_bytes: u64,
+    taken_bytes: u64,
+}
+
+impl Nodes {
+    /// A key is to have this entry instead of what was found in its leaf.
+    fn change(&mut self, leaf: Bytes, found: Option<&Found>, entry: &Entry) {
+        let pointer = found.and_then(|found| found.pointer.as_ref()).map_or(0, Bytes::len);
+        let before = found.map_or(0, |found| leaf_entry_bytes(found.value.len(), pointer));
+        // Nobody knows yet how short a new pointer is.
+        let (after, has_block) = match entry {
+            Entry::Removed => (0, false),
+            Entry::Item(item) => (leaf_entry_bytes(item.value.len(), 0), item.block.is_some()),
+        };
+        self.taken_bytes += before.saturating_sub(after) as u64;
+        if has_block || pointer > 0 {
+            let is_adopted = matches!(entry, Entry::Item(item) if is_adoption(item));
+            self.blocks += 1 + u64::from(is_adopted);
+            return;
+        }
+        self.put_bytes += after as u64;
+        if self.leaf.as_ref() != Some(&leaf) {
+            self.leaves += 1;
+            self.leaf = Some(leaf);
+        }
+    }
+
+    fn needed_bytes(&self) -> u64 {
+        (self.leaves + self.blocks) * KEY_BYTES_MAX + self.put_bytes * NODE_PART
+    }
+
+    fn freed_bytes(&self) -> u64 {
+        self.taken_bytes * NODE_PART
+    }
+}
+
+/// How many references blocks lose by changes of a dataset.
+#[derive(Default)]
+pub(crate) struct Losses(HashMap<(u64, Option<Group>), (Pointer, i64)>);
+
+impl Losses {
+    /// An item that refers to a block goes, or gets another one. Its pointer tells whether the
+    /// dataset counts the references; one that was read long ago may not.
+    pub(crate) fn lose(&mut self, pointer: Pointer) {
+        if let Some(found) = self.count(&pointer, 1) {
+            *found = pointer;
+        }
+    }
+
+    /// An item is put; it may refer to a block that the dataset has already.
+    pub(crate) fn gain(&mut self, item: &Item) -> Result<()> {
+        let token = match &item.block {
+            Some(Block::Stored(token)) if !is_adoption(item) => Some(token),
+            Some(Block::Fresh(fresh)) => fresh.stored(),
+            _ => None,
+        };
+        if let Some(token) = token {
+            self.count(&decode_pointer(&token.place)?, -1);
+        }
+        Ok(())
+    }
+
+    /// Content that lies beside its item is no block.
+    fn count(&mut self, pointer: &Pointer, by: i64) -> Option<&mut Pointer> {
+        let identity = (pointer.address()?, pointer.adopted());
+        let (found, lost) = self.0.entry(identity).or_insert_with(|| (pointer.clone(), 0));
+        *lost += by;
+        Some(found)
+    }
+
+    /// The blocks that lose more references than they gain, with their address, and how many more.
+    pub(crate) fn blocks(self) -> impl Iterator<Item = (Pointer, u64, u64)> {
+        let lost = self.0.into_iter().filter(|(_, (_, lost))| *lost > 0);
+        lost.map(|((address, _), (pointer, lost))| (pointer, address, lost.unsigned_abs()))
+    }
+}

@@ -1,0 +1,199 @@
+//! What reading a file asks of the device, where nothing of it is in memory: short neighbours come
+//! in one read, and of what lies apart the device is told before it is waited for.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use marram_device::{Device, MemoryDevice, Result};
+use marram_pool::{CreateOptions, OpenOptions, Pool, create};
+use marram_posix::{AccessTimes, Posix, PosixOptions};
+use marram_sim::pattern;
+use marram_store::{DatasetName, Properties, Source, Store};
+use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use std::sync::{Arc, Mutex};
+
+const DEVICE_BYTES: usize = 256 << 20;
+const ROOT: Caller = Caller { uid: 0, gid: 0 };
+const LINE_BYTES: usize = 80;
+const LINES: usize = 20_000;
+/// So many lines are in each group commit.
+const COMMIT_LINES: usize = 500;
+const PAGE_BYTES: u64 = 4096;
+
+/// What a device was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Expect(u64),
+    Read(u64),
+}
+
+/// Memory that keeps in mind what was read.
+struct ListeningDevice {
+    memory: MemoryDevice,
+    asked: Mutex<Vec<Asked>>,
+}
+
+impl ListeningDevice {
+    fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Device for ListeningDevice {
+    fn name(&self) -> String {
+        self.memory.name()
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.memory.size()
+    }
+
+    fn expect_read(&self, offset: u64, _len: u64) {
+        self.asked.lock().unwrap().push(Asked::Expect(offset));
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.asked.lock().unwrap().push(Asked::Read(offset));
+        self.memory.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffer: &[u8]) -> Result<()> {
+        self.memory.write(offset, buffer)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+/// A pool with a file system, on a device that listens.
+struct Bench {
+    device: Arc<ListeningDevice>,
+    pool: Arc<Pool>,
+    files: Posix,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let memory = MemoryDevice::new(DEVICE_BYTES);
+        let device = Arc::new(ListeningDevice { memory, asked: Mutex::default() });
+        let options = CreateOptions {
+            label: "costs".to_owned(),
+            properties: Properties::default(),
+            pool_id: [3; 16],
+            secret: 7,
+            now_seconds: 1_700_000_000,
+        };
+        create(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap();
+        Bench::on(device)
+    }
+
+    fn on(device: Arc<ListeningDevice>) -> Bench {
+        let dynamic = Arc::clone(&device) as Arc<dyn Device>;
+        let pool = Pool::open(vec![dynamic], OpenOptions::default()).unwrap();
+        let view = pool.open(&Source { dataset: DatasetName::root(), snapshot: None }).unwrap();
+        let options = PosixOptions { access_times: AccessTimes::Never, ..PosixOptions::default() };
+        let files = Posix::new(view, options).unwrap();
+        Bench { device, pool, files }
+    }
+
+    /// Opens it anew: nothing is in memory but what opening, and looking for the extents of
+    /// `file`, has read.
+    fn cold(self, file: Ino) -> Bench {
+        let Bench { device, pool, files } = self;
+        drop(files);
+        pool.close().unwrap();
+        drop(pool);
+        let bench = Bench::on(device);
+        bench.files.pin(file).unwrap();
+        bench.extents(file);
+        bench.device.take_asked();
+        bench
+    }
+
+    fn make(&self, name: &str) -> Ino {
+        let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+        let name = Name::new(name.as_bytes()).unwrap();
+        self.files.create(ROOT, Ino::ROOT, name, node).unwrap().ino
+    }
+
+    fn write(&self, file: Ino, offset: u64, data: &[u8]) {
+        self.files.write(file, offset, data, WriteOptions::default()).unwrap();
+    }
+
+    fn read(&self, file: Ino, offset: u64, len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.files.read(file, offset, len, &mut out).unwrap();
+        out
+    }
+
+    fn extents(&self, file: Ino) -> usize {
+        self.files.extents(file, 0, usize::MAX).unwrap().len()
+    }
+}
+
+fn line(number: usize) -> Vec<u8> {
+    format!("{number:0width$}\n", width = LINE_BYTES - 1).into_bytes()
+}
+
+#[test]
+fn a_log_of_synced_lines_is_read_back_in_few_reads() {
+    let bench = Bench::new();
+    let file = bench.make("server.log");
+    for number in 0..LINES {
+        bench.write(file, (number * LINE_BYTES) as u64, &line(number));
+        if number % COMMIT_LINES == 0 {
+            bench.pool.commit().unwrap();
+        }
+    }
+    let bench = bench.cold(file);
+    let extents = bench.extents(file);
+    assert!(extents >= LINES / COMMIT_LINES, "the file lies in {extents} pieces");
+    // As Linux reads ahead of somebody who reads on and on.
+    let mut content = Vec::new();
+    for len in [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20] {
+        let offset = content.len() as u64;
+        content.extend(bench.read(file, offset, len));
+    }
+    assert!(content == (0..LINES).flat_map(line).collect::<Vec<u8>>());
+    let asked = bench.device.take_asked();
+    println!("{extents} pieces, asked {} times", asked.len());
+    assert!(asked.len() <= 10, "6 requests, {extents} pieces: {asked:?}");
+}
+
+#[test]
+fn of_pieces_that_lie_apart_the_device_is_told_before_it_is_waited_for() {
+    const PAGES: u64 = 20;
+    let bench = Bench::new();
+    let (file, other) = (bench.make("scattered"), bench.make("between"));
+    // Noise, so that no page fits beside its item.
+    let page = |at: u64| pattern(3 * at + 2, usize::try_from(PAGE_BYTES).unwrap());
+    for at in 0..PAGES {
+        bench.write(file, at * PAGE_BYTES, &page(at));
+        bench.pool.commit().unwrap();
+        bench.write(other, at * PAGE_BYTES, &page(at + PAGES));
+        bench.pool.commit().unwrap();
+    }
+    let bench = bench.cold(file);
+    let len = usize::try_from(PAGES * PAGE_BYTES).unwrap();
+    assert!(bench.read(file, 0, len) == (0..PAGES).flat_map(page).collect::<Vec<u8>>());
+    let asked = bench.device.take_asked();
+    let told: Vec<u64> = asked
+        .iter()
+        .map_while(|asked| match asked {
+            Asked::Expect(at) => Some(*at),
+            Asked::Read(_) => None,
+        })
+        .collect();
+    let reads = asked.iter().filter_map(|asked| match asked {
+        Asked::Expect(_) => None,
+        Asked::Read(at) => Some(*at),
+    });
+    assert!(reads.clone().count() > 2, "nothing lies apart: {asked:?}");
+    for read in reads {
+        assert!(told.contains(&read), "the read of {read} came unexpectedly: {asked:?}");
+    }
+}
