@@ -40,6 +40,7 @@ fn a_merge_and_a_rollback_are_there_whole_or_not_at_all() {
         "small:drop-merged-fork+drop-merged-fork+sync",
         "small:rename+snapshot+merge-fork+rollback+append+merge",
         "small:append+fsync+directory-back+unlink+sync",
+        "small:clone10/anonymous+fork+clone-rename+rollback-of-directory",
         "small:directory-back-made-anew+commit2/overwrite+rollback-of-directory+destroy-snapshot",
         "small:merge-fork+snapshot+rename-directory+rollback-of-directory+overwrite+sync",
         "random:11:120",

@@ -36,7 +36,8 @@ impl Posix {
     /// step that is durable when this returns. Outside of it nothing changes. Others wait for as
     /// long as that takes.
     ///
-    /// Returns what has changed; `None` if it is as it was: then nothing is kept either.
+    /// Returns what has changed; `None` if it is as it was: then nothing is kept either, and what
+    /// was done before is made durable as if something had gone back.
     ///
     /// # Errors
     /// [`marram_vfs::Error::NotFound`] if the snapshot has neither the directory nor another one
@@ -75,7 +76,8 @@ impl Posix {
             let sides = Sides::new((&now, &past, &now), &changes, &untouched);
             self.roll_back_held(store, (&rollback, &goes_back), sides)?
         };
-        self.conclude(report.applied, orphans)?;
+        // Also where all is as it was: what was done before is durable then, whoever did it.
+        self.conclude(true, orphans)?;
         if !report.applied {
             return Ok(None);
         }
