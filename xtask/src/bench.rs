@@ -5,6 +5,7 @@
 //! with their spread, the durability level of each subject, ratios, and losses as losses.
 
 mod curves;
+mod growth;
 mod layout;
 mod library;
 mod plot;
@@ -12,6 +13,7 @@ mod race;
 mod requests;
 mod scale;
 mod snapshots;
+mod stages;
 mod sync;
 mod transport;
 
@@ -22,6 +24,7 @@ use crate::setup;
 use crate::subject::Kind;
 use race::Group;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 const GIB: u64 = 1 << 30;
 
@@ -81,6 +84,8 @@ enum Workloads {
     Sync,
     /// Work beside thousands of snapshots and forks.
     Snapshots,
+    /// Work on some files beside 10,000 to 10,000,000 others.
+    Growth,
     /// Fork, snapshot, rollback, diff and merge of trees of 1,000 to 2,000,000 files.
     Scale,
     /// How files lie after a year of use, and once they have been brought together.
@@ -109,6 +114,7 @@ impl Workloads {
             Workloads::Records => &[Group::Records],
             Workloads::Sync
             | Workloads::Snapshots
+            | Workloads::Growth
             | Workloads::Layout
             | Workloads::Scale
             | Workloads::Transport
@@ -129,6 +135,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return fail("the peers are mounted on loop devices: run it as root");
     }
+    day()?;
     setup::install(&setup::BENCH_PACKAGES)?;
     let mut groups: Vec<Group> = Vec::new();
     for group in arguments.workloads.iter().flat_map(|workloads| workloads.groups()) {
@@ -143,6 +150,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         match workloads {
             Workloads::Sync => sync::run_all(arguments)?,
             Workloads::Snapshots => snapshots::run_all(arguments)?,
+            Workloads::Growth => growth::run_all(arguments)?,
             Workloads::Scale => scale::run_all(arguments)?,
             Workloads::Layout => layout::run_all(arguments)?,
             Workloads::Transport => transport::run_all()?,
@@ -182,8 +190,18 @@ fn machine() -> Result<Vec<(String, String)>> {
     Ok(rows.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
+/// The day on which this run began: what is written again after midnight keeps its name.
+fn day() -> Result<&'static str> {
+    static DAY: OnceLock<String> = OnceLock::new();
+    if let Some(day) = DAY.get() {
+        return Ok(day);
+    }
+    let today = text(&mut command(&["date", "-u", "+%Y-%m-%d"]))?;
+    Ok(DAY.get_or_init(|| today))
+}
+
 fn write_files(name: &str, page: &str, json: &str, svg: &str) -> Result<()> {
-    let day = text(&mut command(&["date", "-u", "+%Y-%m-%d"]))?;
+    let day = day()?;
     let folder = project::root().join("bench/results");
     std::fs::create_dir_all(&folder)?;
     let base = folder.join(format!("{day}-{name}"));

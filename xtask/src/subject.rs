@@ -146,6 +146,9 @@ pub(crate) struct Making {
     pub(crate) create_words: Vec<String>,
     /// More words for `marram mount`.
     pub(crate) mount_words: Vec<String>,
+    /// How many files and directories there must be room for, where a file system decides that
+    /// when it is made and would have fewer.
+    pub(crate) files_max: Option<u64>,
 }
 
 impl Making {
@@ -157,6 +160,7 @@ impl Making {
             on_direct_loop: false,
             create_words: Vec::new(),
             mount_words: Vec::new(),
+            files_max: None,
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) foreign_below: u64,
     /// Nodes that look-ups for messages may still read.
     pub(crate) lookup_nodes_left: usize,
+    /// Whether the superblock tells of blocks in many pieces.
+    pub(crate) may_be_scattered: bool,
 }
 
 /// Where a block begins on the device, in bytes.

@@ -95,6 +95,7 @@ pub fn check(
         } else {
             superblock.next_dataset
         },
+        may_be_scattered: superblock.features_incompatible & feature::SCATTERED != 0,
         lookup_nodes_left: tree::ALL_LOOKUP_NODES_MAX,
     };
     let log = log::read_head(&mut checker, &superblock);

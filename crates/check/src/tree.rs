@@ -209,7 +209,10 @@ impl Walk<'_, '_> {
             let key = leaf.key(index);
             let pointer = match leaf.pointer(index).map(|bytes| Pointer::decode(&bytes)) {
                 None => None,
-                Some(Ok(pointer)) => Some(pointer),
+                Some(Ok(pointer)) => {
+                    self.check_feature(&pointer, key);
+                    Some(pointer)
+                }
                 Some(Err(error)) => {
                     let place = Place::of(self.tree.dataset).key(key);
                     let kind = FindingKind::PointerMalformed;
@@ -220,6 +223,18 @@ impl Walk<'_, '_> {
             };
             let item = Item { key, value: leaf.value(index), pointer, birth };
             self.to.item(self.checker, item);
+        }
+    }
+
+    /// A program without the feature must be kept from a pool that has such a pointer.
+    fn check_feature(&mut self, pointer: &Pointer, key: Key) {
+        if pointer.is_scattered() && !self.checker.may_be_scattered {
+            let place = Place::of(self.tree.dataset).key(key);
+            let detail = format!(
+                "it lies in {} pieces, and the superblock does not tell of the feature scattered",
+                pointer.extents().count()
+            );
+            self.checker.report.report(FindingKind::PointerMalformed, place, detail);
         }
     }
 }

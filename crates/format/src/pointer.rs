@@ -5,6 +5,8 @@
 //! the block, without a look at any other structure. The encoding tells its own length and kinds,
 //! so that a pointer of one copy in one piece pays nothing for what other pointers can do.
 
+mod scattered;
+
 use crate::FormatError;
 use crate::group::Group;
 use crate::reader::Reader;
@@ -19,8 +21,11 @@ pub const LEN_BYTES_MAX: u32 = 1 << 24;
 pub const GRAINS_MAX: u64 = 1 << 56;
 /// Most copies of a block.
 pub const COPIES_MAX: usize = 3;
-/// Most pieces that a copy may lie in.
+/// Most pieces that a copy may lie in, but for the only copy of a block: see
+/// [`SCATTERED_PIECES_MAX`].
 pub const PIECES_MAX: usize = 16;
+/// Most pieces that the only copy of a block may lie in.
+pub const SCATTERED_PIECES_MAX: usize = 256;
 /// Most bytes that a pointer may hold itself.
 pub const EMBEDDED_BYTES_MAX: usize = 1024;
 /// Addresses on a device are below this number of grains.
@@ -35,6 +40,11 @@ pub const POINTER_BYTES_MAX: usize = POINTER_HEADER_BYTES + EMBEDDED_BYTES_MAX;
 const WHAT: &str = "block pointer";
 const LAYOUT_EMBEDDED: u8 = 0x10;
 const LAYOUT_STORED: u8 = 0x11;
+const LAYOUT_SCATTERED: u8 = 0x12;
+/// Bytes of a stored block's pointer between its header and its checksum.
+const KINDS_BYTES: usize = 2;
+/// Longest checksum, in bytes.
+const CHECKSUM_BYTES_MAX: usize = 32;
 
 /// What compressed a block.
 pub mod codec_id {
@@ -95,7 +105,8 @@ pub enum Place {
     Stored {
         /// Checksum of the stored bytes, without what rounds them up to grains.
         checksum: Checksum,
-        /// One to [`COPIES_MAX`] copies, each in one to [`PIECES_MAX`] pieces.
+        /// One to [`COPIES_MAX`] copies, each in one to [`PIECES_MAX`] pieces; if there is only
+        /// one, in as many as [`can_be_scattered`] allows.
         copies: Vec<Vec<Extent>>,
     },
 }
@@ -229,6 +240,7 @@ impl Pointer {
             "a block has at most {LEN_BYTES_MAX} bytes"
         );
         let layout = match &self.place {
+            Place::Stored { copies, .. } if is_scattered(copies) => LAYOUT_SCATTERED,
             Place::Stored { .. } => LAYOUT_STORED,
             Place::Embedded(data) => {
                 assert!(
@@ -253,6 +265,15 @@ impl Pointer {
         out.put_u8(checksum.kind);
         out.put_u8(u8::try_from(copies.len()).expect("at most 3 copies"));
         out.put_slice(&checksum.bytes[..checksum_len]);
+        if let [copy] = copies
+            && is_scattered(copies)
+        {
+            assert!(
+                grains_of(copy) == grains_needed(self.physical_len),
+                "the pieces of a copy add up to the block"
+            );
+            return scattered::put(copy, out);
+        }
         for copy in copies {
             assert!((1..=PIECES_MAX).contains(&copy.len()), "a copy lies in 1 to 16 pieces");
             assert!(
@@ -283,9 +304,11 @@ impl Pointer {
         let logical_len = take_len(&mut from, "logical length")?;
         let physical_len = take_len(&mut from, "physical length")?;
         let place = match layout {
-            LAYOUT_STORED => take_stored(&mut from, physical_len)?,
+            LAYOUT_STORED | LAYOUT_SCATTERED => {
+                take_stored(&mut from, physical_len, layout == LAYOUT_SCATTERED)?
+            }
             LAYOUT_EMBEDDED => take_embedded(&mut from, physical_len)?,
-            _ => return Err(from.unexpected("layout", 0, u64::from(layout), "0x10 or 0x11")),
+            _ => return Err(from.unexpected("layout", 0, u64::from(layout), "0x10 to 0x12")),
         };
         from.finish()?;
         Ok(Pointer { birth, logical_len, physical_len, codec, flags, place })
@@ -315,12 +338,22 @@ impl Pointer {
     /// on each step of a look-up. `None` for embedded data and for bytes that are no pointer.
     pub fn peek_identity(encoded: &[u8]) -> Option<(Group, u64)> {
         let word = |at: usize| Some(u64::from_le_bytes(encoded.get(at..at + 8)?.try_into().ok()?));
-        if *encoded.first()? != LAYOUT_STORED {
+        let layout = *encoded.first()?;
+        if layout != LAYOUT_STORED && layout != LAYOUT_SCATTERED {
             return None;
         }
         let checksum_len = Checksum::len_of(*encoded.get(POINTER_HEADER_BYTES)?)?;
-        let first_extent = POINTER_HEADER_BYTES + 2 + checksum_len + 1;
-        Some((Group(word(4)?), word(first_extent)?))
+        let first_copy = POINTER_HEADER_BYTES + KINDS_BYTES + checksum_len;
+        let address = match layout {
+            LAYOUT_SCATTERED => scattered::peek_address(encoded.get(first_copy..)?)?,
+            _ => word(first_copy + 1)?,
+        };
+        Some((Group(word(4)?), address))
+    }
+
+    /// Whether it takes the feature [`crate::version::feature::SCATTERED`] to read it.
+    pub fn is_scattered(&self) -> bool {
+        matches!(&self.place, Place::Stored { copies, .. } if is_scattered(copies))
     }
 
     /// Of an adopted block the group in which it was adopted.
@@ -371,7 +404,11 @@ fn take_embedded(from: &mut Reader<'_>, len: u32) -> Result<Place, FormatError> 
     }
 }
 
-fn take_stored(from: &mut Reader<'_>, physical_len: u32) -> Result<Place, FormatError> {
+fn take_stored(
+    from: &mut Reader<'_>,
+    physical_len: u32,
+    is_scattered: bool,
+) -> Result<Place, FormatError> {
     let offset = from.at();
     if physical_len == 0 {
         return Err(from.unexpected("physical length", 16, 0, "at least 1"));
@@ -385,24 +422,49 @@ fn take_stored(from: &mut Reader<'_>, physical_len: u32) -> Result<Place, Format
         let found = u64::from(copy_count);
         return Err(from.unexpected("number of copies", offset + 1, found, "1 to 3"));
     }
+    if is_scattered && copy_count != 1 {
+        let found = u64::from(copy_count);
+        return Err(from.unexpected("copies of a scattered block", offset + 1, found, "1"));
+    }
     let mut checksum = Checksum { kind, bytes: [0; 32] };
     checksum.bytes[..checksum_len].copy_from_slice(from.take("checksum", checksum_len)?);
-    let copies =
-        (0..copy_count).map(|_| take_copy(from, physical_len)).collect::<Result<_, _>>()?;
+    let take = |_| take_copy(from, physical_len, is_scattered);
+    let copies = (0..copy_count).map(take).collect::<Result<_, _>>()?;
     Ok(Place::Stored { checksum, copies })
 }
 
-fn take_copy(from: &mut Reader<'_>, physical_len: u32) -> Result<Vec<Extent>, FormatError> {
+fn take_copy(
+    from: &mut Reader<'_>,
+    physical_len: u32,
+    is_scattered: bool,
+) -> Result<Vec<Extent>, FormatError> {
+    let offset = from.at();
+    let copy = if is_scattered { scattered::take(from)? } else { take_pieces(from)? };
+    if grains_of(&copy) != grains_needed(physical_len) {
+        let expected = "as many grains as the physical length takes";
+        return Err(from.unexpected("pieces of a copy", offset, grains_of(&copy), expected));
+    }
+    Ok(copy)
+}
+
+fn take_pieces(from: &mut Reader<'_>) -> Result<Vec<Extent>, FormatError> {
     let offset = from.at();
     let piece_count = from.u8("number of pieces")?;
     if !(1..=PIECES_MAX).contains(&usize::from(piece_count)) {
         let found = u64::from(piece_count);
         return Err(from.unexpected("number of pieces", offset, found, "1 to 16"));
     }
-    let copy = (0..piece_count).map(|_| Extent::take(from)).collect::<Result<Vec<_>, _>>()?;
-    if grains_of(&copy) != grains_needed(physical_len) {
-        let expected = "as many grains as the physical length takes";
-        return Err(from.unexpected("pieces of a copy", offset, grains_of(&copy), expected));
-    }
-    Ok(copy)
+    (0..piece_count).map(|_| Extent::take(from)).collect()
+}
+
+/// Whether copies are told as a scattered one.
+fn is_scattered(copies: &[Vec<Extent>]) -> bool {
+    matches!(copies, [copy] if copy.len() > PIECES_MAX)
+}
+
+/// Whether the only copy of a block can lie in these pieces: a pointer of it is no longer than
+/// [`POINTER_BYTES_MAX`], whatever its checksum.
+pub fn can_be_scattered(pieces: &[Extent]) -> bool {
+    let head = POINTER_HEADER_BYTES + KINDS_BYTES + CHECKSUM_BYTES_MAX;
+    scattered::fits(pieces, POINTER_BYTES_MAX - head)
 }

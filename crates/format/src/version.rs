@@ -17,7 +17,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// The version that this crate writes.
-    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 4 };
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 5 };
 }
 
 impl fmt::Display for FormatVersion {
@@ -40,12 +40,15 @@ pub mod feature {
     pub const INTENT_LOG: u64 = 1 << 4;
     /// Incompatible: inode records say where their name is, in bytes that were reserved.
     pub const NAME_PLACES: u64 = 1 << 5;
+    /// Incompatible: the only copy of a block may lie in more than
+    /// [`crate::pointer::PIECES_MAX`] pieces.
+    pub const SCATTERED: u64 = 1 << 6;
 
     /// Names of the incompatible features, by bit.
-    pub const INCOMPATIBLE_NAMES: [&str; 6] =
-        ["devices", "mirror", "parity", "encryption", "intent-log", "name-places"];
+    pub const INCOMPATIBLE_NAMES: [&str; 7] =
+        ["devices", "mirror", "parity", "encryption", "intent-log", "name-places", "scattered"];
     /// The incompatible features that this version can read.
-    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG | NAME_PLACES;
+    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG | NAME_PLACES | SCATTERED;
     /// Read-compatible: what owners use is counted with each change, see
     /// [`crate::record::Usage`], and inodes have flags that forbid changes.
     pub const USAGE: u64 = 1 << 0;

@@ -11,16 +11,19 @@
 use crate::protocol::{Encoder, NotifyCode, flags};
 use crate::session::SessionHandle;
 use marram_vfs::{Ino, Name};
+use std::ops::Range;
 
 /// Inodes of which one message tells.
 const UNUSED_INODES_MAX: usize = 512;
 
 impl SessionHandle {
-    /// Tells the kernel that attributes and content of `ino` (of a directory: its list of names)
-    /// have changed behind its back. An inode that it does not know is fine.
-    pub fn notify_inode(&self, ino: Ino) {
+    /// Tells the kernel that attributes of `ino` have changed behind its back, and its content in a
+    /// range of bytes (of a directory its list of names, if there is a range at all). It forgets
+    /// whole pages. An inode that it does not know is fine.
+    pub fn notify_inode(&self, ino: Ino, content: &Range<u64>) {
+        let (offset, len) = pages_of(content);
         let mut payload = Vec::new();
-        Encoder(&mut payload).u64(ino.0).i64(0).i64(0);
+        Encoder(&mut payload).u64(ino.0).i64(offset).i64(len);
         let _unknown = self.notify(NotifyCode::Inode, &payload);
     }
 
@@ -64,5 +67,15 @@ impl SessionHandle {
         let mut payload = Vec::new();
         Encoder(&mut payload).u64(parent.0).u32(name_bytes).u32(how).bytes(name).zeros(1);
         let _unknown = self.notify(NotifyCode::Entry, &payload);
+    }
+}
+
+/// A range in the words of the kernel: no content is an offset below zero, and no length is all up
+/// to the end.
+fn pages_of(content: &Range<u64>) -> (i64, i64) {
+    match (i64::try_from(content.start), i64::try_from(content.end)) {
+        _ if content.is_empty() => (-1, 0),
+        (Ok(start), Ok(end)) => (start, end - start),
+        (start, Err(_)) | (start @ Err(_), Ok(_)) => (start.unwrap_or(i64::MAX), 0),
     }
 }

@@ -100,6 +100,10 @@ pub struct MountOptions {
     /// for more than that fails at once, and not only the write. It is so anyhow where the file
     /// system checks permissions.
     pub strict_open: bool,
+    /// Handles of files can be opened (`open_by_handle_at`). Without, they still tell files apart,
+    /// from Linux 6.9 on: OverlayFS follows handles that it keeps of a layer below, and loses what
+    /// the kernel has no name of.
+    pub file_handles: bool,
     /// How many threads serve; at least 1. Over io_uring there are as many as are needed instead.
     pub threads: usize,
     /// How requests come.
@@ -150,6 +154,7 @@ impl MountOptions {
             access_times: AccessTimes::default(),
             writeback: false,
             strict_open: false,
+            file_handles: true,
             threads: 4,
             transport: TransportChoice::default(),
             wakeful: false,

@@ -240,6 +240,9 @@ Mount options, comma-separated:
   strictopen             ask the daemon at each opening of a file, so that opening an immutable or
                          append-only file for writing fails, not only the write; opening takes
                          longer (default: nostrictopen)
+  nohandles              handles of files cannot be opened (open_by_handle_at): wanted for layers
+                         of OverlayFS, which else loses files that it has copied up when it is
+                         mounted anew; needs Linux 6.9 (default: handles)
   wakeful, nowakeful     whether processors are kept from halting while requests flow, which
                          makes each request faster and uses more processor time (default: as
                          root in a virtual machine whose processors halt)

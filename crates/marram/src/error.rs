@@ -109,6 +109,10 @@ impl Error {
     }
 }
 
+/// What to do where there is no space.
+const NO_SPACE_HINT: &str =
+    "destroy snapshots that are not needed, or enlarge it with `marram grow`";
+
 impl From<marram_store::Error> for Error {
     fn from(error: marram_store::Error) -> Error {
         use marram_store::Error as Store;
@@ -119,8 +123,7 @@ impl From<marram_store::Error> for Error {
             }
             Store::InUse { .. } => Error::in_use(message),
             Store::Invalid(_) => Error::usage(message),
-            Store::NoSpace => Error::failed(message)
-                .hint("destroy snapshots that are not needed, or enlarge it with `marram grow`"),
+            Store::NoSpace => Error::failed(message).hint(NO_SPACE_HINT),
             Store::DatasetExists(_)
             | Store::LimitExceeded(_)
             | Store::ReadOnly(_)
@@ -139,7 +142,14 @@ impl From<marram_device::Error> for Error {
 
 impl From<marram_vfs::Error> for Error {
     fn from(error: marram_vfs::Error) -> Error {
-        Error::failed(error.to_string())
+        let failed = Error::failed(error.to_string());
+        match error {
+            marram_vfs::Error::NoSpace => failed.hint(NO_SPACE_HINT),
+            marram_vfs::Error::QuotaExceeded => failed.hint(
+                "`marram quota TARGET` tells who has used up what; the dataset may have one too",
+            ),
+            _ => failed,
+        }
     }
 }
 

@@ -99,6 +99,9 @@ pub(crate) struct MountOptions {
     /// The daemon is asked at each opening.
     #[serde(default)]
     pub(crate) strict_open: bool,
+    /// Handles of files cannot be opened.
+    #[serde(default)]
+    pub(crate) no_handles: bool,
     /// How requests come from the kernel.
     #[serde(default)]
     pub(crate) transport: Transport,
@@ -141,7 +144,7 @@ const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratim
     cache=SIZE, commit=SECONDS, defragment=SECONDS, \
     suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
     snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, \
-    strictopen, nostrictopen, wakeful, nowakeful, remount";
+    strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
 
 impl MountOptions {
     /// Reads lists of comma-separated options; where two contradict each other the later counts.
@@ -190,6 +193,8 @@ impl MountOptions {
             "noexec" => self.exec = Some(false),
             "strictopen" => self.strict_open = true,
             "nostrictopen" => self.strict_open = false,
+            "handles" => self.no_handles = false,
+            "nohandles" => self.no_handles = true,
             "wakeful" => self.wakeful = Some(true),
             "nowakeful" => self.wakeful = Some(false),
             "remount" => self.remount = true,

@@ -25,6 +25,8 @@ pub(crate) const COMMITTING: Rank = rank(210, "the turn to commit");
 /// Held by the one whose turn it is to commit, while he looks for space.
 pub(crate) const LAST_LOOK: Rank = rank(215, "what a look for space found");
 pub(crate) const GATE: Rank = rank(220, "the gate of batches");
+/// Nothing is taken under it.
+pub(crate) const ADMITTED: Rank = rank(225, "what is being admitted");
 pub(crate) const DATASETS: Rank = rank(230, "the datasets");
 /// One dataset at a time.
 pub(crate) const DATASET: Rank = rank(240, "a dataset's state");

@@ -105,10 +105,14 @@ pub(crate) struct Inner {
     pub(crate) health: Mutex<Option<String>>,
     pub(crate) dirty_bytes: AtomicU64,
     pub(crate) dirty_edits: AtomicU64,
+    /// What batches need that have found space and are not among what is dirty yet, in bytes.
+    pub(crate) admitted_bytes: Mutex<u64>,
     /// What the last [look for space](crate::shortage) found.
     pub(crate) last_look: Mutex<Option<Look>>,
     /// What is kept free for datasets with a reservation, in bytes.
     pub(crate) kept_free_bytes: AtomicU64,
+    /// What is promised to whoever writes through open views, in bytes.
+    pub(crate) promised_bytes: AtomicU64,
     /// When to look next for something that was kept for an undo and whose time is over.
     pub(crate) next_expiry_seconds: AtomicI64,
     /// Batches applied since the pool was opened.
@@ -212,8 +216,10 @@ impl Pool {
             health: Mutex::new(order::HEALTH, None),
             dirty_bytes: AtomicU64::new(replayed.dirty.0),
             dirty_edits: AtomicU64::new(replayed.dirty.1),
+            admitted_bytes: Mutex::new(order::ADMITTED, 0),
             last_look: Mutex::new(order::LAST_LOOK, None),
             kept_free_bytes: AtomicU64::new(0),
+            promised_bytes: AtomicU64::new(0),
             next_expiry_seconds: AtomicI64::new(i64::MIN),
             batches: AtomicU64::new(0),
             freezes: AtomicU64::new(log::first_freeze(&replayed)),

@@ -195,9 +195,9 @@ impl Inner {
         }
     }
 
-    /// How much space there is for a dataset: of the pool's what is not kept free for others, and
-    /// not more than its quota.
-    pub(crate) fn space_of(&self, dataset: &Dataset) -> Space {
+    /// How much space there is for a dataset in which so many bytes are promised: of the pool's
+    /// what is not kept free for others, and not more than its quota.
+    pub(crate) fn space_of(&self, dataset: &Dataset, promised_bytes: u64) -> Space {
         let pool = self.space();
         let others = self.kept_free_for_others(dataset);
         let space = Space {
@@ -208,7 +208,7 @@ impl Inner {
         if quota == u64::MAX {
             return space;
         }
-        let used = used_bytes(dataset, KEY_BYTES);
+        let used = used_bytes(dataset, KEY_BYTES).saturating_add(promised_bytes);
         let free_bytes = space.free_bytes.min(quota.saturating_sub(used));
         Space { total_bytes: used.saturating_add(free_bytes).min(pool.total_bytes), free_bytes }
     }

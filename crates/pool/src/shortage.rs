@@ -10,18 +10,24 @@
 //! - What it gives back: the blocks that items let go of, as a commit will find them, and what is
 //!   taken out of nodes. If the batch would not fit even then, it is refused, without a commit.
 //!
+//! **A batch is counted from the moment that space is found for it** ([`Admitted`]): what several
+//! threads find at the same moment is never the same space. Who looks has the turn to commit until
+//! his batch is applied, and commits again as long as anything waits: what others apply between a
+//! commit and the next look must not make a full pool refuse to free something.
+//!
 //! **What it needs is never taken to be less, nor what it gives back**; but for what nodes shrink
 //! by when they are written anew with other content: that which compresses better by chance, and
 //! what was rounded up to grains.
 
 use crate::adoptions::is_adoption;
+use crate::commit::Turn;
 use crate::dataset::Dataset;
 use crate::media::At;
 use crate::overlay::Entry;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
 use crate::tree::{self, Found};
-use crate::view::KEY_BYTES_MAX;
+use crate::view::{KEY_BYTES_MAX, cost};
 use bytes::Bytes;
 use marram_format::group::Group;
 use marram_format::node::leaf_entry_bytes;
@@ -36,18 +42,47 @@ const KEYS_MAX: u64 = 256;
 /// What is put into nodes or taken out needs or gives back at most so many times its bytes: there
 /// are two copies, in grains that are at least half full.
 const NODE_PART: u64 = 4;
+/// Most commits that are made for one batch: after each of them others may be faster.
+const COMMITS_MAX: usize = 16;
 /// The shortest tail: a grain in each of two copies.
 const TAIL_GRAINS_MIN: u64 = 2;
 
 /// What comes with a commit of all that waits for one, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
-    /// What it needs.
+    /// What it needs: what brings so many changed `keys` into trees, without their content.
     pub(crate) needed: u64,
+    /// See `needed`.
+    pub(crate) keys: u64,
     /// What is free after it and was not before.
     pub(crate) freed: u64,
     /// Blocks that it adopts: datasets that space is kept free for have them without using it.
     pub(crate) adopted: u64,
+}
+
+/// Space for a batch, counted until the batch is among what is dirty.
+pub(crate) struct Admitted<'p> {
+    pool: &'p Inner,
+    bytes: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        *self.pool.admitted_bytes.lock() -= self.bytes;
+    }
+}
+
+/// Space that was found by a look, and with it the turn to commit: nobody else looks meanwhile.
+pub(crate) struct Granted<'p> {
+    admitted: Admitted<'p>,
+    _turn: Turn<'p>,
+}
+
+impl<'p> Granted<'p> {
+    /// Lets others look.
+    pub(crate) fn without_turn(self) -> Admitted<'p> {
+        self.admitted
+    }
 }
 
 /// What was found by a look, and when: it is true as long as no batch and no commit has passed.
@@ -60,25 +95,65 @@ pub(crate) struct Look {
 }
 
 impl Inner {
-    /// Looks for space for a batch that does not seem to fit, and commits if that could make room.
-    /// Waits for the commit that is under way: what that gives back counts too. Whether there is
-    /// space now.
-    pub(crate) fn find_space(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<bool> {
+    /// Finds space for a batch beside what waits for a commit, if there is so much at this moment.
+    /// Of that, what was `looked` at needs what was found, and each other key a leaf of its own.
+    pub(crate) fn admit(
+        &self,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+        looked: Waiting,
+    ) -> Option<Admitted<'_>> {
+        let bytes = cost(batch);
+        let mut admitted = self.admitted_bytes.lock();
+        // Before it is asked what is free: a commit that ends gives back first.
+        let needed = *admitted + self.needed_by_dirty(looked);
+        if bytes > self.room(dataset, batch, Waiting { needed, ..Waiting::default() }) {
+            return None;
+        }
+        *admitted += bytes;
+        Some(Admitted { pool: self, bytes })
+    }
+
+    fn needed_by_dirty(&self, looked: Waiting) -> u64 {
+        let keys = self.dirty_edits.load(Ordering::Acquire).saturating_sub(looked.keys);
+        self.dirty_bytes.load(Ordering::Acquire) + looked.needed + keys * KEY_BYTES_MAX
+    }
+
+    /// Looks for space for a batch that does not seem to fit, and commits if that could make room,
+    /// again as long as something has come to wait. Waits for the commit that is under way: what
+    /// that gives back counts too. `None` if there is no space.
+    pub(crate) fn find_space(
+        &self,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+    ) -> Result<Option<Granted<'_>>> {
         let turn = self.turn(None)?;
-        if self.has_space_for(dataset, batch) {
-            return Ok(true);
-        }
-        if let Some(keys) = self.look_at_keys() {
-            let needed = keys.needed + self.dirty_bytes.load(Ordering::Acquire);
-            if self.fits(dataset, batch, Waiting { needed, ..Waiting::default() }) {
-                return Ok(true);
+        for commits in 0..=COMMITS_MAX {
+            if let Some(admitted) = self.admit(dataset, batch, Waiting::default()) {
+                return Ok(Some(Granted { admitted, _turn: turn }));
             }
-            if !self.fits(dataset, batch, Waiting { needed: 0, ..keys }) {
-                return Ok(false);
+            if commits > 0 && self.nothing_waits() {
+                break;
+            }
+            if let Some(keys) = self.look_at_keys() {
+                let looked = Waiting { freed: 0, adopted: 0, ..keys };
+                if let Some(admitted) = self.admit(dataset, batch, looked) {
+                    return Ok(Some(Granted { admitted, _turn: turn }));
+                }
+                if cost(batch) > self.room(dataset, batch, Waiting { needed: 0, ..keys }) {
+                    break;
+                }
+            }
+            if commits < COMMITS_MAX {
+                turn.commit(None)?;
             }
         }
-        turn.commit(None)?;
-        Ok(self.has_space_for(dataset, batch))
+        Ok(None)
+    }
+
+    /// Whether a commit would have nothing to take in.
+    fn nothing_waits(&self) -> bool {
+        *self.admitted_bytes.lock() == 0 && self.dirty_edits.load(Ordering::Acquire) == 0
     }
 
     /// What the changed keys need and give back that wait for a commit; `None` if it may be
@@ -99,10 +174,13 @@ impl Inner {
     }
 
     fn add_up_keys(&self) -> Result<Option<Waiting>> {
-        if self.dirty_edits.load(Ordering::Acquire) > KEYS_MAX {
+        // Asked first: what is applied meanwhile is looked at perhaps, and counted by itself too.
+        let keys = self.dirty_edits.load(Ordering::Acquire);
+        if keys > KEYS_MAX {
             return Ok(None);
         }
-        let mut sum = Waiting { freed: self.tail_bytes_to_spare(), ..Waiting::default() };
+        let freed = self.tail_bytes_to_spare();
+        let mut sum = Waiting { keys, freed, ..Waiting::default() };
         for dataset in self.touched_datasets() {
             let waiting = self.waiting_of(&dataset)?;
             sum.needed += waiting.needed;
@@ -130,7 +208,7 @@ impl Inner {
             }
         }
         let freed = nodes.freed_bytes() + self.freed_blocks(dataset, losses)?;
-        Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted })
+        Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted, ..Waiting::default() })
     }
 
     /// Bytes of the blocks that a dataset lets go of and that are free then. What another dataset

@@ -6,7 +6,7 @@ use crate::counters::CommittedCounters;
 use crate::dataset::{Attempt, Dataset};
 use crate::pointers::{decode_pointer, token_of};
 use crate::pool::Inner;
-use crate::shortage::Waiting;
+use crate::shortage::{Granted, Waiting};
 use bytes::Bytes;
 use marram_format::node::NODE_BYTES_MAX;
 use marram_format::pointer::{Extent, GRAIN_BYTES, Place, Pointer};
@@ -14,7 +14,7 @@ use marram_store::{
     Admission, Batch, Block, BlockPlace, Edit, Error, Item, Key, Properties, Result, Space, View,
 };
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes on media that a changed key is taken to need when free space is told: neighbours share
 /// leaves.
@@ -27,6 +27,10 @@ const BATCH_LEAVES: u64 = 6;
 /// See [`BATCH_LEAVES`].
 const NEIGHBOUR_BYTES: u64 = 16 << 10;
 
+/// Of what is promised so many bytes come with one byte of items that name them: sections of a
+/// page, the shortest that programs usually write, with the counts of their owners.
+const PROMISED_PER_ITEM_BYTE: u64 = 16;
+
 /// Fewer keys than this do not make a commit worth it.
 const WAITING_KEYS_MIN: u64 = 4096;
 
@@ -34,12 +38,14 @@ const WAITING_KEYS_MIN: u64 = 4096;
 pub(crate) struct DatasetView {
     pool: Arc<Inner>,
     dataset: Arc<Dataset>,
+    /// Bytes that are promised to whoever writes through this view.
+    promised: AtomicU64,
 }
 
 impl DatasetView {
     pub(crate) fn new(pool: Arc<Inner>, dataset: Arc<Dataset>) -> DatasetView {
         dataset.views.fetch_add(1, Ordering::AcqRel);
-        DatasetView { pool, dataset }
+        DatasetView { pool, dataset, promised: AtomicU64::new(0) }
     }
 }
 
@@ -49,22 +55,35 @@ impl DatasetView {
         self.dataset.root()
     }
 
-    /// Applies edits; what of counters must be read from a device is read without the gate.
-    fn apply_edits(&self, edits: Vec<Edit<'_>>) -> Result<()> {
-        let mut edits = edits;
+    /// Applies a batch that has been granted space, or else if there is some beside what waits for
+    /// a commit; whether it was applied. What of counters must be read from a device is read
+    /// without the gate.
+    ///
+    /// Space beside what waits is found under the gate: whoever has frozen what waits finds
+    /// nothing admitted but what is granted, and what has come since.
+    fn apply_beside(&self, batch: &mut Batch<'_>, granted: Option<Granted<'_>>) -> Result<bool> {
         let mut committed = CommittedCounters::default();
         loop {
             let unread = {
                 let _no_freeze = self.pool.gate.read();
+                let admit = || self.pool.admit(&self.dataset, batch, Waiting::default());
+                let _admitted = match &granted {
+                    Some(_) => None,
+                    None => match admit() {
+                        None => return Ok(false),
+                        admitted => admitted,
+                    },
+                };
+                let edits = std::mem::take(&mut batch.edits);
                 match self.dataset.apply_counted(edits, &mut committed)? {
                     Attempt::Applied((bytes, edits)) => {
                         self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
                         self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
                         self.pool.batches.fetch_add(1, Ordering::AcqRel);
-                        return Ok(());
+                        return Ok(true);
                     }
-                    Attempt::Unread { edits: kept, key, root } => {
-                        edits = kept;
+                    Attempt::Unread { edits, key, root } => {
+                        batch.edits = edits;
                         (key, root)
                     }
                 }
@@ -104,6 +123,7 @@ pub(crate) fn place_of(block: &Block) -> Option<BlockPlace> {
 
 impl Drop for DatasetView {
     fn drop(&mut self) {
+        self.promise(0);
         self.dataset.views.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -127,11 +147,23 @@ impl View for DatasetView {
         }
         self.pool.check_writable()?;
         self.pool.check_quota(&self.dataset, &batch)?;
-        self.pool.reserve(&self.dataset, &batch)?;
-        self.apply_edits(batch.edits)?;
+        let mut batch = batch;
+        match self.apply_beside(&mut batch, None)? {
+            true => self.pool.announce_shortage(),
+            false => {
+                let granted = self.pool.reserve(&self.dataset, &batch)?;
+                self.apply_beside(&mut batch, Some(granted))?;
+            }
+        }
         // The batch has been applied: that a commit fails is told by whoever asks for one.
         let _told_by_sync = self.pool.throttle();
         Ok(())
+    }
+
+    fn promise(&self, bytes: u64) {
+        let before = self.promised.swap(bytes, Ordering::AcqRel);
+        // Wraps around where it is less, and so comes to the right sum.
+        self.pool.promised_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
     }
 
     fn foresee(&self, batch: Batch<'_>) -> Result<()> {
@@ -219,7 +251,7 @@ impl View for DatasetView {
     }
 
     fn space(&self) -> Space {
-        self.pool.space_of(&self.dataset)
+        self.pool.space_of(&self.dataset, self.promised.load(Ordering::Acquire))
     }
 
     fn writable(&self) -> bool {
@@ -232,33 +264,30 @@ impl View for DatasetView {
 }
 
 impl Inner {
-    /// Sees that there is space for a batch. What earlier batches freed can be used only after a
-    /// commit, so one is made before a batch is refused, if it could help; then what is being
-    /// destroyed is given back, and what is kept for an undo is let go, one after the other.
+    /// Finds space for a batch that does not fit beside what waits. What earlier batches freed can
+    /// be used only after a commit, so one is made before a batch is refused, if it could help;
+    /// then what is being destroyed is given back, and what is kept for an undo is let go, one
+    /// after the other.
     ///
     /// **What was taken can be committed**: a sync that fails for want of space would break the
     /// promise that the batch was given. So all keys that wait for a commit are counted as if each
     /// rewrote a leaf of its own; only of one batch on its own is more expected.
-    pub(crate) fn reserve(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
-        if self.has_space_for(dataset, batch) {
-            self.announce_shortage();
-            return Ok(());
-        }
-        if self.find_space(dataset, batch)? {
-            return Ok(());
-        }
-        while !self.has_space_for(dataset, batch) {
+    pub(crate) fn reserve(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<Granted<'_>> {
+        loop {
+            if let Some(granted) = self.find_space(dataset, batch)? {
+                return Ok(granted);
+            }
             if !self.make_space()? {
                 return Err(Error::NoSpace);
             }
         }
-        Ok(())
     }
 
     /// Whether [`Inner::reserve`] would find space for a batch. Gives nothing back for it, and
     /// takes what it could give back as enough.
     fn foresee_space(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
-        let has_space = self.has_space_for(dataset, batch) || self.find_space(dataset, batch)?;
+        let has_space = self.admit(dataset, batch, Waiting::default()).is_some()
+            || self.find_space(dataset, batch)?.is_some();
         let can_give_back = || {
             let records = self.records.read();
             !records.going(1).is_empty() || !records.kept_numbers().is_empty()
@@ -275,41 +304,43 @@ impl Inner {
         let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
         let dirty = self.dirty_bytes.load(Ordering::Acquire) + dirty_keys * KEY_BYTES_MAX;
         let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
-        let left = free.saturating_sub(reserved) * GRAIN_BYTES;
+        let left = (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(self.promised(0));
         if dirty_keys >= WAITING_KEYS_MIN && dirty > left / 2 {
             self.announce_work();
         }
     }
 
-    /// Whether a batch fits beside what waits for a commit.
-    pub(crate) fn has_space_for(&self, dataset: &Dataset, batch: &Batch<'_>) -> bool {
-        let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
-        let needed = self.dirty_bytes.load(Ordering::Acquire) + dirty_keys * KEY_BYTES_MAX;
-        self.fits(dataset, batch, Waiting { needed, ..Waiting::default() })
-    }
-
-    /// Whether a batch fits beside a commit that needs and gives back so much.
-    pub(crate) fn fits(&self, dataset: &Dataset, batch: &Batch<'_>, waiting: Waiting) -> bool {
+    /// How much a batch may need beside a commit that needs and gives back so much, in bytes.
+    pub(crate) fn room(&self, dataset: &Dataset, batch: &Batch<'_>, waiting: Waiting) -> u64 {
         let free = self.gauge.free_grains() * GRAIN_BYTES + waiting.freed;
         let reserved = self.gauge.reserved_grains() * GRAIN_BYTES;
         let others = || self.kept_free_for_others(dataset).saturating_sub(waiting.adopted);
+        let promised = || self.promised(batch.promised_bytes);
         let kept_back = match batch.admission {
-            Admission::Ordinary => reserved + others(),
-            Admission::Accepted => reserved / 2 + others(),
+            Admission::Ordinary if batch.promised_bytes == 0 => reserved + others() + promised(),
+            Admission::Ordinary | Admission::Accepted => reserved / 2 + others() + promised(),
             Admission::Freeing => reserved / 4,
         };
-        free >= kept_back + waiting.needed + cost(batch)
+        free.saturating_sub(kept_back + waiting.needed)
     }
 
-    /// How much space there is for batches.
+    /// Bytes that are kept back for what is promised, but for so many of it; with the items that
+    /// will name it.
+    fn promised(&self, but_for: u64) -> u64 {
+        let promised = self.promised_bytes.load(Ordering::Acquire).saturating_sub(but_for);
+        promised.saturating_add(promised / PROMISED_PER_ITEM_BYTE)
+    }
+
+    /// How much space there is for batches that nothing was promised to.
     pub(crate) fn space(&self) -> Space {
         let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
         let total = self.gauge.total_grains();
         let dirty = self.dirty_bytes.load(Ordering::Acquire)
             + self.dirty_edits.load(Ordering::Acquire) * KEY_BYTES;
+        let taken = dirty.saturating_add(self.promised_bytes.load(Ordering::Acquire));
         Space {
             total_bytes: (total - reserved) * GRAIN_BYTES,
-            free_bytes: (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(dirty),
+            free_bytes: (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(taken),
         }
     }
 }
@@ -328,7 +359,7 @@ pub(crate) fn content_bytes(batch: &Batch<'_>) -> u64 {
 
 /// Bytes on media that a batch is taken to need. The number of a block's owners is an item of its
 /// own in the pool's tree.
-fn cost(batch: &Batch<'_>) -> u64 {
+pub(crate) fn cost(batch: &Batch<'_>) -> u64 {
     let counters = batch.edits.iter().filter(|edit| matches!(edit, Edit::Add { .. })).count();
     // Counters lie side by side, in a leaf that nearly every batch changes.
     let keys = (batch.edits.len() - counters) as u64 + u64::from(counters > 0);

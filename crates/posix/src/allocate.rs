@@ -3,8 +3,8 @@
 //!
 //! A range may cover any number of sections, so it is done in pieces, from the front, each a
 //! batch of its own; a new size comes with the last. Reserved space is counted as used by the
-//! file; that there is as much free is checked when it is reserved, but later writers of other
-//! files may take it.
+//! file; that there is as much free is checked when it is reserved, and then it is kept back from
+//! others (see `promises`).
 
 use crate::content::{PIECE_SECTIONS, range_end};
 use crate::edits::SectionEdits;
@@ -67,7 +67,7 @@ impl Posix {
 
     /// Refuses to promise more space than there is, or the same space twice.
     fn check_free(&self, ino: u64, offset: u64, end: u64) -> Result<()> {
-        let free_bytes = self.unpromised_bytes();
+        let free_bytes = self.view.space().free_bytes;
         if end - offset <= free_bytes {
             return Ok(());
         }
@@ -85,11 +85,7 @@ impl Posix {
         }
         // What has been freed since the last commit is not counted yet.
         self.view.commit().map_err(from_store)?;
-        if missing > self.unpromised_bytes() { Err(Error::NoSpace) } else { Ok(()) }
-    }
-
-    fn unpromised_bytes(&self) -> u64 {
-        self.view.space().free_bytes.saturating_sub(self.promises.bytes())
+        if missing > self.view.space().free_bytes { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Does a piece of a range, from `from` on; returns where it ends.
@@ -123,7 +119,9 @@ impl Posix {
                 edits.put(reserved(from, to));
             }
         }
-        if how == Allocate::PunchHole {
+        // What lies inside of one section frees nothing, and makes two of it.
+        let is_inside = |section: &Section| section.at < from && section.end() > to;
+        if how == Allocate::PunchHole && !sections.iter().any(is_inside) {
             change.batch.admission = marram_store::Admission::Freeing;
         }
         edits.into_change(&mut change, ino)?;

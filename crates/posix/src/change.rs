@@ -9,6 +9,7 @@ use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::inode::{inode_key, time};
 use crate::marks::note_changed;
+use crate::promises::ReservedChange;
 use crate::usage::Share;
 use marram_format::record::{Inode, Time};
 use marram_store::{Batch, Error as StoreError, Item};
@@ -43,7 +44,7 @@ pub(crate) struct Change<'p, 'd> {
     records: Vec<Record>,
     count: Option<CountChange>,
     /// What edits of the caller's remove, without a record here.
-    uncounted: Vec<Share>,
+    uncounted: Vec<(u64, Share)>,
     /// Limits of owners do not bind whoever asks for it.
     pub(crate) lifts_limits: bool,
 }
@@ -116,28 +117,35 @@ impl Change<'_, '_> {
         Ok(())
     }
 
-    /// The record of an inode without pins goes by an edit of the caller's.
-    pub(crate) fn uncount(&mut self, locked: u64, inode: &Inode) {
-        self.uncounted.push(Share::of(inode));
-        self.count(locked, -1);
+    /// The record of an inode without pins, whose lock the operation holds, goes by an edit of the
+    /// caller's.
+    pub(crate) fn uncount(&mut self, ino: u64, inode: &Inode) {
+        self.uncounted.push((ino, Share::of(inode)));
+        self.count(ino, -1);
     }
 
     /// What each inode counted for before the change, and what it will count for.
-    pub(crate) fn shares(&self) -> impl Iterator<Item = (Option<Share>, Option<Share>)> {
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (u64, Option<Share>, Option<Share>)> {
         let records = self.records.iter().filter(|record| record.fate != Fate::Unchanged);
         let shares = |record: &Record| {
             let stays = record.fate == Fate::Changed;
-            (record.before, stays.then(|| Share::of(&record.inode)))
+            (record.ino, record.before, stays.then(|| Share::of(&record.inode)))
         };
-        records.map(shares).chain(self.uncounted.iter().map(|share| (Some(*share), None)))
+        records
+            .map(shares)
+            .chain(self.uncounted.iter().map(|(ino, share)| (*ino, Some(*share), None)))
     }
 
-    /// How many bytes were reserved before the change, and how many will be.
-    fn reserved_change(&self) -> (u64, u64) {
+    /// The inodes whose reserved bytes change.
+    fn reserved_changes(&self) -> Vec<ReservedChange> {
         let reserved = |share: Option<Share>| share.map_or(0, |share| share.reserved_bytes());
-        self.shares().fold((0, 0), |(before, after), (was, will_be)| {
-            (reserved(was).saturating_add(before), reserved(will_be).saturating_add(after))
-        })
+        let change = |(ino, before, after)| ReservedChange {
+            ino,
+            before_bytes: reserved(before),
+            after_bytes: reserved(after),
+        };
+        let changes = self.shares().map(change);
+        changes.filter(|change| change.before_bytes != change.after_bytes).collect()
     }
 
     fn count(&mut self, locked: u64, by: i64) {
@@ -170,7 +178,8 @@ impl Change<'_, '_> {
         if let Some(count) = self.count {
             self.posix.counters.put(&mut self.batch, count);
         }
-        let reserved = self.reserved_change();
+        let reserved = self.reserved_changes();
+        self.batch.promised_bytes = self.posix.promises.used_by(&reserved);
         let usage = self.usage_change();
         usage.put(&self.posix.limits, self.lifts_limits, &mut self.batch);
         self.posix.view.apply(self.batch)?;
@@ -180,7 +189,7 @@ impl Change<'_, '_> {
         if let Some(count) = self.count {
             self.posix.counters.applied(count);
         }
-        self.posix.promises.moved(reserved);
+        self.posix.promises.moved(&reserved, &*self.posix.view);
         Ok(())
     }
 }

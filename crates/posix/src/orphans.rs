@@ -278,6 +278,7 @@ impl Posix {
         let _held = self.locks.write(&[ino]);
         let Some(inode) = self.find_inode(ino)? else {
             let mut change = self.change()?;
+            change.batch.admission = Admission::Freeing;
             change.batch.remove(orphan_key(ino));
             change.commit()?;
             return Ok(Step { items: 1, more: false });

@@ -1,55 +1,157 @@
 //! Space that has been promised by reserving and is not yet written.
 //!
-//! Who reserves is told that there is as much space at that moment. Were reserved bytes not
-//! remembered, each call would promise the same space anew, and a program that reserves until
-//! nothing is left would never end. So what has been reserved since the file system was opened is
-//! not promised again. Writers are not bound by it: they find space as long as there is some.
+//! Who reserves is told that there is as much space, and that nobody else takes it. So what was
+//! reserved since the file system was opened is kept in mind for each inode, and the store keeps
+//! the sum back ([`marram_store::View::promise`]), but for those writes that use it up.
 //!
-//! It is a sum in memory, kept with every change. What was reserved before is not in it, so when
-//! that is written or removed the sum may be less than what is still promised, and never more.
+//! It is kept in memory, so what was reserved before is not in it: of an inode that has reserved
+//! bytes of both kinds, those are taken to be used up first that were not promised. A fork has
+//! promised nothing: were it otherwise, each would take as much space as all reserved bytes of the
+//! directory, and could not be made at once.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use marram_store::View;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+/// Most inodes that anything is promised to; what is reserved in more can be taken by others.
+const INODES_MAX: usize = 1 << 16;
+
+/// By how much an operation changes the reserved bytes of an inode whose lock it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReservedChange {
+    pub(crate) ino: u64,
+    pub(crate) before_bytes: u64,
+    pub(crate) after_bytes: u64,
+}
+
+impl ReservedChange {
+    /// What will be promised where so much is now: what is reserved anew comes to it, and there is
+    /// never more than is reserved.
+    fn promised_after(&self, promised: u64) -> u64 {
+        let reserved_anew = self.after_bytes.saturating_sub(self.before_bytes);
+        promised.saturating_add(reserved_anew).min(self.after_bytes)
+    }
+}
 
 /// Bytes that are promised.
 #[derive(Debug, Default)]
-pub(crate) struct Promises(AtomicU64);
+pub(crate) struct Promises(Mutex<Promised>);
 
-impl Promises {
-    /// What is promised now, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+#[derive(Debug, Default)]
+struct Promised {
+    by_inode: HashMap<u64, u64>,
+    sum: u64,
+}
+
+impl Promised {
+    fn of(&self, ino: u64) -> u64 {
+        self.by_inode.get(&ino).copied().unwrap_or(0)
     }
 
-    /// Inodes that had so many bytes reserved have so many now.
-    pub(crate) fn moved(&self, (before, after): (u64, u64)) {
-        if before != after {
-            let moved = |bytes: u64| bytes.saturating_add(after).saturating_sub(before);
-            let _previous = self
-                .0
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| Some(moved(bytes)));
+    fn set(&mut self, ino: u64, bytes: u64) {
+        let before = match bytes {
+            0 => self.by_inode.remove(&ino),
+            _ if self.is_full_for(ino) => return,
+            _ => self.by_inode.insert(ino, bytes),
+        };
+        self.sum = self.sum - before.unwrap_or(0) + bytes;
+    }
+
+    fn is_full_for(&self, ino: u64) -> bool {
+        self.by_inode.len() >= INODES_MAX && !self.by_inode.contains_key(&ino)
+    }
+}
+
+impl Promises {
+    /// How many promised bytes are used up or given up by changes that are about to be made.
+    pub(crate) fn used_by(&self, changes: &[ReservedChange]) -> u64 {
+        if changes.is_empty() {
+            return 0;
+        }
+        let promised = self.0.lock();
+        let used = |change: &ReservedChange| {
+            let bytes = promised.of(change.ino);
+            bytes.saturating_sub(change.promised_after(bytes))
+        };
+        changes.iter().map(used).sum()
+    }
+
+    /// Changes have been made; `view` is told what is promised now.
+    pub(crate) fn moved(&self, changes: &[ReservedChange], view: &dyn View) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut promised = self.0.lock();
+        for change in changes {
+            let bytes = change.promised_after(promised.of(change.ino));
+            promised.set(change.ino, bytes);
+        }
+        view.promise(promised.sum);
+    }
+
+    /// Inodes are in another state: nothing is known of what it has promised.
+    pub(crate) fn forget(&self, inodes: impl Iterator<Item = u64>, view: &dyn View) {
+        let mut promised = self.0.lock();
+        if promised.sum > 0 {
+            inodes.for_each(|ino| promised.set(ino, 0));
+            view.promise(promised.sum);
         }
     }
 
-    /// The state is another one: nothing is known of what it has promised.
-    pub(crate) fn forget(&self) {
-        self.0.store(0, Ordering::Relaxed);
+    /// All inodes are in another state.
+    pub(crate) fn forget_all(&self, view: &dyn View) {
+        *self.0.lock() = Promised::default();
+        view.promise(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Promises;
+    use super::*;
+    use marram_store::memory::MemoryStore;
+    use marram_store::{DatasetName, Source, Store};
+
+    fn change(ino: u64, before_bytes: u64, after_bytes: u64) -> [ReservedChange; 1] {
+        [ReservedChange { ino, before_bytes, after_bytes }]
+    }
+
+    fn sum(promises: &Promises) -> u64 {
+        promises.0.lock().sum
+    }
 
     #[test]
-    fn what_was_promised_earlier_takes_nothing_from_the_sum_of_others() {
+    fn what_was_reserved_earlier_takes_nothing_from_what_is_promised() {
+        let store = MemoryStore::new();
+        let view = store.open(&Source::live(DatasetName::root())).unwrap();
         let promises = Promises::default();
-        promises.moved((0, 100));
-        promises.moved((500, 480));
-        assert_eq!(promises.bytes(), 80);
-        promises.moved((500, 0));
-        assert_eq!(promises.bytes(), 0);
-        promises.moved((0, 7));
-        promises.forget();
-        assert_eq!(promises.bytes(), 0);
+        promises.moved(&change(1, 0, 100), &*view);
+        promises.moved(&change(2, 500, 480), &*view);
+        assert_eq!(sum(&promises), 100);
+        // Of 580 bytes 100 are promised: they are used last.
+        promises.moved(&change(2, 480, 580), &*view);
+        assert_eq!(promises.used_by(&change(2, 580, 130)), 0);
+        assert_eq!(promises.used_by(&change(2, 580, 70)), 30);
+        promises.moved(&change(2, 580, 70), &*view);
+        assert_eq!(sum(&promises), 170);
+        promises.moved(&change(2, 70, 0), &*view);
+        assert_eq!(sum(&promises), 100);
+        promises.forget([2, 1].into_iter(), &*view);
+        assert_eq!(sum(&promises), 0);
+        promises.moved(&change(7, 0, 7), &*view);
+        promises.forget_all(&*view);
+        assert_eq!(sum(&promises), 0);
+    }
+
+    #[test]
+    fn no_more_inodes_are_kept_in_mind_than_the_limit() {
+        let store = MemoryStore::new();
+        let view = store.open(&Source::live(DatasetName::root())).unwrap();
+        let promises = Promises::default();
+        for ino in 0..INODES_MAX as u64 + 10 {
+            promises.moved(&change(ino, 0, 1), &*view);
+        }
+        assert_eq!(sum(&promises), INODES_MAX as u64);
+        promises.moved(&change(0, 1, 3), &*view);
+        assert_eq!(sum(&promises), INODES_MAX as u64 + 2);
     }
 }

@@ -5,20 +5,8 @@
 //! from where they were: whoever holds a number of an inode that is gone must not find another one
 //! there.
 
-use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
-use marram_format::record::Entry;
-use marram_store::{Item, ItemChange, Key, Source, Store, kind};
-use marram_vfs::{Error, Ino, Result};
-
-/// What is not as it was, for whoever remembers it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
-    /// Inodes whose attributes, content or entries differ, ascending.
-    pub inodes: Vec<Ino>,
-    /// Names that lead elsewhere, or nowhere, or somewhere now: directory and name.
-    pub names: Vec<(Ino, Vec<u8>)>,
-}
+use marram_vfs::{Error, Ino};
 
 impl Posix {
     /// Whether somebody who was told of an inode has not forgotten it. The root is always known.
@@ -32,7 +20,7 @@ impl Posix {
     }
 
     /// Runs `go_back`, which lets the dataset that this file system has open go on from a snapshot
-    /// of it ([`Store::rollback`]), while all operations wait.
+    /// of it ([`marram_store::Store::rollback`]), while all operations wait.
     ///
     /// # Errors
     /// Those of `go_back`, which must not have changed anything then; a file system that is
@@ -48,47 +36,8 @@ impl Posix {
         go_back()?;
         self.lazy_times.clear();
         self.orphans.search_again();
-        self.promises.forget();
+        self.promises.forget_all(&*self.view);
         self.counters.read_again(&*self.view)?;
         Ok(self.reload_limits()?)
     }
-}
-
-/// What differs between two snapshots, as far as it can be remembered. Costs what has changed.
-///
-/// # Errors
-/// A failed read.
-pub fn touched(store: &dyn Store, before: &Source, after: &Source) -> Result<Touched> {
-    let mut touched = Touched::default();
-    let mut failure = None;
-    let mut visit = |change: ItemChange| {
-        failure = touched.add(&change).err();
-        failure.is_none()
-    };
-    store.changes(before, after, Key::MIN, &mut visit).map_err(from_store)?;
-    failure.map_or(Ok(touched), Err)
-}
-
-impl Touched {
-    fn add(&mut self, change: &ItemChange) -> Result<()> {
-        let ino = Ino(change.key.object);
-        if ino.0 == 0 {
-            return Ok(());
-        }
-        if self.inodes.last() != Some(&ino) {
-            self.inodes.push(ino);
-        }
-        if change.key.kind == kind::ENTRY {
-            let both = [&change.before, &change.after];
-            for item in both.into_iter().flatten() {
-                self.names.push((ino, name_of(ino, item)?));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn name_of(directory: Ino, item: &Item) -> Result<Vec<u8>> {
-    let entry = Entry::decode(&item.value).map_err(|error| from_record(directory.0, &error))?;
-    Ok(entry.name.to_vec())
 }

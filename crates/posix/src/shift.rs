@@ -137,7 +137,10 @@ impl Posix {
     /// Applies one piece. Sections that begin before the piece are cut in two where it begins.
     fn shift_piece(&self, ino: u64, shift: Shift, piece: Piece) -> Result<()> {
         let mut change = self.change()?;
-        if matches!(shift, Shift::ToFront(_)) {
+        // Where one is cut in two, more comes than goes.
+        let is_cut =
+            |section: &Section| section.at < piece.from && section.end() > piece.first_moved;
+        if matches!(shift, Shift::ToFront(_)) && !piece.sections.iter().any(is_cut) {
             change.batch.admission = Admission::Freeing;
         }
         let mut edits = SectionEdits::default();

@@ -33,11 +33,13 @@ impl Posix {
         let inode = change.inode_mut(ino)?;
         inode.size = size;
         touch_content(inode, now);
-        if size > old_size || (inode.data_bytes == 0 && inode.reserved_bytes == 0) {
-            return Ok(());
-        }
-        if size < old_size {
+        let is_empty = inode.data_bytes == 0 && inode.reserved_bytes == 0;
+        // Who empties files need not know which of them have content.
+        if size < old_size || size == 0 {
             change.batch.admission = Admission::Freeing;
+        }
+        if size > old_size || is_empty {
+            return Ok(());
         }
         let more = self.cut_from(change, ino, size, self.piece_that_fits())?;
         if more && !had_tail && links > 0 {

@@ -164,7 +164,7 @@ impl Change<'_, '_> {
     /// By how much the change moves the sums.
     pub(crate) fn usage_change(&self) -> UsageChange {
         let mut usage = UsageChange::default();
-        for (before, after) in self.shares() {
+        for (_, before, after) in self.shares() {
             usage.note(before, after);
         }
         usage

@@ -142,7 +142,7 @@ impl Posix {
     }
 
     /// The sections that a write is about: an append overlaps none, and a file without content has
-    /// none.
+    /// none. A range that was reserved is written as a hole is: what lies before it is continued.
     fn run_under(&self, ino: u64, inode: &Inode, span: Span<'_>) -> Result<Run> {
         if inode.data_bytes == 0 && inode.reserved_bytes == 0 {
             return Ok(Run { before: None, sections: Vec::new() });
@@ -151,7 +151,12 @@ impl Posix {
             let before = self.section_before_append(ino, span.offset)?;
             return Ok(Run { before, sections: Vec::new() });
         }
-        self.run(ino, span.offset, span.end(), usize::MAX)
+        let mut run = self.run(ino, span.offset, span.end(), usize::MAX)?;
+        let begins_reserved = |section: &Section| section.at == span.offset && is_reserved(section);
+        if span.offset > 0 && run.sections.first().is_some_and(begins_reserved) {
+            run.before = self.section_at(ino, span.offset - 1)?;
+        }
+        Ok(run)
     }
 
     /// The last section before an append. What was written from the beginning of a window on is
@@ -182,7 +187,8 @@ impl Posix {
     /// first window) can go into. Its block is let go of: only so need the store not copy it.
     fn take_patchable(&self, run: &mut Run, span: Span<'_>, end: u64) -> Option<Section> {
         let offset = span.offset;
-        let first = run.sections.first().filter(|section| section.at <= offset);
+        let is_under = |section: &&Section| section.at <= offset && !is_reserved(section);
+        let first = run.sections.first().filter(is_under);
         let inside = first.is_some();
         let section = first.or(run.before.as_ref().filter(|before| before.end() == offset))?;
         let Some(Block::Fresh(fresh)) = &section.block else {
@@ -265,6 +271,10 @@ impl Posix {
         let content = self.content_of(&section).ok()?;
         Some((section, content))
     }
+}
+
+fn is_reserved(section: &Section) -> bool {
+    section.block.is_none()
 }
 
 /// Writes data into the block of a section, which then reaches at least to the end of the data.

@@ -116,6 +116,11 @@ pub struct Batch<'a> {
     pub edits: Vec<Edit<'a>>,
     /// Which part of the space that is kept back it may use.
     pub admission: Admission,
+    /// Bytes of its content that were promised ([`crate::View::promise`]): as much of what is kept
+    /// back for them it may use, and for the items that come with them what is kept back from
+    /// [`Admission::Ordinary`] as [`Admission::Accepted`] may. The promise itself stays until
+    /// whoever gave it tells that there is less.
+    pub promised_bytes: u64,
 }
 
 impl<'a> Batch<'a> {

@@ -115,13 +115,20 @@ impl MemoryStore {
 }
 
 impl Shared {
-    /// Bytes in use by all datasets and snapshots, blocks counted once.
-    fn used_bytes(&self) -> u64 {
+    fn existing_views(&self) -> Vec<Arc<MemoryView>> {
         let mut known = self.views.lock();
         known.retain(|view| view.strong_count() > 0);
-        let views: Vec<_> = known.iter().filter_map(Weak::upgrade).collect();
-        drop(known);
-        dataset::used_bytes(views.iter().map(|view| view.contents()))
+        known.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Bytes in use by all datasets and snapshots, blocks counted once.
+    fn used_bytes(&self) -> u64 {
+        dataset::used_bytes(self.existing_views().iter().map(|view| view.contents()))
+    }
+
+    fn promised_bytes(&self) -> u64 {
+        let promised = |view: &Arc<MemoryView>| view.promised.load(Ordering::Relaxed);
+        self.existing_views().iter().map(promised).sum()
     }
 }
 

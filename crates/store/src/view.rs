@@ -78,6 +78,13 @@ pub trait View: Send + Sync {
     /// applied.
     fn apply(&self, batch: Batch<'_>) -> Result<()>;
 
+    /// How many bytes whoever has this view has promised to those who will write them. So many, and
+    /// what items for them need, are kept back from batches of this and of all other views, but
+    /// for those that use them up ([`Batch::promised_bytes`]) or free space; and they are not told
+    /// as free. It is a number in memory: the next one takes its place, and it goes with the view.
+    /// A store that has no bounds need not listen.
+    fn promise(&self, _bytes: u64) {}
+
     /// Whether [`View::apply`] would refuse a batch now, for want of space or over a limit; applies
     /// nothing. What is kept only until somebody needs the space counts as free. A store that
     /// cannot tell says that it would not.

@@ -11,7 +11,7 @@ mod report;
 mod year;
 
 use super::{Arguments, GIB, plot};
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Result, fail};
 use crate::process::{command, run, text};
 use crate::subject::{self, Kind, Making, Marram, Subject};
 use std::fs::File;
@@ -86,23 +86,45 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     let (image_bytes, days) = if arguments.quick { (GIB, 60) } else { (2 * GIB, 365) };
     let wanted =
         |line: &&Line| arguments.subjects.is_empty() || arguments.subjects.contains(&line.kind);
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
     for line in ALL.iter().filter(wanted) {
         println!("layout {}", line.name);
-        let seen = one(*line, arguments, image_bytes, days).context(|| line.name)?;
-        outcomes.push(Outcome { line: *line, seen });
+        match one(*line, arguments, image_bytes, days) {
+            Ok(seen) => outcomes.push(Outcome { line: *line, seen }),
+            Err(failure) => failures.push((line.name, failure.to_string())),
+        }
+        write(arguments, &header(image_bytes, days, &failures)?, &outcomes)?;
     }
+    println!("{}", report::page(&header(image_bytes, days, &failures)?, &outcomes));
+    match failures.len() {
+        0 => Ok(()),
+        count => fail(format!("{count} failures, told at the head of the report")),
+    }
+}
+
+/// What the run was, and whose year did not come to its end.
+fn header(
+    image_bytes: u64,
+    days: u64,
+    failures: &[(&str, String)],
+) -> Result<Vec<(String, String)>> {
     let mut header = super::machine()?;
     let image = format!("{} MiB, preallocated, loop device with direct I/O", image_bytes >> 20);
     header.push(("image".to_owned(), image));
     header.push(("days".to_owned(), days.to_string()));
-    let page = report::page(&header, &outcomes);
-    println!("{page}");
+    for (name, failure) in failures {
+        let first = failure.lines().next().unwrap_or_default().to_owned();
+        header.push((format!("FAILED {name}"), first));
+    }
+    Ok(header)
+}
+
+fn write(arguments: &Arguments, header: &[(String, String)], outcomes: &[Outcome]) -> Result<()> {
     if arguments.dry {
         return Ok(());
     }
-    let json = report::json(&header, &outcomes)?;
-    let svg = plot::draw(&report::panels(&outcomes));
+    let (page, json) = (report::page(header, outcomes), report::json(header, outcomes)?);
+    let svg = plot::draw(&report::panels(outcomes));
     super::write_files(&arguments.name_or("layout"), &page, &json, &svg)
 }
 
@@ -267,7 +289,9 @@ impl Aged {
         let began = Instant::now();
         let read = read_all(&paths)?;
         let read_seconds = began.elapsed().as_secs_f64();
-        assert_eq!(read, year.content_bytes(), "all content is there");
+        if read != year.content_bytes() {
+            return fail(format!("{read} bytes of {} are there", year.content_bytes()));
+        }
         let space = rustix::fs::statvfs(self.root())?;
         let seen = Seen {
             files: paths.len() as u64,

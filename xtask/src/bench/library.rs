@@ -2,11 +2,13 @@
 //! beside the same through system calls on ext4. The program is an example of the crate `sim`; this
 //! gives it a file system to run beside, and holds the figures against the target.
 
-use super::{Arguments, GIB, work_folder};
+use super::plot::{Bar, Panel};
+use super::{Arguments, GIB, machine, plot, work_folder, write_files};
 use crate::failure::{Context, Result, fail};
 use crate::process::text;
 use crate::project;
 use crate::subject::{self, Kind, Making};
+use std::fmt::Write;
 
 /// How much of ext4's time the library may take.
 const RATIO_MAX: f64 = 0.5;
@@ -14,7 +16,7 @@ const RATIO_MAX: f64 = 0.5;
 /// What the target is for.
 const TARGETS: [&str; 4] = ["create", "lookup", "rename", "unlink"];
 
-/// Builds and runs it, and prints a table.
+/// Builds and runs it, and writes the report.
 pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("library").tempdir_in(work_folder(arguments)?)?;
     let making = Making { preallocate: true, on_direct_loop: true, ..Making::sized(4 * GIB) };
@@ -24,12 +26,59 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     let mut program = project::cargo(&words);
     program.args(["library_path", "--", "--files", files, "--beside"]).arg(ext4.root());
     let rows = rows(&text(&mut program)?)?;
-    println!(
-        "| operation | library, us | ext4, us | ratio | |\n| --- | ---: | ---: | ---: | --- |"
-    );
-    rows.iter().for_each(|row| println!("{}", row.shown()));
     ext4.unmount()?;
-    ext4.check()
+    ext4.check()?;
+    let mut header = machine()?;
+    header.push(("files".to_owned(), format!("{files}, in 100 directories")));
+    let page = page(&header, &rows);
+    println!("{page}");
+    if arguments.dry {
+        return Ok(());
+    }
+    let json = json(&header, &rows)?;
+    write_files(&arguments.name_or("library"), &page, &json, &plot::draw(&panels(&rows)))
+}
+
+fn page(header: &[(String, String)], rows: &[Row]) -> String {
+    let mut page = String::from("# The library without a mount, beside ext4\n\n");
+    for (name, value) in header {
+        writeln!(page, "- {name}: {value}").expect("a string takes all that is written");
+    }
+    page.push_str(
+        "\nMicroseconds for each: `marram-posix` on a pool in memory, and system calls on ext4 on \
+         a loop device with direct I/O. What a target is for takes at most half of ext4's \
+         time.\n\n\
+         | operation | library, us | ext4, us | ratio | |\n| --- | ---: | ---: | ---: | --- |\n",
+    );
+    for row in rows {
+        page.push_str(&row.shown());
+        page.push('\n');
+    }
+    page
+}
+
+fn json(header: &[(String, String)], rows: &[Row]) -> Result<String> {
+    let header: serde_json::Map<String, serde_json::Value> =
+        header.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    let row = |row: &Row| {
+        serde_json::json!({
+            "operation": row.operation,
+            "library_us": row.library_us,
+            "ext4_us": row.beside_us,
+        })
+    };
+    let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
+    Ok(serde_json::to_string_pretty(&serde_json::json!({ "run": header, "rows": rows }))? + "\n")
+}
+
+/// A panel an operation.
+fn panels(rows: &[Row]) -> Vec<Panel> {
+    let bar = |name, is_ours, us: f64| Bar { name, is_ours, value: Some((us, format!("{us:.2}"))) };
+    let panel = |row: &Row| Panel {
+        title: format!("{}, us", row.operation),
+        bars: vec![bar("library", true, row.library_us), bar("ext4", false, row.beside_us)],
+    };
+    rows.iter().map(panel).collect()
 }
 
 /// An operation and its two figures, in microseconds.

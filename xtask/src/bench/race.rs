@@ -4,7 +4,9 @@
 //! and writes directly, so that nothing is cached twice. For each repetition every group of lines
 //! runs on every subject before the next repetition begins: a machine that grows slower is slow
 //! for all. Each group has a fresh file system, which is unmounted and verified by its own checker
-//! afterwards; a subject that fails is told as failed, and the others go on.
+//! afterwards; a subject that fails is told as failed, what it had measured until then counts if
+//! its file system is whole, and the others go on. The report is written after each group, so that
+//! a race that is cut off has told what it knew.
 
 mod group;
 mod line;
@@ -51,16 +53,17 @@ const URING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Repetitions of a whole race: fewer say little of how far the numbers reach.
 const REPETITIONS: usize = 5;
 
-/// Races the groups and writes the report, after each repetition anew.
+/// Races the groups and writes the report, after each group anew.
 pub(super) fn run_all(arguments: &Arguments, groups: &[Group]) -> Result<()> {
     setup::install(&setup::RACE_PACKAGES)?;
     let race = Race::prepare(arguments, groups)?;
     let mut samples = Samples::default();
     for repetition in 1..=race.repetitions {
         race.repeat(repetition, &mut samples)?;
-        race.write(repetition, &samples)?;
     }
-    println!("{}", race.report(race.repetitions, &samples)?.page());
+    let all = race.repetitions.to_string();
+    race.write(&all, &samples)?;
+    println!("{}", race.report(&all, &samples)?.page());
     match samples.failures.len() {
         0 => Ok(()),
         count => fail(format!("{count} failures, told at the head of the report")),
@@ -93,11 +96,13 @@ impl<'run> Race<'run> {
     /// Every group on every subject, once.
     fn repeat(&self, repetition: usize, samples: &mut Samples) -> Result<()> {
         for group in self.groups {
+            let so_far = format!("{repetition} of {}, until {}", self.repetitions, group.name());
             for kind in &self.kinds {
                 let (name, kind_name) = (group.name(), kind.name());
                 println!("{name} on {kind_name}: {repetition} of {}", self.repetitions);
                 let ended = self.one(*group, *kind, samples);
                 if self.interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+                    self.write(&so_far, samples)?;
                     return fail("interrupted: what was mounted is unmounted");
                 }
                 if let Err(failure) = ended {
@@ -106,6 +111,7 @@ impl<'run> Race<'run> {
                     samples.failures.push(told);
                 }
             }
+            self.write(&so_far, samples)?;
         }
         Ok(())
     }
@@ -122,6 +128,7 @@ impl<'run> Race<'run> {
             on_direct_loop: true,
             create_words: self.arguments.create_words.clone(),
             mount_words,
+            files_max: group.files_max(self.arguments.quick),
             ..Making::sized(group.image_bytes(self.arguments.quick))
         };
         let mut subject = subject::make(kind, folder.path(), &making)?;
@@ -129,12 +136,14 @@ impl<'run> Race<'run> {
         let mut stage = Stage::new(subject.as_mut(), scale, host.path(), &self.interrupted);
         let raced = group.run(&mut stage);
         let outcomes: Vec<(Line, Outcome)> = stage.into_outcomes();
-        raced?;
-        subject.unmount()?;
-        subject.check().context(|| "not whole afterwards")?;
-        for (line, outcome) in outcomes {
-            samples.add(kind, line, outcome);
+        let ended = subject.unmount();
+        let ended = ended.and_then(|()| subject.check().context(|| "not whole afterwards"));
+        if ended.is_ok() {
+            for (line, outcome) in outcomes {
+                samples.add(kind, line, outcome);
+            }
         }
+        raced.and(ended)?;
         drop(subject);
         drop(folder);
         // The host writes the last image back now, and not while the next subject is measured.
@@ -143,13 +152,13 @@ impl<'run> Race<'run> {
 
     fn report<'samples>(
         &'samples self,
-        repetitions: usize,
+        repetitions: &str,
         samples: &'samples Samples,
     ) -> Result<Report<'samples>> {
         Ok(Report { header: self.header(repetitions)?, kinds: &self.kinds, samples })
     }
 
-    fn write(&self, repetitions: usize, samples: &Samples) -> Result<()> {
+    fn write(&self, repetitions: &str, samples: &Samples) -> Result<()> {
         let report = self.report(repetitions, samples)?;
         if self.arguments.dry {
             return Ok(());
@@ -160,7 +169,7 @@ impl<'run> Race<'run> {
     }
 
     /// What the run was: machine, kernel, commit, groups.
-    fn header(&self, repetitions: usize) -> Result<Vec<(String, String)>> {
+    fn header(&self, repetitions: &str) -> Result<Vec<(String, String)>> {
         let names: Vec<&str> = self.groups.iter().map(|group| group.name()).collect();
         let scale = if self.arguments.quick { "quick: too small to judge by" } else { "whole" };
         let mut rows = machine()?;

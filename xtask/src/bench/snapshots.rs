@@ -1,10 +1,12 @@
-//! `cargo xtask bench --workloads snapshots`: what a dataset's work costs beside none, a thousand
-//! and ten thousand snapshots of it, and beside a thousand forks; and what each of those costs.
+//! `cargo xtask bench --workloads snapshots`: what a dataset's work costs beside none, a
+//! hundred, a thousand and ten thousand snapshots of it, and beside a thousand forks; and what each
+//! of those costs.
 //!
 //! Each snapshot is of another state: a file is written anew before each. Times of the engine are
 //! those that the command tells, without the way there and back.
 
-use super::{Arguments, GIB, machine, work_folder};
+use super::stages::Stages;
+use super::{Arguments, GIB, machine, work_folder, write_files};
 use crate::failure::{Context, Result, fail};
 use crate::process::{run, text};
 use crate::subject::{Making, Marram, Subject};
@@ -22,11 +24,16 @@ const LARGE_BYTES: usize = 64 << 20;
 /// Files that are there when it begins.
 const FILES: u64 = 1000;
 
+/// What the target is for: it may grow with the logarithm of the number of snapshots.
+const SYNCED: &str = "4 KiB written and synced";
+const COMMIT: &str = "a group commit with one changed file";
+const LOOKUP: &str = "first lookup of a name";
+
 /// Builds up the snapshots and the forks, measures at each stage, and destroys all.
 pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
-    let (stages, forks) = match arguments.quick {
-        true => ([0, 100, 1000], 100),
-        false => ([0, 1000, 10_000], 1000),
+    let (stages, forks): (&[u64], u64) = match arguments.quick {
+        true => (&[0, 100, 1000], 100),
+        false => (&[0, 100, 1000, 10_000], 1000),
     };
     let folder =
         tempfile::Builder::new().prefix("snapshots").tempdir_in(work_folder(arguments)?)?;
@@ -35,25 +42,35 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     for number in 0..FILES {
         std::fs::write(marram.root().join(format!("file-{number}")), noise(number, SMALL_BYTES))?;
     }
-    for (name, value) in machine()? {
-        println!("{name}: {value}");
-    }
+    let flat = &[SYNCED, COMMIT, LOOKUP];
+    let mut told = Stages::new("Work beside many snapshots and forks", "snapshots", flat);
     let mut made = 0;
-    for stage in stages {
+    for stage in stages.iter().copied() {
         let took = take(&marram, made..stage)?;
         made = stage;
-        measure(&marram, &format!("{stage} snapshots"), took)?;
+        told.begin_at(stage);
+        measure(&marram, &mut told, took)?;
         if made > 0 {
-            look_up(&marram, "snapshots", &names(made, ROUNDS as u64, automatic))?;
+            look_up(&marram, &mut told, "snapshots", &names(made, ROUNDS as u64, automatic))?;
         }
     }
     let took = fork(&marram, forks)?;
-    measure(&marram, &format!("{made} snapshots and {forks} forks"), took)?;
-    look_up(&marram, "forks", &names(forks, ROUNDS.min(100) as u64, fork_name))?;
-    destroy(&marram, made, forks)?;
-    measure(&marram, "all destroyed", Vec::new())?;
+    told.begin(format!("{made} snapshots and {forks} forks"));
+    measure(&marram, &mut told, took)?;
+    look_up(&marram, &mut told, "forks", &names(forks, ROUNDS.min(100) as u64, fork_name))?;
+    told.begin("destroyed".to_owned());
+    destroy(&marram, &mut told, made, forks)?;
+    told.begin("all destroyed".to_owned());
+    measure(&marram, &mut told, Vec::new())?;
     marram.unmount()?;
-    marram.check()
+    marram.check()?;
+    let header = machine()?;
+    let page = told.page(&header);
+    println!("\n{page}");
+    if arguments.dry {
+        return Ok(());
+    }
+    write_files(&arguments.name_or("snapshots"), &page, &told.json(&header)?, &told.plots())
 }
 
 /// The name of the snapshot of that number, as automatic ones are named: an hour after another.
@@ -121,32 +138,27 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn tell(what: &str, took: Duration) {
-    println!("  {what}: {:.3} ms", took.as_secs_f64() * 1e3);
-}
-
 /// What work costs now. The last of what was just made are told as what the next would cost.
-fn measure(marram: &Marram, stage: &str, took: Times) -> Result<()> {
-    println!("\n{stage}");
+fn measure(marram: &Marram, told: &mut Stages, took: Times) -> Result<()> {
     let last = &took[took.len().saturating_sub(ROUNDS)..];
     if !last.is_empty() {
-        tell("made, the engine", median(last.iter().map(|(_, engine)| *engine).collect()));
-        tell("made, the command", median(last.iter().map(|(command, _)| *command).collect()));
+        told.tell("made, the engine", median(last.iter().map(|(_, engine)| *engine).collect()));
+        told.tell("made, the command", median(last.iter().map(|(command, _)| *command).collect()));
     }
     let root = marram.root();
     let small = File::create(root.join("small"))?;
     small.write_all_at(&noise(1, LARGE_BYTES / 64), 0)?;
     small.sync_all()?;
     let content = noise(2, SMALL_BYTES);
-    tell(
-        "4 KiB written and synced",
+    told.tell(
+        SYNCED,
         rounds(|round| {
             small.write_all_at(&content, (round % 256) as u64 * SMALL_BYTES as u64)?;
             Ok(small.sync_data()?)
         })?,
     );
-    tell(
-        "a group commit with one changed file",
+    told.tell(
+        COMMIT,
         rounds(|round| {
             small.write_all_at(&content, (round % 256) as u64 * SMALL_BYTES as u64)?;
             commit(marram)
@@ -157,11 +169,11 @@ fn measure(marram: &Marram, stage: &str, took: Times) -> Result<()> {
     let mut large = File::create(root.join("large"))?;
     large.write_all(&content)?;
     large.sync_all()?;
-    tell("64 MiB written and synced", began.elapsed());
+    told.tell("64 MiB written and synced", began.elapsed());
     std::fs::remove_file(root.join("large"))?;
     let root = root.display().to_string();
-    tell("marram list", timed(marram, &["list", "--all", &root])?.0);
-    tell("marram space", timed(marram, &["space", &root])?.0);
+    told.tell("marram list", timed(marram, &["list", "--all", &root])?.0);
+    told.tell("marram space", timed(marram, &["space", &root])?.0);
     Ok(())
 }
 
@@ -181,7 +193,7 @@ fn rounds(mut work: impl FnMut(usize) -> Result<()>) -> Result<Duration> {
 }
 
 /// Each name for the first time, and the whole shelf.
-fn look_up(marram: &Marram, shelf: &str, names: &[String]) -> Result<()> {
+fn look_up(marram: &Marram, told: &mut Stages, shelf: &str, names: &[String]) -> Result<()> {
     let shelf = marram.root().join(".marram").join(shelf);
     let mut times = Vec::new();
     for name in names {
@@ -189,32 +201,31 @@ fn look_up(marram: &Marram, shelf: &str, names: &[String]) -> Result<()> {
         std::fs::symlink_metadata(shelf.join(name)).context(|| name)?;
         times.push(began.elapsed());
     }
-    tell("first lookup of a name", median(times));
+    told.tell(LOOKUP, median(times));
     let began = Instant::now();
     let listed = std::fs::read_dir(&shelf)?.count();
-    tell(&format!("listing of the shelf, {listed} names"), began.elapsed());
+    told.tell(&format!("listing of the shelf, {listed} names"), began.elapsed());
     Ok(())
 }
 
 /// Some alone, the rest together.
-fn destroy(marram: &Marram, snapshots: u64, forks: u64) -> Result<()> {
-    println!("\ndestroyed");
+fn destroy(marram: &Marram, told: &mut Stages, snapshots: u64, forks: u64) -> Result<()> {
     let root = marram.root().display().to_string();
     let mut times = Vec::new();
     for number in 0..forks {
         let name = fork_name(number);
         times.push(timed(marram, &["destroy", "fork", "--yes", &root, &name])?.0);
     }
-    tell("one fork", median(times));
+    told.tell("one fork", median(times));
     let mut times = Vec::new();
     for name in names(snapshots, 100, automatic) {
         let words = ["destroy", "snapshot", "--yes", &at(marram, &name)];
         times.push(timed(marram, &words)?.0);
     }
-    tell("one snapshot", median(times));
+    told.tell("one snapshot", median(times));
     let began = Instant::now();
     timed(marram, &["snapshot", &root, "--keep", "1"])?;
-    tell("all other snapshots together", began.elapsed());
+    told.tell("all other snapshots together", began.elapsed());
     let left = text(&mut marram.command(&["list", "-H", &root]))?.lines().count();
     match left {
         2 => Ok(()),

@@ -97,13 +97,19 @@ fn measure(subject: &dyn Subject, case: Case, duration: Duration) -> Result<Outc
     let prepared = race::prepare(&folder, case)?;
     subject.sync()?;
     let before = subject.traffic()?;
-    let times = match case {
-        Case::Insert(mode) => inserts::run(&folder, mode, duration)?,
-        Case::Race(pattern, threads) => race::run(&prepared, pattern, threads, duration)?,
+    let (times, lasted) = match case {
+        Case::Insert(mode) => {
+            let times = inserts::run(&folder, mode, duration)?;
+            let lasted = times.iter().sum();
+            (times, lasted)
+        }
+        Case::Race(pattern, threads) => {
+            (race::run(&prepared, pattern, threads, duration)?, duration)
+        }
     };
     let after = subject.traffic()?;
     std::fs::remove_dir_all(&folder)?;
-    Outcome::new(times, duration, before, after)
+    Outcome::new(times, lasted, before, after)
 }
 
 /// What the run was.

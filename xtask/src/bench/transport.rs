@@ -5,7 +5,7 @@
 //! measured where the kernel offers it: that is an administrator's choice, and not made here.
 
 use crate::failure::Result;
-use crate::process::{command, run};
+use crate::process::{command, run_shown};
 use crate::project;
 
 /// Says whether the kernel offers io_uring to FUSE servers.
@@ -21,5 +21,5 @@ pub(super) fn run_all() -> Result<()> {
     } else {
         println!("io_uring is not measured: the kernel offers it with Y in {PARAMETER}");
     }
-    run(&mut race)
+    run_shown(&mut race)
 }

@@ -6,7 +6,7 @@
 use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
 use crate::process::{OwnedChild, command, require, run, text};
-use crate::subject::{Making, Marram, MountPoint, Subject};
+use crate::subject::{Making, Marram, MountPoint, Subject, peak_memory_bytes};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,6 +22,9 @@ const IDMAP: &str = include_str!("mount/idmap.py");
 const INOTIFY: &str = include_str!("mount/inotify.py");
 const OPEN_FILES: &str = include_str!("mount/open_files.py");
 const LOCKS: &str = include_str!("mount/locks.py");
+
+/// More than the daemon may hold, whatever programs have open and locked.
+const PEAK_BYTES_MAX: u64 = 600 << 20;
 
 /// In what time a program that was killed, and a daemon that was told to end, have to be gone.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
@@ -46,6 +49,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let count = setting.scaled(1_000_000, 50_000);
     run(python(LOCKS).arg(marram.root()).arg(count.to_string()))?;
     step(&format!("{count} locks at the same time"));
+    bounded(&marram)?;
     made_anew(&mut marram)?;
     marram.unmount()?;
     marram.check()
@@ -220,6 +224,23 @@ fn bound(marram: &mut Marram, folder: &Path) -> Result<()> {
     marram.unmount_has_happened()?;
     marram.mount()?;
     step("bound to another place: each place is unmounted by itself");
+    Ok(())
+}
+
+/// Files that were never closed, but by the end of their programs, and locks have not made the
+/// daemon grow without end, and have left nothing behind.
+fn bounded(marram: &Marram) -> Result<()> {
+    let Some(daemon) = marram.daemon() else { return fail("no daemon") };
+    let peak = peak_memory_bytes(daemon)?;
+    if peak > PEAK_BYTES_MAX {
+        return fail(format!("the daemon held {} MiB for open files and locks", peak >> 20));
+    }
+    for name in ["open", "locks"] {
+        if marram.root().join(name).exists() {
+            return fail(format!("`{name}` is left"));
+        }
+    }
+    step(&format!("the daemon held at most {} MiB meanwhile", peak >> 20));
     Ok(())
 }
 

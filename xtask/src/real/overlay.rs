@@ -12,16 +12,18 @@ use crate::subject::{Kind, Making, MountPoint, make};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Copy up, whiteout, opaque folder, renames of files and folders, modes, attributes. No hard link
-/// to a file of the lower layer: after the next mount that answers `ESTALE`, see
-/// `docs/conformance.md`. The times at the end are set, since those of the two trees cannot be the
-/// same by themselves.
+/// Copy up, whiteout, opaque folder, a link to a file below, renames of files and folders, modes,
+/// attributes. The times at the end are set, since those of the two trees cannot be the same by
+/// themselves.
 const CHANGES: &str = "set -e; umask 022; echo more >> one; rm dangling; rm -r sticky; \
     mkdir sticky; echo new > sticky/new; mv deep/er moved; mkdir deep/er; mv 'hole' deep/hole; \
-    mv full renamed; echo late >> renamed/7; chmod 4755 empty; \
+    ln full/3 linked; mv full renamed; echo late >> renamed/7; chmod 4755 empty; \
     ln -s renamed/9 soft2; rm renamed/1*; setfattr -n user.kind -v x renamed/9; mkfifo pipe; \
     : > deep/er/again; rm deep/er/again; truncate -s 3 renamed/5; chown 1001:1002 renamed/6; \
     find . -exec touch -h -d '2001-02-03 04:05:06.789Z' {} +";
+
+const READS: &str = "set -e; for round in 1 2 3; do \
+    cat one linked renamed/3 renamed/5 renamed/6 renamed/7 renamed/9 > /dev/null; done";
 
 /// Makes, changes, compares, remounts, compares.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
@@ -29,7 +31,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let mut making = Making::sized(GIB);
     making.mount_words = match setting.kind {
         Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
-            ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into()
+            ["-o", "suid,dev,allow_other,default_permissions,nohandles"].map(String::from).into()
         }
         _ => Vec::new(),
     };
@@ -53,6 +55,8 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     merged.unmount()?;
     subject.remount()?;
     mount(&root, &merged)?;
+    // What was copied up, before the kernel knows a name of the layer below.
+    run(command(&["sh", "-c", READS]).current_dir(merged.path()))?;
     compare(&expected, merged.path()).context(|| "after a remount")?;
     run(command(&["sh", "-c", "rm -r -- * && test -z \"$(ls -A)\""]).current_dir(merged.path()))?;
     step("the same after a remount; emptied");

@@ -27,7 +27,11 @@ impl KernelFileSystem {
         let image = folder.join("image");
         make_image(&image, making)?;
         let device = LoopDevice::attach(&image, making)?;
-        run(command(make).arg(device.path()))?;
+        let mut make = command(make);
+        if let (Kind::Ext4, Some(files)) = (kind, making.files_max) {
+            make.arg("-N").arg(files.to_string());
+        }
+        run(make.arg(device.path()))?;
         let point = MountPoint::make(folder.join("mount"))?;
         let mut made = Self { kind, point, device };
         made.mount()?;

@@ -15,8 +15,11 @@ pub(super) struct Tmpfs {
 impl Tmpfs {
     pub(super) fn make(folder: &Path, making: &Making) -> Result<Self> {
         let point = MountPoint::make(folder.join("mount"))?;
-        let size = format!("size={}", making.size_bytes);
-        run(command(&["mount", "-t", "tmpfs", "-o", &size, "marram_peer"]).arg(point.path()))?;
+        let mut options = format!("size={}", making.size_bytes);
+        if let Some(files) = making.files_max {
+            options.push_str(&format!(",nr_inodes={files}"));
+        }
+        run(command(&["mount", "-t", "tmpfs", "-o", &options, "marram_peer"]).arg(point.path()))?;
         Ok(Self { point })
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct ZfsFuse {
 impl ZfsFuse {
     /// With `compression` as zfs calls it.
     pub(super) fn make(folder: &Path, making: &Making, compression: &str) -> Result<Self> {
-        require(&[("zfs-fuse", "zfs-fuse"), ("zpool", "zfs-fuse")])?;
+        require(&["zfs-fuse", "zpool", "zfs"].map(|program| (program, "zfs-fuse")))?;
         if run(&mut command(&["zpool", "list"])).is_ok() {
             return fail("another zfs-fuse is running; the peer wants one of its own");
         }
@@ -85,14 +85,12 @@ impl Subject for ZfsFuse {
         Some(self.daemon.id())
     }
 
-    // Plain FUSE: `syncfs` never reaches the daemon, and zfs-fuse has no command to sync a pool.
-    // An fsync of one file commits the transaction group of the whole pool's intent log only, so
-    // this is the nearest thing there is.
+    // Plain FUSE: the kernel writes back what it holds, but `syncfs` never reaches the daemon, and
+    // zfs-fuse has no command to sync a pool. Setting a property waits for the transaction group
+    // that it is in, and so for everything before. (An fsync of a file is for that file alone.)
     fn sync(&self) -> Result<()> {
-        let mark = self.root().join(".sync");
-        std::fs::write(&mark, b"sync")?;
-        std::fs::File::open(&mark)?.sync_all()?;
-        Ok(std::fs::remove_file(mark)?)
+        rustix::fs::syncfs(std::fs::File::open(self.root())?)?;
+        run(&mut command(&["zfs", "set", "marram:synced=yes", POOL]))
     }
 }
 

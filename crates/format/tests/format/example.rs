@@ -33,6 +33,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("superblock", superblock().encode()),
         ("pointer-stored", pointer_stored().encode().to_vec()),
         ("pointer-pieces", pointer_pieces().encode().to_vec()),
+        ("pointer-scattered", pointer_scattered().encode().to_vec()),
         ("pointer-adopted", pointer_adopted().encode().to_vec()),
         ("pointer-embedded", pointer_embedded().encode().to_vec()),
         ("leaf", encode_leaf(7, &leaf()).to_vec()),
@@ -140,6 +141,27 @@ pub(crate) fn pointer_pieces() -> Pointer {
         place: Place::Stored {
             checksum: checksum(checksum_kind::BLAKE3, 0xc0),
             copies: vec![vec![extent(0x2000, 9), second]],
+        },
+    }
+}
+
+pub(crate) fn longest_checksum() -> Checksum {
+    checksum(checksum_kind::BLAKE3, 0xc0)
+}
+
+/// A block of 19 grains in 18 pieces, in two zones.
+pub(crate) fn pointer_scattered() -> Pointer {
+    let mut copy: Vec<Extent> = (0..16).map(|number| extent(0x1_0000 + 2 * number, 1)).collect();
+    copy.extend([extent(0x1_8007, 2), extent(0x1_bfff, 1)]);
+    Pointer {
+        birth: Group(1001),
+        logical_len: 131_072,
+        physical_len: 18 * 4096 + 1,
+        codec: codec_id::LZ4,
+        flags: PointerFlags::default(),
+        place: Place::Stored {
+            checksum: checksum(checksum_kind::XXH3_128, 0xb0),
+            copies: vec![copy],
         },
     }
 }

@@ -7,7 +7,9 @@ use marram_format::key::Key;
 use marram_format::log::LogHead;
 use marram_format::node::{BranchEntry, LeafEntry};
 use marram_format::operation::{OPERATION_TEXTS_MAX, OperationKind, OperationRecord};
-use marram_format::pointer::{Checksum, DEVICE_GRAINS_MAX, Extent, GRAIN_BYTES, PIECES_MAX, Place};
+use marram_format::pointer::{
+    Checksum, DEVICE_GRAINS_MAX, Extent, GRAIN_BYTES, PIECES_MAX, Place, SCATTERED_PIECES_MAX,
+};
 use marram_format::pointer::{EMBEDDED_BYTES_MAX, LEN_BYTES_MAX, Pointer, PointerFlags};
 use marram_format::space::{DeadChunk, Tail, ZONE_GRAINS};
 use marram_format::superblock::{DEVICES_MAX, DeviceEntry, Superblock};
@@ -73,6 +75,25 @@ fn stored() -> impl Strategy<Value = (u32, Place)> {
     })
 }
 
+/// The only copy of a block in more pieces than several copies may have, in few zones.
+fn scattered() -> impl Strategy<Value = (u32, Place)> {
+    let piece = (0..3u64, 0..ZONE_GRAINS - 16, 1..=16u32);
+    (vec(piece, PIECES_MAX + 1..=SCATTERED_PIECES_MAX), any::<u16>(), checksum()).prop_map(
+        |(mut pieces, device, checksum)| {
+            pieces.sort_unstable();
+            let extent = |(zone, within, grains): (u64, u64, u32)| Extent {
+                device,
+                start: zone * ZONE_GRAINS + within,
+                grains,
+            };
+            let copy: Vec<Extent> = pieces.into_iter().map(extent).collect();
+            let grains: u32 = copy.iter().map(|piece| piece.grains).sum();
+            let len = grains * u32::try_from(GRAIN_BYTES).expect("4096");
+            (len, Place::Stored { checksum, copies: vec![copy] })
+        },
+    )
+}
+
 fn embedded() -> impl Strategy<Value = (u32, Place)> {
     vec(any::<u8>(), 0..=EMBEDDED_BYTES_MAX).prop_map(|data| {
         let len = u32::try_from(data.len()).expect("short data");
@@ -81,7 +102,7 @@ fn embedded() -> impl Strategy<Value = (u32, Place)> {
 }
 
 pub(crate) fn pointer() -> impl Strategy<Value = Pointer> {
-    let place = prop_oneof![4 => stored(), 1 => embedded()];
+    let place = prop_oneof![4 => stored(), 1 => scattered(), 1 => embedded()];
     let flags = any::<u16>().prop_map(|bits| bits & PointerFlags::KNOWN.0);
     (any::<u64>(), 0..=LEN_BYTES_MAX, 0..6u8, flags, place).prop_map(
         |(birth, logical_len, codec, flags, (physical_len, place))| Pointer {

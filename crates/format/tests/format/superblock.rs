@@ -43,7 +43,7 @@ fn a_newer_version_is_named() {
     superblock.version = FormatVersion { major: 2, minor: 3 };
     assert_eq!(
         error_of(&superblock).to_string(),
-        "superblock has format version 2.3; this program reads up to 1.4: use a newer"
+        "superblock has format version 2.3; this program reads up to 1.5: use a newer"
     );
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod init {
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const HAS_EXPIRE_ONLY: u64 = 1 << 35;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const NO_EXPORT_SUPPORT: u64 = 1 << 38;
     pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }

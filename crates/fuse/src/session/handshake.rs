@@ -161,9 +161,13 @@ fn answer(greeting: &Init, options: &MountOptions, rings: bool) -> InitReply {
         Checks::Server => init::DONT_MASK,
     };
     let checks = if options.strict_open { checks & !init::NO_OPEN_SUPPORT } else { checks };
+    let (handles, no_handles) = match options.file_handles {
+        true => (0, 0),
+        false => (init::EXPORT_SUPPORT, init::NO_EXPORT_SUPPORT),
+    };
     let rings = if rings { init::OVER_IO_URING } else { 0 };
     let declined = options.declined.iter().fold(0, |flags, offer| flags | flags_of(*offer));
-    let taken = (WANTED | checks) & !declined;
+    let taken = (WANTED | checks | no_handles) & !declined & !handles;
     let pages_max = options.transfer_pages();
     InitReply {
         flags: greeting.flags & (taken | required | writeback | rings),

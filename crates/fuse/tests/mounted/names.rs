@@ -139,3 +139,44 @@ print(fd, "stale" if ctypes.get_errno() == 116 else ctypes.get_errno())
     assert!(output.ends_with("-1 stale\n") || output.ends_with("116\n"), "{output}");
     mounted.end();
 }
+
+#[test]
+fn handles_that_were_made_up_lead_nowhere_or_to_a_file_of_the_mount() {
+    let Some(mounted) = mounted() else { return };
+    fs::create_dir(mounted.path("d")).unwrap();
+    fs::write(mounted.path("d/f"), b"found").unwrap();
+    let script = r#"
+import ctypes, os, random
+libc = ctypes.CDLL(None, use_errno=True)
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint), ("type", ctypes.c_int), ("data", ctypes.c_ubyte * 128)]
+good, mount = Handle(128), ctypes.c_int()
+assert libc.name_to_handle_at(-100, b"d/f", ctypes.byref(good), ctypes.byref(mount), 0) == 0
+root = os.open(".", os.O_RDONLY)
+def opened(handle):
+    return libc.open_by_handle_at(root, ctypes.byref(handle), os.O_RDONLY | os.O_NONBLOCK)
+known = {os.stat(path).st_ino for path in (".", "d", "d/f")}
+chance, refusals = random.Random(7), set()
+for number in range(3000):
+    bad = Handle.from_buffer_copy(good)
+    if number % 3 == 0:
+        bad.data[chance.randrange(good.bytes)] ^= 1 << chance.randrange(8)
+    else:
+        bad.bytes = chance.choice((0, 4, good.bytes, 24, 128))
+        bad.type = chance.choice((good.type, 1, 2, 0x82, chance.randrange(256)))
+        for at in range(bad.bytes):
+            bad.data[at] = chance.choice((0, 1, 0xFF, chance.randrange(256)))
+    file = opened(bad)
+    if file < 0:
+        refusals.add(ctypes.get_errno())
+        continue
+    assert os.fstat(file).st_ino in known
+    os.close(file)
+assert refusals and refusals <= {22, 116}, refusals
+file = opened(good)
+print(os.read(file, 10).decode())
+"#;
+    let output = shell_ok(&mounted.root(), 0, &format!("python3 - <<'END'\n{script}\nEND"));
+    assert_eq!(output, "found\n");
+    mounted.end();
+}

@@ -111,10 +111,39 @@ fn changes_behind_the_kernels_back_are_seen_once_told() {
     model.link(ino, Ino::ROOT, name("g")).unwrap();
     assert_eq!(fs::read(mounted.path("f")).unwrap(), b"old", "the kernel trusts its cache");
     let handle = mounted.session.as_ref().unwrap().handle();
-    handle.notify_inode(ino);
+    handle.notify_inode(ino, &(0..3));
     handle.notify_entry(Ino::ROOT, name("g"));
     assert_eq!(fs::read(mounted.path("f")).unwrap(), b"new");
     assert!(mounted.path("g").exists());
+    mounted.end();
+}
+
+#[test]
+fn the_kernel_forgets_only_the_pages_that_it_is_told_of() {
+    if !can_mount() {
+        return;
+    }
+    let model = model();
+    let mounted = Mounted::with(model.clone(), |_| ());
+    let path = mounted.path("f");
+    let page_bytes = 4096;
+    fs::write(&path, vec![b'a'; 3 * page_bytes]).unwrap();
+    let firsts = || {
+        let content = fs::read(&path).unwrap();
+        content.chunks(page_bytes).map(|page| char::from(page[0])).collect::<String>()
+    };
+    assert_eq!(firsts(), "aaa");
+    let ino = model.lookup(Ino::ROOT, Name::new(b"f").unwrap()).unwrap().ino;
+    model.write(ino, 0, &vec![b'b'; 3 * page_bytes], Default::default()).unwrap();
+    let handle = mounted.session.as_ref().unwrap().handle();
+    handle.notify_inode(ino, &(0..0));
+    assert_eq!(firsts(), "aaa", "only its attributes have changed");
+    handle.notify_inode(ino, &(5000..5001));
+    assert_eq!(firsts(), "aba");
+    handle.notify_inode(ino, &(8192..u64::MAX));
+    assert_eq!(firsts(), "abb");
+    handle.notify_inode(ino, &(0..4096));
+    assert_eq!(firsts(), "bbb");
     mounted.end();
 }
 

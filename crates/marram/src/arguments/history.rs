@@ -52,6 +52,10 @@ pub(crate) struct RollbackArguments {
     /// The snapshot's dataset, if another than the target's own: all of it goes back
     #[arg(long, short = 'd', value_name = "NAME")]
     pub(crate) dataset: Option<String>,
+    /// TARGET, which has no @NAME then, becomes what this clone or fork of it is, or a snapshot
+    /// of that; of a fork, name the directory that was forked
+    #[arg(long, value_name = "CLONE[@NAME]")]
+    pub(crate) to: Option<String>,
     /// Do not keep the present state as a snapshot
     #[arg(long)]
     pub(crate) discard: bool,
@@ -70,7 +74,7 @@ pub(crate) struct DiffArguments {
     /// Tell how many bytes of each file differ
     #[arg(long, conflicts_with = "patch")]
     pub(crate) stat: bool,
-    /// Tell which lines of text differ, as patch(1) reads them
+    /// Tell which lines of text differ, as patch(1) reads them; of files of up to 1 MiB in UTF-8
     #[arg(long, short = 'p')]
     pub(crate) patch: bool,
 }

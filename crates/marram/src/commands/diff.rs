@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
         differences: &rows,
     };
     output.print(&told, || match () {
-        () if arguments.patch => rows.iter().map(patch).collect(),
+        () if arguments.patch => each(&rows, patch),
         () if arguments.stat => stat(&rows),
         () => lines(&rows),
     });
@@ -152,17 +152,19 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
     Ok((Side { target, source: base.parse()?, root: one.root, place: None }, one))
 }
 
-/// A line for each difference. Where a file was removed and another one has its name, as editors
-/// save, that is one.
+/// A line for each difference.
 pub(super) fn lines(rows: &[DifferenceRow]) -> String {
+    each(rows, line)
+}
+
+/// What `tell` says of each difference. Where a file was removed and another one has its name, as
+/// editors save, that is one: the other file's, of which it is told that it took a name over.
+fn each(rows: &[DifferenceRow], mut tell: impl FnMut(&DifferenceRow, bool) -> String) -> String {
     let mut text = String::new();
     let mut rows = rows.iter().peekable();
     while let Some(row) = rows.next() {
-        if rows.next_if(|next| is_replaced(row, next)).is_some() {
-            text.push_str(&format!("M {} (another file has its name)\n", row.path));
-        } else {
-            text.push_str(&line(row));
-        }
+        let other = rows.next_if(|next| is_replaced(row, next));
+        text.push_str(&tell(other.unwrap_or(row), other.is_some()));
     }
     text
 }
@@ -176,7 +178,10 @@ fn is_replaced(removed: &DifferenceRow, created: &DifferenceRow) -> bool {
 }
 
 /// One difference in a line: a letter and the path.
-fn line(row: &DifferenceRow) -> String {
+fn line(row: &DifferenceRow, took_over: bool) -> String {
+    if took_over {
+        return format!("M {} (another file has its name)\n", row.path);
+    }
     let letter = match row.change.as_str() {
         "created" => 'A',
         "removed" => 'D',
@@ -201,28 +206,28 @@ fn line(row: &DifferenceRow) -> String {
 
 /// How many bytes of each file differ, and all together.
 fn stat(rows: &[DifferenceRow]) -> String {
-    let mut text = String::new();
     let (mut files, mut all) = (0_u64, 0_u64);
-    for row in rows {
+    let mut text = each(rows, |row, took_over| {
         let bytes: u64 = row.ranges.iter().map(|(from, to)| to - from).sum();
         let sizes = row.sizes.map_or(String::new(), |(old, new)| format!(", {old} -> {new}"));
         let differ = match row.change.as_str() {
-            "content" => format!(" | {bytes} bytes differ{sizes}"),
-            other => format!(" | {other}"),
+            "content" => format!("{bytes} bytes differ{sizes}"),
+            _ if took_over => "another file has its name".to_owned(),
+            other => other.to_owned(),
         };
-        text.push_str(&format!("{}{differ}\n", row.path));
         files += 1;
         all += bytes;
-    }
+        format!("{} | {differ}\n", row.path)
+    });
     text.push_str(&format!("{files} differences, {all} bytes of changed files\n"));
     text
 }
 
 /// The lines that differ, or that there are none to tell.
-fn patch(row: &DifferenceRow) -> String {
+fn patch(row: &DifferenceRow, took_over: bool) -> String {
     match &row.patch {
-        Some(patch) => format!("{}{patch}", line(row)),
-        None => line(row),
+        Some(patch) => format!("{}{patch}", line(row, took_over)),
+        None => line(row, took_over),
     }
 }
 
@@ -245,16 +250,16 @@ mod tests {
 
     #[test]
     fn a_difference_is_told_in_a_line() {
-        assert_eq!(line(&row("created", "/a")), "A /a\n");
+        assert_eq!(line(&row("created", "/a"), false), "A /a\n");
         let renamed = DifferenceRow {
             old_path: Some("/b".to_owned()),
             kind: "directory".to_owned(),
             ..row("renamed", "/c")
         };
-        assert_eq!(line(&renamed), "R /b/ -> /c/\n");
+        assert_eq!(line(&renamed, false), "R /b/ -> /c/\n");
         let values = vec![("mode".to_owned(), Some("0644".to_owned()), Some("0600".to_owned()))];
         let changed = DifferenceRow { values, ..row("attributes", "/d") };
-        assert_eq!(line(&changed), "t /d mode: 0644 -> 0600\n");
+        assert_eq!(line(&changed, false), "t /d mode: 0644 -> 0600\n");
     }
 
     #[test]
@@ -263,6 +268,10 @@ mod tests {
         assert_eq!(lines(&rows), "M /a (another file has its name)\nD /b\n");
         let folder = DifferenceRow { kind: "directory".to_owned(), ..row("created", "/a") };
         assert_eq!(lines(&[row("removed", "/a"), folder]), "D /a\nA /a/\n");
+        assert_eq!(
+            stat(&rows[..2]),
+            "/a | another file has its name\n1 differences, 0 bytes of changed files\n"
+        );
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! in use.
 
 use crate::arguments::RollbackArguments;
-use crate::control::protocol::{Answer, Operation};
+use crate::control::protocol::{Answer, DirectoryOrder, Operation};
 use crate::error::{Error, Kind, Result};
 use crate::output::Output;
-use crate::target::{Target, with_snapshot};
-use marram_store::Source;
+use crate::target::{Target, with_optional_snapshot, with_snapshot};
+use marram_store::{DatasetName, Source};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,9 @@ struct RolledBack {
 }
 
 pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> {
+    if let Some(to) = &arguments.to {
+        return to_another(arguments, to, output);
+    }
     let (path, snapshot) = with_snapshot(&arguments.target)?;
     let target = Target::find(&path).map_err(|error| removed(error, &path, &snapshot))?;
     let to =
@@ -33,9 +36,33 @@ pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> 
     let directory = if is_whole { None } else { Some(directory_of(&target, &path)?) };
     super::write_back(&target, &path)?;
     let done = match directory {
-        Some(directory) => of_directory(target, &path, (&to, directory), arguments.discard)?,
+        Some(directory) => {
+            let place = (to.dataset.clone(), Some(directory));
+            of_directory(target, &path, (&to, place), arguments.discard)?
+        }
         None => of_dataset(target, &to, arguments.discard)?,
     };
+    output.print(&done, || text_of(&done));
+    Ok(())
+}
+
+/// A dataset or directory becomes what a clone or fork of it is.
+fn to_another(arguments: &RollbackArguments, to: &str, output: &Output) -> Result<()> {
+    let (path, snapshot) = with_optional_snapshot(&arguments.target)?;
+    let to: Source = to.parse()?;
+    if let Some(snapshot) = snapshot {
+        return Err(
+            Error::usage(format!("to @{snapshot}, or to {to}?")).hint("leave one of the two out")
+        );
+    }
+    let target = Target::find(&path)?;
+    let dataset = target.dataset(arguments.dataset.as_deref())?;
+    let directory = match &arguments.dataset {
+        None if target.mounted.is_some() => Some(directory_of(&target, &path)?),
+        _ => None,
+    };
+    super::write_back(&target, &path)?;
+    let done = of_directory(target, &path, (&to, (dataset, directory)), arguments.discard)?;
     output.print(&done, || text_of(&done));
     Ok(())
 }
@@ -88,14 +115,15 @@ fn of_dataset(target: Target, to: &Source, discard: bool) -> Result<RolledBack> 
 fn of_directory(
     target: Target,
     path: &Path,
-    (to, directory): (&Source, u64),
+    (to, (dataset, directory)): (&Source, (DatasetName, Option<u64>)),
     discard: bool,
 ) -> Result<RolledBack> {
-    let operation = Operation::RollbackDirectory { to: to.to_string(), directory, discard };
-    match target.perform(&operation)? {
+    let (dataset, to) = (dataset.to_string(), to.to_string());
+    let order = DirectoryOrder { dataset, to: to.clone(), directory, discard };
+    match target.perform(&Operation::RollbackDirectory(order))? {
         Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds } => Ok(RolledBack {
             pool: target.pool,
-            to: to.to_string(),
+            to,
             directory: Some(path.to_owned()),
             changed: is_changed,
             kept,
@@ -109,6 +137,9 @@ fn text_of(done: &RolledBack) -> String {
     let kept = done.kept.as_ref();
     let kept = kept.map_or(String::new(), |kept| format!("the state before is {kept}\n"));
     match &done.directory {
+        Some(at) if !done.to.contains('@') => {
+            format!("{} is what it is in {}\n{kept}", at.display(), done.to)
+        }
         Some(at) if !done.changed => format!("{} is as it was in {}\n", at.display(), done.to),
         Some(at) => format!("{} went back to what it was in {}\n{kept}", at.display(), done.to),
         None => format!("went back to {}\n{kept}", done.to),

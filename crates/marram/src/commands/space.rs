@@ -119,6 +119,7 @@ fn table(report: &SpaceReport, arguments: &SpaceArguments, output: &Output) -> S
         ("REFERENCED", Align::Right),
         ("ADDED", Align::Right),
         ("UNIQUE", Align::Right),
+        ("SHARED", Align::Right),
     ]);
     for row in &report.holders {
         table.row(vec![
@@ -127,6 +128,7 @@ fn table(report: &SpaceReport, arguments: &SpaceArguments, output: &Output) -> S
             size_text(row.referenced_bytes, exact),
             size_text(row.added_bytes, exact),
             size_text(row.unique_bytes, exact),
+            size_text(row.shared_bytes, exact),
         ]);
     }
     let mut text = if is_script { table.tab_separated() } else { table.columns(output.colour) };

@@ -7,7 +7,7 @@ mod pass;
 mod space;
 mod streams;
 
-pub(crate) use comparison::{CompareOrder, DifferenceRow};
+pub(crate) use comparison::{CompareOrder, DifferenceRow, DirectoryOrder};
 pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
 pub(crate) use pass::{PassDirectory, PassEnd, PassOrder, SkippedRow};
@@ -160,15 +160,8 @@ pub(crate) enum Operation {
         /// `DATASET@SNAPSHOT`.
         to: String,
     },
-    /// Let one directory go back to what it was in a snapshot of its dataset.
-    RollbackDirectory {
-        /// `DATASET@SNAPSHOT`.
-        to: String,
-        /// The directory's inode in the dataset.
-        directory: u64,
-        /// Do not keep the state before as a snapshot.
-        discard: bool,
-    },
+    /// Let one directory become what it was in a snapshot, or what it is in a clone or fork.
+    RollbackDirectory(DirectoryOrder),
     /// Bring what a fork has changed into what it was forked from.
     Merge(MergeRequest),
     /// Keep a snapshot from being destroyed.

@@ -1,14 +1,13 @@
 //! Operations on the pool whose effects mounts show.
 
 use super::Daemon;
-use crate::control::protocol::{Answer, MergeRequest, Operation};
+use crate::control::protocol::{Answer, DirectoryOrder, MergeRequest, Operation};
 use crate::engine;
 use crate::error::{Error, Result};
 use marram_pool::Pool;
 use marram_store::{Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind};
 use std::path::Path;
-use std::sync::Arc;
 
 impl Daemon {
     /// Does what is asked, and has the mounts show it.
@@ -45,9 +44,7 @@ impl Daemon {
             }
             Operation::Merge(request) => self.merge(pool, request),
             Operation::Rollback { to } => self.rollback(pool, &to.parse()?),
-            Operation::RollbackDirectory { to, directory, discard } => {
-                self.rollback_directory(pool, &to.parse()?, (*directory, *discard))
-            }
+            Operation::RollbackDirectory(order) => self.rollback_directory(pool, order),
             _ => self.pool.perform_through(pool, operation),
         }
     }
@@ -88,11 +85,13 @@ impl Daemon {
     /// Lets a dataset go on from a snapshot while programs use it: they see it at once.
     fn rollback(&self, pool: &Pool, to: &Source) -> Result<Answer> {
         let live = Source::live(to.dataset.clone());
-        let files = self.files_of(&live);
+        let held = self.hold(&live)?;
+        let files = held.in_use();
         let answer = engine::history::rollback(pool, to, |go_back| match &files {
             Some(files) => files.roll_back(go_back),
             None => go_back(),
         })?;
+        drop(held);
         if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
             let kept: Source = kept.parse()?;
             let touched = marram_posix::touched(pool, &kept, to)?;
@@ -103,13 +102,12 @@ impl Daemon {
     }
 
     /// Lets a directory go back while programs use it and what is around it: they see it at once.
-    fn rollback_directory(&self, pool: &Pool, to: &Source, what: (u64, bool)) -> Result<Answer> {
-        let live = Source::live(to.dataset.clone());
-        let files = match self.files_of(&live) {
-            Some(files) => files,
-            None => Arc::new(engine::undo::open_files(pool, &to.dataset)?),
-        };
-        let (answer, touched) = engine::history::rollback_directory(pool, to, what, &files)?;
+    fn rollback_directory(&self, pool: &Pool, order: &DirectoryOrder) -> Result<Answer> {
+        let live = Source::live(order.dataset.parse()?);
+        let held = self.hold(&live)?;
+        let files = held.files(pool, &live)?;
+        let (answer, touched) = engine::history::rollback_directory(pool, order, &files)?;
+        drop(held);
         self.dataset_changed(&live, &files, &touched);
         if let Answer::DirectoryRolledBack { kept: Some(kept), .. } = &answer {
             self.shelves_changed(&[kept.parse()?]);
@@ -121,11 +119,10 @@ impl Daemon {
     /// at once.
     fn merge(&self, pool: &Pool, request: &MergeRequest) -> Result<Answer> {
         let merge = engine::history::Merge::of(pool, request)?;
-        let files = match self.files_of(merge.parent()) {
-            Some(files) => files,
-            None => Arc::new(merge.open_parent(pool)?),
-        };
+        let held = self.hold(merge.parent())?;
+        let files = held.files(pool, merge.parent())?;
         let (summary, touched) = merge.run(pool, &files)?;
+        drop(held);
         self.dataset_changed(merge.parent(), &files, &touched);
         let fork = merge.fork();
         merge.conclude(summary, || {

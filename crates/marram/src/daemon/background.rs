@@ -8,12 +8,14 @@ use super::{Daemon, invalidation};
 use crate::error::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many items one step of freeing takes on: a fraction of a second's work.
 const RECLAIM_ITEMS: usize = 1000;
 /// How long to rest when there is nothing to free.
 const RECLAIM_REST: Duration = Duration::from_secs(1);
+/// How long to rest at most between two pieces of what destroyed datasets held.
+const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often to look for members of mounts that can be closed.
 const MEMBERS_TICK: Duration = Duration::from_secs(1);
 /// How long mounts may take to end after a signal before the daemon ends without them.
@@ -126,12 +128,19 @@ fn commit(daemon: &Daemon) {
     }
 }
 
-/// Frees a piece of what destroyed datasets held.
+/// Frees a piece of what destroyed datasets held, and leaves the device to others for as long as
+/// that took: at most half of the time goes into it. Who finds no space does not wait for this, but
+/// frees such pieces himself.
 fn reclaim_destroyed(daemon: &Daemon) -> bool {
-    daemon.pool.pool().reclaim_step().unwrap_or_else(|error| {
+    let began = Instant::now();
+    let more = daemon.pool.pool().reclaim_step().unwrap_or_else(|error| {
         daemon.log.write(&format!("freeing destroyed datasets: {error}"));
         false
-    })
+    });
+    if more {
+        std::thread::sleep(began.elapsed().min(RECLAIM_PAUSE_MAX));
+    }
+    more
 }
 
 fn reclaim(daemon: &Daemon) {

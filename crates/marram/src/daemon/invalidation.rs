@@ -6,7 +6,7 @@
 use super::Daemon;
 use super::mounts::Served;
 use super::namespace::{Place, Shelf};
-use marram_posix::{Posix, Touched};
+use marram_posix::{Posix, Touched, TouchedInode};
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Daemon {
                 let shelf = mount.namespace.shelf_changed(place.shelf);
                 if let (Some(shelf), Ok(name)) = (shelf, Name::new(place.name.as_bytes())) {
                     mount.session.notify_gone(shelf, name);
-                    mount.session.notify_inode(shelf);
+                    mount.session.notify_inode(shelf, &TouchedInode::ALL);
                 }
             }
         }
@@ -104,9 +104,9 @@ impl Daemon {
                     mount.session.notify_entry(parent, name);
                 }
             }
-            for ino in touched.inodes.iter().filter(|ino| files.is_known(**ino)) {
-                if let Some(ino) = number(*ino) {
-                    mount.session.notify_inode(ino);
+            for inode in touched.inodes.iter().filter(|inode| files.is_known(inode.ino)) {
+                if let Some(ino) = number(inode.ino) {
+                    mount.session.notify_inode(ino, &inode.content);
                 }
             }
         }

@@ -44,6 +44,7 @@ use dedup::Deduplication;
 use marram_pool::Pool;
 use marram_store::Store;
 use mounts::MountTable;
+use parking_lot::Mutex;
 use rewriting::Rewriting;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -64,6 +65,8 @@ pub(crate) struct Daemon {
     dedup: Deduplication,
     rewriting: Rewriting,
     steps: Steps,
+    /// Held by the one operation on a whole dataset that nobody has open.
+    alone: Mutex<()>,
     log: Arc<Log>,
     cache_bytes: u64,
     commit_seconds: u64,
@@ -166,6 +169,7 @@ impl Daemon {
             dedup: Deduplication::default(),
             rewriting: Rewriting::default(),
             steps: Steps::default(),
+            alone: Mutex::new(()),
             log: Arc::new(log),
             cache_bytes,
             commit_seconds: options.commit_seconds.unwrap_or(COMMIT_SECONDS_DEFAULT),

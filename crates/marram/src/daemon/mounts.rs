@@ -248,18 +248,33 @@ impl MountTable {
             ))
             .hint("close what is open there, and leave it with every shell"));
         }
-        let taken = place.is_some() || state.making.contains(source);
-        if source.snapshot.is_none() && taken {
-            let at = place.map_or(String::new(), |at| format!(" at {}", at.display()));
+        if let Some(place) = place.filter(|_| source.snapshot.is_none()) {
             return Err(Error::in_use(format!(
-                "{source} of {} is mounted{at} already, by process {}",
+                "{source} of {} is mounted at {} already, by process {}",
                 pool.display(),
+                place.display(),
                 super::own_pid()
             ))
             .hint("unmount it first, or mount a snapshot or clone of it beside it"));
         }
+        if source.snapshot.is_none() && state.making.contains(source) {
+            return Err(Error::in_use(format!(
+                "{source} of {} is being mounted, or changed as a whole, by another command",
+                pool.display()
+            ))
+            .hint("try again in a moment"));
+        }
         state.making.push(source.clone());
         Ok(())
+    }
+
+    /// Takes a dataset that nobody has open for one operation.
+    ///
+    /// # Errors
+    /// Somebody has it open, or opens it at the moment; the daemon ends.
+    pub(super) fn open_alone(&self, source: &Source, pool: &Path) -> Result<OpenAlone<'_>> {
+        self.begin(source, pool)?;
+        Ok(OpenAlone { mounts: self, source: source.clone() })
     }
 
     fn finish(&self, source: &Source, mounted: Option<Arc<Mounted>>) {
@@ -279,6 +294,18 @@ impl MountTable {
 
     fn notify(&self) {
         self.changed.notify_all();
+    }
+}
+
+/// A dataset that is open for one operation: it is not mounted meanwhile, nor opened for another.
+pub(super) struct OpenAlone<'m> {
+    mounts: &'m MountTable,
+    source: Source,
+}
+
+impl Drop for OpenAlone<'_> {
+    fn drop(&mut self) {
+        self.mounts.finish(&self.source, None);
     }
 }
 
@@ -596,6 +623,7 @@ pub(super) fn fuse_options(
     fuse.writeback = options.writeback && !read_only;
     fuse.threads = engine::threads().max(SERVING_THREADS_MIN);
     fuse.strict_open = options.strict_open;
+    fuse.file_handles = !options.no_handles;
     fuse.wakeful = wakeful(options);
     fuse.transport = match options.transport {
         Transport::Auto => marram_fuse::TransportChoice::Auto,
@@ -677,6 +705,7 @@ pub(super) fn describe(
         (kernel_checks, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
         (fuse.strict_open, "strictopen"),
+        (!fuse.file_handles, "nohandles"),
         (fuse.wakeful, "wakeful"),
     ];
     let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();

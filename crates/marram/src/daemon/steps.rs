@@ -7,8 +7,13 @@
 //! steps that are going on.
 
 use super::Daemon;
+use super::mounts::OpenAlone;
+use crate::engine::undo;
+use crate::error::{Error, Result};
+use marram_pool::Pool;
 use marram_posix::Posix;
-use parking_lot::{RwLock, RwLockReadGuard};
+use marram_store::Source;
+use parking_lot::{MutexGuard, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 
 /// The steps that are going on.
@@ -34,6 +39,67 @@ impl Daemon {
         let step = self.steps.begin();
         let open = self.mounts.file_systems();
         open.iter().any(|open| Arc::ptr_eq(open, files)).then_some(step)
+    }
+}
+
+/// A dataset during an operation on the whole of it: nobody opens or closes it meanwhile.
+///
+/// It is let go of before the kernel is told what has changed: a look-up that waits for the steps
+/// that are going on may hold what the kernel wants for that.
+pub(super) struct Held<'d> {
+    in_use: Option<Arc<Posix>>,
+    /// Of one that is in use.
+    _step: Option<RwLockReadGuard<'d, ()>>,
+    /// Of one that nobody has open: no other operation is at such a one.
+    _alone: Option<(OpenAlone<'d>, MutexGuard<'d, ()>)>,
+}
+
+impl Held<'_> {
+    /// The file system that programs use.
+    pub(super) fn in_use(&self) -> Option<Arc<Posix>> {
+        self.in_use.clone()
+    }
+
+    /// The file system that programs use, or one for this operation.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn files(&self, pool: &Pool, live: &Source) -> Result<Arc<Posix>> {
+        match self.in_use() {
+            Some(files) => Ok(files),
+            None => Ok(Arc::new(undo::open_files(pool, &live.dataset)?)),
+        }
+    }
+}
+
+impl Daemon {
+    /// Holds a dataset for an operation on the whole of it; waits for others that do so with one
+    /// that nobody has open.
+    ///
+    /// # Errors
+    /// It is being mounted or unmounted at the moment.
+    pub(super) fn hold(&self, live: &Source) -> Result<Held<'_>> {
+        if let Some(held) = self.hold_open(live)? {
+            return Ok(held);
+        }
+        let turn = self.alone.lock();
+        match self.hold_open(live)? {
+            Some(held) => Ok(held),
+            None => {
+                let alone = self.mounts.open_alone(live, self.pool.path())?;
+                Ok(Held { in_use: None, _step: None, _alone: Some((alone, turn)) })
+            }
+        }
+    }
+
+    fn hold_open(&self, live: &Source) -> Result<Option<Held<'_>>> {
+        let Some(files) = self.files_of(live) else { return Ok(None) };
+        let closing = || {
+            let error = Error::in_use(format!("{live} is being unmounted"));
+            error.hint("try again in a moment")
+        };
+        let step = self.begin_step(&files).ok_or_else(closing)?;
+        Ok(Some(Held { in_use: Some(files), _step: Some(step), _alone: None }))
     }
 }
 

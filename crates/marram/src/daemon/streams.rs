@@ -97,8 +97,10 @@ impl Daemon {
         let pool = &undo::acting_for(self.pool.pool(), &order.author);
         let incoming = streams::take_in(pool, order, input)?;
         let live = Source::live(order.dataset.parse::<DatasetName>()?);
-        let Some(files) = self.files_of(&live) else {
+        let held = self.hold(&live)?;
+        let Some(files) = held.in_use() else {
             let received = streams::publish(pool, incoming)?;
+            drop(held);
             self.shelves_changed(std::slice::from_ref(&received.snapshot));
             return Ok(streams::received(&received));
         };
@@ -107,6 +109,7 @@ impl Daemon {
             published = Some(streams::publish(pool, incoming)?);
             Ok(())
         })?;
+        drop(held);
         let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
         if let Some(before) = received.kept.as_ref().or(received.base.as_ref()) {
             let touched = marram_posix::touched(pool, before, &received.snapshot)?;

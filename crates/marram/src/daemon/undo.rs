@@ -5,10 +5,8 @@ use crate::control::protocol::Answer;
 use crate::engine::undo;
 use crate::error::{Error, Result};
 use marram_pool::{Pool, Reversal};
-use marram_posix::Posix;
 use marram_store::{Source, Store};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 impl Daemon {
     /// Takes an operation back, the last one if no number is given.
@@ -30,12 +28,11 @@ impl Daemon {
             }
             Reversal::Merge { dataset, base, back_to, root_object } => {
                 let live = Source::live(dataset.clone());
-                let files: Arc<Posix> = match self.files_of(&live) {
-                    Some(files) => files,
-                    None => Arc::new(undo::open_files(pool, &dataset)?),
-                };
+                let held = self.hold(&live)?;
+                let files = held.files(pool, &live)?;
                 let of = (&dataset, &base, &back_to, root_object);
                 let touched = undo::by_merge(pool, number, &files, of)?;
+                drop(held);
                 self.dataset_changed(&live, &files, &touched);
             }
         }
@@ -43,9 +40,10 @@ impl Daemon {
     }
 
     fn undo_rollback(&self, pool: &Pool, number: u64, live: &Source, to: &Source) -> Result<()> {
-        let files = self.files_of(live);
-        let mut entry = 0;
+        let (mut entry, mut files) = (0, None);
         self.with_shelves(pool, || {
+            let held = self.hold(live)?;
+            files = held.in_use();
             let mut go_back = || -> Result<()> {
                 entry = undo::by_records(pool, number)?;
                 Ok(())

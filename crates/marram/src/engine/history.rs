@@ -114,15 +114,31 @@ fn compare(
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
     let texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
-    let mut told = Ok(());
+    let (mut place, mut told) = (Vec::new(), Ok(()));
     marram_posix::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
-        let inos = (difference.old_ino, difference.ino);
-        let mut row = row(difference);
-        let texts = texts.as_ref().map_or(Ok(()), |texts| texts.add_to(&mut row, inos));
-        told = texts.and_then(|()| tell(row));
+        if place.last().is_some_and(|last: &Difference| last.path != difference.path) {
+            told = tell_place(std::mem::take(&mut place), texts.as_ref(), tell);
+        }
+        place.push(difference);
         told.is_ok()
     })?;
-    told
+    told.and_then(|()| tell_place(place, texts.as_ref(), tell))
+}
+
+/// Tells what has happened at one path: what went first, and then what came in its place.
+fn tell_place(
+    mut place: Vec<Difference>,
+    texts: Option<&patch::Texts>,
+    tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+) -> Result<()> {
+    place.sort_by_key(|difference| !matches!(difference.what, What::Removed | What::Unlinked));
+    let with_numbers = |difference: Difference| {
+        let numbers = (difference.old_ino, difference.ino);
+        (row(difference), numbers)
+    };
+    let mut rows: Vec<patch::Numbered> = place.into_iter().map(with_numbers).collect();
+    texts.map_or(Ok(()), |texts| texts.add_to(&mut rows))?;
+    rows.into_iter().try_for_each(|(row, _)| tell(row))
 }
 
 fn row(difference: Difference) -> DifferenceRow {

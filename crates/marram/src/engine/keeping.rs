@@ -190,6 +190,7 @@ fn report(pool: &Pool) -> Result<SpaceReport> {
         referenced_bytes: holder.report.referenced_bytes,
         added_bytes: holder.added_bytes,
         unique_bytes: holder.unique_bytes,
+        shared_bytes: holder.report.referenced_bytes.saturating_sub(holder.unique_bytes),
     };
     Ok(SpaceReport {
         holders: usage.holders.iter().map(row).collect(),

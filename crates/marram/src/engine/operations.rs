@@ -38,7 +38,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             return timed(|| Ok(pool.fork(&dataset, &name, *root)?));
         }
         Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
-        Operation::RollbackDirectory { .. } => return history::directory_alone(pool, operation),
+        Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
         Operation::Merge(request) => {
             let merge = history::Merge::of(pool, request)?;
             let files = merge.open_parent(pool)?;

@@ -45,18 +45,30 @@ fn row(operation: Operation) -> OperationRow {
         "create" | "rollback" if record.undoes == 0 && is_receive(&record.command) => "receive",
         name => name,
     };
+    let mut names = record.texts;
+    if let ("rollback-directory", Some(to)) = (name, names.get_mut(1)) {
+        *to = called(std::mem::take(to));
+    }
     OperationRow {
         number,
         seconds: record.seconds,
         user,
         command: record.command,
         operation: name.to_owned(),
-        names: record.texts,
+        names,
         undoes: some(record.undoes),
         undone_by,
         kept_until_seconds: Some(kept).filter(|kept| *kept != 0),
         can_undo: obstacle.is_none(),
         obstacle,
+    }
+}
+
+/// What users call a state: of one that was kept for a moment, the clone or fork that it is of.
+fn called(text: String) -> String {
+    match text.parse::<Source>() {
+        Ok(state) if state.is_own() && !state.is_fork_base() => state.dataset.to_string(),
+        _ => text,
     }
 }
 
@@ -106,7 +118,7 @@ pub(crate) fn by_merge(
     let sides = MergeSides { dataset, base, fork: back_to, root: Ino(root) };
     let report = files.merge(&pool.taking_back(number), sides, &MergeOptions::default())?;
     if report.applied {
-        return Ok(Touched { inodes: report.changed_inodes, names: report.changed_names });
+        return Ok(report.touched);
     }
     let told = report.conflicts.iter().take(CONFLICTS_TOLD_MAX).map(|conflict| {
         format!("\n  {}: {}", String::from_utf8_lossy(&conflict.path), conflict.detail)

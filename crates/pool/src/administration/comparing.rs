@@ -31,7 +31,7 @@ impl Pool {
     ) -> Result<()> {
         let (before, after) = (self.side(before)?, self.side(after)?);
         let media = &self.inner.media;
-        let at = At { media, epoch: media.epoch() };
+        let at = At { media, epoch: before.epoch().min(after.epoch()) };
         let mut failed = None;
         let mut show = |differing: Differing| match change_of(&differing) {
             Ok(Some(change)) => visit(change),
@@ -43,8 +43,7 @@ impl Pool {
         };
         let walked =
             tree::changes(&at, (before.root.as_ref(), after.root.as_ref()), from, &mut show);
-        let walked = after.told(before.told(walked));
-        failed.map_or(walked, Err)
+        failed.map_or(told([&before, &after], walked), Err)
     }
 
     fn side(&self, source: &Source) -> Result<Side<'_>> {
@@ -60,15 +59,27 @@ impl Pool {
 }
 
 impl Side<'_> {
-    fn told<T>(&self, walked: Result<T>) -> Result<T> {
-        match &self.moment {
-            Some(moment) => moment.told(&self.name, walked),
-            None => walked.inspect_err(|error| {
-                if let Error::Damaged(damage) = error {
-                    self.media.keep_damage(damage);
-                }
-            }),
+    /// The commit under which it is read. **That of its moment, if it is kept in memory**: what a
+    /// later one has overwritten is no bad copy. One would be made good over what lies there now.
+    fn epoch(&self) -> u64 {
+        self.moment.as_ref().map_or_else(|| self.media.epoch(), |moment| moment.at().epoch)
+    }
+
+    fn overwritten(&self) -> Option<&Moment> {
+        self.moment.as_deref().filter(|moment| moment.is_broken())
+    }
+}
+
+/// What has come of a walk through both: damage is none if one of them was overwritten.
+fn told<T>(sides: [&Side<'_>; 2], walked: Result<T>) -> Result<T> {
+    let overwritten = sides.iter().find_map(|side| Some((side, side.overwritten()?)));
+    match (overwritten, &walked) {
+        (Some((side, moment)), _) => moment.told(&side.name, walked),
+        (None, Err(Error::Damaged(damage))) => {
+            sides[0].media.keep_damage(damage);
+            walked
         }
+        _ => walked,
     }
 }
 

@@ -31,7 +31,8 @@ impl Pool {
         let gone = || Error::NoDataset(live.name.clone());
         let dataset = super::running(inner, live.id).ok_or_else(gone)?;
         inner.check_quota(&dataset, &batch)?;
-        inner.reserve(&dataset, &batch)?;
+        // Nobody else is given that space until the merge is made.
+        let _admitted = inner.reserve(&dataset, &batch)?.without_turn();
         let turn = self.begin_operation()?;
         let live = inner.find_live(merged.dataset)?;
         let keep: Option<Source> =

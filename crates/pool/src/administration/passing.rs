@@ -45,7 +45,8 @@ impl Default for Passing {
 
 impl PassingState {
     pub(super) fn view(&self) -> Result<FrozenView> {
-        FrozenView::of(Arc::clone(&self.moment), Arc::clone(&self.record))
+        let opened = FrozenView::of(Arc::clone(&self.moment), Arc::clone(&self.record));
+        self.moment.told(&self.record.name, opened)
     }
 
     pub(super) fn root(&self) -> Option<Bytes> {

@@ -7,7 +7,8 @@ use crate::space::Purpose;
 use bytes::Bytes;
 use marram_codec::{ChecksumKind, Compression, checksum, compress};
 use marram_format::pointer::{
-    Checksum, EMBEDDED_BYTES_MAX, Extent, Place, Pointer, PointerFlags, codec_id, grains_needed,
+    Checksum, EMBEDDED_BYTES_MAX, Extent, PIECES_MAX, Place, Pointer, PointerFlags, codec_id,
+    grains_needed,
 };
 use marram_store::{Error, FreshBlock, Result};
 use std::sync::Arc;
@@ -98,6 +99,7 @@ impl Commit<'_> {
             Place::Embedded(Bytes::copy_from_slice(bytes))
         } else {
             let copy = self.place_copy(0, Purpose::Data, &prepared.payload)?;
+            self.has_scattered |= copy.len() > PIECES_MAX;
             Place::Stored { checksum: prepared.checksum, copies: vec![copy] }
         };
         let physical_len = len_u32(bytes.len());

@@ -115,6 +115,8 @@ pub(crate) struct Commit<'p> {
     owners: Owners,
     /// Read-compatible features of the superblock that is being made.
     features: u64,
+    /// It has written a block in more pieces than pointers of old could tell.
+    has_scattered: bool,
     /// What the pool is called from this commit on.
     pub(crate) label: String,
     queue: WriteQueue<'p>,
@@ -179,6 +181,7 @@ impl Inner {
             unused: Vec::new(),
             owners: Owners::default(),
             features: superblock.features_read_compatible | feature::USAGE,
+            has_scattered: false,
             label: superblock.label.clone(),
             queue: WriteQueue::new(&self.media),
         };

@@ -49,6 +49,9 @@ impl Commit<'_> {
         superblock.version = superblock.version.max(FormatVersion::CURRENT);
         superblock.features_read_compatible |= self.features;
         superblock.features_incompatible |= feature::NAME_PLACES;
+        if self.has_scattered {
+            superblock.features_incompatible |= feature::SCATTERED;
+        }
         superblock.committed_seconds = self.now_seconds;
         superblock.next_dataset = self.next_dataset;
         {

@@ -16,7 +16,9 @@ mod zone;
 
 use crate::planted::{PlantedBug, is_planted};
 use held::Held;
-use marram_format::pointer::{Extent, GRAIN_BYTES, PIECES_MAX};
+use marram_format::pointer::{
+    Extent, GRAIN_BYTES, PIECES_MAX, SCATTERED_PIECES_MAX, can_be_scattered,
+};
 use marram_format::space::{SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, ZONE_GRAINS};
 use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{Damage, Error, Result};
@@ -323,7 +325,8 @@ impl SpaceMap {
     }
 
     /// Takes `grains` grains, in one piece if there is one; `None` if there are not enough in
-    /// [`PIECES_MAX`] pieces. What is held back for a reader is used when nothing else is left.
+    /// [`PIECES_MAX`] pieces, or for data, of which there is one copy, in as many pieces as a
+    /// pointer can tell. What is held back for a reader is used when nothing else is left.
     pub(crate) fn allocate(
         &mut self,
         grains: u32,
@@ -349,7 +352,12 @@ impl SpaceMap {
         if let Some(extent) = self.allocate_run(grains, purpose, source)? {
             return Ok(Some(vec![extent]));
         }
-        self.allocate_pieces(grains, source)
+        match self.allocate_pieces(grains, PIECES_MAX, source)? {
+            None if purpose == Purpose::Data => {
+                self.allocate_pieces(grains, SCATTERED_PIECES_MAX, source)
+            }
+            found => Ok(found),
+        }
     }
 
     fn allocate_run(
@@ -391,9 +399,11 @@ impl SpaceMap {
             })
     }
 
+    /// The longest runs of the emptiest zones.
     fn allocate_pieces(
         &mut self,
         grains: u32,
+        pieces_max: usize,
         source: &dyn ZoneSource,
     ) -> Result<Option<Vec<Extent>>> {
         let mut zones: Vec<usize> = (0..self.slots.len()).collect();
@@ -401,16 +411,20 @@ impl SpaceMap {
         let mut pieces = Vec::new();
         let mut missing = grains;
         for zone in zones {
+            if missing == 0 || pieces.len() == pieces_max {
+                break;
+            }
             self.load(zone, source)?;
-            while missing > 0 && pieces.len() < PIECES_MAX {
-                let Slot::Loaded(loaded) = &self.slots[zone] else { break };
-                let Some((start, run)) = loaded.longest_run() else { break };
+            for (start, run) in self.longest_runs(zone, pieces_max - pieces.len()) {
                 let piece = self.take(zone, start, run.min(missing));
                 missing -= piece.grains;
                 pieces.push(piece);
+                if missing == 0 {
+                    break;
+                }
             }
         }
-        if missing == 0 {
+        if missing == 0 && (pieces.len() <= PIECES_MAX || can_be_scattered(&pieces)) {
             return Ok(Some(pieces));
         }
         for piece in pieces {
@@ -418,6 +432,14 @@ impl SpaceMap {
             self.allocated.retain(|extent| *extent != piece);
         }
         Ok(None)
+    }
+
+    fn longest_runs(&self, zone: usize, count: usize) -> Vec<(u64, u32)> {
+        let Slot::Loaded(loaded) = &self.slots[zone] else { return Vec::new() };
+        let mut runs: Vec<(u64, u32)> = loaded.free_runs().collect();
+        runs.sort_by_key(|(_, run)| std::cmp::Reverse(*run));
+        runs.truncate(count);
+        runs
     }
 
     fn take(&mut self, zone: usize, start: u64, grains: u32) -> Extent {

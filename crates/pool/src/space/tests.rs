@@ -85,6 +85,27 @@ fn scattered_space_is_given_in_pieces() {
 }
 
 #[test]
+fn data_finds_a_place_in_single_grains_and_what_has_two_copies_only_in_few() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 600);
+    let all: Vec<_> =
+        (0..600).map(|_| map.allocate(1, Purpose::Data, &source).unwrap().unwrap()[0]).collect();
+    map.serialize();
+    map.finish();
+    all.iter().step_by(2).for_each(|extent| map.free(*extent, &source).unwrap());
+    map.serialize();
+    map.finish();
+    assert_eq!(map.allocate(17, Purpose::Metadata, &source).unwrap(), None);
+    assert_eq!(map.allocate(17, Purpose::MetadataCopy, &source).unwrap(), None);
+    assert_eq!(map.allocate(257, Purpose::Data, &source).unwrap(), None);
+    assert_eq!(map.gauge().free_grains(), 300);
+    let pieces = map.allocate(256, Purpose::Data, &source).unwrap().unwrap();
+    assert_eq!(pieces.len(), 256);
+    assert_eq!(map.allocate(44, Purpose::Data, &source).unwrap().unwrap().len(), 44);
+    assert_eq!(map.gauge().free_grains(), 0);
+}
+
+#[test]
 fn growth_adds_what_the_last_zone_lacked() {
     let source = Written::default();
     let mut map = SpaceMap::new(HEAD_GRAINS + 10);

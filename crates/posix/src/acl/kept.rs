@@ -11,6 +11,7 @@ use crate::filesystem::Posix;
 use crate::inode::{SETGID, permission_bits};
 use crate::marks::check_not_frozen;
 use marram_format::record::{Inode, InodeKind};
+use marram_store::Admission;
 use marram_vfs::{Error, Result, XattrMode};
 
 /// The bits of a mode that lists are about.
@@ -106,6 +107,7 @@ impl Posix {
         if inode.state & which.bit() == 0 {
             return Ok(());
         }
+        change.batch.admission = Admission::Freeing;
         self.keep_list(&mut change, ino, which, None)?;
         let now = change.now;
         change.inode_mut(ino)?.changed = now;

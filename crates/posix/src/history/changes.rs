@@ -63,6 +63,13 @@ impl InodeChange {
         stayed.then_some((before, after))
     }
 
+    /// Whether both states have an inode of this number, and not the same: what went its own way
+    /// from one state gives out the same numbers.
+    pub(super) fn is_other(&self) -> bool {
+        let both = (&self.before, &self.after);
+        matches!(both, (Some(a), Some(b)) if a.links > 0 && b.links > 0 && !same_inode(a, b))
+    }
+
     fn add(&mut self, change: &ItemChange) -> Result<()> {
         let ItemChange { key, before, after } = change;
         match key.kind {

@@ -1,7 +1,8 @@
 //! What a merge is asked for, and what it answers.
 
 use super::Difference;
-use marram_vfs::{Error, Ino};
+use crate::touched::Touched;
+use marram_vfs::Error;
 use std::fmt;
 
 /// Why the parent and the fork do not go together at a path.
@@ -113,8 +114,6 @@ pub struct MergeReport {
     pub obstacle: Option<Error>,
     /// One side has changed since the report whose state was asked for: nothing was changed.
     pub is_outdated: bool,
-    /// Inodes of the parent whose attributes or content are others than before.
-    pub changed_inodes: Vec<Ino>,
-    /// Names of the parent that lead elsewhere than before, or nowhere: directory and name.
-    pub changed_names: Vec<(Ino, Vec<u8>)>,
+    /// What of the parent is not as it was.
+    pub touched: Touched,
 }

@@ -7,6 +7,7 @@ use super::kept::Kept;
 use super::paths::Paths;
 use super::ranges::ranges;
 use super::state::{State, same_inode};
+use super::subtree::Subtree;
 use super::twins::{Twin, Twins};
 use crate::failure::from_store;
 use crate::inode::kind_of;
@@ -177,6 +178,8 @@ pub(super) struct Comparison<'a> {
     twins: Twins,
     old_paths: Paths<'a>,
     new_paths: Paths<'a>,
+    /// Directories in which equal entries lead to different inodes.
+    renamed_in: BTreeSet<u64>,
 }
 
 /// What is known of a difference until it is told.
@@ -199,7 +202,8 @@ struct Inside<'i> {
 impl<'a> Comparison<'a> {
     pub(super) fn new(before: &'a State, after: &'a State, changes: &'a Changes) -> Self {
         let (old_paths, new_paths) = (Paths::new(before), Paths::new(after));
-        Comparison { before, after, changes, twins: Twins::default(), old_paths, new_paths }
+        let (twins, renamed_in) = (Twins::default(), BTreeSet::new());
+        Comparison { before, after, changes, twins, old_paths, new_paths, renamed_in }
     }
 
     /// The same, where some are the same under other numbers.
@@ -210,7 +214,9 @@ impl<'a> Comparison<'a> {
     /// Tells all differences, sorted by path.
     pub(super) fn tell(mut self, visit: &mut dyn FnMut(Difference) -> bool) -> Result<()> {
         let mut told = Vec::new();
-        for (ino, names) in self.twins.apart_from(self.changes.names()) {
+        let mut names = self.twins.apart_from(self.changes.names());
+        self.renamed_in = self.add_equal_entries(&mut names)?;
+        for (ino, names) in names {
             self.names(ino, &names, &mut told)?;
         }
         let stayed = |(ino, change): (&u64, &InodeChange)| change.stayed().map(|_| *ino);
@@ -239,6 +245,25 @@ impl<'a> Comparison<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Names that lead to another inode of the same number: the entries are equal, so they are no
+    /// change of their directory. Returns which directories those are.
+    fn add_equal_entries(&self, names: &mut BTreeMap<u64, NameChanges>) -> Result<BTreeSet<u64>> {
+        let mut directories = BTreeSet::new();
+        let others = self.changes.by_inode.iter().filter(|(_, change)| change.is_other());
+        let others: BTreeSet<u64> = others.map(|(ino, _)| *ino).collect();
+        let mut olds = Subtree::new(self.before, self.before.root).all_places(&others)?;
+        for (ino, news) in Subtree::new(self.after, self.after.root).all_places(&others)? {
+            let equal = olds.remove(&ino).unwrap_or_default().into_iter();
+            let change = names.entry(ino).or_default();
+            for place in equal.filter(|place| news.contains(place)) {
+                directories.insert(place.directory);
+                change.gone.push(place.clone());
+                change.came.push(place);
+            }
+        }
+        Ok(directories)
     }
 
     /// What names say of an inode.
@@ -289,7 +314,7 @@ impl<'a> Comparison<'a> {
             inodes: change.stayed().expect("only inodes that stayed are told so"),
             content: content_ranges(self.before, self.after, change)?,
             xattrs: xattr_changes(ino, self.before, self.after, &change.xattrs)?,
-            has_other_names: !change.entries.is_empty(),
+            has_other_names: !change.entries.is_empty() || self.renamed_in.contains(&ino),
         };
         Ok(inside.told(path))
     }

@@ -14,7 +14,7 @@ use super::sides::Sides;
 use super::state::State;
 use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::rollback::Touched;
+use crate::touched::Touched;
 use marram_store::{DatasetName, MergedFrom, Source, Store};
 use marram_vfs::{Ino, Result};
 
@@ -81,7 +81,7 @@ impl Posix {
         if !report.applied {
             return Ok(None);
         }
-        Ok(Some(Touched { inodes: report.changed_inodes, names: report.changed_names }))
+        Ok(Some(report.touched))
     }
 
     /// Plans and applies, under all locks. Returns what has become an orphan too.

@@ -245,12 +245,10 @@ impl Posix {
         if makes_inodes {
             numbers.applied(writing.next_number());
         }
-        report.changed_inodes = writing.inodes().map(Ino).collect();
-        for ino in &report.changed_inodes {
-            self.lazy_times.forget(ino.0);
-        }
-        let names = std::mem::take(&mut writing.changed_names);
-        report.changed_names = names.into_iter().map(|(ino, name)| (Ino(ino), name)).collect();
+        report.touched = writing.touched();
+        let changed = || report.touched.inodes.iter().map(|inode| inode.ino.0);
+        changed().for_each(|ino| self.lazy_times.forget(ino));
+        self.promises.forget(changed(), &*self.view);
         Ok(writing.orphans)
     }
 }

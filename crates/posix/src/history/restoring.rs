@@ -143,8 +143,10 @@ impl<'a, 's> Restoring<'a, 's> {
     /// The names of a directory that stays.
     fn names_of(&mut self, directory: u64, change: &InodeChange) -> Result<()> {
         for slot in self.sides.slots(directory, change) {
-            let leads_to =
-                |entry: &Option<Named>| entry.as_ref().map(|entry| (entry.ino, entry.name.clone()));
+            // A directory can have the number of what was a file.
+            let leads_to = |entry: &Option<Named>| {
+                entry.as_ref().map(|entry| (entry.ino, entry.kind, entry.name.clone()))
+            };
             if leads_to(&slot.before) == leads_to(&slot.after) {
                 continue;
             }

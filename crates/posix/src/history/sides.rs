@@ -4,6 +4,7 @@ use super::changes::{Changes, InodeChange, NameChanges, Pair, Place};
 use super::paths::{Paths, join};
 use super::restoring::Fates;
 use super::state::{Named, State, same_inode};
+use crate::sections::Section;
 use marram_format::record::Inode;
 use marram_vfs::Result;
 use std::cell::RefCell;
@@ -115,6 +116,11 @@ impl<'a> Sides<'a> {
 
     fn change(&self, ino: u64) -> Option<&InodeChange> {
         self.theirs.by_inode.get(&ino)
+    }
+
+    /// The sections of an inode that the fork has changed.
+    pub(super) fn changed_sections(&self, ino: u64) -> &[Pair<Section>] {
+        self.change(ino).map_or(&[], |change| &change.sections)
     }
 
     /// The parent's record of an inode of the base, if it is still the same and has a name.

@@ -65,6 +65,27 @@ impl<'a> Subtree<'a> {
         Ok(found.map(|entry| Place { directory: inode.parent, entry }))
     }
 
+    /// All places of these, directories too: by their records, or where that is not enough by a
+    /// walk through everything below the root.
+    pub(super) fn all_places(&self, wanted: &BTreeSet<u64>) -> Result<Places> {
+        let (mut places, mut searched) = (Places::new(), BTreeSet::new());
+        for ino in wanted {
+            let Some(inode) = self.state.named_inode(*ino)? else { continue };
+            let has_one = inode.kind == InodeKind::Directory || inode.links == 1;
+            let entry = self.state.entry_at(inode.parent, inode.name_place)?;
+            match entry.filter(|entry| has_one && entry.ino == *ino) {
+                Some(entry) => {
+                    places.insert(*ino, vec![Place { directory: inode.parent, entry }]);
+                }
+                None => {
+                    searched.insert(*ino);
+                }
+            }
+        }
+        places.extend(self.places(&searched)?);
+        Ok(places)
+    }
+
     /// All places below the root of these files. Walks through everything there, unless none is
     /// wanted.
     pub(super) fn places(&self, wanted: &BTreeSet<u64>) -> Result<Places> {

@@ -16,14 +16,16 @@ use crate::filesystem::Posix;
 use crate::inode::inode_key;
 use crate::orphans::orphan_key;
 use crate::sections::{Section, section_key};
+use crate::touched::{Touched, TouchedInode, content_by_size, hull};
 use crate::usage::{Share, UsageChange};
 use crate::xattr::{CAPABILITY, xattr_item, xattr_key};
 use marram_format::record::{
     Entry, Inode, InodeKind, NAME_SLOTS, OrphanReason, Time, XattrRecord, state,
 };
 use marram_store::{Block, Item, Key, kind};
-use marram_vfs::{Error, LINKS_MAX, Result};
+use marram_vfs::{Error, Ino, LINKS_MAX, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Items of an inode that are removed together with its last name.
@@ -50,8 +52,10 @@ pub(super) struct Writing<'a, 's> {
     records: BTreeMap<u64, Record>,
     items: BTreeMap<Key, Option<Item>>,
     adopted: HashMap<BlockName, Block>,
-    /// Entries that the batch puts, so that no place is used twice.
-    pub(super) changed_names: Vec<(u64, Vec<u8>)>,
+    /// Names that lead elsewhere then: directory and name.
+    changed_names: Vec<(u64, Vec<u8>)>,
+    /// Between which bytes content is written, by inode of the parent.
+    contents: BTreeMap<u64, Range<u64>>,
     /// Inodes that have lost their last name, and stay for now.
     pub(super) orphans: Vec<u64>,
 }
@@ -93,6 +97,7 @@ impl<'a, 's> Writing<'a, 's> {
             items: BTreeMap::new(),
             adopted: HashMap::new(),
             changed_names: Vec::new(),
+            contents: BTreeMap::new(),
             orphans: Vec::new(),
         };
         let arrivals = names.edits.values().filter_map(|edit| edit.new.as_ref());
@@ -353,6 +358,11 @@ impl<'a, 's> Writing<'a, 's> {
         let sides = self.sides;
         let missing = || Error::Damaged(format!("inode {fork} has a name but no record"));
         let theirs = sides.fork.inode(fork)?.ok_or_else(missing)?;
+        let written = match content {
+            ContentEdit::Changed => content_of(sides.changed_sections(fork)),
+            _ => TouchedInode::ALL,
+        };
+        self.contents.insert(ino, written);
         match content {
             ContentEdit::Changed => self.write_changed(ino, fork, &theirs),
             ContentEdit::Whole => {
@@ -395,7 +405,7 @@ impl<'a, 's> Writing<'a, 's> {
     /// The file has the base's sections: those that the fork changed are changed.
     fn write_changed(&mut self, ino: u64, fork: u64, theirs: &Inode) -> Result<()> {
         let sides = self.sides;
-        let pairs = sides.theirs.by_inode.get(&fork).map_or(&[][..], |change| &change.sections);
+        let pairs = sides.changed_sections(fork);
         let own = OwnBlocks::of(sides.base, pairs);
         for Pair { before, after } in pairs {
             match (before, after) {
@@ -468,6 +478,9 @@ impl<'a, 's> Writing<'a, 's> {
             for key in keys {
                 self.items.insert(key, None);
             }
+            // Also what the merge has changed of it would be left without an inode.
+            let (first, last) = (Key::new(ino, kind::ENTRY, 0), Key::new(ino, u8::MAX, u64::MAX));
+            self.items.range_mut(first..=last).for_each(|(_, item)| *item = None);
             let record = self.records.get_mut(&ino).expect("it was found there");
             let inode = record.after.take().expect("records go last");
             if inode.state & state::TAIL != 0 {
@@ -500,10 +513,27 @@ impl<'a, 's> Writing<'a, 's> {
         count
     }
 
-    /// Inodes of the parent whose records change.
-    pub(super) fn inodes(&self) -> impl Iterator<Item = u64> {
-        self.records.iter().filter(|(_, record)| record.before.is_some()).map(|(ino, _)| *ino)
+    /// What of the parent is not as it was.
+    pub(super) fn touched(&mut self) -> Touched {
+        let inodes = self.records.iter().filter_map(|(ino, record)| {
+            let content = match (record.before.as_ref()?, &record.after) {
+                (before, Some(after)) => content_by_size(before, after),
+                (_, None) => TouchedInode::ALL,
+            };
+            let written = self.contents.get(ino).unwrap_or(&TouchedInode::ATTRIBUTES);
+            Some(TouchedInode { ino: Ino(*ino), content: hull(&content, written) })
+        });
+        let inodes = inodes.collect();
+        let names = std::mem::take(&mut self.changed_names).into_iter();
+        Touched { inodes, names: names.map(|(ino, name)| (Ino(ino), name)).collect() }
     }
+}
+
+/// The bytes between which sections differ.
+fn content_of(pairs: &[Pair<Section>]) -> Range<u64> {
+    let sections = pairs.iter().flat_map(|pair| [&pair.before, &pair.after]).flatten();
+    let ranges = sections.map(|section| section.at..section.end());
+    ranges.fold(TouchedInode::ATTRIBUTES, |all, range| hull(&all, &range))
 }
 
 /// What is left of sections without a range.

@@ -12,5 +12,7 @@ mod folding;
 mod limits;
 mod merges;
 mod random;
+mod random_diffs;
 mod random_directories;
 mod random_paths;
+mod touched;

@@ -1,7 +1,7 @@
 //! Ranges of files: reserved, zeroed, punched, copied, sought.
 
 use crate::{Bench, pattern};
-use marram_vfs::{Allocate, Error, FileSystem, SeekTarget};
+use marram_vfs::{Allocate, Error, FileSystem, SeekTarget, WriteOptions};
 
 fn map(bench: &Bench, ino: marram_vfs::Ino) -> Vec<(u64, u64)> {
     let mut runs = Vec::new();
@@ -76,8 +76,47 @@ fn the_same_space_is_not_promised_twice() {
     bench.files.forget(second, 1);
     bench.reclaim(100);
     keep(first, 6 << 20).unwrap();
-    // Writers are not bound by promises to others.
-    bench.write(bench.file("third"), 0, &pattern(1, 6 << 20));
+    bench.write(first, 0, &pattern(1, 6 << 20));
+}
+
+#[test]
+fn small_writes_fill_a_reserved_range_as_they_fill_a_hole() {
+    let bench = Bench::new();
+    let ino = bench.file("f");
+    bench.files.allocate(ino, Allocate::ReserveKeepSize, 0, 1 << 20).unwrap();
+    for at in 0..500 {
+        bench.write(ino, at * 1000, &pattern(at as u8, 1000));
+        if at % 100 == 99 {
+            bench.store.commit();
+        }
+    }
+    for at in 0..500 {
+        assert_eq!(bench.read(ino, at * 1000, 1000), pattern(at as u8, 1000));
+    }
+    let content = bench.files.extents(ino, 0, 1000).unwrap();
+    assert!(content.len() < 20, "{} pieces of 500,000 bytes", content.len());
+}
+
+#[test]
+fn what_is_reserved_can_be_written_when_all_else_is_full() {
+    let bench = Bench::new();
+    bench.store.set_limit(10 << 20);
+    let (kept, other) = (bench.file("kept"), bench.file("other"));
+    let free_before = bench.files.space().unwrap().free_bytes;
+    bench.files.allocate(kept, Allocate::ReserveKeepSize, 0, 6 << 20).unwrap();
+    let less = free_before - bench.files.space().unwrap().free_bytes;
+    assert!((6 << 20..(6 << 20) + 4096).contains(&less), "{less}");
+    let write =
+        |ino, at: u64| bench.files.write(ino, at, &pattern(1, 100_000), WriteOptions::default());
+    let filled = (0..).find(|round| write(other, round * 100_000).is_err()).unwrap();
+    assert!(filled > 20, "only {filled} writes beside what is reserved");
+    for round in 0..60 {
+        write(kept, round * 100_000).expect("it was reserved");
+    }
+    assert_eq!(write(other, filled * 100_000), Err(Error::NoSpace));
+    // What is given up is free for others.
+    bench.files.allocate(kept, Allocate::PunchHole, 6_000_000, 1 << 20).unwrap();
+    write(other, filled * 100_000).unwrap();
 }
 
 #[test]

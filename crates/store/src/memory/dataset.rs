@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 type Items = BTreeMap<Key, Item>;
 
@@ -35,6 +35,8 @@ pub(super) struct MemoryView {
     root_object: u64,
     /// Live (clones too) or snapshot.
     pub(super) kind: DatasetKind,
+    /// Bytes that are promised to whoever writes.
+    pub(super) promised: AtomicU64,
 }
 
 /// What makes two references the same block.
@@ -120,7 +122,8 @@ pub(super) fn check_property(property: &str, value: &str) -> Result<()> {
 impl MemoryView {
     pub(super) fn new(shared: Arc<Shared>, id: u64, state: State, kind: DatasetKind) -> MemoryView {
         let (contents, local) = (RwLock::new(state.contents), RwLock::new(state.local));
-        MemoryView { shared, id, contents, local, root_object: state.root_object, kind }
+        let (root_object, promised) = (state.root_object, AtomicU64::new(0));
+        MemoryView { shared, id, contents, local, root_object, kind, promised }
     }
 
     pub(super) fn contents(&self) -> RwLockReadGuard<'_, Contents> {
@@ -194,12 +197,16 @@ impl MemoryView {
             return Ok(());
         }
         let reserve = match batch.admission {
-            Admission::Ordinary => 0,
-            Admission::Accepted => RESERVE_BYTES / 2,
+            Admission::Ordinary if batch.promised_bytes == 0 => 0,
+            Admission::Ordinary | Admission::Accepted => RESERVE_BYTES / 2,
             Admission::Freeing => RESERVE_BYTES,
         };
-        let wanted = self.shared.used_bytes() + batch.edits.iter().map(added).sum::<u64>();
-        if wanted > limit + reserve {
+        let promised = match batch.admission {
+            Admission::Freeing => 0,
+            _ => self.shared.promised_bytes().saturating_sub(batch.promised_bytes),
+        };
+        let taken = self.shared.used_bytes().saturating_add(promised);
+        if taken.saturating_add(batch.edits.iter().map(added).sum()) > limit + reserve {
             return Err(Error::NoSpace);
         }
         Ok(())
@@ -348,6 +355,10 @@ impl View for MemoryView {
         Ok(())
     }
 
+    fn promise(&self, bytes: u64) {
+        self.promised.store(bytes, Ordering::Relaxed);
+    }
+
     fn foresee(&self, batch: Batch<'_>) -> Result<()> {
         self.check_space(&batch)?;
         check_batch(&self.contents.read(), &batch)
@@ -381,7 +392,8 @@ impl View for MemoryView {
 
     fn space(&self) -> Space {
         let total_bytes = self.shared.limit_bytes.load(Ordering::Relaxed);
-        let free_bytes = total_bytes.saturating_sub(self.shared.used_bytes());
+        let taken = self.shared.used_bytes().saturating_add(self.shared.promised_bytes());
+        let free_bytes = total_bytes.saturating_sub(taken);
         Space { total_bytes, free_bytes }
     }
 

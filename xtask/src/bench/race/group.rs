@@ -74,6 +74,11 @@ impl Group {
         GIB * if is_quick { quick } else { whole }
     }
 
+    /// How many files it makes, where that is more than a peer has room for by itself.
+    pub(super) fn files_max(self, is_quick: bool) -> Option<u64> {
+        (self == Group::Files && !is_quick).then_some(files::FILES_MAX)
+    }
+
     /// Does the work.
     pub(super) fn run(self, stage: &mut Stage<'_>) -> Result<()> {
         match self {

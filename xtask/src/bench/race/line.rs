@@ -58,6 +58,8 @@ pub(super) enum Ending {
     FileSynced,
     /// Nothing: the program leaves its writes where they are, as it does by itself.
     Nothing,
+    /// What the program itself synced on its way, and no more.
+    ByProgram,
     /// Nothing is written.
     Reading,
 }
@@ -70,6 +72,7 @@ impl Ending {
             Ending::EachSynced => "each operation when it is acknowledged",
             Ending::FileSynced => "what was written: one `fsync` of each file inside the time",
             Ending::Nothing => "nothing yet: the program does not sync",
+            Ending::ByProgram => "what the program itself synced on its way, and no more",
             Ending::Reading => "nothing is written",
         }
     }

@@ -62,6 +62,7 @@ const TARGETS: &[Target] = &[
     best("databases.sqlite_wal"),
     best("databases.sqlite_delete"),
     best("databases.pgbench"),
+    best("tools.fs_mark_synced"),
     target("log.append", Kind::Ext4, 1.2),
     target("log.read_back", Kind::Ext4, 1.1),
     same("records.throttled_half", &[Kind::MarramZstd], Kind::BtrfsZstd, 0.9),

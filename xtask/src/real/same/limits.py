@@ -5,6 +5,7 @@ the times that were set before.
 """
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -203,6 +204,18 @@ def identity():
     print("identity", len(seen))
 
 
+def leases():
+    """Leases are kept or refused by the kernel, and leave nothing behind."""
+    create("leased")
+    for way, kinds in ((os.O_RDONLY, "RDLCK WRLCK UNLCK"), (os.O_RDWR, "RDLCK WRLCK UNLCK")):
+        file = os.open("leased", way)
+        for kind in kinds.split():
+            came_to = told(fcntl.fcntl, file, fcntl.F_SETLEASE, getattr(fcntl, "F_" + kind))
+            print("lease", way, kind, came_to, fcntl.fcntl(file, fcntl.F_GETLEASE))
+        os.close(file)
+    os.unlink("leased")
+
+
 def times():
     os.mkdir("times")
     for number, moment in enumerate(TIMES):
@@ -231,6 +244,7 @@ if sys.argv[1] == "first":
     setgid()
     links()
     identity()
+    leases()
     times()
 else:
     tell_times()

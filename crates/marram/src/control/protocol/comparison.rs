@@ -17,6 +17,20 @@ pub(crate) struct CompareOrder {
     pub(crate) patch: bool,
 }
 
+/// A dataset, or one directory of it, that is to become what it is in another state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DirectoryOrder {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// A snapshot of it, or a clone or fork of it, or a snapshot of one: `DATASET` or
+    /// `DATASET@SNAPSHOT`.
+    pub(crate) to: String,
+    /// The directory's inode in the dataset; none is its root.
+    pub(crate) directory: Option<u64>,
+    /// Do not keep the state before as a snapshot.
+    pub(crate) discard: bool,
+}
+
 /// One thing that differs between two states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DifferenceRow {

@@ -93,6 +93,8 @@ pub(crate) struct HolderRow {
     pub(crate) added_bytes: u64,
     /// Bytes that destroying it alone would give back.
     pub(crate) unique_bytes: u64,
+    /// Bytes that it refers to and that destroying it alone would not give back.
+    pub(crate) shared_bytes: u64,
 }
 
 /// Where the space of a pool has gone: what was added, the pool's own and what is leaving, less

@@ -93,6 +93,7 @@ impl Daemon {
         fuse.allow_other = has(&first.report, "allow_other");
         fuse.writeback = has(&first.report, "writeback");
         fuse.strict_open = has(&first.report, "strictopen");
+        fuse.file_handles = !has(&first.report, "nohandles");
         fuse.wakeful = has(&first.report, "wakeful");
         first.session.mount_again(&fuse).map_err(|error| match first.session.is_mounted() {
             true => fuse_error(error),
@@ -141,6 +142,7 @@ fn contradiction(asked: &MountOptions, first: &MountReport) -> Option<&'static s
         asked.lazy_times.then_some("lazytime"),
         asked.writeback.then_some("writeback"),
         asked.strict_open.then_some("strictopen"),
+        asked.no_handles.then_some("nohandles"),
         (asked.allow_other == Some(true)).then_some("allow_other"),
         (asked.wakeful == Some(true)).then_some("wakeful"),
     ];

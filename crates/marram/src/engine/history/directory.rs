@@ -1,55 +1,66 @@
-//! One directory, taken back to what it was in a snapshot.
+//! One directory, taken back to what it was in a snapshot, or made what it is in a clone or fork.
 
 use super::{free_name, kept_as};
-use crate::control::protocol::{Answer, Operation};
+use crate::control::protocol::{Answer, DirectoryOrder};
 use crate::engine::undo;
 use crate::error::{Error, Result};
 use marram_pool::Pool;
-use marram_posix::{DirectoryRollback, Posix, Touched};
-use marram_store::{Source, Store};
+use marram_posix::{DirectoryRollback, Kept, Posix, Touched};
+use marram_store::{ROOT_OBJECT, Source, Store};
 use marram_vfs::Ino;
 use std::time::Instant;
 
-/// Takes a directory back in the file system of the dataset that `to` is a snapshot of; also tells
-/// what has changed there.
+/// Takes a directory back in the file system of its dataset; also tells what has changed there.
 ///
 /// # Errors
 /// Whatever refuses it or fails: nothing has changed.
 pub(crate) fn rollback_directory(
     pool: &Pool,
-    to: &Source,
-    (directory, discard): (u64, bool),
+    order: &DirectoryOrder,
     files: &Posix,
 ) -> Result<(Answer, Touched)> {
-    pool.report(to)?;
-    let keep = free_name(pool, to, "before-rollback-")?;
-    let rollback = DirectoryRollback {
-        dataset: &to.dataset,
-        to,
-        directory: Ino(directory),
-        keep: (!discard).then_some(keep.as_str()),
-    };
+    let (live, to) = (Source::live(order.dataset.parse()?), order.to.parse::<Source>()?);
+    let directory = directory_of(pool, (&live, &to), order.directory)?;
+    let keep = free_name(pool, &live, "before-rollback-")?;
     let began = Instant::now();
-    let touched = files.roll_back_directory(pool, rollback).map_err(|error| refusal(error, to))?;
+    // What is live is kept for as long as this takes: whoever uses it goes on.
+    let state = Kept::on_media(pool, &to, "merge")?;
+    let rollback = DirectoryRollback {
+        dataset: &live.dataset,
+        to: state.source(),
+        directory,
+        keep: (!order.discard).then_some(keep.as_str()),
+    };
+    let touched = files.roll_back_directory(pool, rollback).map_err(|error| refusal(error, &to))?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let is_changed = touched.is_some();
-    let kept = (is_changed && !discard).then(|| kept_as(to, keep).to_string());
+    let kept = (is_changed && !order.discard).then(|| kept_as(&live, keep).to_string());
     let answer = Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds };
     Ok((answer, touched.unwrap_or_default()))
 }
 
-/// Does that in a dataset that nobody has open; any other operation is none.
+/// The directory that is meant. A fork of a directory shows that one: no other can become what the
+/// fork is, though the fork's items are those of a whole dataset.
+fn directory_of(pool: &Pool, (live, to): (&Source, &Source), named: Option<u64>) -> Result<Ino> {
+    let shown = pool.report(to)?.root_object;
+    let directory = match named {
+        Some(named) => named,
+        None => pool.report(live)?.root_object,
+    };
+    if to.dataset != live.dataset && shown != ROOT_OBJECT && shown != directory {
+        return Err(Error::usage(format!("{to} is a fork of another directory"))
+            .hint("name the directory that it was forked from"));
+    }
+    Ok(Ino(directory))
+}
+
+/// Does that in a dataset that nobody has open.
 ///
 /// # Errors
 /// Whatever refuses it or fails: nothing has changed.
-pub(crate) fn directory_alone(pool: &Pool, operation: &Operation) -> Result<Answer> {
-    let Operation::RollbackDirectory { to, directory, discard } = operation else {
-        return Ok(Answer::Done);
-    };
-    let to: Source = to.parse()?;
-    let files = undo::open_files(pool, &to.dataset)?;
-    let (answer, _nobody_remembers) =
-        rollback_directory(pool, &to, (*directory, *discard), &files)?;
+pub(crate) fn directory_alone(pool: &Pool, order: &DirectoryOrder) -> Result<Answer> {
+    let files = undo::open_files(pool, &order.dataset.parse()?)?;
+    let (answer, _nobody_remembers) = rollback_directory(pool, order, &files)?;
     Ok(answer)
 }
 

@@ -109,8 +109,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    fn summary(&self, report: MergeReport, engine_nanoseconds: u64) -> (MergeSummary, Touched) {
-        let touched = Touched { inodes: report.changed_inodes, names: report.changed_names };
+    fn summary(&self, mut report: MergeReport, engine_nanoseconds: u64) -> (MergeSummary, Touched) {
+        let touched = std::mem::take(&mut report.touched);
         let decided = report.decided.iter().map(|(conflict, _)| conflict_row(conflict, None));
         let mut left = if self.request.marks { MARKED_BYTES_SUM_MAX } else { 0 };
         let marked: BTreeMap<&Conflict, &Vec<u8>> =

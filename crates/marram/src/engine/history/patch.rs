@@ -12,6 +12,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A file with a zero in its first bytes is no text; so many are looked at.
 const LOOK_BYTES: usize = 8000;
 
+/// What is told of a file, with the numbers that it has in both states.
+pub(super) type Numbered = (DifferenceRow, (Ino, Ino));
+
 /// Two states whose texts are compared.
 pub(super) struct Texts {
     before: Posix,
@@ -29,9 +32,21 @@ impl Texts {
         Ok(Texts { before: open(of.0)?, after: open(of.1)? })
     }
 
-    /// Adds to what is told of a file, which has these numbers in both states, which of its lines
-    /// differ.
-    pub(super) fn add_to(&self, row: &mut DifferenceRow, (old_ino, ino): (Ino, Ino)) -> Result<()> {
+    /// Adds to what is told of one path which lines differ. Where a file has taken the name of
+    /// one that went, as editors save, those are the lines in which the two differ.
+    pub(super) fn add_to(&self, rows: &mut [Numbered]) -> Result<()> {
+        if let [(gone, (old, _)), (came, (_, new))] = rows
+            && is_file(gone, "removed")
+            && is_file(came, "created")
+        {
+            let texts = (text_of(&self.before, *old)?, text_of(&self.after, *new)?);
+            came.patch = patch_of(&came.path, texts, (true, true));
+            return Ok(());
+        }
+        rows.iter_mut().try_for_each(|(row, numbers)| self.add_to_one(row, *numbers))
+    }
+
+    fn add_to_one(&self, row: &mut DifferenceRow, (old_ino, ino): (Ino, Ino)) -> Result<()> {
         let (old, new) = match row.change.as_str() {
             _ if row.kind != "file" => return Ok(()),
             "content" => (text_of(&self.before, old_ino)?, text_of(&self.after, ino)?),
@@ -39,18 +54,29 @@ impl Texts {
             "removed" => (text_of(&self.before, old_ino)?, Some(String::new())),
             _ => return Ok(()),
         };
-        if let (Some(old), Some(new)) = (old, new) {
-            let path = row.path.trim_start_matches('/');
-            let name = |of: &str, is_there: bool| match is_there {
-                true => format!("{of}/{path}"),
-                false => "/dev/null".to_owned(),
-            };
-            let (from, to) =
-                (name("a", row.change != "created"), name("b", row.change != "removed"));
-            row.patch = Some(unified(&old, &new, &from, &to));
-        }
+        let is_there = (row.change != "created", row.change != "removed");
+        row.patch = patch_of(&row.path, (old, new), is_there);
         Ok(())
     }
+}
+
+fn is_file(row: &DifferenceRow, change: &str) -> bool {
+    row.kind == "file" && row.change == change
+}
+
+/// The lines in which two texts differ, if both are; `is_there` says of each whether it is a file.
+fn patch_of(
+    path: &str,
+    (old, new): (Option<String>, Option<String>),
+    is_there: (bool, bool),
+) -> Option<String> {
+    let path = path.trim_start_matches('/');
+    let name = |of: &str, is_there: bool| match is_there {
+        true => format!("{of}/{path}"),
+        false => "/dev/null".to_owned(),
+    };
+    let (old, new) = (old?, new?);
+    (old != new).then(|| unified(&old, &new, &name("a", is_there.0), &name("b", is_there.1)))
 }
 
 fn unified(old: &str, new: &str, from: &str, to: &str) -> String {

@@ -23,7 +23,7 @@ pub(super) fn run_all(stage: &mut Stage<'_>) -> Result<()> {
         let line = Line::new(key, title, Unit::PerSecond, Ending::EachSynced);
         stage.rate(line, || {
             let times = inserts::run(&folder, mode, Duration::from_secs(seconds))?;
-            Ok(times.len() as f64 / seconds as f64)
+            Ok(times.len() as f64 / times.iter().sum::<Duration>().as_secs_f64())
         })?;
         std::fs::remove_dir_all(&folder)?;
         stage.settle()?;

@@ -15,6 +15,9 @@ const FILES_EACH: u64 = 100;
 const FILES: u64 = 10_000;
 const SIZES_BYTES: [usize; 2] = [4096, 1024];
 
+/// Files and directories that are there at once, and some more.
+pub(super) const FILES_MAX: u64 = 1_100_000;
+
 pub(super) fn run_all(stage: &mut Stage<'_>) -> Result<()> {
     for size_bytes in SIZES_BYTES {
         with_content(stage, size_bytes)?;

@@ -6,9 +6,10 @@
 use super::super::line::{Ending, Line, Unit};
 use super::super::stage::Stage;
 use super::fio::{Job, spelled};
-use super::throttle::Throttle;
-use crate::failure::Result;
+use super::throttle::{RATE, Throttle};
+use crate::failure::{Result, fail};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -90,5 +91,40 @@ fn throttled_write(
         moved_bytes: size,
         compressible,
     };
-    stage.time(line, || job.run(folder).map(|_rates| ()))
+    stage.time(line, || {
+        let began = Instant::now();
+        job.run(folder)?;
+        was_held(job, began.elapsed())
+    })
+}
+
+/// Fails if what cannot be compressed was synced in less time than the rate allows: then it went
+/// past the means that holds the device, and so may all else. A little is let through at once.
+fn was_held(job: Job, took: Duration) -> Result<()> {
+    const AT_LEAST: f64 = 0.8;
+    let least = job.moved_bytes as f64 / RATE as f64 * AT_LEAST;
+    if job.compressible == 0 && took.as_secs_f64() < least {
+        return fail(format!("the device was not held: {took:?} for {} bytes", job.moved_bytes));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_be_compressed_shows_that_a_device_was_not_held() {
+        let job = |compressible| Job {
+            pattern: "write",
+            block_bytes: MIB,
+            jobs: 1,
+            file_bytes: 512 * MIB,
+            moved_bytes: 512 * MIB,
+            compressible,
+        };
+        was_held(job(0), Duration::from_secs(5)).expect("as long as it has to take");
+        assert!(was_held(job(0), Duration::from_secs(2)).is_err());
+        was_held(job(75), Duration::from_secs(2)).expect("less was written");
+    }
 }

@@ -12,7 +12,7 @@ const ROOT: &str = "/sys/fs/cgroup/blkio";
 const FILE: &str = "blkio.throttle.write_bps_device";
 
 /// Bytes a second.
-const RATE: u64 = 100_000_000;
+pub(super) const RATE: u64 = 100_000_000;
 
 /// Lets go when it is dropped.
 pub(super) struct Throttle {

@@ -22,7 +22,7 @@ fn dbench(stage: &mut Stage<'_>) -> Result<()> {
         let folder = stage.folder(&format!("dbench-{clients}"))?;
         let title = format!("dbench, {clients} clients, {seconds} s");
         let key = format!("dbench_{clients}");
-        let line = Line::new(&key, title, Unit::MebibytesPerSecond, Ending::EachSynced);
+        let line = Line::new(&key, title, Unit::MebibytesPerSecond, Ending::ByProgram);
         stage.rate(line, || {
             let words = ["dbench", "-t", &seconds, "-c", LOAD, "-D"];
             throughput(&text(command(&words).arg(&folder).arg(clients))?)
@@ -86,7 +86,7 @@ fn bonnie(stage: &mut Stage<'_>) -> Result<()> {
     })?;
     for part in bonnie_parts(&said.borrow())? {
         let (key, title, unit, value) = part;
-        let line = Line::new(&format!("bonnie_{key}"), title, unit, Ending::Nothing);
+        let line = Line::new(&format!("bonnie_{key}"), title, unit, Ending::ByProgram);
         stage.note(line, value);
     }
     Ok(())

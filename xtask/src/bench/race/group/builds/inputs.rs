@@ -104,9 +104,16 @@ impl Inputs {
         run(command(&["rm", "-rf"]).arg(place.join("node_modules")))
     }
 
+    /// By the pip of an environment of its own: the system's Python may have none.
     fn fetch_python(&self) -> Result<()> {
-        let mut pip = command(&["python3", "-m", "pip", "download", "--quiet", "--dest"]);
-        run(pip.arg(self.wheels()).args(self.python_packages()))
+        let environment = self.folder.join("environment");
+        run(command(&["python3", "-m", "venv"]).arg(&environment))?;
+        let mut pip = Command::new(environment.join("bin/pip"));
+        run(pip
+            .args(["download", "--quiet", "--dest"])
+            .arg(self.wheels())
+            .args(self.python_packages()))?;
+        run(command(&["rm", "-rf"]).arg(environment))
     }
 }
 
