@@ -74,12 +74,13 @@ impl DatasetView {
                         admitted => admitted,
                     },
                 };
-                let edits = std::mem::take(&mut batch.edits);
+                let (edits, promised) = (std::mem::take(&mut batch.edits), batch.promised_bytes);
                 match self.dataset.apply_counted(edits, &mut committed)? {
                     Attempt::Applied((bytes, edits)) => {
                         self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
                         self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
                         self.pool.batches.fetch_add(1, Ordering::AcqRel);
+                        self.use_up(promised);
                         return Ok(true);
                     }
                     Attempt::Unread { edits, key, root } => {
@@ -89,6 +90,19 @@ impl DatasetView {
                 }
             };
             self.dataset.read_counter(&self.pool.media, unread, &mut committed)?;
+        }
+    }
+}
+
+impl DatasetView {
+    /// What was promised is among what is dirty now.
+    fn use_up(&self, bytes: u64) {
+        let less = |promised: u64| Some(promised.saturating_sub(bytes));
+        if bytes > 0
+            && let Ok(before) =
+                self.promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, less)
+        {
+            self.pool.promised_bytes.fetch_sub(before.min(bytes), Ordering::AcqRel);
         }
     }
 }
@@ -315,10 +329,17 @@ impl Inner {
         let free = self.gauge.free_grains() * GRAIN_BYTES + waiting.freed;
         let reserved = self.gauge.reserved_grains() * GRAIN_BYTES;
         let others = || self.kept_free_for_others(dataset).saturating_sub(waiting.adopted);
-        let promised = || self.promised(batch.promised_bytes);
+        let promised = self.promised(batch.promised_bytes);
+        // However much is promised, the first half of what is kept back stays for what was
+        // accepted.
+        let at_most_the_rest = promised.min(free.saturating_sub(reserved));
+        let unpromised = content_bytes(batch).saturating_sub(batch.promised_bytes);
         let kept_back = match batch.admission {
-            Admission::Ordinary if batch.promised_bytes == 0 => reserved + others() + promised(),
-            Admission::Ordinary | Admission::Accepted => reserved / 2 + others() + promised(),
+            Admission::Ordinary if batch.promised_bytes == 0 => reserved + others() + promised,
+            Admission::Ordinary => {
+                reserved / 2 + unpromised.min(reserved / 2) + others() + at_most_the_rest
+            }
+            Admission::Accepted => reserved / 2 + others() + at_most_the_rest,
             Admission::Freeing => reserved / 4,
         };
         free.saturating_sub(kept_back + waiting.needed)
@@ -337,7 +358,7 @@ impl Inner {
         let total = self.gauge.total_grains();
         let dirty = self.dirty_bytes.load(Ordering::Acquire)
             + self.dirty_edits.load(Ordering::Acquire) * KEY_BYTES;
-        let taken = dirty.saturating_add(self.promised_bytes.load(Ordering::Acquire));
+        let taken = dirty.saturating_add(self.promised(0));
         Space {
             total_bytes: (total - reserved) * GRAIN_BYTES,
             free_bytes: (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(taken),

@@ -118,8 +118,8 @@ pub struct Batch<'a> {
     pub admission: Admission,
     /// Bytes of its content that were promised ([`crate::View::promise`]): as much of what is kept
     /// back for them it may use, and for the items that come with them what is kept back from
-    /// [`Admission::Ordinary`] as [`Admission::Accepted`] may. The promise itself stays until
-    /// whoever gave it tells that there is less.
+    /// [`Admission::Ordinary`] as [`Admission::Accepted`] may. Whoever gave the promise tells
+    /// afterwards what is left of it.
     pub promised_bytes: u64,
 }
 

@@ -94,8 +94,7 @@ impl Daemon {
         drop(held);
         if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
             let kept: Source = kept.parse()?;
-            let touched = marram_posix::touched(pool, &kept, to)?;
-            self.dataset_changed(&live, files, &touched);
+            self.tell_changes(&live, files, marram_posix::touched(pool, &kept, to))?;
             self.shelves_changed(&[kept]);
         }
         Ok(answer)

@@ -6,6 +6,7 @@
 use super::Daemon;
 use super::mounts::Served;
 use super::namespace::{Place, Shelf};
+use crate::error::Result;
 use marram_posix::{Posix, Touched, TouchedInode};
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
@@ -83,6 +84,29 @@ impl Daemon {
             false => mount.namespace.files_of_member(source),
         };
         self.mounts.served().iter().find_map(find)
+    }
+
+    /// As [`Daemon::dataset_changed`], for what was looked up afterwards: if that failed, all that
+    /// the kernel knows of the dataset is said to be out of date.
+    ///
+    /// # Errors
+    /// That of the look-up.
+    pub(super) fn tell_changes(
+        &self,
+        source: &Source,
+        files: &Posix,
+        touched: marram_vfs::Result<Touched>,
+    ) -> Result<()> {
+        let told = touched.map(|touched| self.dataset_changed(source, files, &touched));
+        told.map_err(|error| {
+            let all = |ino| TouchedInode { ino, content: TouchedInode::ALL };
+            let inodes = files.known().into_iter().map(all).collect();
+            self.dataset_changed(source, files, &Touched { inodes, names: Vec::new() });
+            for mount in self.mounts.served() {
+                mount.session.notify_all_names();
+            }
+            error.into()
+        })
     }
 
     /// Has the kernel ask anew for what has changed in a dataset behind its back, as far as it

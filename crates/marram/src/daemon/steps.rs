@@ -87,6 +87,8 @@ impl Daemon {
             Some(held) => Ok(held),
             None => {
                 let alone = self.mounts.open_alone(live, self.pool.path())?;
+                // One that has just been closed may still be worked on.
+                self.steps.wait();
                 Ok(Held { in_use: None, _step: None, _alone: Some((alone, turn)) })
             }
         }

@@ -112,8 +112,8 @@ impl Daemon {
         drop(held);
         let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
         if let Some(before) = received.kept.as_ref().or(received.base.as_ref()) {
-            let touched = marram_posix::touched(pool, before, &received.snapshot)?;
-            self.dataset_changed(&live, &files, &touched);
+            let touched = marram_posix::touched(pool, before, &received.snapshot);
+            self.tell_changes(&live, &files, touched)?;
         }
         self.shelves_changed(std::slice::from_ref(&received.snapshot));
         self.shelves_changed(received.kept.as_slice());

@@ -57,8 +57,7 @@ impl Daemon {
         let entry = entries.iter().find(|known| known.number == entry);
         if let (Some(files), Some(entry)) = (&files, entry) {
             let kept: Source = entry.record.text(1).parse()?;
-            let touched = marram_posix::touched(pool, &kept, to)?;
-            self.dataset_changed(live, files, &touched);
+            self.tell_changes(live, files, marram_posix::touched(pool, &kept, to))?;
         }
         Ok(())
     }

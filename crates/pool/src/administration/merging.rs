@@ -31,9 +31,10 @@ impl Pool {
         let gone = || Error::NoDataset(live.name.clone());
         let dataset = super::running(inner, live.id).ok_or_else(gone)?;
         inner.check_quota(&dataset, &batch)?;
-        // Nobody else is given that space until the merge is made.
-        let _admitted = inner.reserve(&dataset, &batch)?.without_turn();
+        // Nobody else is given that space until the merge is made; it is let go of before the turn.
+        let admitted = inner.reserve(&dataset, &batch)?.without_turn();
         let turn = self.begin_operation()?;
+        let _admitted = admitted;
         let live = inner.find_live(merged.dataset)?;
         let keep: Option<Source> =
             merged.keep.map(|keep| format!("{}@{keep}", live.name).parse()).transpose()?;
