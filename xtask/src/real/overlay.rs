@@ -12,18 +12,19 @@ use crate::subject::{Kind, Making, MountPoint, make};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Copy up, whiteout, opaque folder, a link to a file below, renames of files and folders, modes,
-/// attributes. The times at the end are set, since those of the two trees cannot be the same by
-/// themselves.
+/// Copy up, whiteout, opaque folder, renames of files and folders, modes, attributes. No hard link
+/// to a file of the lower layer: where OverlayFS follows no handles, its names have inode numbers
+/// of their own at first, see `docs/conformance.md`. The times at the end are set, since those of
+/// the two trees cannot be the same by themselves.
 const CHANGES: &str = "set -e; umask 022; echo more >> one; rm dangling; rm -r sticky; \
     mkdir sticky; echo new > sticky/new; mv deep/er moved; mkdir deep/er; mv 'hole' deep/hole; \
-    ln empty linked; mv full renamed; echo late >> renamed/7; chmod 4755 empty; \
+    mv full renamed; echo late >> renamed/7; chmod 4755 empty; \
     ln -s renamed/9 soft2; rm renamed/1*; setfattr -n user.kind -v x renamed/9; mkfifo pipe; \
     : > deep/er/again; rm deep/er/again; truncate -s 3 renamed/5; chown 1001:1002 renamed/6; \
     find . -exec touch -h -d '2001-02-03 04:05:06.789Z' {} +";
 
 const READS: &str = "set -e; for round in 1 2 3; do \
-    cat one linked empty renamed/5 renamed/6 renamed/7 renamed/9 > /dev/null; done";
+    cat one empty renamed/5 renamed/6 renamed/7 renamed/9 > /dev/null; done";
 
 /// Makes, changes, compares, remounts, compares.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
