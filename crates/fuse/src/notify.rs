@@ -73,9 +73,9 @@ impl SessionHandle {
 /// A range in the words of the kernel: no content is an offset below zero, and no length is all up
 /// to the end.
 fn pages_of(content: &Range<u64>) -> (i64, i64) {
-    match (i64::try_from(content.start), i64::try_from(content.end)) {
-        _ if content.is_empty() => (-1, 0),
-        (Ok(start), Ok(end)) => (start, end - start),
-        (start, Err(_)) | (start @ Err(_), Ok(_)) => (start.unwrap_or(i64::MAX), 0),
+    if content.is_empty() {
+        return (-1, 0);
     }
+    let start = i64::try_from(content.start).unwrap_or(i64::MAX);
+    (start, i64::try_from(content.end).map_or(0, |end| end - start))
 }

@@ -92,9 +92,7 @@ impl DatasetView {
             self.dataset.read_counter(&self.pool.media, unread, &mut committed)?;
         }
     }
-}
 
-impl DatasetView {
     /// What was promised is among what is dirty now.
     fn use_up(&self, bytes: u64) {
         let less = |promised: u64| Some(promised.saturating_sub(bytes));
@@ -333,11 +331,11 @@ impl Inner {
         // However much is promised, the first half of what is kept back stays for what was
         // accepted.
         let at_most_the_rest = promised.min(free.saturating_sub(reserved));
-        let unpromised = content_bytes(batch).saturating_sub(batch.promised_bytes);
+        let unpromised = || content_bytes(batch).saturating_sub(batch.promised_bytes);
         let kept_back = match batch.admission {
             Admission::Ordinary if batch.promised_bytes == 0 => reserved + others() + promised,
             Admission::Ordinary => {
-                reserved / 2 + unpromised.min(reserved / 2) + others() + at_most_the_rest
+                reserved / 2 + unpromised().min(reserved / 2) + others() + at_most_the_rest
             }
             Admission::Accepted => reserved / 2 + others() + at_most_the_rest,
             Admission::Freeing => reserved / 4,
