@@ -4,6 +4,7 @@
 //! that grows slower is slow for all. Each repetition has a fresh image. The report gives medians
 //! with their spread, the durability level of each subject, ratios, and losses as losses.
 
+mod contender;
 mod curves;
 mod growth;
 mod layout;
@@ -82,7 +83,7 @@ enum Workloads {
     Records,
     /// What is synced: small writes, replaced files, SQLite; and mounts after a crash.
     Sync,
-    /// Work beside thousands of snapshots and forks.
+    /// Work beside up to 10,000 snapshots and in 1,000 forks, and what each of these costs.
     Snapshots,
     /// Work on some files beside 10,000 to 10,000,000 others.
     Growth,

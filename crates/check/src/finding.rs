@@ -156,6 +156,8 @@ kinds! {
         "a dead list belongs to no dataset"
     DeadContent "dead-content" Fatal RESCUE
         "a dead list is not what the snapshot before has and the dataset has no more"
+    SiftedList "sifted-list" Fatal RESCUE
+        "a dead list from which is given back is somebody's, or leads to the wrong one"
     OperationLog "operation-log" Error DEFECT
         "the log of operations and what is kept for an undo do not agree"
     SpaceLeak "space-leak" Error DEFECT

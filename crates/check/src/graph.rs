@@ -7,7 +7,7 @@
 
 use crate::checker::Checker;
 use crate::finding::{FindingKind, Place};
-use crate::pool::{FoundDataset, PoolTree};
+use crate::pool::{FoundDataset, PoolTree, SiftedList};
 use marram_format::dataset::{
     DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
 };
@@ -39,6 +39,10 @@ pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, next_dataset: u6
             let place = Place::of(Some(&record.name));
             checker.report.report(FindingKind::NextDataset, place, detail);
         }
+    }
+    if let Some((list, _)) = pool.sifted.last_key_value().filter(|it| *it.0 >= next_dataset) {
+        let detail = format!("dead list {list} is being sifted; {next_dataset} comes next");
+        checker.report.report(FindingKind::NextDataset, Place::pool(), detail);
     }
     check_clones(checker, datasets);
     check_dead_lists(checker, pool);
@@ -262,5 +266,38 @@ fn check_dead_lists(checker: &mut Checker<'_>, pool: &PoolTree) {
     for list in pool.dead_lists.keys().filter(|list| !owners.contains_key(list)) {
         let detail = format!("list {list}");
         checker.report.report(FindingKind::DeadUnowned, Place::pool(), detail);
+    }
+    check_sifted(checker, pool, &owners);
+}
+
+/// A list that is sifted is nobody's, and leads to that of a dataset or snapshot: what was born
+/// after the one before that is free.
+fn check_sifted(
+    checker: &mut Checker<'_>,
+    pool: &PoolTree,
+    owners: &BTreeMap<u64, &DatasetRecord>,
+) {
+    for (list, SiftedList { record: sifting, .. }) in &pool.sifted {
+        let mut report = |detail: String| {
+            let detail = format!("list {list} {detail}");
+            checker.report.report(FindingKind::SiftedList, Place::pool(), detail);
+        };
+        if let Some(owner) = owners.get(list) {
+            report(format!("is that of {} too", owner.name));
+        }
+        if sifting.destination == 0 {
+            continue;
+        }
+        match owners.get(&sifting.destination) {
+            Some(heir) if heir.state == DatasetState::Destroying => {
+                report(format!("leads to {}, which is being destroyed", heir.name));
+            }
+            Some(heir) if heir.previous_group != sifting.threshold => report(format!(
+                "gives back what is younger than group {}; {} has what is younger than {}",
+                sifting.threshold, heir.name, heir.previous_group
+            )),
+            Some(_) => {}
+            None => report(format!("leads to list {}, which is nobody's", sifting.destination)),
+        }
     }
 }

@@ -105,7 +105,6 @@ pub fn check(
     }
     graph::check(&mut checker, &pool, superblock.next_dataset);
     operations::check(&mut checker, &pool, &superblock);
-    checker.owners = Owners::new(&pool.owners);
     dataset::check_all(&mut checker, &pool);
     check_owners(&mut checker);
     check_leaks(&mut checker);

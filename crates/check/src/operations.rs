@@ -7,16 +7,22 @@ use crate::checker::Checker;
 use crate::finding::{FindingKind, Place};
 use crate::pool::PoolTree;
 use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_format::operation::{OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for};
+use marram_format::operation::{
+    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for, limit_of,
+};
+use marram_format::record::OwnerId;
 use marram_format::space::operation_key;
 use marram_format::superblock::Superblock;
 use marram_format::version::feature;
 
 /// Checks the entries, and that what they keep is there and nothing else is kept.
 pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Superblock) {
-    let known = superblock.features_read_compatible & feature::OPERATIONS != 0;
-    if !known && !pool.operations.is_empty() {
-        report(checker, None, "there are entries, but the superblock does not say so".to_owned());
+    let needed = pool.operations.values().fold(0, |all, entry| all | entry.kind.feature());
+    let untold = needed & !superblock.features_read_compatible;
+    if untold != 0 {
+        let untold = feature::read_compatible_names(untold);
+        let detail = format!("there are entries, but the superblock does not tell of {untold}");
+        report(checker, None, detail);
     }
     let mut before = None;
     for (number, entry) in &pool.operations {
@@ -51,6 +57,9 @@ fn check_entry(
     if entry.group > superblock.group {
         report(checker, Some(number), format!("it is of group {}, which is to come", entry.group));
     }
+    if let Some(detail) = contradiction(entry) {
+        report(checker, Some(number), detail);
+    }
     if entry.kept_until_seconds == 0 {
         return;
     }
@@ -67,6 +76,18 @@ fn check_entry(
             report(checker, Some(number), format!("it keeps {id}, which is {name}"));
         }
     }
+}
+
+/// What an undo of a limit could not make sense of.
+fn contradiction(entry: &OperationRecord) -> Option<String> {
+    if entry.kind != OperationKind::Limit {
+        return None;
+    }
+    if OwnerId::from_offset(entry.detail).is_none() {
+        return Some(format!("{:#x} is no owner", entry.detail));
+    }
+    let wrong = [1, 2].into_iter().find(|text| limit_of(entry.text(*text)).is_none())?;
+    Some(format!("{:?} is no limit", entry.text(wrong)))
 }
 
 /// What has the name of something that is kept is kept by the entry with that number.

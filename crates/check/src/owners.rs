@@ -32,11 +32,9 @@ pub(crate) enum Meeting {
 }
 
 impl Owners {
-    /// By address, how many owners each block has.
-    pub(crate) fn new(recorded: &BTreeMap<u64, u64>) -> Owners {
-        let owned = |recorded: &u64| Owned { recorded: *recorded, met: 0, fingerprint: None };
-        let blocks = recorded.iter().map(|(address, count)| (*address, owned(count))).collect();
-        Owners { blocks }
+    /// The block at an address is said to have so many owners.
+    pub(crate) fn add(&mut self, address: u64, recorded: u64) {
+        self.blocks.insert(address, Owned { recorded, met: 0, fingerprint: None });
     }
 
     pub(crate) fn meet(&mut self, pointer: &Pointer) -> Meeting {

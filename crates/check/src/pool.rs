@@ -9,12 +9,13 @@ use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
 use marram_format::key::{KEY_BYTES, Key};
 use marram_format::operation::{OPERATION_NUMBERS_MAX, OperationRecord};
-use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_format::pointer::{GRAIN_BYTES, Pointer, PointerFlags};
 use marram_format::space::{
-    DeadChunk, OwnersRecord, SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, cursor_key, dataset_key,
-    pool_kind,
+    DeadChunk, OwnersRecord, SUMMARY_ZONES, SiftingRecord, Tail, ZONE_BITMAP_BYTES, cursor_key,
+    dataset_key, pool_kind,
 };
 use marram_format::superblock::Superblock;
+use marram_format::version::feature;
 use std::collections::BTreeMap;
 
 /// The first object number of dead lists.
@@ -37,14 +38,20 @@ pub(crate) struct DeadList {
     pub(crate) youngest: Group,
 }
 
+/// A dead list that is being sifted: what it has that is free is its own, and was met with it.
+pub(crate) struct SiftedList {
+    pub(crate) record: SiftingRecord,
+    /// What belongs to the list that it leads to.
+    pub(crate) older: BlockSet,
+}
+
 /// What the pool's own tree says.
 #[derive(Default)]
 pub(crate) struct PoolTree {
     pub(crate) datasets: BTreeMap<u64, FoundDataset>,
     pub(crate) dead_lists: BTreeMap<u64, DeadList>,
+    pub(crate) sifted: BTreeMap<u64, SiftedList>,
     pub(crate) cursors: BTreeMap<u64, Key>,
-    /// How many owners blocks have, by address.
-    pub(crate) owners: BTreeMap<u64, u64>,
     /// The log of operations.
     pub(crate) operations: BTreeMap<u64, OperationRecord>,
     complete: bool,
@@ -64,6 +71,11 @@ pub(crate) fn read(checker: &mut Checker<'_>, superblock: &Superblock) -> PoolTr
     let mut pool = PoolTree { complete: true, ..PoolTree::default() };
     let walked = walk(checker, &tree, &mut pool);
     pool.complete &= walked;
+    let is_told = superblock.features_read_compatible & feature::SIFTING != 0;
+    if !pool.sifted.is_empty() && !is_told {
+        let detail = "the superblock does not tell of the feature sifting";
+        checker.report.report(FindingKind::SiftedList, Place::pool(), detail);
+    }
     let tail = read_tail(checker, superblock);
     match (pool.complete, tail) {
         (true, Some(tail)) => settle(checker, superblock, &tail),
@@ -124,9 +136,10 @@ impl Visitor for PoolTree {
             (2, pool_kind::SUMMARY) => self.summary(checker, &item),
             (3, pool_kind::ZONE) => self.zone(checker, &item),
             (4, pool_kind::CURSOR) => self.cursor(&item),
-            (5, pool_kind::OWNERS) => self.owners(&item),
+            (5, pool_kind::OWNERS) => owners(checker, &item),
+            (6, pool_kind::SIFTING) => self.sifting(&item),
             (DEAD_OBJECT_MIN.., pool_kind::DEAD) => self.dead(checker, &item),
-            (_, pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR | pool_kind::OWNERS) => {
+            (_, pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR..=pool_kind::SIFTING) => {
                 Err((FindingKind::ItemMisplaced, "no such item is looked for there".to_owned()))
             }
             (_, kind) => Err((FindingKind::ItemUnknown, format!("kind {kind}"))),
@@ -205,9 +218,11 @@ impl PoolTree {
         Ok(())
     }
 
-    fn owners(&mut self, item: &Item) -> ItemResult {
-        let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
-        self.owners.insert(item.key.offset, record.count);
+    /// Comes before all dead lists.
+    fn sifting(&mut self, item: &Item) -> ItemResult {
+        let record = SiftingRecord::decode(&item.value).map_err(malformed)?;
+        let list = SiftedList { record, older: BlockSet::default() };
+        self.sifted.insert(item.key.offset, list);
         Ok(())
     }
 
@@ -223,14 +238,16 @@ impl PoolTree {
 
     fn dead(&mut self, checker: &mut Checker<'_>, item: &Item) -> ItemResult {
         let chunk = DeadChunk::decode(&item.value).map_err(malformed)?;
-        let list = self.dead_lists.entry(item.key.object - DEAD_OBJECT_MIN).or_default();
+        let list = item.key.object - DEAD_OBJECT_MIN;
+        if !self.sifted.contains_key(&list) {
+            self.dead_lists.entry(list).or_default();
+        }
         for bytes in chunk.pointers {
             let place = Place::pool().key(item.key);
             match Pointer::decode(&bytes) {
                 Ok(pointer) => {
                     checker.check_birth(&pointer, item.birth, &place);
-                    list.youngest = list.youngest.max(pointer.birth);
-                    list.blocks.add(&pointer);
+                    self.dead_block(checker, list, &pointer, &place);
                 }
                 Err(error) => {
                     let kind = FindingKind::PointerMalformed;
@@ -240,4 +257,40 @@ impl PoolTree {
         }
         Ok(())
     }
+
+    /// A block on a dead list. Of one that is sifted, what is free belongs to the list itself.
+    fn dead_block(
+        &mut self,
+        checker: &mut Checker<'_>,
+        list: u64,
+        pointer: &Pointer,
+        place: &Place,
+    ) {
+        match self.sifted.get_mut(&list) {
+            None => {
+                let dead = self.dead_lists.entry(list).or_default();
+                dead.youngest = dead.youngest.max(pointer.birth);
+                dead.blocks.add(pointer);
+            }
+            Some(sifted) if pointer.birth <= sifted.record.threshold => sifted.older.add(pointer),
+            Some(_) if pointer.flags.contains(PointerFlags::METADATA) => {
+                checker.reach(pointer, place);
+            }
+            Some(_) => checker.reach_content(pointer, place),
+        }
+    }
+
+    /// The blocks on a dead list, and those that other lists lead to it.
+    pub(crate) fn dead_blocks(&self, list: u64) -> BlockSet {
+        let own = self.dead_lists.get(&list).map_or_else(BlockSet::default, |found| found.blocks);
+        let to_it = self.sifted.values().filter(|sifted| sifted.record.destination == list);
+        to_it.fold(own, |blocks, sifted| blocks.plus(sifted.older))
+    }
+}
+
+/// Comes before all dead lists: what is free on one that is sifted may have other owners.
+fn owners(checker: &mut Checker<'_>, item: &Item) -> ItemResult {
+    let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
+    checker.owners.add(item.key.offset, record.count);
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! Entries of the log of operations: what was done to the datasets of a pool, when and by whom, and
-//! what is needed to take it back.
+//! Entries of the log of operations: what was done to a pool and its datasets, when and by whom,
+//! and what is needed to take it back.
 //!
 //! An entry is an item of the pool's own tree, put there by the commit that does the operation: a
 //! crash leaves both or neither.
@@ -8,6 +8,8 @@ use crate::FormatError;
 use crate::dataset::DATASETS_MAX;
 use crate::group::Group;
 use crate::reader::Reader;
+use crate::record::Limit;
+use crate::version::feature;
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Most entries that a pool keeps; with a new one the oldest goes.
@@ -28,6 +30,8 @@ pub const KEPT_PREFIX: &str = "undo:";
 
 const WHAT: &str = "entry of the log of operations";
 const LAYOUT: u8 = 1;
+/// In a limit: as much as there is.
+const NO_LIMIT: &str = "none";
 
 macro_rules! kinds {
     ($($name:ident $number:literal $text:literal $meaning:literal)*) => {
@@ -72,6 +76,23 @@ kinds! {
     Rename 11 "rename" "Something got another name. Texts: the old name, the new one."
     Destroy 12 "destroy" "Something was destroyed. Texts: its name."
     Restore 13 "restore" "Something destroyed has its name again. Texts: the name."
+    Label 14 "label" "The pool got another label. Texts: old and new label."
+    Limit 15 "limit" "An owner got another limit. Texts: the dataset, old and new limit."
+    Grow 16 "grow" "The pool was grown. Texts: old and new size in bytes."
+    Abort 17 "abort" "A part of a stream was dropped. Texts: the snapshot that it was to be."
+}
+
+impl OperationKind {
+    /// The read-compatible features that a pool has whose log has an entry of this kind.
+    pub const fn feature(self) -> u64 {
+        match self {
+            OperationKind::Label
+            | OperationKind::Limit
+            | OperationKind::Grow
+            | OperationKind::Abort => feature::OPERATIONS | feature::OPERATION_KINDS,
+            _ => feature::OPERATIONS,
+        }
+    }
 }
 
 /// An entry.
@@ -87,7 +108,7 @@ pub struct OperationRecord {
     pub group: Group,
     /// The entry that it took back; 0 if none.
     pub undoes: u64,
-    /// The dataset or snapshot that it was done to.
+    /// The dataset or snapshot that it was done to; 0 for the pool itself.
     pub subject: u64,
     /// What else had a part in it: the snapshot that a clone or fork began as, or that a dataset
     /// went back to; the dataset whose snapshots were taken over; else 0.
@@ -97,7 +118,8 @@ pub struct OperationRecord {
     /// Of a merge: the snapshot with the state after; 0 if there is none.
     pub after: u64,
     /// Of a merge: the object that was the root of what was merged. Of a promotion: how many
-    /// snapshots were taken over. Else 0.
+    /// snapshots were taken over. Of a limit: whose it is, see
+    /// [`crate::record::OwnerId::from_offset`]. Else 0.
     pub detail: u64,
     /// Until when what an undo needs is kept, in seconds since 1970; 0 if nothing is kept, or not
     /// any more.
@@ -149,7 +171,7 @@ impl OperationRecord {
         from.expect_u8("layout", LAYOUT, "1")?;
         let number = from.u8("kind")?;
         let kind = OperationKind::of(number);
-        let kind = kind.ok_or_else(|| from.unexpected("kind", 1, u64::from(number), "1 to 13"))?;
+        let kind = kind.ok_or_else(|| from.unexpected("kind", 1, u64::from(number), "1 to 17"))?;
         from.reserved(2)?;
         let id = |from: &mut Reader<'_>, field| from.u64_below(field, DATASETS_MAX, "below 2^62");
         let mut record = OperationRecord {
@@ -187,6 +209,25 @@ impl OperationRecord {
     pub fn text(&self, index: usize) -> &str {
         self.texts.get(index).map_or("", String::as_str)
     }
+}
+
+/// A limit as an entry tells it: bytes and inodes, each a number or `none`.
+pub fn limit_text(limit: Limit) -> String {
+    let most = |most: i64| match most {
+        i64::MAX => NO_LIMIT.to_owned(),
+        most => most.to_string(),
+    };
+    format!("{} {}", most(limit.bytes), most(limit.inodes))
+}
+
+/// The limit that an entry tells; `None` if the text tells none.
+pub fn limit_of(text: &str) -> Option<Limit> {
+    let most = |text: &str| match text {
+        NO_LIMIT => Some(i64::MAX),
+        number => number.parse().ok().filter(|most| (0..i64::MAX).contains(most)),
+    };
+    let (bytes, inodes) = text.split_once(' ')?;
+    Some(Limit { bytes: most(bytes)?, inodes: most(inodes)? })
 }
 
 /// The number of the entry for which a dataset or snapshot of this name is kept; `None` of what is

@@ -6,7 +6,7 @@
 //! superblock points to; the bitmaps of the next group take it in.
 
 use crate::FormatError;
-use crate::group::Group;
+use crate::group::{GROUPS_MAX, Group};
 use crate::key::{Key, kind};
 use crate::pointer::{EXTENT_BYTES, Extent};
 use crate::reader::Reader;
@@ -50,6 +50,8 @@ pub mod pool_kind {
     pub const CURSOR: u8 = 7;
     /// An [`super::OwnersRecord`]; object 5, offset the address of the block.
     pub const OWNERS: u8 = 8;
+    /// A [`super::SiftingRecord`]; object 6, offset the dead list.
+    pub const SIFTING: u8 = 9;
 }
 
 /// Grains allocated and freed while the pool's own tree was being written: the bitmaps in that
@@ -87,6 +89,16 @@ pub struct OwnersRecord {
     pub count: u64,
 }
 
+/// A dead list that is no dataset's any more: what a destruction has freed is given back from it
+/// piece by piece, and the rest goes to whoever took over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiftingRecord {
+    /// Blocks that were born after this group are free; below 2^40.
+    pub threshold: Group,
+    /// The dead list that the others go to; 0: to none, as another snapshot has them anyway.
+    pub destination: u64,
+}
+
 /// Key of the bitmap of a zone.
 pub const fn zone_key(device: u16, zone: u64) -> Key {
     Key::new(3, pool_kind::ZONE, on_device(device, zone))
@@ -114,6 +126,11 @@ pub const fn cursor_key(dataset: u64) -> Key {
 pub const fn dead_key(list: u64, sequence: u64) -> Key {
     assert!(list < DEAD_LISTS_MAX, "a dead list has a number below 2^63");
     Key::new((1 << 32) + list, pool_kind::DEAD, sequence)
+}
+
+/// Key of what is said of a dead list that is being sifted.
+pub const fn sifting_key(list: u64) -> Key {
+    Key::new(6, pool_kind::SIFTING, list)
 }
 
 /// Key of an entry of the log of operations.
@@ -303,5 +320,33 @@ impl OwnersRecord {
         }
         from.finish()?;
         Ok(OwnersRecord { count })
+    }
+}
+
+impl SiftingRecord {
+    /// The encoded record, 24 bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(24);
+        out.put_u8(LAYOUT);
+        out.put_bytes(0, 7);
+        out.put_u64_le(self.threshold.0);
+        out.put_u64_le(self.destination);
+        out.freeze()
+    }
+
+    /// Decodes a record.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<SiftingRecord, FormatError> {
+        let mut from = Reader::new("record of a list that is sifted", bytes);
+        from.expect_u8("layout", LAYOUT, "1")?;
+        from.reserved(7)?;
+        let record = SiftingRecord {
+            threshold: Group(from.u64_below("threshold", GROUPS_MAX, "less than 2^40")?),
+            destination: from.u64_below("destination", DEAD_LISTS_MAX, "less than 2^63")?,
+        };
+        from.finish()?;
+        Ok(record)
     }
 }

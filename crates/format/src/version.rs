@@ -17,7 +17,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// The version that this crate writes.
-    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 5 };
+    pub const CURRENT: FormatVersion = FormatVersion { major: 1, minor: 6 };
 }
 
 impl fmt::Display for FormatVersion {
@@ -58,11 +58,18 @@ pub mod feature {
     /// Read-compatible: there is a log of operations, see [`crate::operation`], and what an undo
     /// needs is kept under names of the pool's own.
     pub const OPERATIONS: u64 = 1 << 2;
+    /// Read-compatible: the log of operations has kinds that version 1.4 did not know, see
+    /// [`crate::operation::OperationKind::feature`].
+    pub const OPERATION_KINDS: u64 = 1 << 3;
+    /// Read-compatible: dead lists are being sifted, see [`crate::space::SiftingRecord`]. Unlike
+    /// the others it goes when there are none left.
+    pub const SIFTING: u64 = 1 << 4;
 
     /// Names of the read-compatible features, by bit.
-    pub const READ_COMPATIBLE_NAMES: [&str; 3] = ["usage", "owners", "operations"];
+    pub const READ_COMPATIBLE_NAMES: [&str; 5] =
+        ["usage", "owners", "operations", "operation-kinds", "sifting"];
     /// The read-compatible features that this version can write.
-    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS | OPERATIONS;
+    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS | OPERATIONS | OPERATION_KINDS | SIFTING;
 
     /// The names of incompatible features; those without a name by number.
     pub fn incompatible_names(bits: u64) -> String {
@@ -92,6 +99,6 @@ mod tests {
     fn features_are_named_where_they_have_a_name() {
         let bits = feature::MIRROR | feature::ENCRYPTION | 1 << 60;
         assert_eq!(feature::incompatible_names(bits), "mirror, encryption, bit 60");
-        assert_eq!(feature::read_compatible_names(feature::USAGE | 8), "usage, bit 3");
+        assert_eq!(feature::read_compatible_names(feature::USAGE | 1 << 40), "usage, bit 40");
     }
 }

@@ -85,7 +85,7 @@ pub(crate) enum Command {
     Send(SendArguments),
     /// Make a dataset of a stream, or bring one further, all or nothing
     Receive(ReceiveArguments),
-    /// Tell what was done to a pool's datasets, when and by whom
+    /// Tell what was done to a pool and its datasets, when and by whom
     Log(LogArguments),
     /// Take an operation back: the last one, or one of the log; also while it is in use
     Undo(UndoArguments),

@@ -133,6 +133,8 @@ fn a_pool_is_called_something_else() {
         assert_eq!(set(&"x".repeat(65)), "errno 22");
         if set("third") != "errno 1" {
             assert_eq!(bench.run("label mnt").good().out, "third\n");
+            let out = bench.run("log mnt --last 1").good().out;
+            assert!(out.contains("\"third\"") && out.contains("FS_IOC_SETFSLABEL"), "{out}");
         }
         let last = get();
         bench.run("unmount mnt").good();

@@ -168,3 +168,60 @@ fn a_pool_that_nobody_has_mounted_has_its_log_too() {
     assert_eq!(told, ["create", "snapshot", "destroy", "restore", "rename"]);
     bench.run("check work.pool --data").good();
 }
+
+#[test]
+fn what_is_done_to_the_pool_and_to_owners_is_in_the_log() {
+    let Some(bench) = mounted() else { return };
+    bench.run("label mnt first").good();
+    bench.run("label mnt second").good();
+    bench.run("quota mnt --user 4711 --bytes 10M --inodes 50").good();
+    let out = bench.run("log mnt --last 2").good().out;
+    assert!(out.contains("label the pool \"second\", before it \"first\""), "{out}");
+    assert!(out.contains("limit of user 4711 in root from none to 10.0M and 50 inodes"), "{out}");
+    let limit = |words: &str| bench.run(&format!("quota mnt --user 4711 {words} -H -p")).good().out;
+    assert!(limit("").contains("\t10485760\t"), "{}", limit(""));
+    bench.run("undo mnt").good();
+    assert_eq!(limit(""), "user\t4711\t-\t0\tnone\t0\tnone\n");
+    bench.run("undo mnt").good();
+    assert!(limit("").contains("\t10485760\t"), "{}", limit(""));
+    limit("--bytes 20M");
+    let last = rows(&bench, "mnt").pop().unwrap();
+    let names = serde_json::json!(["root", "user 4711", "10485760 50", "20971520 50"]);
+    assert_eq!((&last["operation"], &last["names"]), (&"limit".into(), &names));
+    bench.run("undo mnt 5").refused(1, &["taken back by operation 6"]);
+    bench.run("undo mnt 6").refused(1, &["the limit in root is 20971520 50", "since"]);
+
+    bench.run("undo mnt 2").refused(1, &["the pool has the label \"second\" since"]);
+    bench.run("undo mnt 3").good();
+    assert_eq!(bench.run("label mnt").good().out, "first\n");
+
+    bench.run("grow mnt --size 300M").good();
+    bench.run("undo mnt").refused(1, &["a pool cannot shrink"]);
+    let row = rows(&bench, "mnt").pop().unwrap();
+    assert_eq!((&row["operation"], &row["can_undo"]), (&"grow".into(), &false.into()));
+    end(&bench);
+    let out = bench.run("log work.pool").good().out;
+    assert!(out.contains("grow the pool from") && out.contains("to 300M"), "{out}");
+}
+
+#[test]
+fn a_part_of_a_stream_that_was_dropped_is_in_the_log() {
+    let Some(bench) = mounted() else { return };
+    bench.run("send mnt@s --to-file whole.stream").good();
+    let whole = fs::read(bench.path("whole.stream")).unwrap();
+    fs::write(bench.path("cut.stream"), &whole[..whole.len() - 8]).unwrap();
+    bench.run("create other.pool --size 64M").good();
+    bench.run("receive other.pool copy --resumable --from-file cut.stream").refused(1, &["cut"]);
+    assert!(rows(&bench, "other.pool").is_empty(), "nothing is there yet");
+    bench.run("receive other.pool copy --abort").good();
+    let row = rows(&bench, "other.pool").pop().unwrap();
+    assert_eq!(
+        (&row["operation"], &row["names"]),
+        (&"abort".into(), &serde_json::json!(["copy@s"]))
+    );
+    bench.run("undo other.pool").refused(1, &["copy@s", "receive it again"]);
+    let out = bench.run("log other.pool").good().out;
+    assert!(out.contains("drop a part of copy@s that was received"), "{out}");
+    bench.run("check other.pool --data").good();
+    end(&bench);
+}

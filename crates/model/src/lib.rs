@@ -13,12 +13,14 @@
 //! unmount does to pins: inodes that only a pin kept alive are gone.
 
 mod content;
+mod diff;
 mod merge;
 mod names;
 mod rollback;
 mod sparse;
 mod state;
 
+pub use diff::{Change, Difference};
 use marram_vfs::{
     Allocate, Attributes, Caller, Clock, DirectoryEntry, Error, FileSystem, Ino, Name, NewNode,
     RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, Timestamp, WriteOptions,

@@ -52,6 +52,8 @@ struct Merge<'a> {
     threes: Vec<Three>,
     /// Names that the parent is to have, by the fork's numbers, or none any more.
     puts: BTreeMap<(Home, Vec<u8>), Option<Ino>>,
+    /// Inodes that keep their names because one of them is in conflict.
+    stay: BTreeSet<Ino>,
     clashes: BTreeSet<(Clash, Vec<u8>)>,
 }
 
@@ -126,6 +128,7 @@ impl<'a> Merge<'a> {
             twins: BTreeMap::new(),
             threes: Vec::new(),
             puts: BTreeMap::new(),
+            stay: BTreeSet::new(),
             clashes: BTreeSet::new(),
         }
     }
@@ -194,6 +197,14 @@ impl<'a> Merge<'a> {
         self.clashes.insert((clash, path));
     }
 
+    /// A name of the fork does not come: what it led to and leads to moves as a whole or not at
+    /// all.
+    fn refuse(&mut self, clash: Clash, after: Ino, place: &Place) {
+        self.stay.extend(self.names[0].get(place).copied());
+        self.stay.insert(after);
+        self.clash(clash, place);
+    }
+
     fn judge(&mut self) {
         let places: BTreeSet<Place> =
             self.names[0].keys().chain(self.names[1].keys()).cloned().collect();
@@ -225,6 +236,7 @@ impl<'a> Merge<'a> {
         for place in outer {
             self.judge_departure(&place);
         }
+        self.judge_last_names();
         self.judge_directories();
         self.judge_loops();
         self.judge_files();
@@ -240,14 +252,14 @@ impl<'a> Merge<'a> {
         let Some(after) = after.copied() else { return };
         let home = self.home(place.0);
         if home == Home::Gone || (!self.is_new(after) && !self.is_still(after)) {
-            return self.clash(Clash::Removed, place);
+            return self.refuse(Clash::Removed, after, place);
         }
         let gone = before.filter(|before| self.is_gone(*before));
         let node = &self.fork.nodes[&after];
         let replaces = gone.filter(|ino| is_regular(&self.base.nodes[ino]) && is_regular(node));
         let found = self.found(home, &place.1);
         match found {
-            None if replaces.is_some() => self.clash(Clash::Removed, place),
+            None if replaces.is_some() => self.refuse(Clash::Removed, after, place),
             None => _ = self.puts.insert((home, place.1.clone()), Some(after)),
             Some(found) if found == after && !self.is_new(after) => (),
             Some(found) if Some(found) == before && self.is_still(found) => {
@@ -256,7 +268,7 @@ impl<'a> Merge<'a> {
                 } else if replaces.is_some() && self.is_new(after) {
                     self.pair(before, after, found, place);
                 } else {
-                    self.clash(Clash::Removed, place);
+                    self.refuse(Clash::Removed, after, place);
                 }
             }
             Some(found) => self.judge_taken(replaces, after, found, place),
@@ -278,7 +290,7 @@ impl<'a> Merge<'a> {
                 return self.pair(replaces, after, found, place);
             }
         }
-        self.clash(Clash::Name, place);
+        self.refuse(Clash::Name, after, place);
     }
 
     fn pair(&mut self, base: Option<Ino>, fork: Ino, now: Ino, (directory, name): &Place) {
@@ -310,7 +322,40 @@ impl<'a> Merge<'a> {
             theirs.into_iter().map(|(above, name)| (self.home(above), name)).collect();
         let ours = ours.into_iter().map(|(above, name)| (Home::In(above), name)).collect();
         if self.is_still(before) && theirs != ours {
+            self.stay.insert(before);
             self.clash(Clash::Name, place);
+        }
+    }
+
+    /// A file that both sides have, and one of them changed, does not lose all of its names.
+    fn judge_last_names(&mut self) {
+        let files = self.base.nodes.iter().filter(|(_, node)| !node.is_directory());
+        let in_both = |ino: &Ino| !self.is_gone(*ino) && self.is_still(*ino);
+        let files: Vec<Ino> = files.map(|(ino, _)| *ino).filter(in_both).collect();
+        for ino in files {
+            let changed =
+                !same(&self.base.nodes[&ino], &self.fork.nodes[&ino]) || self.is_changed_by_us(ino);
+            let goes = |((home, name), put): &(&(Home, Vec<u8>), &Option<Ino>)| {
+                self.found(*home, name) == Some(ino) && **put != Some(ino)
+            };
+            let lost: Vec<_> = self.puts.iter().filter(goes).map(|(at, _)| at.clone()).collect();
+            let has = self.names[2].values().filter(|at| **at == ino).count();
+            let comes = self.puts.values().filter(|put| **put == Some(ino)).count();
+            if changed && !self.stay.contains(&ino) && has + comes == lost.len() {
+                for (home, name) in lost {
+                    self.clash_at(home, &name);
+                    self.puts.remove(&(home, name));
+                }
+            }
+        }
+    }
+
+    /// A name of the parent is in conflict because the fork removed it.
+    fn clash_at(&mut self, home: Home, name: &[u8]) {
+        if let Home::In(directory) | Home::New(directory) = home {
+            let twin = self.twins.iter().find(|(_, now)| **now == directory);
+            let directory = twin.map_or(directory, |(fork, _)| *fork);
+            self.clash(Clash::Removed, &(directory, name.to_vec()));
         }
     }
 

@@ -1,8 +1,12 @@
 //! What a pool is called: a word in its superblock, so it changes with a commit.
 
+use crate::administration::{Author, entry};
+use crate::commit::Turn;
 use crate::pool::{Inner, Pool};
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::superblock::LABEL_BYTES_MAX;
 use marram_store::{Error, Result};
+use std::sync::Arc;
 
 /// Says what is wrong with a label.
 pub(crate) fn check(label: &str) -> std::result::Result<(), String> {
@@ -19,7 +23,7 @@ impl Pool {
     /// # Errors
     /// A label that is too long; otherwise as for [`Pool::commit`].
     pub fn set_label(&self, label: &str) -> Result<()> {
-        self.inner.set_label(label)
+        self.inner.set_label(label, self.author.as_ref())
     }
 }
 
@@ -29,12 +33,25 @@ impl Inner {
         self.superblock.lock().label.clone()
     }
 
-    /// Gives the pool another label, in a commit with all that was applied before.
-    pub(crate) fn set_label(&self, label: &str) -> Result<()> {
+    /// Gives the pool another label, in a commit with all that was applied before, for somebody.
+    pub(crate) fn set_label(&self, label: &str, author: Option<&Arc<Author>>) -> Result<()> {
         check(label).map_err(Error::Invalid)?;
-        self.commit_with(Some(&mut |commit| {
+        let turn = self.begin_operation(author)?;
+        self.change_label(&turn, label, author, 0)
+    }
+
+    /// The same, for whoever has the turn to commit; `undoes` is the entry that it takes back.
+    pub(crate) fn change_label(
+        &self,
+        turn: &Turn<'_>,
+        label: &str,
+        author: Option<&Arc<Author>>,
+        undoes: u64,
+    ) -> Result<()> {
+        turn.commit(Some(&mut |commit| {
+            let entry = entry(OperationKind::Label, 0, &[&commit.label, label]);
             label.clone_into(&mut commit.label);
-            Ok(())
+            commit.enter(author, OperationRecord { undoes, ..entry }).map(|_| ())
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! An open pool.
 
 use crate::Error;
-use crate::administration::{Author, Passing, Records};
+use crate::administration::{Author, Passing, Records, Sifting, entry};
 use crate::create::newest_superblock;
 use crate::dataset::Dataset;
 use crate::log::{self, IntentLog};
@@ -16,9 +16,11 @@ use crate::tree;
 use bytes::Bytes;
 use marram_device::Device;
 use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::operation::OperationKind;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{
-    SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, dataset_key, summary_key, zone_key,
+    SUMMARY_ZONES, SiftingRecord, Tail, ZONE_BITMAP_BYTES, dataset_key, sifting_key, summary_key,
+    zone_key,
 };
 use marram_format::superblock::Superblock;
 use marram_store::{Damage, Key, Result};
@@ -29,6 +31,10 @@ use std::time::Duration;
 
 /// One part in so many of the cache is for inodes and names.
 const RECENT_PART: usize = 8;
+
+/// Pointers of dead lists that one commit sifts at most, unless whoever opens a pool says
+/// otherwise: some 7 MiB of lists.
+const SIFT_POINTERS_MAX: usize = 100_000;
 
 /// How a pool is to be opened.
 #[derive(Clone)]
@@ -46,6 +52,9 @@ pub struct OpenOptions {
     pub dirty_bytes_max: usize,
     /// Threads that compress and checksum during a commit.
     pub threads: usize,
+    /// Pointers of dead lists that one commit sifts at most, to give back what destroyed snapshots
+    /// had.
+    pub sift_pointers_max: usize,
     /// The present time, in seconds since 1970.
     pub now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
@@ -58,6 +67,7 @@ impl Default for OpenOptions {
             cache_bytes: 64 << 20,
             dirty_bytes_max: 64 << 20,
             threads: 1,
+            sift_pointers_max: SIFT_POINTERS_MAX,
             now_seconds: Arc::new(|| 0),
         }
     }
@@ -80,6 +90,7 @@ pub struct Pool {
 pub(crate) struct Inner {
     pub(crate) media: Media,
     pub(crate) threads: usize,
+    pub(crate) sift_pointers_max: usize,
     pub(crate) now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
     pub(crate) read_only: bool,
     dirty_bytes_max: u64,
@@ -187,6 +198,7 @@ impl Pool {
         }
         let mut known = Records::default();
         known.apply(records.into_iter().map(|(id, record)| (id, Some(record))).collect());
+        known.set_sifting(Arc::new(read_sifting(&media, root.as_ref())?));
         let (log, replayed) = match superblock.intent_log.as_ref().filter(|_| !options.skip_log) {
             None => (OnceLock::new(), log::Replayed::default()),
             Some(pointer) => {
@@ -198,6 +210,7 @@ impl Pool {
         let inner = Inner {
             media,
             threads: options.threads.max(1),
+            sift_pointers_max: options.sift_pointers_max.max(1),
             now_seconds: options.now_seconds,
             read_only: options.read_only,
             dirty_bytes_max: options.dirty_bytes_max as u64,
@@ -250,7 +263,7 @@ impl Pool {
         if self.inner.read_only {
             return Ok(false);
         }
-        Ok(self.inner.let_go_of_expired()? | self.inner.prune_step()?)
+        Ok(self.inner.let_go_of_expired()? | self.inner.give_back_step()?)
     }
 
     /// Waits until enough is dirty for a commit to be worth it, at most for `timeout`; returns
@@ -268,13 +281,15 @@ impl Pool {
         self.inner.announce_work();
     }
 
-    /// Uses the space that the device has got since; returns its size in bytes.
+    /// Uses the space that the device has got since; returns its size in bytes. If there is none,
+    /// nothing is done.
     ///
     /// # Errors
     /// A device that has shrunk or fails.
     pub fn grow(&self) -> std::result::Result<u64, Error> {
         let inner = &self.inner;
-        let turn = inner.take_turn()?;
+        let author = self.author.as_ref();
+        let turn = inner.begin_operation(author)?;
         let device = &inner.media.devices()[0];
         let found_bytes = device.size()? / GRAIN_BYTES * GRAIN_BYTES;
         let size_bytes = *inner.size_bytes.lock();
@@ -286,10 +301,16 @@ impl Pool {
                 reason: "a pool cannot shrink; give the device its size back".to_owned(),
             });
         }
+        if found_bytes == size_bytes {
+            return Ok(found_bytes);
+        }
+        let sizes = [size_bytes, found_bytes].map(|bytes| bytes.to_string());
+        let entry = entry(OperationKind::Grow, 0, &[&sizes[0], &sizes[1]]);
         *inner.size_bytes.lock() = found_bytes;
         let grown = turn.commit(Some(&mut |commit| {
             let committed = commit.pool.committed();
-            commit.pool.space.lock().grow(found_bytes / GRAIN_BYTES, &committed)
+            commit.pool.space.lock().grow(found_bytes / GRAIN_BYTES, &committed)?;
+            commit.enter(author, entry.clone()).map(|_| ())
         }));
         if grown.is_err() {
             *inner.size_bytes.lock() = size_bytes;
@@ -438,6 +459,25 @@ fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, Dat
     match wrong {
         None => Ok(records),
         Some(reason) => Err(malformed(format!("a dataset's record: {reason}"))),
+    }
+}
+
+fn read_sifting(media: &Media, root: Option<&Bytes>) -> Result<Sifting> {
+    let mut sifting = Sifting::new();
+    let mut wrong: Option<String> = None;
+    let at = At { media, epoch: media.epoch() };
+    tree::scan(&at, root, sifting_key(0), sifting_key(u64::MAX), &mut |found| {
+        match SiftingRecord::decode(&found.value) {
+            Ok(record) => {
+                sifting.insert(found.key.offset, record);
+            }
+            Err(error) => wrong = Some(error.to_string()),
+        }
+        wrong.is_none()
+    })?;
+    match wrong {
+        None => Ok(sifting),
+        Some(reason) => Err(malformed(format!("a list that is sifted: {reason}"))),
     }
 }
 

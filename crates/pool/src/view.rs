@@ -1,5 +1,6 @@
 //! The view of a dataset that callers get, and the reservation of space for what they change.
 
+use crate::administration::Author;
 use crate::adoptions::is_adoption;
 use crate::commit::{is_shared, waiting};
 use crate::counters::CommittedCounters;
@@ -30,6 +31,9 @@ const NEIGHBOUR_BYTES: u64 = 16 << 10;
 /// Of what is promised so many bytes come with one byte of items that name them: sections of a
 /// page, the shortest that programs usually write, with the counts of their owners.
 const PROMISED_PER_ITEM_BYTE: u64 = 16;
+
+/// What the log of operations calls the call through which a view is told of another label.
+const LABEL_CALL: &str = "FS_IOC_SETFSLABEL";
 
 /// Fewer keys than this do not make a commit worth it.
 const WAITING_KEYS_MIN: u64 = 4096;
@@ -254,8 +258,10 @@ impl View for DatasetView {
         Some(self.pool.label())
     }
 
-    fn set_label(&self, label: &str) -> Result<()> {
-        self.pool.set_label(label)
+    fn set_label(&self, label: &str, user: u32) -> Result<()> {
+        let command = LABEL_CALL.to_owned();
+        let author = Author { user: Some(user), command };
+        self.pool.set_label(label, Some(&Arc::new(author)))
     }
 
     fn halt(&self) {
@@ -302,7 +308,7 @@ impl Inner {
             || self.find_space(dataset, batch)?.is_some();
         let can_give_back = || {
             let records = self.records.read();
-            !records.going(1).is_empty() || !records.kept_numbers().is_empty()
+            records.is_leaving() || !records.kept_numbers().is_empty()
         };
         match has_space || can_give_back() {
             true => Ok(()),

@@ -7,98 +7,14 @@ mod support;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::Pool;
 use marram_store::{DatasetName, Error, Properties, Store, View};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use support::hooked::HookedDevice;
 use support::{content, create_on, new_pool, noise, open, put, root, section, view};
 
-/// What is done in the middle of a commit.
-type Interruption = Box<dyn FnOnce() + Send>;
-
-/// A device on which something else happens before the next write.
-struct Interrupted {
-    memory: MemoryDevice,
-    interruption: Mutex<Option<Interruption>>,
-}
-
-impl Interrupted {
-    fn interrupt(&self, interruption: impl FnOnce() + Send + 'static) {
-        *self.interruption.lock() = Some(Box::new(interruption));
-    }
-}
-
-impl Device for Interrupted {
-    fn name(&self) -> String {
-        self.memory.name()
-    }
-
-    fn size(&self) -> marram_device::Result<u64> {
-        self.memory.size()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> marram_device::Result<()> {
-        self.memory.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, buffer: &[u8]) -> marram_device::Result<()> {
-        let due = self.interruption.lock().take();
-        if let Some(interruption) = due {
-            interruption();
-        }
-        self.memory.write(offset, buffer)
-    }
-
-    fn flush(&self) -> marram_device::Result<()> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> marram_device::Result<()> {
-        self.memory.discard(offset, len)
-    }
-}
-
-/// A device that grows, and whose flushes can fail.
-struct Growing {
-    memory: MemoryDevice,
-    size_bytes: AtomicU64,
-    fails: AtomicBool,
-}
-
-impl Device for Growing {
-    fn name(&self) -> String {
-        self.memory.name()
-    }
-
-    fn size(&self) -> marram_device::Result<u64> {
-        Ok(self.size_bytes.load(Ordering::Relaxed))
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> marram_device::Result<()> {
-        self.memory.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, buffer: &[u8]) -> marram_device::Result<()> {
-        self.memory.write(offset, buffer)
-    }
-
-    fn flush(&self) -> marram_device::Result<()> {
-        if self.fails.load(Ordering::Relaxed) {
-            let (device, reason) = (self.name(), "it fails".to_owned());
-            return Err(marram_device::Error::Unusable { device, reason });
-        }
-        self.memory.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> marram_device::Result<()> {
-        self.memory.discard(offset, len)
-    }
-}
-
 /// A pool with a clone, whose next sync goes into the log.
-fn pool_with_clone() -> (Arc<Interrupted>, Arc<Pool>) {
-    let memory = MemoryDevice::new(64 << 20);
-    let device = Arc::new(Interrupted { memory, interruption: Mutex::default() });
+fn pool_with_clone() -> (Arc<HookedDevice>, Arc<Pool>) {
+    let device = HookedDevice::new(MemoryDevice::new(64 << 20));
     let seam: Arc<dyn Device> = device.clone();
     create_on(&seam, &[]);
     let pool = open(&seam);
@@ -108,7 +24,7 @@ fn pool_with_clone() -> (Arc<Interrupted>, Arc<Pool>) {
     (device, pool)
 }
 
-fn crashed(device: &Interrupted) -> Arc<dyn Device> {
+fn crashed(device: &HookedDevice) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::from_bytes(device.memory.snapshot()))
 }
 
@@ -117,7 +33,7 @@ fn a_dataset_that_is_written_while_it_is_to_be_destroyed_stays() {
     let (device, pool) = pool_with_clone();
     let clone: Arc<dyn View> = view(&pool, "c");
     put(&*root(&pool), section(2, 0), noise(2, 5_000)).unwrap();
-    device.interrupt({
+    device.before_a_write({
         let live = root(&pool);
         move || {
             // In a thread of its own: who destroys holds locks that may not be held before a sync.
@@ -188,19 +104,17 @@ fn a_snapshot_that_is_taken_beside_a_destruction_goes_with_it_or_is_refused() {
 fn a_pool_that_could_not_grow_has_its_old_size() {
     let (memory, pool) = new_pool(64, &[]);
     drop(pool);
-    let device = Arc::new(Growing {
-        memory: MemoryDevice::from_bytes([memory.snapshot(), vec![0; 64 << 20]].concat()),
-        size_bytes: AtomicU64::new(64 << 20),
-        fails: AtomicBool::new(false),
-    });
+    let bytes = [memory.snapshot(), vec![0; 64 << 20]].concat();
+    let device = HookedDevice::new(MemoryDevice::from_bytes(bytes));
+    device.set_size(64 << 20);
     let pool = open(&(device.clone() as Arc<dyn Device>));
     let before = pool.status().total_bytes;
-    device.size_bytes.store(128 << 20, Ordering::Relaxed);
-    device.fails.store(true, Ordering::Relaxed);
+    device.set_size(128 << 20);
+    device.fail_flushes(true);
     pool.grow().unwrap_err();
     let status = pool.status();
     assert_eq!((status.total_bytes, status.devices[0].size_bytes), (before, 64 << 20));
-    device.fails.store(false, Ordering::Relaxed);
+    device.fail_flushes(false);
     let pool = open(&(device.clone() as Arc<dyn Device>));
     assert_eq!(pool.grow().unwrap(), 128 << 20);
     assert_eq!(pool.status().total_bytes, before + (64 << 20));

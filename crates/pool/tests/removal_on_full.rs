@@ -6,8 +6,10 @@ mod support;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::Pool;
 use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Properties, Store, View};
-use std::sync::{Arc, Barrier, Condvar, Mutex};
+use parking_lot::{Condvar, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
+use support::hooked::HookedDevice;
 use support::{create_on, new_pool, noise, open, put, remove, root, section};
 
 const THREADS: u64 = 8;
@@ -117,65 +119,36 @@ fn writers_side_by_side_do_not_take_the_same_space() {
     }
 }
 
-/// A device whose flushes wait as long as it is held.
-struct HeldDevice {
-    memory: MemoryDevice,
-    state: Mutex<Held>,
+/// Where all wait as long as it is shut.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Held {
-    is_held: bool,
+struct GateState {
+    is_shut: bool,
     waiting: usize,
 }
 
-impl HeldDevice {
-    fn new(bytes: usize) -> HeldDevice {
-        let (memory, state) = (MemoryDevice::new(bytes), Mutex::default());
-        HeldDevice { memory, state, changed: Condvar::new() }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Held)) {
-        change(&mut self.state.lock().expect("no test panics in here"));
+impl Gate {
+    fn shut(&self, is_shut: bool) {
+        self.state.lock().is_shut = is_shut;
         self.changed.notify_all();
     }
 
     /// Waits until somebody waits for it.
-    fn await_flush(&self) {
-        let held = self.state.lock().expect("no test panics in here");
-        let wait = self.changed.wait_while(held, |held| held.waiting == 0);
-        drop(wait.expect("no test panics in here"));
-    }
-}
-
-impl Device for HeldDevice {
-    fn name(&self) -> String {
-        self.memory.name()
+    fn await_arrival(&self) {
+        self.changed.wait_while(&mut self.state.lock(), |state| state.waiting == 0);
     }
 
-    fn size(&self) -> marram_device::Result<u64> {
-        self.memory.size()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> marram_device::Result<()> {
-        self.memory.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, buffer: &[u8]) -> marram_device::Result<()> {
-        self.memory.write(offset, buffer)
-    }
-
-    fn flush(&self) -> marram_device::Result<()> {
-        self.change(|held| held.waiting += 1);
-        let held = self.state.lock().expect("no test panics in here");
-        let wait = self.changed.wait_while(held, |held| held.is_held);
-        wait.expect("no test panics in here").waiting -= 1;
-        self.memory.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> marram_device::Result<()> {
-        self.memory.discard(offset, len)
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.waiting += 1;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |state| state.is_shut);
+        state.waiting -= 1;
     }
 }
 
@@ -189,8 +162,13 @@ fn roll_back(pool: &Pool) {
 
 #[test]
 fn what_waited_to_be_applied_leaves_room_to_remove() {
-    let held = Arc::new(HeldDevice::new(64 << 20));
-    let device: Arc<dyn Device> = held.clone();
+    let (hooked, gate) = (HookedDevice::new(MemoryDevice::new(64 << 20)), Arc::<Gate>::default());
+    let passed = Arc::clone(&gate);
+    hooked.before_flushes(move || {
+        passed.pass();
+        Ok(())
+    });
+    let device: Arc<dyn Device> = hooked;
     create_on(&device, &[]);
     let pool = open(&device);
     let other: DatasetName = "other".parse().expect("a name");
@@ -203,21 +181,21 @@ fn what_waited_to_be_applied_leaves_room_to_remove() {
     });
     pool.commit().expect("what was taken can be committed");
     let written = Mutex::new(0);
-    held.change(|held| held.is_held = true);
+    gate.shut(true);
     std::thread::scope(|scope| {
         scope.spawn(|| roll_back(&pool));
-        held.await_flush();
+        gate.await_arrival();
         for writer in 0..THREADS {
             let (live, written) = (&live, &written);
             scope.spawn(move || {
                 let put = put(&**live, filler(writer), noise(writer, LARGE));
-                *written.lock().expect("no test panics in here") += u64::from(put.is_ok());
+                *written.lock() += u64::from(put.is_ok());
             });
         }
         std::thread::sleep(ARRIVAL);
-        held.change(|held| held.is_held = false);
+        gate.shut(false);
     });
-    let written = *written.lock().expect("no test panics in here");
+    let written = *written.lock();
     assert!((1..=2).contains(&written), "{written} blocks of 1 MiB fit where one does");
     pool.commit().expect("what was taken can be committed");
     for number in 20..count {

@@ -4,7 +4,8 @@
 
 mod support;
 
-use marram_pool::Pool;
+use marram_device::{Device, MemoryDevice};
+use marram_pool::{OpenOptions, Pool};
 use marram_store::{
     Admission, Batch, DatasetKind, DatasetName, Destruction, Error, Item, Source, Store, Usage,
 };
@@ -36,6 +37,8 @@ impl Dice {
 
 struct World {
     pool: Arc<Pool>,
+    /// Whether all that was destroyed is given back before anything else is done.
+    settles: bool,
     dice: Dice,
     names: usize,
     chances: Chances,
@@ -157,7 +160,10 @@ impl World {
             12 => self.go_back(),
             _ => {
                 let chosen = self.some();
-                promise_is_kept(&self.pool, &chosen);
+                match self.settles {
+                    true => promise_is_kept(&self.pool, &chosen),
+                    false => drop(self.pool.destroy_together(&chosen, false)),
+                }
             }
         }
     }
@@ -208,7 +214,7 @@ fn promise_is_kept(pool: &Pool, sources: &[Source]) {
 
 fn history(seed: u64, chances: Chances) {
     let (_, pool) = new_pool(256, &[]);
-    let mut world = World { pool, dice: Dice(seed), names: 0, chances };
+    let mut world = World { pool, settles: true, dice: Dice(seed), names: 0, chances };
     for _ in 0..STEPS {
         world.step();
         settled(&world.pool);
@@ -238,6 +244,69 @@ fn what_destroying_promises_comes_back_where_blocks_have_several_owners() {
     for seed in 101..=108 {
         history(seed, Chances { adopts: true, promotes: seed % 2 == 0 });
     }
+}
+
+/// A history in which what was destroyed is given back in the smallest steps, now and then one;
+/// returns how many of them had others after them.
+fn history_beside_steps(seed: u64, chances: Chances) -> usize {
+    let (memory, pool) = new_pool(256, &[]);
+    drop(pool);
+    let options = OpenOptions { sift_pointers_max: 1, ..OpenOptions::default() };
+    let pool = Pool::open(vec![memory.clone() as Arc<dyn Device>], options).unwrap();
+    let mut world = World { pool, settles: false, dice: Dice(seed), names: 0, chances };
+    let mut waited = 0;
+    for step in 0..STEPS {
+        world.step();
+        world.pool.commit().unwrap();
+        if world.dice.below(4) == 0 {
+            waited += usize::from(world.pool.reclaim_step().unwrap());
+        }
+        if step % 15 == 14 {
+            told_as_if_all_had_come_back(&memory, &world.pool, chances);
+        }
+    }
+    settled(&world.pool);
+    waited
+}
+
+/// What is told while something waits to be given back is what is told when nothing does.
+fn told_as_if_all_had_come_back(memory: &MemoryDevice, pool: &Pool, chances: Chances) {
+    pool.commit().unwrap();
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
+    let other = support::open(&device);
+    let (now, after) = (pool.usage(true).unwrap(), settled(&other));
+    let told = |usage: &Usage| -> u64 { usage.holders.iter().map(|it| it.added_bytes).sum() };
+    assert_eq!(told(&now), told(&after));
+    assert_eq!(
+        told(&now) + now.own_bytes + now.leaving_bytes,
+        now.allocated_bytes + now.shared_bytes
+    );
+    // What waits still owns blocks.
+    if chances.adopts {
+        return;
+    }
+    assert_eq!(now.holders, after.holders);
+    let names: Vec<Source> = now.holders.into_iter().map(|holder| holder.report.source).collect();
+    for some in names.windows(3) {
+        let (now, after) = (pool.destroy_together(some, true), other.destroy_together(some, true));
+        assert_eq!(now.ok(), after.ok(), "{some:?}");
+    }
+}
+
+#[test]
+fn what_is_told_is_right_beside_what_waits_to_be_given_back() {
+    let history =
+        |seed| history_beside_steps(seed, Chances { adopts: false, promotes: seed % 2 == 0 });
+    let waited: usize = (201..=208).map(history).sum();
+    assert!(waited > 40, "{waited} steps had others after them");
+}
+
+#[test]
+fn what_is_told_is_right_beside_what_waits_where_blocks_have_several_owners() {
+    let history =
+        |seed| history_beside_steps(seed, Chances { adopts: true, promotes: seed % 2 == 0 });
+    let waited: usize = (301..=304).map(history).sum();
+    assert!(waited > 20, "{waited} steps had others after them");
 }
 
 #[test]

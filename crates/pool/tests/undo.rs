@@ -5,11 +5,13 @@
 
 mod support;
 
+use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::{OPERATIONS_KEPT_MAX, OperationKind as Kind};
-use marram_pool::{Author, OpenOptions, Operation, Pool, Reversal};
+use marram_format::record::{Limit, OwnerClass, OwnerId};
+use marram_pool::{Author, OpenOptions, Operation, Pool, ReceiveRequest, Reversal, SendRequest};
 use marram_store::{
-    Batch, Block, DatasetName, Error, Item, MergedFrom, Properties, Source, Store, View,
+    Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Properties, Source, Store, View, kind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -513,4 +515,131 @@ fn a_merge_that_cannot_be_committed_is_not_there() {
     pool.commit().unwrap();
     assert_eq!(content(&*root(&pool), section(1, 0)), Some(noise(1, 5_000)));
     assert_eq!(last(&pool).record.kind, Kind::Fork);
+}
+
+const OWNER: OwnerId = OwnerId { class: OwnerClass::Group, id: 100 };
+
+fn bytes(bytes: i64) -> Option<Bytes> {
+    Some(Bytes::copy_from_slice(&Limit { bytes, ..Limit::NONE }.encode()))
+}
+
+fn set_limit(pool: &Pool, limit: Option<Bytes>) -> Result<(), Error> {
+    pool.set_owner_limit(&DatasetName::root(), OWNER.to_offset(), limit)
+}
+
+fn limit(pool: &Pool) -> Option<Bytes> {
+    let key = Key::new(0, kind::LIMIT, OWNER.to_offset());
+    root(pool).get(key).unwrap().map(|item| item.value)
+}
+
+/// A stream that is cut before its end, received into `copy`.
+fn receive_a_part(pool: &Pool) {
+    pool.snapshot(&DatasetName::root(), "sent").unwrap();
+    let request = SendRequest { snapshot: source("root@sent"), base: None, resume: None };
+    let mut stream = Vec::new();
+    pool.send(&request, &mut stream, &mut |_| {}).unwrap();
+    let request = ReceiveRequest { dataset: name("copy"), force: false, resumable: true };
+    let mut cut = &stream[..stream.len() - 8];
+    assert!(pool.receive(&request, &mut cut, &mut |_| {}).is_err());
+    assert_eq!(pool.partials().unwrap().len(), 1);
+}
+
+#[test]
+fn labels_and_limits_are_taken_back_unless_they_were_set_again() {
+    let (memory, pool) = pool_with_a_file();
+    pool.set_label("first").unwrap(); // 1
+    root(&pool).set_label("second", 1001).unwrap(); // 2
+    let entry = last(&pool);
+    assert_eq!(
+        (entry.user(), entry.record.texts),
+        (Some(1001), vec!["first".into(), "second".into()])
+    );
+    refused(&pool, 1, "the pool has the label \"second\" since");
+    undo_last(&pool); // 3
+    assert_eq!(pool.status().label, "first");
+    undo_last(&pool); // 4
+    assert_eq!(pool.status().label, "second");
+    checked(&pool, &memory);
+
+    set_limit(&pool, bytes(7_000)).unwrap(); // 5
+    set_limit(&pool, bytes(9_000)).unwrap(); // 6
+    let entry = last(&pool).record;
+    assert_eq!(
+        (entry.detail, entry.text(1), entry.text(2)),
+        (1 << 32 | 100, "7000 none", "9000 none")
+    );
+    refused(&pool, 5, "the limit in root is 9000 none (bytes, inodes) since");
+    undo_last(&pool); // 7
+    assert_eq!(limit(&pool), bytes(7_000));
+    refused(&pool, 6, "it was taken back by operation 7");
+    pool.undo(5).unwrap(); // 8
+    assert_eq!(limit(&pool), None);
+    undo_last(&pool); // 9
+    assert_eq!(limit(&pool), bytes(7_000));
+    checked(&pool, &memory);
+    assert!(pool.set_owner_limit(&name("none"), 7, None).is_err());
+    assert!(pool.set_owner_limit(&DatasetName::root(), 3 << 32, None).is_err());
+    assert_eq!(last(&pool).number, 9, "what is refused is not entered");
+}
+
+#[test]
+fn growth_and_dropped_streams_are_entered_and_it_is_said_why_they_stay() {
+    let (memory, pool) = pool_with_a_file();
+    assert_eq!(pool.grow().unwrap(), 64 << 20);
+    assert!(pool.operations().unwrap().is_empty(), "nothing has grown");
+    memory.grow(80 << 20);
+    assert_eq!(pool.grow().unwrap(), 80 << 20);
+    let entry = last(&pool);
+    let sizes = [64_u64 << 20, 80 << 20].map(|bytes| bytes.to_string());
+    assert_eq!((entry.record.kind, entry.record.texts), (Kind::Grow, sizes.to_vec()));
+    refused(&pool, entry.number, "a pool cannot shrink");
+
+    receive_a_part(&pool);
+    pool.drop_partial(&name("copy")).unwrap();
+    let entry = last(&pool);
+    assert_eq!((entry.record.kind, entry.record.text(0)), (Kind::Abort, "copy@sent"));
+    refused(&pool, entry.number, "what had come of copy@sent is not kept: receive it again");
+    assert!(pool.partials().unwrap().is_empty());
+    while pool.reclaim_step().unwrap() {}
+    checked(&pool, &memory);
+}
+
+#[test]
+fn a_crash_leaves_what_is_done_to_a_pool_with_its_entry_or_neither() {
+    let (memory, pool) = pool_with_a_file();
+    receive_a_part(&pool);
+    set_limit(&pool, bytes(5_000)).unwrap();
+    drop(pool);
+    memory.grow(80 << 20);
+    type Step<'s> = (Kind, &'s dyn Fn(&Pool) -> bool, &'s dyn Fn(&Pool));
+    let steps: [Step<'_>; 4] = [
+        (Kind::Label, &|pool| pool.status().label == "new", &|pool| {
+            let _may_be_cut = pool.set_label("new");
+        }),
+        (Kind::Limit, &|pool| limit(pool) == bytes(6_000), &|pool| {
+            let _may_be_cut = set_limit(pool, bytes(6_000));
+        }),
+        (Kind::Grow, &|pool| pool.status().total_bytes > 70 << 20, &|pool| {
+            let _may_be_cut = pool.grow();
+        }),
+        (Kind::Abort, &|pool| pool.partials().unwrap().is_empty(), &|pool| {
+            let _may_be_cut = pool.drop_partial(&name("copy"));
+        }),
+    ];
+    let before = last(&acting(&open(&(memory.clone() as Arc<dyn Device>)))).number;
+    for (kind, is_done, work) in steps {
+        let cuts = cut_everywhere(&memory, work, &|pool| {
+            let entry = last(pool);
+            let is_entered = entry.number > before && entry.record.kind == kind;
+            assert_eq!(is_entered, is_done(pool), "{kind:?}");
+            assert_eq!(entry.number > before, is_entered, "{kind:?}");
+        });
+        assert!(cuts > 2, "{kind:?}: {cuts}");
+    }
+    let undo = |pool: &Pool| {
+        let _may_be_cut = pool.undo(before);
+    };
+    cut_everywhere(&memory, &undo, &|pool| {
+        assert_eq!(last(pool).record.undoes == before, limit(pool).is_none());
+    });
 }

@@ -13,6 +13,7 @@ use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::marks::check_allocation;
 use crate::sections::{Section, piece_end};
+use crate::shift::Shifted;
 use marram_vfs::{Allocate, Error, Result};
 
 /// A section without a block.
@@ -35,13 +36,19 @@ pub(crate) fn fill_gaps(edits: &mut SectionEdits, sections: &[Section], from: u6
 }
 
 impl Posix {
-    pub(crate) fn allocate_range(
+    /// As [`marram_vfs::FileSystem::allocate`].
+    pub(crate) fn allocate_content(
         &self,
         ino: u64,
         how: Allocate,
         offset: u64,
         len: u64,
     ) -> Result<()> {
+        self.with_reclaim(|| self.allocate_range(ino, how, offset, len))?
+    }
+
+    /// An error inside is one that more space does not help.
+    fn allocate_range(&self, ino: u64, how: Allocate, offset: u64, len: u64) -> Shifted {
         self.check_writable()?;
         let _held = self.locks.write(&[ino]);
         let inode = self.load_inode(ino)?;
@@ -62,7 +69,7 @@ impl Posix {
         while at < end {
             at = self.allocate_piece(ino, how, at, end)?;
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Refuses to promise more space than there is, or the same space twice.
@@ -74,7 +81,8 @@ impl Posix {
         let mut missing = end - offset;
         let mut subtract = |section: Section| {
             if section.end() > offset {
-                missing -= section.part(offset, end).len;
+                // Damaged sections may overlap.
+                missing = missing.saturating_sub(section.part(offset, end).len);
             }
             true
         };

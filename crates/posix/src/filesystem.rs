@@ -292,7 +292,7 @@ impl FileSystem for Posix {
 
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_running()?;
-        self.durably(|| self.with_reclaim(|| self.allocate_range(ino.0, how, offset, len)))
+        self.durably(|| self.allocate_content(ino.0, how, offset, len))
     }
 
     fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -345,10 +345,10 @@ impl FileSystem for Posix {
         self.view.label().ok_or(Error::NotSupported)
     }
 
-    fn set_label(&self, label: &str) -> Result<()> {
+    fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
         self.label()?;
         self.check_writable()?;
-        self.view.set_label(label).map_err(|error| match error {
+        self.view.set_label(label, caller.uid).map_err(|error| match error {
             marram_store::Error::Invalid(_) => Error::InvalidArgument("label"),
             other => from_store(other),
         })

@@ -60,6 +60,9 @@ struct Queue {
     inodes: VecDeque<u64>,
     /// Where to go on looking for what a crash left; `None` when all has been seen.
     search_from: Option<u64>,
+    /// How often a search has been begun. What somebody found who began before that is of another
+    /// state, and does not end the search.
+    searches: u64,
     /// How many are reclaiming inodes at this moment.
     at_work: usize,
     /// Inodes in use that have lost their last name, and when; until they come into the queue.
@@ -97,7 +100,7 @@ pub(crate) fn orphan_key(ino: u64) -> Key {
 impl Orphans {
     pub(crate) fn new() -> Orphans {
         let (inodes, leaving) = (VecDeque::new(), VecDeque::new());
-        let queue = Queue { inodes, search_from: Some(0), at_work: 0, leaving };
+        let queue = Queue { inodes, search_from: Some(0), searches: 1, at_work: 0, leaving };
         Orphans {
             state: Mutex::new(queue),
             changed: Condvar::new(),
@@ -133,6 +136,25 @@ impl Orphans {
         let mut queue = self.state.lock();
         queue.inodes.clear();
         queue.search_from = Some(0);
+        queue.searches += 1;
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    /// Which search is under way, and where it is to go on.
+    fn search(&self) -> Option<(u64, u64)> {
+        let queue = self.state.lock();
+        queue.search_from.map(|from| (queue.searches, from))
+    }
+
+    /// Takes in what a step of a search has found, unless another search has begun since.
+    fn note_found(&self, search: u64, found: Vec<u64>) {
+        let mut queue = self.state.lock();
+        if queue.searches == search {
+            let all = found.len() < SEARCH_ITEMS_MAX;
+            queue.search_from = found.last().filter(|_| !all).and_then(|ino| ino.checked_add(1));
+            queue.inodes.extend(found);
+        }
     }
 
     /// Whether a step could find something to do.
@@ -239,7 +261,7 @@ impl Posix {
             if let Some(work) = self.orphans.pop() {
                 return Ok(Some(work));
             }
-            let Some(from) = self.orphans.state.lock().search_from else {
+            let Some((search, from)) = self.orphans.search() else {
                 return Ok(None);
             };
             let mut found = Vec::new();
@@ -250,10 +272,7 @@ impl Posix {
             self.view
                 .scan(orphan_key(from), orphan_key(u64::MAX), &mut visit)
                 .map_err(from_store)?;
-            let mut queue = self.orphans.state.lock();
-            let all = found.len() < SEARCH_ITEMS_MAX;
-            queue.search_from = found.last().filter(|_| !all).and_then(|ino| ino.checked_add(1));
-            queue.inodes.extend(found);
+            self.orphans.note_found(search, found);
         }
     }
 
@@ -417,4 +436,25 @@ fn since(past: Timestamp, now: Timestamp) -> Duration {
         |time: Timestamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
     let passed = nanoseconds(now).saturating_sub(nanoseconds(past));
     Duration::from_nanos(u64::try_from(passed.max(0)).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Orphans;
+
+    #[test]
+    fn a_search_that_was_overtaken_by_another_state_does_not_end_the_new_one() {
+        let orphans = Orphans::new();
+        let (before, from) = orphans.search().expect("the first search");
+        assert_eq!(from, 0);
+        orphans.search_again();
+        orphans.note_found(before, vec![7]);
+        assert!(orphans.pending(), "the state of now has not been looked at");
+        assert!(orphans.pop().is_none(), "what was found is of the state before");
+        let (now, from) = orphans.search().expect("another search");
+        assert_eq!(from, 0);
+        orphans.note_found(now, vec![8]);
+        assert_eq!(orphans.pop().expect("what is there now").inos, [8]);
+        assert!(!orphans.pending());
+    }
 }

@@ -11,8 +11,9 @@
 
 use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
+use bytes::Bytes;
 use marram_format::record::{Limit, OwnerId};
-use marram_store::{Admission, Batch, Counter, Item, Key, View, kind};
+use marram_store::{Admission, Counter, DatasetName, Item, Key, Store, View, kind, limit_batch};
 use marram_vfs::{Error, Result};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -27,10 +28,6 @@ pub(crate) struct Limits {
     /// Whether there are any: mostly there are none.
     any: AtomicBool,
     by_owner: RwLock<BTreeMap<OwnerId, Limit>>,
-}
-
-fn limit_key(owner: OwnerId) -> Key {
-    Key::new(0, kind::LIMIT, owner.to_offset())
 }
 
 impl Limits {
@@ -94,17 +91,35 @@ impl Posix {
     /// # Errors
     /// [`Error::InvalidArgument`] for an owner of id 0; a failed write.
     pub fn set_limit(&self, owner: OwnerId, limit: Limit) -> Result<()> {
+        let (offset, limit) = self.limit_item(owner, limit)?;
+        self.view.apply(limit_batch(offset, limit)).map_err(from_store)?;
+        self.reload_limits()
+    }
+
+    /// The same through the store of this file system, in which it is the dataset `name`: it is
+    /// durable when this returns, and in the store's log of operations.
+    ///
+    /// # Errors
+    /// As for [`Posix::set_limit`].
+    pub fn set_limit_in(
+        &self,
+        store: &dyn Store,
+        name: &DatasetName,
+        (owner, limit): (OwnerId, Limit),
+    ) -> Result<()> {
+        let (offset, limit) = self.limit_item(owner, limit)?;
+        store.set_owner_limit(name, offset, limit).map_err(from_store)?;
+        self.reload_limits()
+    }
+
+    /// The offset and value of the item of a limit; none where there is no limit.
+    fn limit_item(&self, owner: OwnerId, limit: Limit) -> Result<(u64, Option<Bytes>)> {
         self.check_writable()?;
         if owner.id == 0 {
             return Err(Error::InvalidArgument("owners of id 0 have no limits"));
         }
-        let mut batch = Batch { admission: Admission::Freeing, ..Batch::new() };
-        match limit {
-            Limit::NONE => batch.remove(limit_key(owner)),
-            limit => batch.put(limit_key(owner), Item::plain(limit.encode().to_vec())),
-        };
-        self.view.apply(batch).map_err(from_store)?;
-        self.reload_limits()
+        let value = || Bytes::copy_from_slice(&limit.encode());
+        Ok((owner.to_offset(), (limit != Limit::NONE).then(value)))
     }
 
     /// Takes note of limits that have been set through another view of the dataset.

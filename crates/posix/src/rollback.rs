@@ -19,6 +19,11 @@ impl Posix {
         self.pins.all().into_iter().map(Ino).collect()
     }
 
+    /// How many those are.
+    pub fn known_count(&self) -> usize {
+        self.pins.count()
+    }
+
     /// Runs `go_back`, which lets the dataset that this file system has open go on from a snapshot
     /// of it ([`marram_store::Store::rollback`]), while all operations wait.
     ///

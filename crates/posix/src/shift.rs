@@ -11,6 +11,9 @@
 //! their order, and a hole as long as the range somewhere between its place and the end. Others
 //! see none of that: the lock is held throughout.
 //!
+//! **Begun once.** What has stopped in the middle must not be begun anew when more space is free:
+//! where the range was, there is content now that has moved. So it says whether it had begun.
+//!
 //! What was reserved past the end is given up first, as XFS does it: else the end of the file would
 //! say nothing of what has to move, and where to.
 
@@ -21,6 +24,10 @@ use crate::filesystem::Posix;
 use crate::sections::{Section, section_key};
 use marram_store::Admission;
 use marram_vfs::{Allocate, Error, Result};
+
+/// How a shift ended. An error inside says that it has stopped in the middle; one outside, that
+/// nothing has moved, so that it can be begun anew.
+pub(crate) type Shifted = Result<Result<()>>;
 
 /// Which way sections move, and how far.
 #[derive(Clone, Copy)]
@@ -37,6 +44,18 @@ impl Shift {
         };
         Section { at, ..section }
     }
+
+    /// The size of a file of `size` bytes when all has moved.
+    fn size(self, size: u64) -> u64 {
+        match self {
+            Shift::ToFront(bytes) => size - bytes,
+            Shift::ToEnd(bytes) => size + bytes,
+        }
+    }
+}
+
+fn stopped(error: Error, has_moved: bool) -> Shifted {
+    if has_moved { Ok(Err(error)) } else { Err(error) }
 }
 
 /// One batch of a shift.
@@ -54,7 +73,7 @@ struct Piece {
 impl Posix {
     /// Takes the range from `offset` to `end` out of a file of `size` bytes. The lock is held for
     /// writing, and the file has no tail.
-    pub(crate) fn collapse_range(&self, ino: u64, offset: u64, end: u64, size: u64) -> Result<()> {
+    pub(crate) fn collapse_range(&self, ino: u64, offset: u64, end: u64, size: u64) -> Shifted {
         if end >= size {
             return Err(Error::InvalidArgument("the range reaches the end of the file"));
         }
@@ -65,7 +84,7 @@ impl Posix {
             let size = size - (end - offset);
             let piece =
                 Piece { from: offset, sections: whole, to: u64::MAX, first_moved: end, size };
-            return self.shift_piece(ino, shift, piece);
+            return self.shift_piece(ino, shift, piece).map(Ok);
         }
         drop(whole);
         let mut at = offset;
@@ -73,36 +92,56 @@ impl Posix {
             at = self.allocate_piece(ino, Allocate::PunchHole, at, end)?;
         }
         while at < size {
-            let sections = self.sections(ino, at, size, PIECE_SECTIONS)?;
-            let last = sections.len() < PIECE_SECTIONS;
-            let to = sections.last().filter(|_| !last).map_or(size, Section::end);
-            let size = if last { size - (end - offset) } else { size };
-            self.shift_piece(ino, shift, Piece { from: at, sections, to, first_moved: at, size })?;
-            at = to;
+            match self.move_to_front(ino, shift, (at, size)) {
+                Ok(to) => at = to,
+                Err(error) => return stopped(error, at > end),
+            }
         }
-        Ok(())
+        Ok(Ok(()))
+    }
+
+    /// Moves a piece of what a file of `size` bytes has from `at` on; returns where it ends.
+    fn move_to_front(&self, ino: u64, shift: Shift, (at, size): (u64, u64)) -> Result<u64> {
+        let sections = self.sections(ino, at, size, PIECE_SECTIONS)?;
+        let last = sections.len() < PIECE_SECTIONS;
+        let to = sections.last().filter(|_| !last).map_or(size, Section::end);
+        let size = if last { shift.size(size) } else { size };
+        self.shift_piece(ino, shift, Piece { from: at, sections, to, first_moved: at, size })?;
+        Ok(to)
     }
 
     /// Puts a hole from `offset` to `end` into a file of `size` bytes. The lock is held for
     /// writing, and the file has no tail.
-    pub(crate) fn insert_range(&self, ino: u64, offset: u64, end: u64, size: u64) -> Result<()> {
+    pub(crate) fn insert_range(&self, ino: u64, offset: u64, end: u64, size: u64) -> Shifted {
         if offset >= size {
             return Err(Error::InvalidArgument("the range begins at the end of the file"));
         }
-        let new_size = range_end(size, end - offset)?;
+        range_end(size, end - offset)?;
         self.drop_reserved_past_end(ino, size)?;
         let shift = Shift::ToEnd(end - offset);
         let mut to = size;
-        loop {
-            let (sections, more) = self.last_sections(ino, offset, to)?;
-            let from = sections.first().filter(|_| more).map_or(offset, |first| first.at);
-            let piece = Piece { from, sections, to, first_moved: from, size: new_size };
-            self.shift_piece(ino, shift, piece)?;
-            if !more {
-                return Ok(());
+        while to > offset {
+            match self.move_to_end(ino, shift, (offset, to), shift.size(size)) {
+                Ok(from) => to = from,
+                Err(error) => return stopped(error, to < size),
             }
-            to = from;
         }
+        Ok(Ok(()))
+    }
+
+    /// Moves the last piece of what a file has between two places, and sets its size; returns where
+    /// it begins.
+    fn move_to_end(
+        &self,
+        ino: u64,
+        shift: Shift,
+        (offset, to): (u64, u64),
+        size: u64,
+    ) -> Result<u64> {
+        let (sections, more) = self.last_sections(ino, offset, to)?;
+        let from = sections.first().filter(|_| more).map_or(offset, |first| first.at);
+        self.shift_piece(ino, shift, Piece { from, sections, to, first_moved: from, size })?;
+        Ok(from)
     }
 
     /// At most [`PIECE_SECTIONS`] sections with content between two places, the last ones, in

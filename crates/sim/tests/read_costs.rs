@@ -1,14 +1,16 @@
 //! What reading a file asks of the device, where nothing of it is in memory: short neighbours come
-//! in one read, and of what lies apart the device is told before it is waited for.
+//! in one read, and of what lies apart the device is told before it is waited for. And what writing
+//! into a file has to read.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice, Result};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
-use marram_sim::pattern;
+use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 const DEVICE_BYTES: usize = 256 << 20;
@@ -196,4 +198,37 @@ fn of_pieces_that_lie_apart_the_device_is_told_before_it_is_waited_for() {
     for read in reads {
         assert!(told.contains(&read), "the read of {read} came unexpectedly: {asked:?}");
     }
+}
+
+/// Overwrites so many bytes of pages at random, the first of each and no page twice, in a file of
+/// whole records; how many reads that took.
+fn reads_of_overwrites(len: usize) -> usize {
+    const RECORDS: u64 = 128;
+    const RECORD_BYTES: u64 = 128 << 10;
+    const WRITES: usize = 1000;
+    let bench = Bench::new();
+    let file = bench.make("database");
+    for record in 0..RECORDS {
+        let content = pattern(3 * record + 2, usize::try_from(RECORD_BYTES).unwrap());
+        bench.write(file, record * RECORD_BYTES, &content);
+    }
+    let bench = bench.cold(file);
+    let (mut random, mut written) = (Random::new(7), BTreeSet::new());
+    while written.len() < WRITES {
+        let page = random.below(RECORDS * RECORD_BYTES / PAGE_BYTES);
+        if written.insert(page) {
+            bench.write(file, page * PAGE_BYTES, &pattern(3 * page + 1, len));
+        }
+    }
+    let asked = bench.device.take_asked();
+    asked.iter().filter(|asked| matches!(asked, Asked::Read(_))).count()
+}
+
+#[test]
+fn whole_pages_are_overwritten_without_a_read_of_what_is_beside_them() {
+    let page = usize::try_from(PAGE_BYTES).unwrap();
+    let (whole, halves) = (reads_of_overwrites(page), reads_of_overwrites(page / 2));
+    println!("1,000 writes: {whole} reads for whole pages, {halves} for halves");
+    assert_eq!(whole, 0, "all that is written or left over is whole pages");
+    assert!(halves > 100, "what is shorter than a page is copied: {halves}");
 }

@@ -12,7 +12,7 @@ mod items;
 pub use counters::{counters_add_up, counters_keep_their_limits, counters_lose_nothing_to_threads};
 pub use datasets::{
     clones_diverge_from_their_origin, destruction_is_refused_while_in_use,
-    properties_are_set_and_reset, snapshots_keep_their_moment,
+    limits_of_owners_are_items, properties_are_set_and_reset, snapshots_keep_their_moment,
 };
 pub use history::{
     adopted_blocks_outlive_their_first_owner, changes_are_found, forks_begin_as_their_base,
@@ -47,6 +47,7 @@ pub fn all(make: MakeStore<'_>) {
     clones_diverge_from_their_origin(make);
     destruction_is_refused_while_in_use(make);
     properties_are_set_and_reset(make);
+    limits_of_owners_are_items(make);
     forks_begin_as_their_base(make);
     rollbacks_go_back_and_keep_what_was(make);
     promoted_clones_take_their_snapshots_over(make);

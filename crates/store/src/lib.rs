@@ -27,7 +27,7 @@ pub use marram_format::key::{Key, kind};
 pub use name::{DatasetName, Source, check_rename, check_tag};
 pub use store::{
     DatasetKind, DatasetReport, Destruction, ItemChange, MergedFrom, Properties, PropertySource,
-    ROOT_OBJECT, Store,
+    ROOT_OBJECT, Store, limit_batch,
 };
 pub use usage::{Holder, Usage};
 pub use view::{BlockPlace, Holding, Space, View};

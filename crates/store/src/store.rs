@@ -1,6 +1,7 @@
 //! Datasets and snapshots: made, listed, destroyed.
 
-use crate::{Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View};
+use crate::{Admission, Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View, kind};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -89,6 +90,17 @@ pub struct MergedFrom<'a> {
     pub keep: Option<&'a str>,
     /// The object that is the root of what is merged.
     pub root_object: u64,
+}
+
+/// The batch by which a limit is set: see [`Store::set_owner_limit`].
+pub fn limit_batch(owner: u64, limit: Option<Bytes>) -> Batch<'static> {
+    let key = Key::new(0, kind::LIMIT, owner);
+    let mut batch = Batch { admission: Admission::Freeing, ..Batch::new() };
+    match limit {
+        None => batch.remove(key),
+        Some(limit) => batch.put(key, Item::plain(limit)),
+    };
+    batch
 }
 
 /// Numbers that are tried for the name of a snapshot of the store's own: so many may be in use, or
@@ -259,9 +271,10 @@ pub trait Store: Send + Sync {
     ) -> Result<()>;
 
     /// Destroys a snapshot, or a dataset with all its snapshots; with `dry_run`, only says what
-    /// would go. With the last fork that began as it goes its base. Refused while something that
-    /// would go is open or held, or while another dataset or line of snapshots that stays began as
-    /// it: a rollback to a snapshot, and each clone, begins such a line.
+    /// would go. What comes back may do so later, in steps of the background; who finds no space
+    /// gets it at once. With the last fork that began as it goes its base. Refused while something
+    /// that would go is open or held, or while another dataset or line of snapshots that stays
+    /// began as it: a rollback to a snapshot, and each clone, begins such a line.
     fn destroy(&self, source: &Source, dry_run: bool) -> Result<Destruction> {
         self.destroy_together(std::slice::from_ref(source), dry_run)
     }
@@ -275,6 +288,18 @@ pub trait Store: Send + Sync {
 
     /// Sets a property; `None` goes back to the default.
     fn set_property(&self, name: &DatasetName, property: &str, value: Option<&str>) -> Result<()>;
+
+    /// Sets the item of [`crate::kind::LIMIT`] under an offset, or takes it away: what an owner may
+    /// use of a dataset. It is durable when this returns; a store that keeps a log of operations
+    /// enters it in the same step.
+    ///
+    /// # Errors
+    /// No such dataset; otherwise as for [`View::apply`] and [`View::sync`].
+    fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {
+        let view = self.open(&Source::live(name.clone()))?;
+        view.apply(limit_batch(owner, limit))?;
+        view.sync()
+    }
 
     /// Returns when everything that was applied before is durable.
     fn sync(&self) -> Result<()>;

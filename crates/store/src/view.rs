@@ -179,12 +179,13 @@ pub trait View: Send + Sync {
         None
     }
 
-    /// Gives the store a label, which is durable when this returns.
+    /// Gives the store a label for a user, which is durable when this returns. A store that keeps a
+    /// log of operations enters it in the same step.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] if it is too long, or the store has none; otherwise as for
     /// [`View::commit`].
-    fn set_label(&self, label: &str) -> Result<()> {
+    fn set_label(&self, label: &str, _user: u32) -> Result<()> {
         Err(crate::Error::Invalid(format!("this store takes no label, so not {label:?}")))
     }
 

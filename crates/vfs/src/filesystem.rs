@@ -383,12 +383,12 @@ pub trait FileSystem: Send + Sync {
         Err(crate::Error::NotSupported)
     }
 
-    /// Gives the file system another label, which is durable when this returns.
+    /// Gives the file system another label for a caller, which is durable when this returns.
     ///
     /// # Errors
     /// [`crate::Error::NotSupported`] as for [`FileSystem::label`];
     /// [`crate::Error::InvalidArgument`] if it is too long.
-    fn set_label(&self, _label: &str) -> Result<()> {
+    fn set_label(&self, _caller: Caller, _label: &str) -> Result<()> {
         Err(crate::Error::NotSupported)
     }
 

@@ -56,9 +56,11 @@ impl Axis {
     }
 }
 
-/// All plots in one picture.
+/// All plots in one picture. One without a point has no axes, and is left out.
 pub(super) fn draw(comparisons: &[Plot]) -> String {
-    let draw = |svg: &mut String, index: usize| draw_plot(svg, &comparisons[index]);
+    let has_points = |plot: &&Plot| plot.curves.iter().any(|curve| !curve.points.is_empty());
+    let comparisons: Vec<&Plot> = comparisons.iter().filter(has_points).collect();
+    let draw = |svg: &mut String, index: usize| draw_plot(svg, comparisons[index]);
     plots(comparisons.len(), (WIDTH, HEIGHT), 11, &draw)
 }
 
@@ -157,6 +159,13 @@ mod tests {
         let axis = Axis::around([1.0, 20.0, 1000.0].into_iter());
         assert_eq!(axis.powers().collect::<Vec<_>>(), [1.0, 10.0, 100.0, 1000.0]);
         assert!((axis.place(10.0) - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_has_no_points_is_left_out() {
+        let curve = Curve { name: "ours", is_ours: true, points: Vec::new() };
+        let svg = draw(&[Plot { title: "nothing".to_owned(), curves: vec![curve] }]);
+        assert!(!svg.contains("nothing"), "{svg}");
     }
 
     #[test]

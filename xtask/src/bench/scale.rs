@@ -2,20 +2,19 @@
 //! cost as a tree grows, here and by the means that people have otherwise.
 //!
 //! Each way has a fresh file system for each size of tree. What is timed is the command that a user
-//! would type, from its start to its end; of Marram also what its engine says of itself. A way
-//! that copies is not asked for trees that it would copy for minutes.
+//! would type, from its start to its end; of Marram also what its engine says of itself; and what
+//! reaches the device until all of it is durable. A way that copies is not asked for trees that it
+//! would copy for minutes.
 
-mod contender;
+mod asking;
 mod large_file;
-mod peers;
-mod pool;
 mod table;
 mod tree;
 
+use super::contender::Way;
 use super::{Arguments, curves, machine, work_folder, write_files};
 use crate::failure::{Result, fail};
 use crate::process::{command, run};
-use contender::{Operation, Way};
 use table::Table;
 
 /// Trees of so many files, whole and quick.
@@ -28,10 +27,10 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     let work = work_folder(arguments)?;
     let mut table = Table::default();
     for files in sizes {
-        for way in Way::ALL.into_iter().filter(|way| *files <= way.files_max()) {
+        for way in Way::ALL.into_iter().filter(|way| *files <= asking::files_max(*way)) {
             println!("{} of {files} files", way.name());
             let folder = tempfile::Builder::new().prefix("scale").tempdir_in(&work)?;
-            if let Err(failure) = contender::measure(way, folder.path(), *files, &mut table) {
+            if let Err(failure) = asking::measure(way, folder.path(), *files, &mut table) {
                 println!("  FAILED: {failure}");
                 table.failures.push(format!("{} of {files} files: {failure}", way.name()));
             }
@@ -53,8 +52,6 @@ fn write(arguments: &Arguments, table: &Table) -> Result<()> {
     if arguments.dry {
         return Ok(());
     }
-    let plots: Vec<curves::Plot> =
-        Operation::ALL.into_iter().filter_map(|operation| table.plot(operation)).collect();
     let page = table.page(&machine()?);
-    write_files(&arguments.name_or("scale"), &page, &table.json()?, &curves::draw(&plots))
+    write_files(&arguments.name_or("scale"), &page, &table.json()?, &curves::draw(&table.plots()))
 }

@@ -8,14 +8,15 @@ use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, require, run, text};
 use crate::subject::{Making, Subject, make};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages of Python: the short form takes the first one.
 const PYTHON: [&str; 4] = ["pygments", "django", "numpy", "sympy"];
 
-/// Packages of npm: the short form takes the first one, the long form about 2,000 in all.
-const NODE: [&str; 3] = ["express", "react-scripts", "gatsby-cli"];
+/// Packages of npm: the short form takes the first one, the long form some 3,500 in all.
+const NODE: [&str; 7] =
+    ["express", "react-scripts", "gatsby-cli", "@angular/cli", "@nestjs/cli", "nuxt", "@vue/cli"];
 
 /// What apt installs in the Debian root: a little of everything, with scripts of its own.
 const DEBIAN: [&str; 3] = ["git", "openssh-client", "python3-minimal"];
@@ -23,6 +24,9 @@ const DEBIAN: [&str; 3] = ["git", "openssh-client", "python3-minimal"];
 /// All that the form has, run again after a remount.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("python3", "python3"), ("npm", "npm"), ("node", "nodejs")])?;
+    if !setting.is_short {
+        require(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
+    }
     let mut making = Making::sized(12 * GIB);
     if setting.kind.is_marram() {
         making.mount_words =
@@ -55,19 +59,28 @@ fn make_environment(root: &Path, packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// A project for each package: together they would want different versions of the same one, and
+/// npm itself would then call its tree wrong.
 fn make_modules(root: &Path, packages: &[&str]) -> Result<()> {
-    let project = root.join("node");
-    std::fs::create_dir(&project)?;
-    std::fs::write(project.join("package.json"), "{\"name\": \"trial\", \"private\": true}\n")?;
-    let mut npm = command(&["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]);
-    npm.arg("--cache").arg(root.join("npm-cache")).arg("--ignore-scripts").args(packages);
-    run(npm.current_dir(&project))?;
-    let lock = std::fs::read(project.join("node_modules/.package-lock.json"))?;
-    let lock: serde_json::Value = serde_json::from_slice(&lock)?;
-    let installed = lock["packages"].as_object().map_or(0, serde_json::Map::len);
-    let files = files(&project)?;
+    let mut installed = 0;
+    for package in packages {
+        let project = project_of(root, package);
+        std::fs::create_dir_all(&project)?;
+        std::fs::write(project.join("package.json"), "{\"name\": \"trial\", \"private\": true}\n")?;
+        let mut npm = command(&["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]);
+        npm.arg("--cache").arg(root.join("npm-cache")).args(["--ignore-scripts", package]);
+        run(npm.current_dir(&project))?;
+        let lock = std::fs::read(project.join("node_modules/.package-lock.json"))?;
+        let lock: serde_json::Value = serde_json::from_slice(&lock)?;
+        installed += lock["packages"].as_object().map_or(0, serde_json::Map::len);
+    }
+    let files = files(&root.join("node"))?;
     step(&format!("npm install {}: {installed} packages, {files} files", packages.join(" ")));
     Ok(())
+}
+
+fn project_of(root: &Path, package: &str) -> PathBuf {
+    root.join("node").join(package.replace('/', "-"))
 }
 
 /// What was installed is whole, by the word of each package manager, and runs.
@@ -76,14 +89,16 @@ fn judge(subject: &dyn Subject, python: &[&str], node: &[&str]) -> Result<()> {
     run(Command::new(bin.join("pip")).arg("check"))?;
     let imports: Vec<String> = python.iter().map(|name| format!("import {name}")).collect();
     run(Command::new(bin.join("python")).args(["-c", &imports.join("; ")]))?;
-    let project = subject.root().join("node");
-    run(command(&["npm", "ls", "--all", "--silent"]).current_dir(&project))?;
+    for package in node {
+        let project = project_of(subject.root(), package);
+        run(command(&["npm", "ls", "--all", "--silent"]).current_dir(&project))?;
+    }
+    let project = project_of(subject.root(), node[0]);
     let script = format!("require('{}')", node[0]);
     run(command(&["node", "-e", &script]).current_dir(&project))
 }
 
 fn make_debian(root: &Path) -> Result<()> {
-    require(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
     let mut targets = command(&["apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)"]);
     let source = text(targets.arg("Created-By: Packages"))?;
     let Some((suite, mirror)) = source.lines().next().and_then(|line| line.split_once(' ')) else {

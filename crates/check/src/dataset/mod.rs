@@ -140,8 +140,7 @@ fn check_sums(
         id => walked.by_dataset.get(&id).map(|sums| sums.all),
     };
     let Some(had) = had else { return };
-    let dead = pool.dead_lists.get(&record.dead_list);
-    let dead = dead.map_or_else(BlockSet::default, |list| list.blocks);
+    let dead = pool.dead_blocks(record.dead_list);
     if sums.older.plus(dead) != had {
         let detail = format!(
             "the snapshot before has {} blocks ({} grains), this one has {} of them ({} grains) \

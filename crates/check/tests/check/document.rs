@@ -3,12 +3,13 @@
 use marram_check::{FindingKind, Severity};
 
 const PAGE: &str = include_str!("../../../../docs/check.md");
-const TESTS: [&str; 5] = [
+const TESTS: [&str; 6] = [
     include_str!("operations.rs"),
     include_str!("planted_files.rs"),
     include_str!("planted_blocks.rs"),
     include_str!("planted_log.rs"),
     include_str!("planted_pool.rs"),
+    include_str!("sifting.rs"),
 ];
 
 #[test]

@@ -28,8 +28,10 @@ pub(crate) fn create_pool(devices: &[Arc<dyn Device>], properties: &[(&str, &str
     create(devices, &options).unwrap();
 }
 
+/// Opens a pool that gives back what destroyed snapshots had in the smallest steps.
 pub(crate) fn open_pool(devices: Vec<Arc<dyn Device>>) -> Arc<Pool> {
-    Pool::open(devices, OpenOptions::default()).unwrap()
+    let options = OpenOptions { sift_pointers_max: 1, ..OpenOptions::default() };
+    Pool::open(devices, options).unwrap()
 }
 
 pub(crate) fn new_home(mebibytes: usize, properties: &[(&str, &str)]) -> Home {

@@ -14,4 +14,5 @@ mod planted_blocks;
 mod planted_files;
 mod planted_log;
 mod planted_pool;
+mod sifting;
 mod tamper;

@@ -6,7 +6,9 @@ use crate::tamper::Image;
 use marram_check::FindingKind as Kind;
 use marram_device::MemoryDevice;
 use marram_format::operation::{OperationKind, OperationRecord};
+use marram_format::record::Limit;
 use marram_format::space::{dataset_key, operation_key};
+use marram_format::version::feature;
 use marram_pool::{Author, Pool, Reversal};
 use marram_posix::{MergeOptions, MergeSides};
 use marram_store::{DatasetName, Source, Store};
@@ -197,6 +199,47 @@ fn entries_that_do_not_agree_with_what_is_kept() {
         items.insert(dataset_key(hidden.id), (hidden.encode(), None));
     });
     image.assert_found(&[Kind::OperationLog]);
+}
+
+/// A pool with two entries of version 1.6: a label and a limit.
+fn image_with_a_limit() -> Image {
+    let home = new_home(32, &[]);
+    let pool = acting(&home);
+    home.mount("root").file(1, "file", b"content");
+    pool.set_label("labelled").unwrap();
+    let limit = Limit { bytes: 7, ..Limit::NONE }.encode();
+    let limit = Some(bytes::Bytes::copy_from_slice(&limit));
+    pool.set_owner_limit(&DatasetName::root(), 1000, limit).unwrap();
+    home.assert_clean();
+    Image::new(home.bytes())
+}
+
+#[test]
+fn limits_that_no_undo_can_make_sense_of() {
+    image_with_a_limit().assert_found(&[]);
+    let expect = |edit: &dyn Fn(&mut OperationRecord)| {
+        let mut image = image_with_a_limit();
+        image.edit_pool(|items, _| {
+            let mut entry = OperationRecord::decode(&items[&operation_key(2)].0).unwrap();
+            assert_eq!(entry.texts, ["root", "none none", "7 none"]);
+            edit(&mut entry);
+            items.insert(operation_key(2), (entry.encode(), None));
+        });
+        image.assert_found(&[Kind::OperationLog]);
+    };
+    expect(&|entry| entry.detail = 3 << 32);
+    expect(&|entry| entry.texts[1] = "much".to_owned());
+    expect(&|entry| entry.texts.truncate(2));
+}
+
+#[test]
+fn kinds_that_the_superblock_does_not_tell_of() {
+    let mut image = image_with_a_limit();
+    image.superblock.features_read_compatible &= !feature::OPERATION_KINDS;
+    image.write_superblock();
+    let found = image.check();
+    let detail = "the superblock does not tell of operation-kinds";
+    assert!(found.iter().any(|finding| finding.detail.contains(detail)), "{found:?}");
 }
 
 #[test]

@@ -6,13 +6,15 @@ use marram_format::group::Group;
 use marram_format::key::{Key, kind};
 use marram_format::log::{FrameWriter, LogBlock, LogEdit, LogHead, LogPart};
 use marram_format::node::{BranchEntry, LeafEntry, encode_branch, encode_leaf};
-use marram_format::operation::{OperationKind, OperationRecord};
+use marram_format::operation::{OperationKind, OperationRecord, limit_text};
 use marram_format::pointer::{Checksum, Extent, Place, Pointer, PointerFlags};
 use marram_format::pointer::{checksum_kind, codec_id};
 use marram_format::record::{Counters, Entry, Inode, InodeCount, InodeKind, Limit, OrphanReason};
-use marram_format::record::{NameRule, Section, Time, Usage, XattrRecord, state};
+use marram_format::record::{
+    NameRule, OwnerClass, OwnerId, Section, Time, Usage, XattrRecord, state,
+};
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, SiftingRecord, Tail};
 use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
 use marram_format::version::{FormatVersion, feature};
 
@@ -43,7 +45,9 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("dead-chunk", dead_chunk().encode().to_vec()),
         ("references", references().encode().to_vec()),
         ("owners", owners().encode().to_vec()),
+        ("sifting", sifting().encode().to_vec()),
         ("operation", operation().encode().to_vec()),
+        ("operation-limit", operation_limit().encode().to_vec()),
         ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
         ("log-frame", encode_frame(&frame())),
     ]
@@ -178,6 +182,10 @@ pub(crate) fn pointer_adopted() -> Pointer {
     }
 }
 
+pub(crate) fn sifting() -> SiftingRecord {
+    SiftingRecord { threshold: Group(700), destination: 6 }
+}
+
 pub(crate) fn owners() -> OwnersRecord {
     OwnersRecord { count: 3 }
 }
@@ -197,6 +205,24 @@ pub(crate) fn operation() -> OperationRecord {
         kept_until_seconds: 1_795_261_500,
         command: "marram merge forks/a".to_owned(),
         texts: vec!["root".to_owned(), "forks/a".to_owned()],
+    }
+}
+
+/// The one kind of version 1.6 that uses all fields that any of them uses.
+pub(crate) fn operation_limit() -> OperationRecord {
+    let owner = OwnerId { class: OwnerClass::Group, id: 100 };
+    let after = Limit { bytes: 10 << 30, ..Limit::NONE };
+    OperationRecord {
+        kind: OperationKind::Limit,
+        undoes: 0,
+        other: 0,
+        before: 0,
+        after: 0,
+        detail: owner.to_offset(),
+        kept_until_seconds: 0,
+        command: "marram quota m".to_owned(),
+        texts: vec!["root".to_owned(), limit_text(Limit::NONE), limit_text(after)],
+        ..operation()
     }
 }
 

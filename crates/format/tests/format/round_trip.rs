@@ -2,12 +2,14 @@
 
 use crate::strategy;
 use marram_format::dataset::DatasetRecord;
+use marram_format::group::Group;
 use marram_format::node::{NODE_HEADER_BYTES, branch_entry_bytes, leaf_entry_bytes};
 use marram_format::node::{Node, encode_branch, encode_leaf};
-use marram_format::operation::OperationRecord;
+use marram_format::operation::{OperationRecord, limit_of, limit_text};
 use marram_format::pointer::{POINTER_BYTES_MAX, Place, Pointer};
+use marram_format::record::Limit;
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, SiftingRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use proptest::prelude::*;
 
@@ -92,10 +94,21 @@ proptest! {
         prop_assert_eq!(ReferenceRecord::decode(&record.encode()), Ok(record));
         let owners = OwnersRecord { count };
         prop_assert_eq!(OwnersRecord::decode(&owners.encode()).ok(), (count > 1).then_some(owners));
+        let sifting = SiftingRecord { threshold: Group(count >> 22), destination: count };
+        prop_assert_eq!(SiftingRecord::decode(&sifting.encode()), Ok(sifting));
     }
     #[test]
     fn operations(record in strategy::operation()) {
         let bytes = record.encode();
         prop_assert_eq!(OperationRecord::decode(&bytes), Ok(record));
+    }
+    #[test]
+    fn limits_of_operations(bytes in 0..=i64::MAX, inodes in 0..=i64::MAX) {
+        for limit in [Limit { bytes, inodes }, Limit { inodes, ..Limit::NONE }, Limit::NONE] {
+            prop_assert_eq!(limit_of(&limit_text(limit)), Some(limit));
+        }
+        for text in [format!("{bytes}"), format!("{bytes} -1"), format!("none {inodes} ")] {
+            prop_assert_eq!(limit_of(&text), None);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Control calls on files. Those that are not known here do not exist.
 
 use super::caller::{Capability, caller_word, has_capability};
-use super::{Adapter, Outcome, Refusal};
+use super::{Adapter, Outcome, Refusal, caller};
 use crate::errno::Errno;
 use crate::protocol::flags::ioctl;
 use crate::protocol::{Encoder, FileCall, Header, Ioctl};
@@ -140,7 +140,7 @@ impl Adapter {
         }
         let end = ioctl.input.iter().position(|byte| *byte == 0).ok_or(Errno::INVALID)?;
         let label = std::str::from_utf8(&ioctl.input[..end]).map_err(|_| Errno::INVALID)?;
-        match self.file_system.set_label(label) {
+        match self.file_system.set_label(caller(header), label) {
             Err(Error::NotSupported) => Err(Errno::NO_IOCTL.into()),
             outcome => Ok(outcome?),
         }

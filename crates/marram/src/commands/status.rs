@@ -174,10 +174,11 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
             instant_text(daemon.started_seconds, exact)
         ),
         format!(
-            "memory:       cache {}, {} to be committed within {} s",
+            "memory:       cache {}, {} to be committed within {} s; {} inodes known to the kernel",
             size_text(report.cache_bytes, exact),
             size_text(report.dirty_bytes, exact),
-            daemon.commit_seconds
+            daemon.commit_seconds,
+            daemon.known_inodes
         ),
         format!("log:          {log}"),
     ];

@@ -4,9 +4,12 @@ use crate::arguments::{LogArguments, UndoArguments};
 use crate::control::protocol::OwnerClass;
 use crate::control::protocol::{Answer, Operation, OperationRow, UndoReport};
 use crate::error::Result;
-use crate::output::{Align, Output, Table, instant_text};
+use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::owner_names;
 use crate::target::Target;
+
+/// In an entry of the log: as much as there is.
+const NO_LIMIT: &str = "none";
 
 pub(super) fn log(arguments: &LogArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
@@ -65,12 +68,34 @@ fn what(row: &OperationRow) -> String {
         "hold" | "release" => format!("{verb} {first} ({second})"),
         "set" => format!("set {second} of {first} from {} to {}", value(2), value(3)),
         "rename" => format!("rename {first} to {second}"),
+        "label" => format!("label the pool {second:?}, before it {first:?}"),
+        "limit" => {
+            let (before, after) = (limit_text(name(2)), limit_text(name(3)));
+            format!("limit of {second} in {first} from {before} to {after}")
+        }
+        "grow" => format!("grow the pool from {} to {}", bytes_text(first), bytes_text(second)),
+        "abort" => format!("drop a part of {first} that was received"),
         _ => format!("{verb} {first}"),
     };
     match row.undoes {
         Some(undoes) => format!("{what} (undoes {undoes})"),
         None => what,
     }
+}
+
+/// A limit in a few words.
+fn limit_text(limit: &str) -> String {
+    let (bytes, inodes) = limit.split_once(' ').unwrap_or((limit, NO_LIMIT));
+    match (bytes, inodes) {
+        (NO_LIMIT, NO_LIMIT) => NO_LIMIT.to_owned(),
+        (bytes, NO_LIMIT) => bytes_text(bytes),
+        (NO_LIMIT, inodes) => format!("{inodes} inodes"),
+        (bytes, inodes) => format!("{} and {inodes} inodes", bytes_text(bytes)),
+    }
+}
+
+fn bytes_text(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), |bytes| size_text(bytes, false))
 }
 
 fn undo_text(row: &OperationRow, exact: bool) -> String {

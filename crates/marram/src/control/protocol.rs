@@ -725,6 +725,9 @@ pub(crate) struct DaemonReport {
     pub(crate) commit_seconds: u64,
     /// Where it logs, if not to a terminal.
     pub(crate) log: Option<PathBuf>,
+    /// Inodes that the kernel knows of all mounts: each takes a few bytes here.
+    #[serde(default)]
+    pub(crate) known_inodes: usize,
     /// What has come of `dedup=on`, if a dataset has it.
     #[serde(default)]
     pub(crate) dedup: Option<DedupTotals>,

@@ -85,16 +85,17 @@ impl Daemon {
     /// Lets a dataset go on from a snapshot while programs use it: they see it at once.
     fn rollback(&self, pool: &Pool, to: &Source) -> Result<Answer> {
         let live = Source::live(to.dataset.clone());
-        let held = self.hold(&live)?;
-        let files = held.in_use();
-        let answer = engine::history::rollback(pool, to, |go_back| match &files {
-            Some(files) => files.roll_back(go_back),
-            None => go_back(),
+        let (files, answer) = self.on_whole(&live, |held| {
+            let files = held.in_use();
+            let answer = engine::history::rollback(pool, to, |go_back| match &files {
+                Some(files) => files.roll_back(go_back),
+                None => go_back(),
+            })?;
+            Ok((files, answer))
         })?;
-        drop(held);
         if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
             let kept: Source = kept.parse()?;
-            self.tell_changes(&live, files, marram_posix::touched(pool, &kept, to))?;
+            self.tell_changes(&live, files, marram_posix::touched(pool, &kept, to));
             self.shelves_changed(&[kept]);
         }
         Ok(answer)
@@ -103,10 +104,11 @@ impl Daemon {
     /// Lets a directory go back while programs use it and what is around it: they see it at once.
     fn rollback_directory(&self, pool: &Pool, order: &DirectoryOrder) -> Result<Answer> {
         let live = Source::live(order.dataset.parse()?);
-        let held = self.hold(&live)?;
-        let files = held.files(pool, &live)?;
-        let (answer, touched) = engine::history::rollback_directory(pool, order, &files)?;
-        drop(held);
+        let (files, (answer, touched)) = self.on_whole(&live, |held| {
+            let files = held.files(pool, &live)?;
+            let done = engine::history::rollback_directory(pool, order, &files)?;
+            Ok((files, done))
+        })?;
         self.dataset_changed(&live, &files, &touched);
         if let Answer::DirectoryRolledBack { kept: Some(kept), .. } = &answer {
             self.shelves_changed(&[kept.parse()?]);
@@ -118,10 +120,11 @@ impl Daemon {
     /// at once.
     fn merge(&self, pool: &Pool, request: &MergeRequest) -> Result<Answer> {
         let merge = engine::history::Merge::of(pool, request)?;
-        let held = self.hold(merge.parent())?;
-        let files = held.files(pool, merge.parent())?;
-        let (summary, touched) = merge.run(pool, &files)?;
-        drop(held);
+        let (files, (summary, touched)) = self.on_whole(merge.parent(), |held| {
+            let files = held.files(pool, merge.parent())?;
+            let done = merge.run(pool, &files)?;
+            Ok((files, done))
+        })?;
         self.dataset_changed(merge.parent(), &files, &touched);
         let fork = merge.fork();
         merge.conclude(summary, || {

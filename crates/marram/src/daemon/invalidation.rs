@@ -6,7 +6,6 @@
 use super::Daemon;
 use super::mounts::Served;
 use super::namespace::{Place, Shelf};
-use crate::error::Result;
 use marram_posix::{Posix, Touched, TouchedInode};
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
@@ -87,26 +86,31 @@ impl Daemon {
     }
 
     /// As [`Daemon::dataset_changed`], for what was looked up afterwards: if that failed, all that
-    /// the kernel knows of the dataset is said to be out of date.
-    ///
-    /// # Errors
-    /// That of the look-up.
+    /// the kernel knows of the dataset is said to be out of date, which takes longer but is as
+    /// right.
     pub(super) fn tell_changes(
         &self,
         source: &Source,
         files: &Posix,
         touched: marram_vfs::Result<Touched>,
-    ) -> Result<()> {
-        let told = touched.map(|touched| self.dataset_changed(source, files, &touched));
-        told.map_err(|error| {
-            let all = |ino| TouchedInode { ino, content: TouchedInode::ALL };
-            let inodes = files.known().into_iter().map(all).collect();
-            self.dataset_changed(source, files, &Touched { inodes, names: Vec::new() });
-            for mount in self.mounts.served() {
-                mount.session.notify_all_names();
+    ) {
+        match touched {
+            Ok(touched) => self.dataset_changed(source, files, &touched),
+            Err(error) => {
+                self.log.write(&format!("all of {source} is read anew: {error}"));
+                self.all_changed(source, files);
             }
-            error.into()
-        })
+        }
+    }
+
+    /// Has the kernel ask anew for all that it knows of a dataset.
+    pub(super) fn all_changed(&self, source: &Source, files: &Posix) {
+        let all = |ino| TouchedInode { ino, content: TouchedInode::ALL };
+        let inodes = files.known().into_iter().map(all).collect();
+        self.dataset_changed(source, files, &Touched { inodes, names: Vec::new() });
+        for mount in self.mounts.served() {
+            mount.session.notify_all_names();
+        }
     }
 
     /// Has the kernel ask anew for what has changed in a dataset behind its back, as far as it

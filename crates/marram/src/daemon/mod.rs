@@ -25,6 +25,8 @@ mod passes;
 mod rewriting;
 mod steps;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod undo;
 
 pub(crate) use launch::{Launch, Ready};
@@ -331,6 +333,7 @@ impl Daemon {
             started_seconds: self.started_seconds,
             commit_seconds: self.commit_seconds,
             log: self.log.path().map(Path::to_owned),
+            known_inodes: self.mounts.known_inodes(),
             dedup: self.dedup_totals(),
             rewriting: self.rewriting_report(),
         });

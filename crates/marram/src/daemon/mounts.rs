@@ -100,6 +100,11 @@ impl MountTable {
         self.served().iter().flat_map(|mount| mount.namespace.file_systems()).collect()
     }
 
+    /// How many inodes of all of them the kernel knows.
+    pub(super) fn known_inodes(&self) -> usize {
+        self.file_systems().iter().map(|files| files.known_count()).sum()
+    }
+
     /// The mounts as operations change what they show.
     pub(super) fn served(&self) -> Vec<Served> {
         let served = |mount: &Arc<Mounted>| Served {

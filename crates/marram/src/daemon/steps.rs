@@ -8,7 +8,7 @@
 
 use super::Daemon;
 use super::mounts::OpenAlone;
-use crate::engine::undo;
+use crate::engine;
 use crate::error::{Error, Result};
 use marram_pool::Pool;
 use marram_posix::Posix;
@@ -67,7 +67,7 @@ impl Held<'_> {
     pub(super) fn files(&self, pool: &Pool, live: &Source) -> Result<Arc<Posix>> {
         match self.in_use() {
             Some(files) => Ok(files),
-            None => Ok(Arc::new(undo::open_files(pool, &live.dataset)?)),
+            None => Ok(Arc::new(engine::open_files(pool, &live.dataset)?)),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Daemon {
     ///
     /// # Errors
     /// It is being mounted or unmounted at the moment.
-    pub(super) fn hold(&self, live: &Source) -> Result<Held<'_>> {
+    fn hold(&self, live: &Source) -> Result<Held<'_>> {
         if let Some(held) = self.hold_open(live)? {
             return Ok(held);
         }
@@ -92,6 +92,33 @@ impl Daemon {
                 Ok(Held { in_use: None, _step: None, _alone: Some((alone, turn)) })
             }
         }
+    }
+
+    /// Runs an operation on the whole of a dataset while it is [held](Daemon::hold).
+    ///
+    /// What fails after its commit has been done all the same. So when one fails and anything has
+    /// been committed meanwhile, the kernel is told that nothing may be as it remembers it: else
+    /// old pages and names would stay beside new ones.
+    ///
+    /// # Errors
+    /// As for [`Daemon::hold`]; those of `work`.
+    pub(super) fn on_whole<T>(
+        &self,
+        live: &Source,
+        work: impl FnOnce(&Held<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let held = self.hold(live)?;
+        let group = self.pool.pool().status().group;
+        let done = work(&held);
+        let in_use = held.in_use();
+        drop(held);
+        let has_committed = || self.pool.pool().status().group != group;
+        if let (Err(_), Some(files)) = (&done, in_use)
+            && has_committed()
+        {
+            self.all_changed(live, &files);
+        }
+        done
     }
 
     fn hold_open(&self, live: &Source) -> Result<Option<Held<'_>>> {

@@ -97,23 +97,24 @@ impl Daemon {
         let pool = &undo::acting_for(self.pool.pool(), &order.author);
         let incoming = streams::take_in(pool, order, input)?;
         let live = Source::live(order.dataset.parse::<DatasetName>()?);
-        let held = self.hold(&live)?;
-        let Some(files) = held.in_use() else {
-            let received = streams::publish(pool, incoming)?;
-            drop(held);
-            self.shelves_changed(std::slice::from_ref(&received.snapshot));
-            return Ok(streams::received(&received));
-        };
-        let mut published = None;
-        files.roll_back(|| -> Result<()> {
-            published = Some(streams::publish(pool, incoming)?);
-            Ok(())
+        let (files, received) = self.on_whole(&live, |held| {
+            let files = held.in_use();
+            let mut published = None;
+            let publish = || -> Result<()> {
+                published = Some(streams::publish(pool, incoming)?);
+                Ok(())
+            };
+            match &files {
+                Some(files) => files.roll_back(publish)?,
+                None => publish()?,
+            }
+            let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
+            Ok((files, received))
         })?;
-        drop(held);
-        let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
-        if let Some(before) = received.kept.as_ref().or(received.base.as_ref()) {
+        let before = received.kept.as_ref().or(received.base.as_ref());
+        if let (Some(files), Some(before)) = (&files, before) {
             let touched = marram_posix::touched(pool, before, &received.snapshot);
-            self.tell_changes(&live, &files, touched)?;
+            self.tell_changes(&live, files, touched);
         }
         self.shelves_changed(std::slice::from_ref(&received.snapshot));
         self.shelves_changed(received.kept.as_slice());

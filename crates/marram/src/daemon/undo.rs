@@ -28,11 +28,12 @@ impl Daemon {
             }
             Reversal::Merge { dataset, base, back_to, root_object } => {
                 let live = Source::live(dataset.clone());
-                let held = self.hold(&live)?;
-                let files = held.files(pool, &live)?;
-                let of = (&dataset, &base, &back_to, root_object);
-                let touched = undo::by_merge(pool, number, &files, of)?;
-                drop(held);
+                let (files, touched) = self.on_whole(&live, |held| {
+                    let files = held.files(pool, &live)?;
+                    let of = (&dataset, &base, &back_to, root_object);
+                    let touched = undo::by_merge(pool, number, &files, of)?;
+                    Ok((files, touched))
+                })?;
                 self.dataset_changed(&live, &files, &touched);
             }
         }
@@ -42,22 +43,23 @@ impl Daemon {
     fn undo_rollback(&self, pool: &Pool, number: u64, live: &Source, to: &Source) -> Result<()> {
         let (mut entry, mut files) = (0, None);
         self.with_shelves(pool, || {
-            let held = self.hold(live)?;
-            files = held.in_use();
-            let mut go_back = || -> Result<()> {
-                entry = undo::by_records(pool, number)?;
-                Ok(())
-            };
-            match &files {
-                Some(files) => files.roll_back(go_back),
-                None => go_back(),
-            }
+            self.on_whole(live, |held| {
+                files = held.in_use();
+                let mut go_back = || -> Result<()> {
+                    entry = undo::by_records(pool, number)?;
+                    Ok(())
+                };
+                match &files {
+                    Some(files) => files.roll_back(go_back),
+                    None => go_back(),
+                }
+            })
         })?;
         let entries = pool.operations()?;
         let entry = entries.iter().find(|known| known.number == entry);
         if let (Some(files), Some(entry)) = (&files, entry) {
             let kept: Source = entry.record.text(1).parse()?;
-            self.tell_changes(live, files, marram_posix::touched(pool, &kept, to))?;
+            self.tell_changes(live, files, marram_posix::touched(pool, &kept, to));
         }
         Ok(())
     }

@@ -48,9 +48,24 @@ fn kept_as(dataset: &Source, name: String) -> Source {
 
 /// A name with a number behind it that no snapshot of the dataset has.
 fn free_name(pool: &Pool, of: &Source, prefix: &str) -> Result<String> {
-    let mut names = (1..NAMES_MAX).map(|number| format!("{prefix}{number}"));
-    let free = names.find(|name| pool.report(&kept_as(of, name.clone())).is_err());
-    free.ok_or_else(|| Error::failed(format!("no free name that begins with {prefix}")))
+    first_free(prefix, |name| pool.report(&kept_as(of, name)).map(|_| ()))
+}
+
+/// The first name with a number behind it under which there is nothing. A look-up that fails in
+/// another way says nothing of the name.
+fn first_free(
+    prefix: &str,
+    look_up: impl Fn(String) -> marram_store::Result<()>,
+) -> Result<String> {
+    for number in 1..NAMES_MAX {
+        let name = format!("{prefix}{number}");
+        match look_up(name.clone()) {
+            Ok(()) => {}
+            Err(marram_store::Error::NoDataset(_)) => return Ok(name),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::failed(format!("no free name that begins with {prefix}")))
 }
 
 /// Keeps a state so that it does not change while it is looked at, if it is live.
@@ -206,4 +221,29 @@ fn attribute(change: AttributeChange) -> (String, Option<String>, Option<String>
 fn xattr(change: XattrChange) -> (String, Option<String>, Option<String>) {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (text(change.name), change.old.map(text), change.new.map(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_free;
+    use marram_store::Error;
+
+    #[test]
+    fn the_first_name_under_which_nothing_is_found_is_free() {
+        let look_up = |name: String| match name.as_str() {
+            "before-1" | "before-2" => Ok(()),
+            _ => Err(Error::NoDataset(name)),
+        };
+        assert_eq!(first_free("before-", look_up).expect("the third"), "before-3");
+    }
+
+    #[test]
+    fn a_look_up_that_fails_frees_no_name() {
+        let look_up = |name: String| match name.as_str() {
+            "before-1" => Err(Error::Io("the device is gone".to_owned())),
+            _ => Err(Error::NoDataset(name)),
+        };
+        let refused = first_free("before-", look_up).expect_err("it may be taken");
+        assert!(refused.message.contains("the device is gone"), "{refused}");
+    }
 }

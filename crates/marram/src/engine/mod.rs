@@ -26,6 +26,7 @@ use marram_device::{Device, FileDevice, Lock};
 use marram_pool::{OpenOptions, Pool};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Source, Store};
+use marram_vfs::Ino;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,7 @@ impl OpenPool {
             dirty_bytes_max: DIRTY_BYTES_MAX,
             threads: threads(),
             now_seconds: Arc::new(now_seconds),
+            ..OpenOptions::default()
         };
         let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
         let pool = Pool::open(devices, options).map_err(|error| pool_error(path, error))?;
@@ -206,6 +208,16 @@ pub(crate) fn make_root_directory(pool: &Pool, dataset: &DatasetName) -> Result<
     let options = PosixOptions { root_owner: places::own_identity(), ..PosixOptions::default() };
     Posix::new(view, options)?;
     Ok(())
+}
+
+/// The file system of a dataset that nobody has open.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open_files(pool: &Pool, dataset: &DatasetName) -> Result<Posix> {
+    let live = Source::live(dataset.clone());
+    let root = Ino(pool.report(&live)?.root_object);
+    Ok(Posix::new(pool.open(&live)?, PosixOptions { root, ..PosixOptions::default() })?)
 }
 
 /// The error that says that there is no pool at `path`, and what is there instead.

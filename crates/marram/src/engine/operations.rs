@@ -1,8 +1,8 @@
 //! Each operation on an open pool, whoever asks for it.
 
 use super::{
-    OpenPool, dedup, footprints, hexadecimal, history, keeping, make_root_directory, owners,
-    streams, undo,
+    OpenPool, dedup, footprints, hexadecimal, history, keeping, make_root_directory, open_files,
+    owners, streams, undo,
 };
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
@@ -41,7 +41,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
         Operation::Merge(request) => {
             let merge = history::Merge::of(pool, request)?;
-            let files = merge.open_parent(pool)?;
+            let files = open_files(pool, &merge.parent().dataset)?;
             let (summary, _nobody_remembers) = merge.run(pool, &files)?;
             return merge.conclude(summary, || {
                 pool.destroy(merge.fork(), false)?;
@@ -77,7 +77,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Partials => return Ok(Answer::Partials(streams::partials(pool)?)),
         Operation::DropPartial { dataset } => streams::drop_partial(pool, dataset)?,
         Operation::Status => return Ok(Answer::Status(Box::new(status(open)?))),
-        Operation::Grow { size_bytes } => return grow(open, *size_bytes),
+        Operation::Grow { size_bytes } => return grow(open, pool, *size_bytes),
         Operation::Label { label } => pool.set_label(label)?,
         Operation::Sync => pool.sync()?,
     }
@@ -174,11 +174,11 @@ fn set(
     Ok(())
 }
 
-fn grow(open: &OpenPool, size_bytes: Option<u64>) -> Result<Answer> {
+fn grow(open: &OpenPool, pool: &Pool, size_bytes: Option<u64>) -> Result<Answer> {
     if let Some(size_bytes) = size_bytes {
         open.device.grow(size_bytes)?;
     }
-    let size_bytes = open.pool.grow().map_err(|error| Error::failed(error.to_string()))?;
+    let size_bytes = pool.grow().map_err(|error| Error::failed(error.to_string()))?;
     Ok(Answer::Grown { size_bytes })
 }
 

@@ -4,7 +4,7 @@ use crate::control::protocol::{Answer, Owner, OwnerClass, OwnerRow};
 use crate::error::Result;
 use marram_pool::Pool;
 use marram_posix::{self as posix, Limit, OwnerId, OwnerReport, Posix, PosixOptions};
-use marram_store::{Source, Store};
+use marram_store::{DatasetName, Source, Store};
 
 /// Tells of all owners of a dataset or snapshot.
 pub(super) fn report(pool: &Pool, source: &str) -> Result<Answer> {
@@ -29,9 +29,10 @@ pub(super) fn set_limit(
         OwnerClass::Group => posix::OwnerClass::Group,
         OwnerClass::Project => posix::OwnerClass::Project,
     };
-    let source = Source { dataset: dataset.parse()?, snapshot: None };
-    file_system(pool, &source)?.set_limit(OwnerId { class, id: owner.id }, limit)?;
-    Ok(pool.sync()?)
+    let name: DatasetName = dataset.parse()?;
+    let files = file_system(pool, &Source::live(name.clone()))?;
+    let owner = OwnerId { class, id: owner.id };
+    Ok(files.set_limit_in(pool, &name, (owner, limit))?)
 }
 
 fn file_system(pool: &Pool, source: &Source) -> Result<Posix> {

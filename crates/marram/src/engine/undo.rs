@@ -4,8 +4,8 @@ use crate::control::protocol::{Answer, Author, OperationRow, UndoReport};
 use crate::error::{Error, Result};
 use crate::places;
 use marram_pool::{Operation, Pool, Reversal};
-use marram_posix::{MergeOptions, MergeSides, Posix, PosixOptions, Touched};
-use marram_store::{DatasetName, Source, Store};
+use marram_posix::{MergeOptions, MergeSides, OwnerClass, OwnerId, Posix, Touched};
+use marram_store::{DatasetName, Source};
 use marram_vfs::Ino;
 
 /// Most conflicts that are named where a merge cannot be taken back.
@@ -46,6 +46,9 @@ fn row(operation: Operation) -> OperationRow {
         name => name,
     };
     let mut names = record.texts;
+    if name == "limit" && !names.is_empty() {
+        names.insert(1, owner_text(record.detail));
+    }
     if let ("rollback-directory", Some(to)) = (name, names.get_mut(1)) {
         *to = called(std::mem::take(to));
     }
@@ -62,6 +65,17 @@ fn row(operation: Operation) -> OperationRow {
         can_undo: obstacle.is_none(),
         obstacle,
     }
+}
+
+/// Whose limit it is.
+fn owner_text(number: u64) -> String {
+    let Some(OwnerId { class, id }) = OwnerId::from_offset(number) else { return String::new() };
+    let class = match class {
+        OwnerClass::User => "user",
+        OwnerClass::Group => "group",
+        OwnerClass::Project => "project",
+    };
+    format!("{class} {id}")
 }
 
 /// What users call a state: of one that was kept for a moment, the clone or fork that it is of.
@@ -130,16 +144,6 @@ pub(crate) fn by_merge(
     )))
 }
 
-/// The file system of a dataset that nobody has open.
-///
-/// # Errors
-/// It cannot be opened.
-pub(crate) fn open_files(pool: &Pool, dataset: &DatasetName) -> Result<Posix> {
-    let live = Source::live(dataset.clone());
-    let root = Ino(pool.report(&live)?.root_object);
-    Ok(Posix::new(pool.open(&live)?, PosixOptions { root, ..PosixOptions::default() })?)
-}
-
 /// What an undo has done: the newest entry, if it is that of an undo of `number`.
 ///
 /// # Errors
@@ -159,7 +163,7 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>) -> Result<Answer> {
     let (number, reversal) = reversal(pool, number)?;
     match reversal {
         Reversal::Merge { dataset, base, back_to, root_object } => {
-            let files = open_files(pool, &dataset)?;
+            let files = super::open_files(pool, &dataset)?;
             by_merge(pool, number, &files, (&dataset, &base, &back_to, root_object))?;
         }
         Reversal::Records { .. } | Reversal::Rollback { .. } => {

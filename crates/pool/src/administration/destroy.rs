@@ -2,7 +2,8 @@
 //!
 //! Destroying snapshots that another one follows frees what died on the way to that and was born
 //! after the one before them: their own blocks are found on the dead lists, nothing is walked. The
-//! rest of those lists is the next one's from then on.
+//! rest of those lists is the next one's from then on. What there is much of is sorted out by later
+//! commits, see [`super::sifting`]; what one commit can do is done at once.
 //!
 //! A dataset, and a snapshot that is the last of its line, has nobody to hand anything over to. It
 //! loses its name at once; its tree is walked by later commits, piece by piece, so that no commit
@@ -16,7 +17,7 @@ use super::plan::{Chain, Plan};
 use super::records::parent_of;
 use super::released::Release;
 use super::root_of;
-use crate::commit::{Commit, Publication, is_shared};
+use crate::commit::{Commit, Publication, Turn, is_shared};
 use crate::media::At;
 use crate::moment::Moment;
 use crate::pointers::decode_pointer;
@@ -32,7 +33,6 @@ use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{DeadChunk, cursor_key, dead_key};
 use marram_format::version::feature;
 use marram_store::{Damage, Destruction, Error, Key, Result, Source, kind};
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// Leaves of destroyed datasets that one step gives back.
@@ -47,11 +47,7 @@ pub(super) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<De
             destruction(moment, &Plan::under(pool, &moment.records, sources)?)
         });
     }
-    pool.make_room_in_log(sources.len() as u64)?;
-    let turn = pool.take_turn()?;
-    let plan = Plan::new(pool, sources)?;
-    plan.refuse_in_use(pool)?;
-    let destruction = destruction(&Moment::still(pool), &plan)?;
+    let Prepared { turn, plan, destruction } = prepare(pool, sources)?;
     let mut entries = Vec::new();
     for source in sources.iter().filter(|source| !is_passing(source)) {
         let gone = pool.find(source)?;
@@ -68,62 +64,59 @@ pub(super) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<De
     Ok(destruction)
 }
 
+/// A destruction that nothing is in the way of.
+pub(super) struct Prepared<'p> {
+    pub(super) turn: Turn<'p>,
+    pub(super) plan: Plan,
+    pub(super) destruction: Destruction,
+}
+
+/// Plans a destruction, and finds out what it gives back. That may take reading long lists, and
+/// commits go on meanwhile; but nobody opens, takes or destroys anything.
+pub(super) fn prepare<'p>(pool: &'p Arc<Inner>, sources: &[Source]) -> Result<Prepared<'p>> {
+    pool.make_room_in_log(sources.len() as u64)?;
+    let nobody_opens = pool.administering.lock();
+    pool.check_writable()?;
+    let plan = Plan::new(pool, sources)?;
+    plan.refuse_in_use(pool)?;
+    let destruction = Moment::look(pool, &mut |moment| {
+        destruction(moment, &Plan::under(pool, &moment.records, sources)?)
+    })?;
+    let turn = pool.turn(Some(nobody_opens))?;
+    Ok(Prepared { turn, plan, destruction })
+}
+
 /// What a destruction takes and gives back.
-pub(super) fn destruction(moment: &Moment, plan: &Plan) -> Result<Destruction> {
+fn destruction(moment: &Moment, plan: &Plan) -> Result<Destruction> {
     let mut release = Release::new(moment, moment.has_owners()?);
     release.plan(plan)?;
     Ok(Destruction { sources: plan.sources()?, freed_bytes: release.grains()? * GRAIN_BYTES })
 }
 
-/// The pointers on a dead list.
-pub(super) fn dead_pointers(moment: &Moment, list: u64) -> Result<Vec<Pointer>> {
-    let mut found = Vec::new();
-    for (_, chunk) in dead_chunks(&moment.at(), moment.pool_tree(), list)? {
-        for pointer in chunk.pointers {
-            found.push(decode_pointer(&pointer)?);
-        }
-    }
-    Ok(found)
-}
-
-/// The chunks of a dead list, as a tree of the pool's own has them.
-fn dead_chunks(at: &At<'_>, pool_tree: Option<&Bytes>, list: u64) -> Result<Vec<(Key, DeadChunk)>> {
-    let mut chunks = Vec::new();
-    let mut wrong = None;
-    tree::scan(at, pool_tree, dead_key(list, 0), dead_key(list, u64::MAX), &mut |found| {
-        match DeadChunk::decode(&found.value) {
-            Ok(chunk) => chunks.push((found.key, chunk)),
-            Err(error) => wrong = Some(error.to_string()),
-        }
-        wrong.is_none()
+/// Visits the chunks of a dead list, as a tree of the pool's own has them, until the visitor
+/// returns false; returns whether it never did.
+pub(super) fn dead_chunks(
+    at: &At<'_>,
+    pool_tree: Option<&Bytes>,
+    list: u64,
+    visit: &mut dyn FnMut(Key, DeadChunk) -> Result<bool>,
+) -> Result<bool> {
+    let mut failed = None;
+    let (from, to) = (dead_key(list, 0), dead_key(list, u64::MAX));
+    let is_all = tree::scan(at, pool_tree, from, to, &mut |found| {
+        let chunk = DeadChunk::decode(&found.value).map_err(|error| {
+            let (what, place) = ("a dead list", format!("list {list}"));
+            Error::Damaged(Damage { what, place, reason: error.to_string() })
+        });
+        chunk.and_then(|chunk| visit(found.key, chunk)).unwrap_or_else(|error| {
+            failed = Some(error);
+            false
+        })
     })?;
-    match wrong {
-        None => Ok(chunks),
-        Some(reason) => Err(Error::Damaged(Damage {
-            what: "a dead list",
-            place: format!("list {list}"),
-            reason,
-        })),
-    }
+    failed.map_or(Ok(is_all), Err)
 }
 
 impl Commit<'_> {
-    /// All pointers of a dead list, which is emptied: those of earlier commits and of this one.
-    fn take_dead(&mut self, list: u64) -> Result<Vec<Bytes>> {
-        let mut pointers = Vec::new();
-        let media = &self.pool.media;
-        let root = self.pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-        let at = At { media, epoch: media.epoch() };
-        for (key, chunk) in dead_chunks(&at, root.as_ref(), list)? {
-            if let Entry::Vacant(place) = self.items.entry(key) {
-                place.insert(None);
-                pointers.extend(chunk.pointers);
-            }
-        }
-        pointers.extend(self.take_new_dead(list));
-        Ok(pointers)
-    }
-
     /// Lasts first: what they leave of the ones before them may be on the way to an heir.
     pub(super) fn destroy(&mut self, plan: &Plan) -> Result<()> {
         plan.goes().try_for_each(|gone| self.forget_kept(gone.id, &gone.name))?;
@@ -131,31 +124,21 @@ impl Commit<'_> {
             let record = self.record(last.id)?;
             self.destroy_last(record)?;
         }
-        plan.chains.iter().try_for_each(|chain| self.destroy_chain(chain))
+        plan.chains.iter().try_for_each(|chain| self.destroy_chain(chain))?;
+        self.sift()
     }
 
-    /// Snapshots that one takes over from, or the dataset. Their dead lists are read once, however
-    /// many there are.
+    /// Snapshots that one takes over from, or the dataset. What the oldest of them has on its dead
+    /// list is the heir's as it is.
     fn destroy_chain(&mut self, chain: &Chain) -> Result<()> {
         let Some(oldest) = chain.gone.first() else { return Ok(()) };
         let oldest = self.record(oldest.id)?;
-        let mut stay = self.take_dead(oldest.dead_list)?;
         let mut heir = self.record(chain.heir.id)?;
-        for list in chain.gone[1..].iter().map(|gone| gone.dead_list).chain([heir.dead_list]) {
-            for pointer in self.take_dead(list)? {
-                let decoded = decode_pointer(&pointer)?;
-                if decoded.birth > oldest.previous_group {
-                    self.free(&decoded)?;
-                } else {
-                    stay.push(pointer);
-                }
-            }
-        }
-        heir.dead_grains = 0;
-        for pointer in stay {
-            heir.dead_grains += decode_pointer(&pointer)?.grains();
-            self.add_dead(heir.dead_list, pointer);
-        }
+        let others = chain.gone[1..].iter().map(|gone| gone.dead_list).chain([heir.dead_list]);
+        let others: Vec<u64> = others.collect();
+        self.begin_sifting(&others, oldest.previous_group, oldest.dead_list);
+        heir.dead_list = oldest.dead_list;
+        heir.dead_grains = oldest.dead_grains;
         heir.previous = oldest.previous;
         heir.previous_group = oldest.previous_group;
         if oldest.previous == 0 {
@@ -172,9 +155,10 @@ impl Commit<'_> {
     }
 
     /// A dataset, or the last snapshot of a line. Takes the name; the space follows in
-    /// [`Inner::prune_step`].
+    /// [`Inner::give_back_step`].
     fn destroy_last(&mut self, mut gone: DatasetRecord) -> Result<()> {
-        self.take_dead(gone.dead_list)?;
+        self.drop_list(gone.dead_list, gone.previous_group);
+        gone.dead_list = self.new_id();
         let parent = parent_of(&gone);
         if parent != 0 {
             let mut before = self.record(parent)?;
@@ -198,12 +182,13 @@ impl Commit<'_> {
 
 impl Inner {
     /// Gives back a piece of what is being destroyed; returns whether there is more.
-    pub(crate) fn prune_step(&self) -> Result<bool> {
-        let is_going = |pool: &Inner| !pool.records.read().going(1).is_empty();
-        if !is_going(self) {
+    pub(crate) fn give_back_step(&self) -> Result<bool> {
+        let is_leaving = |pool: &Inner| pool.records.read().is_leaving();
+        if !is_leaving(self) {
             return Ok(false);
         }
         self.commit_with(Some(&mut |commit| {
+            commit.sift()?;
             let going = commit.pool.records.read().going(PRUNE_DATASETS);
             let mut left = PRUNE_LEAVES;
             for record in going {
@@ -213,7 +198,7 @@ impl Inner {
             }
             Ok(())
         }))?;
-        Ok(is_going(self))
+        Ok(is_leaving(self))
     }
 
     /// The key before which everything of a destroyed dataset has been given back.

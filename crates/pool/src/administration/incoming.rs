@@ -351,6 +351,7 @@ impl Commit<'_> {
         }
         origin.clones = origin.clones.saturating_sub(1);
         self.keep(origin)?;
+        self.lead_on(&[live.dead_list], clone.previous_group, clone.dead_list);
         live.root = clone.root.clone();
         live.referenced_grains = clone.referenced_grains;
         live.dead_list = clone.dead_list;

@@ -7,12 +7,11 @@
 //! the same commit: a crash before it leaves what can be brought back, and one after it what is
 //! being destroyed.
 
-use super::destroy::destruction;
+use super::destroy::{Prepared, prepare};
 use super::operations::{Author, entry, is_passing};
 use super::plan::Plan;
 use super::{list, records::Records};
 use crate::commit::Commit;
-use crate::moment::Moment;
 use crate::pool::{Inner, Pool};
 use crate::settings::undo_seconds;
 use marram_format::dataset::{DatasetRecord, DatasetState};
@@ -48,17 +47,12 @@ impl Pool {
     /// As [`Store::destroy_together`].
     pub fn destroy_kept(&self, sources: &[Source]) -> Result<Hidden> {
         let inner = &self.inner;
-        inner.make_room_in_log(sources.len() as u64)?;
-        let turn = inner.take_turn()?;
-        let plan = Plan::new(inner, sources)?;
-        plan.refuse_in_use(inner)?;
         let seconds = inner.seconds_to_keep(sources)?;
         let Some(author) = self.author.as_ref().filter(|_| seconds > 0) else {
-            drop(turn);
             let destruction = self.destroy_together(sources, false)?;
             return Ok(Hidden { destruction, kept_until_seconds: None });
         };
-        let destruction = destruction(&Moment::still(inner), &plan)?;
+        let Prepared { turn, destruction, .. } = prepare(inner, sources)?;
         let mut ids = Vec::new();
         for source in sources {
             ids.push(inner.find(source)?.id);
@@ -199,8 +193,8 @@ impl Inner {
     /// Gives back something for a writer that finds no space: a piece of what is being destroyed,
     /// or else what has been kept for longest. False if there is nothing of either.
     pub(crate) fn make_space(&self) -> Result<bool> {
-        if !self.records.read().going(1).is_empty() {
-            self.prune_step()?;
+        if self.records.read().is_leaving() {
+            self.give_back_step()?;
             return Ok(true);
         }
         let numbers = self.records.read().kept_numbers();

@@ -4,6 +4,7 @@ mod comparing;
 mod destroy;
 mod incoming;
 mod kept;
+mod limits;
 mod lines;
 mod list;
 mod merging;
@@ -14,6 +15,7 @@ mod plan;
 mod properties;
 mod records;
 mod released;
+mod sifting;
 mod undo;
 mod usage;
 
@@ -31,7 +33,7 @@ use marram_store::{
     Batch, DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, MergedFrom, Properties,
     PropertySource, Result, Source, Store, Usage, View, check_rename, check_tag,
 };
-use operations::{entry, is_passing};
+use operations::is_passing;
 use records::parent_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,12 +42,13 @@ pub(crate) use incoming::Arrival;
 pub use kept::Hidden;
 pub(crate) use kept::is_hidden;
 pub(crate) use list::root_object;
+pub(crate) use operations::entry;
 pub use operations::{Author, Operation};
 pub use partial::Partial;
 pub(crate) use passing::Passing;
 pub use undo::Reversal;
 
-pub(crate) use records::Records;
+pub(crate) use records::{Records, Sifting};
 
 impl Store for Pool {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
@@ -257,6 +260,10 @@ impl Store for Pool {
         self.change_property(&turn, name, (property, value.as_deref()), 0)
     }
 
+    fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {
+        self.enter_limit(name, owner, limit)
+    }
+
     fn sync(&self) -> Result<()> {
         self.commit()
     }
@@ -285,10 +292,7 @@ impl Pool {
 
     /// Waits for the turn to commit an operation that is entered into the log.
     fn begin_operation(&self) -> Result<Turn<'_>> {
-        if self.author.is_some() {
-            self.inner.make_room_in_log(1)?;
-        }
-        self.inner.take_turn()
+        self.inner.begin_operation(self.author.as_ref())
     }
 }
 
@@ -308,6 +312,14 @@ fn refuse_live(source: &Source) -> Result<()> {
 }
 
 impl Inner {
+    /// See [`Pool::begin_operation`].
+    pub(crate) fn begin_operation(&self, author: Option<&Arc<Author>>) -> Result<Turn<'_>> {
+        if author.is_some() {
+            self.make_room_in_log(1)?;
+        }
+        self.take_turn()
+    }
+
     /// The record of a dataset or snapshot that is not being destroyed.
     pub(crate) fn find(&self, source: &Source) -> Result<Arc<DatasetRecord>> {
         let name = source.to_string();

@@ -1,4 +1,4 @@
-//! The log of operations: who did what to which dataset.
+//! The log of operations: who did what to the pool and which dataset of it.
 //!
 //! The commit that does an operation puts its entry into the pool's own tree, so that a crash
 //! leaves both or neither. An entry is written for whoever a handle of the pool acts for, see
@@ -15,7 +15,6 @@ use marram_format::operation::{
 };
 use marram_format::pointer::Pointer;
 use marram_format::space::operation_key;
-use marram_format::version::feature;
 use marram_store::{Damage, Error, Result, Source};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,8 +101,9 @@ pub(super) fn undone_by(entries: &[(u64, OperationRecord)]) -> BTreeSet<(u64, u6
     undone
 }
 
-/// An entry about a dataset or snapshot; who and when is added by [`Commit::enter`].
-pub(super) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> OperationRecord {
+/// An entry about a dataset or snapshot, or with 0 the pool; who and when is added by
+/// [`Commit::enter`].
+pub(crate) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> OperationRecord {
     OperationRecord {
         kind,
         user: NO_USER,
@@ -132,7 +132,7 @@ impl Commit<'_> {
     }
 
     /// Enters what this commit does into the log, if it does so for anybody. Returns the number.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         author: Option<&Arc<Author>>,
         record: OperationRecord,
@@ -143,6 +143,7 @@ impl Commit<'_> {
         while command.len() > COMMAND_BYTES_MAX {
             command.pop();
         }
+        self.set_feature(record.kind.feature());
         let record = OperationRecord {
             user: author.user.unwrap_or(NO_USER),
             seconds: self.now_seconds,
@@ -154,7 +155,6 @@ impl Commit<'_> {
         if let Some(oldest) = number.checked_sub(OPERATIONS_KEPT_MAX) {
             self.items.insert(operation_key(oldest), None);
         }
-        self.set_feature(feature::OPERATIONS);
         Ok(number)
     }
 

@@ -6,6 +6,8 @@
 //!
 //! One dataset is received at a time under a name: whoever comes second is refused.
 
+use super::operations::entry;
+use super::plan::Plan;
 use super::records::parent_of;
 use super::running;
 use crate::Error;
@@ -13,6 +15,7 @@ use crate::pool::{Inner, Pool};
 use crate::stream::{POSITION_KEY, identity_of};
 use crate::view::DatasetView;
 use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::operation::OperationKind;
 use marram_format::pointer::GRAIN_BYTES;
 use marram_format::stream::{Received, ResumeToken, SnapshotIdentity, StreamBegin};
 use marram_store::{DatasetName, Error as StoreError, Result, Source, Store, View};
@@ -114,11 +117,26 @@ impl Pool {
         if partial.is_running {
             return Err(busy());
         }
-        match self.destroy(&Source::live(partial.hidden.clone()), false) {
-            Ok(_) => Ok(partial.snapshot),
+        match self.abort(&partial) {
+            Ok(()) => Ok(partial.snapshot),
             Err(StoreError::InUse { .. }) => Err(busy()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Destroys what has been received, in one commit with the entry of that. Nothing of it is kept
+    /// for an undo: it can be received again.
+    fn abort(&self, partial: &Partial) -> Result<()> {
+        let turn = self.begin_operation()?;
+        let hidden = Source::live(partial.hidden.clone());
+        let plan = Plan::new(&self.inner, std::slice::from_ref(&hidden))?;
+        plan.refuse_in_use(&self.inner)?;
+        let id = self.inner.find(&hidden)?.id;
+        turn.commit(Some(&mut |commit| {
+            commit.destroy(&plan)?;
+            let entry = entry(OperationKind::Abort, id, &[&partial.snapshot.to_string()]);
+            commit.enter(self.author.as_ref(), entry).map(|_| ())
+        }))
     }
 
     /// Drops all parts with nothing in them, which a crash at the beginning of a stream has left.

@@ -3,8 +3,12 @@
 
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::kept_for;
+use marram_format::space::SiftingRecord;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// The dead lists that are being sifted, by number.
+pub(crate) type Sifting = BTreeMap<u64, SiftingRecord>;
 
 /// The records of a running pool.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +23,9 @@ pub(crate) struct Records {
     kept: BTreeSet<(u64, u64)>,
     /// Those that are being destroyed; they have no name any more.
     going: BTreeSet<u64>,
+    /// Whose each dead list is.
+    lists: HashMap<u64, u64>,
+    sifting: Arc<Sifting>,
 }
 
 impl Records {
@@ -71,6 +78,26 @@ impl Records {
         going.take(limit).cloned().collect()
     }
 
+    /// Whether anything that was destroyed is still to be given back.
+    pub(crate) fn is_leaving(&self) -> bool {
+        !self.going.is_empty() || !self.sifting.is_empty()
+    }
+
+    /// Whose a dead list is.
+    pub(crate) fn with_list(&self, list: u64) -> Option<&Arc<DatasetRecord>> {
+        self.lists.get(&list).and_then(|id| self.by_id.get(id))
+    }
+
+    /// The dead lists that are being sifted.
+    pub(crate) fn sifting(&self) -> &Arc<Sifting> {
+        &self.sifting
+    }
+
+    /// From now on these are being sifted.
+    pub(crate) fn set_sifting(&mut self, sifting: Arc<Sifting>) {
+        self.sifting = sifting;
+    }
+
     /// Applies what a commit has changed; `None` takes a record away. Names may have changed
     /// places, so all old ones go before any new one comes.
     pub(crate) fn apply(&mut self, changes: BTreeMap<u64, Option<DatasetRecord>>) {
@@ -82,6 +109,7 @@ impl Records {
             self.children.remove(&(parent_of(&old), *id));
             self.snapshots.remove(&(old.parent, *id));
             self.going.remove(id);
+            self.lists.remove(&old.dead_list);
             if let Some(number) = kept_for(&old.name) {
                 self.kept.remove(&(number, *id));
             }
@@ -97,6 +125,7 @@ impl Records {
                     self.note_family(&record);
                 }
             }
+            self.lists.insert(record.dead_list, id);
             self.by_id.insert(id, Arc::new(record));
         }
     }

@@ -9,10 +9,10 @@
 //! any, dead lists are read through and the trees of lasts walked, as far as they are younger than
 //! what is before them, and what is met is counted by address.
 
-use super::destroy::dead_pointers;
 use super::plan::{Chain, Plan};
-use super::records::{Records, parent_of};
+use super::records::parent_of;
 use super::root_of;
+use super::sifting::{dead_grains, visit_dead, visit_freed};
 use crate::commit::is_shared;
 use crate::moment::Moment;
 use crate::pointers::decode_pointer;
@@ -27,11 +27,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Grains that came with a state: those that its parent has not.
-pub(super) fn grains_since_parent(records: &Records, record: &DatasetRecord) -> u64 {
-    let shared = records
-        .get(parent_of(record))
-        .map_or(0, |parent| parent.referenced_grains.saturating_sub(record.dead_grains));
-    record.referenced_grains.saturating_sub(shared)
+pub(super) fn grains_since_parent(moment: &Moment, record: &DatasetRecord) -> Result<u64> {
+    let shared = match moment.records.get(parent_of(record)) {
+        Some(parent) => parent.referenced_grains.saturating_sub(dead_grains(moment, record)?),
+        None => 0,
+    };
+    Ok(record.referenced_grains.saturating_sub(shared))
 }
 
 /// Counts what comes back.
@@ -64,7 +65,7 @@ impl<'p> Release<'p> {
         if self.counts_owners {
             return self.tree(record, Key::MIN);
         }
-        self.grains += grains_since_parent(&self.moment.records, record);
+        self.grains += grains_since_parent(self.moment, record)?;
         Ok(())
     }
 
@@ -84,16 +85,22 @@ impl<'p> Release<'p> {
         let lists = chain.gone[1..].iter().chain([&chain.heir]);
         for record in lists {
             if group == Group(0) && !self.counts_owners {
-                self.grains += record.dead_grains;
+                self.grains += dead_grains(self.moment, record)?;
                 continue;
             }
-            for pointer in dead_pointers(self.moment, record.dead_list)? {
-                if pointer.birth > group {
-                    self.block(&pointer)?;
-                }
-            }
+            let moment = self.moment;
+            visit_dead(moment, record.dead_list, &mut |pointer| match pointer.birth > group {
+                true => self.block(pointer),
+                false => Ok(()),
+            })?;
         }
         Ok(())
+    }
+
+    /// What is free and still to be given back.
+    pub(super) fn freed(&mut self) -> Result<()> {
+        let moment = self.moment;
+        visit_freed(moment, &mut |pointer| self.block(pointer))
     }
 
     fn block(&mut self, pointer: &Pointer) -> Result<()> {

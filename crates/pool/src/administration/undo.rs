@@ -74,6 +74,7 @@ impl Pool {
     pub fn undo(&self, number: u64) -> Result<u64> {
         let inner = &self.inner;
         inner.make_room_in_log(1)?;
+        let _admitted = self.admit_undo(number)?;
         let turn = inner.take_turn()?;
         let entries = inner.operations()?;
         let reversal = inner.judge((&entries, &undone_by(&entries)), number)?;
@@ -84,6 +85,11 @@ impl Pool {
                 return Err(Error::Invalid(reason));
             }
             (OperationKind::Set, _) => self.undo_set(&turn, number, record)?,
+            (OperationKind::Label, _) => {
+                let author = self.author.clone().unwrap_or_default();
+                inner.change_label(&turn, record.text(0), Some(&author), number)?;
+            }
+            (OperationKind::Limit, _) => self.undo_limit(&turn, number, record)?,
             (OperationKind::Hold | OperationKind::Release, _) => {
                 self.undo_hold(&turn, number, record)?;
             }
@@ -198,7 +204,7 @@ impl Inner {
     }
 
     /// The same, of what nobody has destroyed since.
-    fn in_sight(&self, id: u64) -> Result<Arc<DatasetRecord>> {
+    pub(super) fn in_sight(&self, id: u64) -> Result<Arc<DatasetRecord>> {
         let record = self.by_id(id)?;
         if !is_hidden(&record) {
             return Ok(record);
@@ -235,6 +241,20 @@ impl Inner {
                 return Ok(Reversal::Records { goes: Vec::new(), renamed });
             }
             OperationKind::Destroy => self.judge_restoration(record)?,
+            OperationKind::Label => self.judge_label(record)?,
+            OperationKind::Limit => drop(self.judge_limit(record)?),
+            OperationKind::Grow => {
+                return Err(refusal(
+                    "a pool cannot shrink: what it was grown by may be in use, and its zones are \
+                     laid out for the new size",
+                ));
+            }
+            OperationKind::Abort => {
+                return Err(refusal(format!(
+                    "what had come of {} is not kept: receive it again from its beginning",
+                    record.text(0)
+                )));
+            }
         }
         Ok(Reversal::Records { goes: Vec::new(), renamed: None })
     }
@@ -334,6 +354,14 @@ impl Inner {
         }
         let now = if now.is_empty() { "its default" } else { now };
         Err(refusal(format!("{property} of {} was set to {now} since", subject.name)))
+    }
+
+    fn judge_label(&self, record: &OperationRecord) -> Result<()> {
+        let now = self.label();
+        match now == record.text(1) {
+            true => Ok(()),
+            false => Err(refusal(format!("the pool has the label {now:?} since"))),
+        }
     }
 
     /// Returns the name that it has now.

@@ -46,7 +46,7 @@ fn usage_at(moment: &Moment, exact: bool) -> Result<Usage> {
 
 fn holder(moment: &Moment, record: &Arc<DatasetRecord>, counts_owners: bool) -> Result<Holder> {
     let records = &*moment.records;
-    let (report, added) = (report(records, record)?, grains_since_parent(records, record));
+    let (report, added) = (report(records, record)?, grains_since_parent(moment, record)?);
     let chain = chain_of(records, record);
     let has_children = records.children(record.id).next().is_some();
     let mut release = Release::new(moment, counts_owners);
@@ -71,6 +71,7 @@ fn chain_of(records: &Records, record: &Arc<DatasetRecord>) -> Option<Chain> {
 /// Grains of what has been destroyed and is still to be given back.
 fn leaving_grains(moment: &Moment) -> Result<u64> {
     let mut release = Release::new(moment, true);
+    release.freed()?;
     for record in moment.records.going(usize::MAX) {
         let from = prune_cursor(&moment.at(), moment.pool_tree(), record.id)?;
         release.tree(&record, from)?;

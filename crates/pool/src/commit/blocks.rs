@@ -15,7 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most blocks that are prepared before any of them is queued.
-const PREPARE_BLOCKS_MAX: usize = 256;
+const PREPARE_BLOCKS_MAX: usize = 64;
+/// With this many bytes the queue is written out while the next blocks are prepared. Less is not
+/// worth a thread.
+const WRITE_BESIDE_BYTES_MIN: usize = 2 << 20;
 /// Fewer blocks than this are not worth another thread.
 const THREAD_BLOCKS_MIN: usize = 4;
 
@@ -85,12 +88,31 @@ impl Commit<'_> {
     ) -> Result<Vec<Pointer>> {
         let mut pointers = Vec::with_capacity(blocks.len());
         for some in blocks.chunks(PREPARE_BLOCKS_MAX) {
-            let prepared = prepare_all(some, settings, self.pool.threads);
+            let prepared = self.prepare_beside_writing(some, settings)?;
             for (block, prepared) in some.iter().zip(prepared) {
                 pointers.push(self.write_prepared(block.data().len(), prepared)?);
             }
         }
         Ok(pointers)
+    }
+
+    /// Prepares blocks while the device takes what was queued before: the one needs processors, the
+    /// other mostly waits.
+    fn prepare_beside_writing(
+        &mut self,
+        blocks: &[Arc<FreshBlock>],
+        settings: &Settings,
+    ) -> Result<Vec<Prepared>> {
+        let threads = self.pool.threads;
+        if self.queue.bytes() < WRITE_BESIDE_BYTES_MIN {
+            return Ok(prepare_all(blocks, settings, threads));
+        }
+        let queue = &mut self.queue;
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| queue.write_out());
+            let prepared = prepare_all(blocks, settings, threads);
+            writer.join().expect("writing to a device does not panic").map(|()| prepared)
+        })
     }
 
     fn write_prepared(&mut self, logical_len: usize, prepared: Prepared) -> Result<Pointer> {

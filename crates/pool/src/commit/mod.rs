@@ -20,6 +20,7 @@ mod queue;
 mod references;
 mod trees;
 
+use crate::administration::Sifting;
 use crate::counters::CommittedCounters;
 use crate::dataset::{Attempt, Dataset};
 use crate::log::IntentLog;
@@ -105,6 +106,8 @@ pub(crate) struct Commit<'p> {
     /// Items of the pool's own tree that change, besides records, dead lists and bitmaps.
     pub(crate) items: BTreeMap<Key, Option<Bytes>>,
     pub(crate) publications: Vec<Publication>,
+    /// The dead lists that are being sifted.
+    pub(crate) sifting: Arc<Sifting>,
     frozen: Frozen,
     /// Pointers that go onto dead lists.
     dead: BTreeMap<u64, Vec<Bytes>>,
@@ -174,6 +177,7 @@ impl Inner {
             records: BTreeMap::new(),
             items: BTreeMap::new(),
             publications: Vec::new(),
+            sifting: Arc::clone(self.records.read().sifting()),
             frozen,
             dead: BTreeMap::new(),
             roots: BTreeMap::new(),
@@ -365,7 +369,12 @@ impl Commit<'_> {
         }
         pool.space.lock().finish();
         let changed: Vec<u64> = self.records.keys().copied().collect();
-        Arc::make_mut(&mut pool.records.write()).apply(self.records);
+        {
+            let mut records = pool.records.write();
+            let records = Arc::make_mut(&mut records);
+            records.apply(self.records);
+            records.set_sifting(self.sifting);
+        }
         let mut roots = self.roots;
         for dataset in &self.frozen.datasets {
             dataset.publish(roots.remove(&dataset.id).flatten());

@@ -13,7 +13,7 @@ use marram_format::pointer::{
 };
 use marram_format::space::{
     DEAD_CHUNK_BYTES_MAX, DeadChunk, SUMMARY_ZONES, Tail, cursor_key, dataset_key, dead_key,
-    summary_key, zone_key,
+    sifting_key, summary_key, zone_key,
 };
 use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
 use marram_format::version::{FormatVersion, feature};
@@ -32,6 +32,7 @@ impl Commit<'_> {
     /// Steps 4 to 6. Returns the superblock that is now the newest.
     pub(super) fn write_pool_tree(&mut self, mut superblock: Superblock) -> Result<Superblock> {
         self.collect_records();
+        self.collect_sifting();
         self.collect_dead();
         self.collect_owners();
         self.collect_bitmaps();
@@ -48,6 +49,10 @@ impl Commit<'_> {
         superblock.label.clone_from(&self.label);
         superblock.version = superblock.version.max(FormatVersion::CURRENT);
         superblock.features_read_compatible |= self.features;
+        superblock.features_read_compatible &= !feature::SIFTING;
+        if !self.sifting.is_empty() {
+            superblock.features_read_compatible |= feature::SIFTING;
+        }
         superblock.features_incompatible |= feature::NAME_PLACES;
         if self.has_scattered {
             superblock.features_incompatible |= feature::SCATTERED;
@@ -93,6 +98,22 @@ impl Commit<'_> {
                 self.items.insert(cursor_key(*id), None);
             }
             self.items.insert(dataset_key(*id), value);
+        }
+    }
+
+    /// Puts what is said of lists that are sifted, where it has changed.
+    fn collect_sifting(&mut self) {
+        let before = Arc::clone(self.pool.records.read().sifting());
+        if Arc::ptr_eq(&before, &self.sifting) {
+            return;
+        }
+        for list in before.keys().filter(|list| !self.sifting.contains_key(list)) {
+            self.items.insert(sifting_key(*list), None);
+        }
+        for (list, record) in self.sifting.iter() {
+            if before.get(list) != Some(record) {
+                self.items.insert(sifting_key(*list), Some(record.encode()));
+            }
         }
     }
 

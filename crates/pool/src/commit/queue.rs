@@ -50,6 +50,11 @@ impl<'p> WriteQueue<'p> {
         WriteQueue { media, writes: Vec::new(), bytes: 0 }
     }
 
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Queues the copy numbered `copy` of a block, which lies in `pieces`.
     pub(crate) fn push(&mut self, copy: usize, pieces: &[Extent], payload: &Payload) -> Result<()> {
         let mut from = 0;

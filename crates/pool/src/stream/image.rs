@@ -221,16 +221,30 @@ impl StreamImage {
         })
     }
 
+    /// A record that is right by itself is not the one that was verified at this place.
+    fn exchanged(&self, place: Place) -> StoreError {
+        self.damaged(place, &"the file has been exchanged for another one since it was opened")
+    }
+
+    /// Whoever reads a block counts on its length.
+    fn check_len(&self, place: Place, content: &Bytes, len: usize) -> Stored<()> {
+        if content.len() == len { Ok(()) } else { Err(self.exchanged(place)) }
+    }
+
     fn item(&self, entry: &Entry) -> Stored<Item> {
         let payload = self.payload(entry.value)?;
         self.with_put(entry.value, &payload, |put| {
+            if put.key != entry.key {
+                return Err(self.exchanged(entry.value));
+            }
             let value = Bytes::copy_from_slice(put.value);
             if entry.block == Place::NONE {
                 return Ok(Item { value, block: None });
             }
             if let StreamBlock::Content(content) = &put.block {
                 // Whoever asks for the item asks for its block most likely.
-                self.unpack(entry.block, put.key, content)?;
+                let unpacked = self.unpack(entry.block, put.key, content)?;
+                self.check_len(entry.block, &unpacked, entry.len as usize)?;
             }
             let mut place = entry.block.0.to_be_bytes().to_vec();
             place.extend(entry.stored_len.to_be_bytes());
@@ -298,14 +312,18 @@ impl View for StreamImage {
 
     fn read_block(&self, block: &Block) -> Stored<Bytes> {
         let (place, _) = parts_of(block)?;
-        if let Some(found) = self.at_hand(place) {
-            return Ok(found);
-        }
-        let payload = self.payload(place)?;
-        self.with_put(place, &payload, |put| match &put.block {
-            StreamBlock::Content(content) => self.unpack(place, put.key, content),
-            _ => Err(foreign("a record without content")),
-        })
+        let content = match self.at_hand(place) {
+            Some(found) => found,
+            None => {
+                let payload = self.payload(place)?;
+                self.with_put(place, &payload, |put| match &put.block {
+                    StreamBlock::Content(content) => self.unpack(place, put.key, content),
+                    _ => Err(self.exchanged(place)),
+                })?
+            }
+        };
+        self.check_len(place, &content, block.len())?;
+        Ok(content)
     }
 
     fn stored_bytes(&self, block: &Block) -> u64 {

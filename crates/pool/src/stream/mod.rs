@@ -54,11 +54,15 @@ pub(crate) fn identity_of(record: &DatasetRecord) -> SnapshotIdentity {
     SnapshotIdentity { id: record.id128, created_seconds: record.created_seconds }
 }
 
-/// The properties of a dataset that go with it: not those that say how much of its pool it may
-/// take, and none of the pool's own.
+/// The properties of a dataset that go with it.
 fn sent_properties(record: &DatasetRecord) -> Vec<(String, String)> {
-    let is_sent = |name: &str| !name.starts_with('.') && name != QUOTA && name != RESERVATION;
-    record.properties.iter().filter(|(name, _)| is_sent(name)).cloned().collect()
+    record.properties.iter().filter(|(name, _)| is_sent_property(name)).cloned().collect()
+}
+
+/// Whether a property goes with its dataset: not those that say how much of its pool it may take,
+/// and none of the pool's own.
+fn is_sent_property(name: &str) -> bool {
+    !name.starts_with('.') && name != QUOTA && name != RESERVATION
 }
 
 /// The error for bytes of a stream that are wrong.

@@ -1,6 +1,6 @@
 //! A stream as it is read: record by record, each verified before anybody uses it.
 
-use super::{Progress, StreamTotals, wrong};
+use super::{Progress, StreamTotals, is_sent_property, wrong};
 use crate::Error;
 use marram_codec::{ChecksumKind, checksum, decompress};
 use marram_format::key::{Key, kind};
@@ -92,6 +92,9 @@ impl<'r> StreamReader<'r> {
         let StreamRecord::Begin(begin) = record.map_err(|error| wrong(0, &error))? else {
             return Err(Error::Stream("it does not say what it is".to_owned()));
         };
+        if let Some((name, _)) = begin.properties.iter().find(|(name, _)| !is_sent_property(name)) {
+            return Err(Error::Stream(format!("it sets {name}, and no stream may do that")));
+        }
         reader.is_incremental = begin.base.is_some();
         reader.last = begin.after;
         Ok((reader, begin))

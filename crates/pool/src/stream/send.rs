@@ -12,12 +12,14 @@ use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
-use marram_format::pointer::{Checksum, GRAIN_BYTES, Place, Pointer};
-use marram_format::stream::{
-    RecordChain, RecordKind, ResumeToken, StreamBegin, StreamBlock, StreamContent, StreamEnd,
-    StreamPut,
+use marram_format::pointer::{
+    Checksum, EMBEDDED_BYTES_MAX, GRAIN_BYTES, Place, Pointer, checksum_kind,
 };
-use marram_store::{Source, Store};
+use marram_format::stream::{
+    RecordChain, RecordKind, ResumeToken, STREAM_BLOCK_BYTES_MAX, STREAM_VALUE_BYTES_MAX,
+    StreamBegin, StreamBlock, StreamContent, StreamEnd, StreamPut,
+};
+use marram_store::{Damage, Source, Store};
 use std::io::Write;
 
 /// Bytes of the stream that are written at once.
@@ -223,9 +225,12 @@ impl Sender<'_> {
         }
         if let Some(pointer) = content {
             stored = self.at.media.stored(&pointer, self.at.epoch)?;
-            block = content_of(&pointer, &stored);
+            block = content_of(item.key, &pointer, &stored)?;
             self.totals.blocks += 1;
             self.totals.stored_bytes += stored.len() as u64;
+        }
+        if item.value.len() > STREAM_VALUE_BYTES_MAX {
+            return Err(too_long(item.key, format!("its value has {} bytes", item.value.len())));
         }
         self.totals.puts += 1;
         let put = StreamPut { key: item.key, value: &item.value, block };
@@ -262,11 +267,25 @@ fn unwritable(error: &std::io::Error) -> Error {
     Error::Transfer(format!("cannot write the stream: {error}"))
 }
 
-fn content_of<'s>(pointer: &Pointer, stored: &'s [u8]) -> StreamBlock<'s> {
+/// The content of a block as a record has it; its limits are those of what a pool writes.
+fn content_of<'s>(key: Key, pointer: &Pointer, stored: &'s [u8]) -> Result<StreamBlock<'s>, Error> {
     let checksum = match &pointer.place {
         Place::Embedded(_) => Checksum::NONE,
         Place::Stored { checksum, .. } => *checksum,
     };
     let (codec, logical_len) = (pointer.codec, pointer.logical_len);
-    StreamBlock::Content(StreamContent { codec, logical_len, checksum, stored })
+    let is_right = (1..=STREAM_BLOCK_BYTES_MAX).contains(&logical_len)
+        && (1..=logical_len as usize).contains(&stored.len())
+        && (checksum.kind != checksum_kind::NONE || stored.len() <= EMBEDDED_BYTES_MAX);
+    if !is_right {
+        let reason = format!("its block has {logical_len} bytes, stored as {}", stored.len());
+        return Err(too_long(key, reason));
+    }
+    Ok(StreamBlock::Content(StreamContent { codec, logical_len, checksum, stored }))
+}
+
+/// The error for what no pool writes, and no stream can hold.
+fn too_long(key: Key, reason: String) -> Error {
+    let place = format!("{key:?}");
+    marram_store::Error::Damaged(Damage { what: "an item", place, reason }).into()
 }

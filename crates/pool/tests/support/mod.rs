@@ -1,6 +1,8 @@
 //! What the pool's tests share: a pool in memory, and content that tells where it belongs.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod hooked;
+
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_store::{

@@ -20,6 +20,7 @@ mod directory;
 mod equal;
 mod files;
 mod kept;
+mod last_names;
 mod lines;
 mod merge;
 mod names;

@@ -3,9 +3,9 @@
 //! Each name that the fork has changed is judged on its own, from what it led to in the base, in
 //! the fork and in the parent. What comes is judged before what goes, from the directories of the
 //! base down into those that the fork made, so that it is known which of these become one with a
-//! directory of the parent. Then three rules that are about more than one name: what was moved goes
-//! as a whole or not at all, a directory goes only if nothing is left in it, and no directory
-//! comes to be in itself.
+//! directory of the parent. Then the rules that are about more than one name: a file that was
+//! changed does not lose its last one (`last_names`), what was moved goes as a whole or not at all,
+//! a directory goes only if nothing is left in it, and no directory comes to be in itself.
 
 use super::changes::Place;
 use super::conflict::ConflictKind;
@@ -28,8 +28,11 @@ pub(super) enum Home {
     Gone,
 }
 
+/// A directory, and the key of a name in it.
+pub(super) type DecidedPlace = (Home, Vec<u8>);
+
 /// Names by directory and key: what is there now, and what comes there.
-pub(super) type DecidedNames = BTreeMap<(Home, Vec<u8>), (Option<Named>, Option<Named>)>;
+pub(super) type DecidedNames = BTreeMap<DecidedPlace, (Option<Named>, Option<Named>)>;
 
 /// A change of one name of the parent.
 #[derive(Clone, Debug)]
@@ -57,9 +60,9 @@ pub(super) struct FilePair {
 
 /// What has been found out about names.
 pub(super) struct Names<'a, 's> {
-    sides: &'a Sides<'s>,
+    pub(super) sides: &'a Sides<'s>,
     /// By directory and key of the name.
-    pub(super) edits: BTreeMap<(Home, Vec<u8>), NameEdit>,
+    pub(super) edits: BTreeMap<DecidedPlace, NameEdit>,
     /// Inodes that the fork made and that are one with an inode of the parent.
     pub(super) twins: BTreeMap<u64, u64>,
     /// Files that have to be merged beyond those that both sides know by one number.
@@ -103,6 +106,7 @@ impl<'a, 's> Names<'a, 's> {
         for slot in &slots {
             names.judge_departure(slot, conflicts)?;
         }
+        names.judge_last_names(conflicts)?;
         names.settle(conflicts)?;
         Ok(names)
     }
@@ -136,6 +140,16 @@ impl<'a, 's> Names<'a, 's> {
     pub(super) fn fork_of(&self, directory: u64) -> u64 {
         let twin = self.twins.iter().find(|(_, now)| **now == directory);
         twin.map_or(directory, |(fork, _)| *fork)
+    }
+
+    /// The path of a name in a directory of the parent or one that is made, as the fork has it.
+    pub(super) fn path_in_fork(&self, home: Home, name: &[u8]) -> Result<Vec<u8>> {
+        let directory = match home {
+            Home::In(directory) => self.fork_of(directory),
+            Home::New(directory) => directory,
+            Home::Gone => return Ok(name.to_vec()),
+        };
+        self.sides.path_of_name(directory, name)
     }
 
     /// What the parent has under a name.
@@ -328,7 +342,7 @@ impl<'a, 's> Names<'a, 's> {
     }
 
     /// Whether the parent changed an inode of the base in anything but names and times.
-    fn is_changed_by_us(&self, ino: u64) -> Result<bool> {
+    pub(super) fn is_changed_by_us(&self, ino: u64) -> Result<bool> {
         let sides = self.sides;
         match sides.ours.by_inode.get(&ino) {
             Some(change) => is_changed((sides.base, sides.now), ino, change),
@@ -438,8 +452,13 @@ impl<'a, 's> Names<'a, 's> {
         Ok(true)
     }
 
+    /// Whether an inode keeps all of its names, for a conflict about one of them.
+    pub(super) fn stays_as_it_is(&self, ino: u64) -> bool {
+        self.dropped.contains(&ino)
+    }
+
     /// An inode that the fork moved stays where it is.
-    fn drop_moved(&mut self, ino: u64) {
+    pub(super) fn drop_moved(&mut self, ino: u64) {
         self.dropped.insert(ino);
     }
 

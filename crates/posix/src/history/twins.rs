@@ -13,7 +13,7 @@ use super::changes::{Changes, InodeChange, NameChanges, Place};
 use super::sides::NamePlace;
 use super::state::{Named, State, same_inode};
 use super::subtree::Subtree;
-use marram_format::record::InodeKind;
+use marram_format::record::{Inode, InodeKind};
 use marram_vfs::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,16 +138,18 @@ impl Search<'_> {
         if gone.ino == came.ino {
             return Ok(true);
         }
-        if self.is_below(gone.ino)? {
+        if self.is_below(gone.ino, &before)? {
             return Ok(false);
         }
         self.add((gone.ino, came.ino), after.kind);
         Ok(true)
     }
 
-    /// Whether an inode lies below in the second state. Of a file with several names, one counts.
-    fn is_below(&mut self, ino: u64) -> Result<bool> {
-        let Some(inode) = self.after.named_inode(ino)? else {
+    /// Whether an inode lies below in the second state, where another one may have its number. Of a
+    /// file with several names, one counts.
+    fn is_below(&mut self, ino: u64, before: &Inode) -> Result<bool> {
+        let named = self.after.named_inode(ino)?;
+        let Some(inode) = named.filter(|inode| same_inode(before, inode)) else {
             return Ok(false);
         };
         let entry = self.after.entry_at(inode.parent, inode.name_place)?;

@@ -134,6 +134,19 @@ fn live_states_can_be_compared_and_leave_nothing_behind() {
     assert_eq!(family.store.list().unwrap().len(), before);
 }
 
+/// What a merge brings in gets another number, and its own may be one of the parent's by then.
+#[test]
+fn what_was_merged_is_the_same_in_the_fork_whoever_has_its_number() {
+    let family = Family::new(|_| ());
+    family.fork.file("/of the fork", b"f");
+    family.parent.file("/own", b"p");
+    let number = |tree: &Tree, path: &str| tree.find(path).unwrap().ino;
+    assert_eq!(number(&family.fork, "/of the fork"), number(&family.parent, "/own"));
+    family.merge();
+    assert_eq!(family.diff("fork", "root"), ["created /own"]);
+    assert_eq!(family.diff("root", "fork"), ["removed /own"]);
+}
+
 #[test]
 fn states_without_a_common_past_are_refused() {
     let family = Family::new(|_| ());

@@ -9,6 +9,7 @@ mod diffs;
 mod directories;
 mod family;
 mod folding;
+mod last_names;
 mod limits;
 mod merges;
 mod random;

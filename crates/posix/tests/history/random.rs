@@ -8,7 +8,7 @@ use marram_vfs::{
     FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result, SetAttributes, WriteOptions,
     XattrMode,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Forks that are merged.
@@ -153,18 +153,98 @@ pub(crate) fn apply(files: &dyn FileSystem, step: &Step) -> Result<()> {
     }
 }
 
-/// Draws steps from what the model has, and does them on both.
-fn change(random: &mut Random, count: u64, real: &dyn FileSystem, model: &Model) -> Vec<Step> {
-    let mut done = Vec::new();
-    for _ in 0..count {
-        let step = random.step(model);
-        let (real, model) = (apply(real, &step), apply(model, &step));
+/// A file system beside its model.
+#[derive(Clone, Copy)]
+pub(crate) struct Both<'f>(pub &'f dyn FileSystem, pub &'f Model);
+
+impl Both<'_> {
+    /// Does a step on both. True if it could be done.
+    fn apply(self, step: &Step) -> bool {
+        let (real, model) = (apply(self.0, step), apply(self.1, step));
         assert_eq!(real.is_ok(), model.is_ok(), "{step:?}: {real:?}, {model:?}");
-        if real.is_ok() {
-            done.push(step);
+        real.is_ok()
+    }
+
+    /// Draws steps from what the model has; returns those that could be done.
+    pub(crate) fn change(self, random: &mut Random, count: u64) -> Vec<Step> {
+        let mut done = Vec::new();
+        for _ in 0..count {
+            let step = random.step(self.1);
+            if self.apply(&step) {
+                done.push(step);
+            }
+        }
+        done
+    }
+
+    /// Gives more names to files that are there.
+    fn link(self, random: &mut Random, count: u64) {
+        for _ in 0..count {
+            let step = Step::Link(random.known(self.1), random.path());
+            self.apply(&step);
         }
     }
-    done
+}
+
+/// The names of each inode, and what it is but for their number.
+fn inodes(files: &dyn FileSystem) -> BTreeMap<Ino, (BTreeSet<String>, String)> {
+    let mut inodes: BTreeMap<Ino, (BTreeSet<String>, String)> = BTreeMap::new();
+    for (path, text) in content_of(files, Ino::ROOT) {
+        let (first, rest) = text.split_once(" links ").expect("it has links");
+        let rest = rest.split_once(' ').map_or("", |(_, rest)| rest);
+        let ino = find(files, &path).expect("it was listed");
+        let (names, what) = inodes.entry(ino).or_default();
+        names.insert(path);
+        *what = format!("{first} {rest}");
+    }
+    inodes
+}
+
+/// Steps of both sides that take the names of one file away, each side others; one side may change
+/// the file before.
+fn parting(random: &mut Random, files: &dyn FileSystem) -> [Vec<Step>; 2] {
+    let mut sides = [Vec::new(), Vec::new()];
+    let names = inodes(files).into_values().map(|(names, _)| names);
+    let several: Vec<_> = names.filter(|names| names.len() > 1).collect();
+    if several.is_empty() {
+        return sides;
+    }
+    let names: Vec<String> = random.pick(&several).into_iter().collect();
+    let path = names[0].clone();
+    let change = random.pick(&[
+        Step::Mode(path.clone(), 0o611),
+        Step::Write(path.clone(), 7, 9, 100),
+        Step::Xattr(path, 9, 10),
+    ]);
+    if let Some(side) = sides.get_mut(random.pick(&[0_usize, 0, 1, 1, 2])) {
+        side.push(change);
+    }
+    let first = random.below(2) as usize;
+    for (at, name) in names.into_iter().enumerate() {
+        let side = if at < 2 { (first + at) % 2 } else { random.below(2) as usize };
+        sides[side].push(Step::Remove(name));
+    }
+    sides
+}
+
+/// An inode of the base that both sides have.
+struct InBoth {
+    ino: Ino,
+    /// One of them changed more than names and times of it.
+    is_changed: bool,
+    /// None of the names that it had in the base is left on both sides, and it has no others.
+    is_parted: bool,
+}
+
+fn in_both(base: &Model, fork: &Model, now: &Model) -> Vec<InBoth> {
+    let [before, theirs, ours] = [base, fork, now].map(|files| inodes(files));
+    let both = |(ino, (names, what)): (Ino, (BTreeSet<String>, String))| {
+        let ((theirs, new), (ours, own)) = (theirs.get(&ino)?, ours.get(&ino)?);
+        let is_parted =
+            theirs.is_disjoint(ours) && theirs.is_subset(&names) && ours.is_subset(&names);
+        Some(InBoth { ino, is_changed: what != *new || what != *own, is_parted })
+    };
+    before.into_iter().filter_map(both).collect()
 }
 
 /// A path as the first of the names that its file has in the fork: which of several is told is of
@@ -188,25 +268,35 @@ fn clash_of(kind: ConflictKind) -> Clash {
     }
 }
 
-/// One fork; returns whether it was merged.
-fn run(seed: u64) -> bool {
+/// One fork; returns whether it was merged, and whether there was a file of which both sides have
+/// other names: one that somebody changed, and one that nobody did.
+fn run(seed: u64) -> (bool, [u64; 2]) {
     let mut random = Random(seed);
     let clock = Arc::new(marram_vfs::SteppedClock::default());
     let model = Model::new(clock);
     let family = Family::new(|tree| {
+        let both = Both(&*tree.0, &model);
         for path in ["/d", "/e", "/d/f"] {
-            let step = Step::Directory(path.to_owned());
-            apply(&*tree.0, &step).unwrap();
-            apply(&model, &step).unwrap();
+            assert!(both.apply(&Step::Directory(path.to_owned())));
         }
-        change(&mut random, 30, &*tree.0, &model);
+        both.change(&mut random, 30);
+        both.link(&mut random, 4);
     });
     let (base, fork) = (model.snapshot(), model.fork());
+    let (there, here) = (Both(&*family.fork.0, &fork), Both(&*family.parent.0, &model));
+    let mut steps = [Vec::new(), Vec::new()];
+    if random.below(4) == 0 {
+        steps = parting(&mut random, &base);
+    }
+    let [mut theirs, mut ours] = steps;
+    theirs.retain(|step| there.apply(step));
+    ours.retain(|step| here.apply(step));
     let count = 1 + random.below(10);
-    let theirs = change(&mut random, count, &*family.fork.0, &fork);
+    theirs.extend(there.change(&mut random, count));
     family.store.commit_some(seed % 4);
     let count = random.below(12);
-    let ours = change(&mut random, count, &*family.parent.0, &model);
+    ours.extend(here.change(&mut random, count));
+    let both = in_both(&base, &fork, &model);
     let before = family.parent.content();
     let report = family.merge_with(&MergeOptions::default()).unwrap();
     let clashes = model.merge(&base, &fork);
@@ -222,12 +312,21 @@ fn run(seed: u64) -> bool {
     let wanted = content_of(&model, Ino::ROOT);
     assert_eq!(content, wanted, "seed {seed}\nfork {theirs:#?}\nparent {ours:#?}");
     assert!(report.applied || content == before);
+    let left = inodes(&model);
+    let is_left = |it: &InBoth| !it.is_changed || left.contains_key(&it.ino);
+    assert!(both.iter().all(is_left), "seed {seed}: what was changed is gone");
     family.check_usage();
-    report.applied
+    let parted = |changed| both.iter().any(|it| it.is_parted && it.is_changed == changed);
+    (report.applied, [true, false].map(|changed| u64::from(parted(changed))))
 }
 
 #[test]
 fn random_forks_are_merged_as_the_model_merges_them() {
-    let merged = (0..RUNS).filter(|seed| run(*seed)).count() as u64;
+    let (mut merged, mut parted) = (0, [0; 2]);
+    for (applied, files) in (0..RUNS).map(run) {
+        merged += u64::from(applied);
+        (0..2).for_each(|at| parted[at] += files[at]);
+    }
     assert!(merged > RUNS / 2 && merged < RUNS * 9 / 10, "{merged} of {RUNS} merged");
+    assert!(parted[0] > RUNS / 25 && parted[1] > RUNS / 100, "{parted:?} lost names on both sides");
 }

@@ -1,8 +1,8 @@
 //! What has lost its name goes, but not before its last use, and also after a crash.
 
 use crate::{Bench, PLAIN, USER, name, pattern};
-use marram_store::{Key, kind};
-use marram_vfs::{Error, FileSystem, Ino, SetAttributes};
+use marram_store::{DatasetName, Key, Source, Store, kind};
+use marram_vfs::{Error, FileSystem, Ino, Result, SetAttributes};
 
 fn orphans(bench: &Bench) -> Vec<Key> {
     bench.keys(0).into_iter().filter(|key| key.kind == kind::ORPHAN).collect()
@@ -162,4 +162,33 @@ fn a_full_store_finds_the_space_that_waits_to_be_freed() {
     bench.write(other, 0, &pattern(2, 900_000));
     let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
     bench.files.set_attributes(USER, other, &set).unwrap();
+}
+
+#[test]
+fn what_was_only_open_in_a_restored_state_is_freed_without_a_remount() {
+    let bench = Bench::new();
+    let (gone, used) = (bench.file("gone"), bench.file("used"));
+    for ino in [gone, used] {
+        scattered(&bench, ino, 100);
+    }
+    bench.files.unlink(Ino::ROOT, name("gone")).unwrap();
+    bench.files.unlink(Ino::ROOT, name("used")).unwrap();
+    bench.store.snapshot(&DatasetName::root(), "s").unwrap();
+    bench.files.forget(gone, 1);
+    bench.reclaim(1000);
+    assert_eq!(bench.keys(gone.0), []);
+    let to: Source = "root@s".parse().unwrap();
+    let go_back = || -> Result<()> {
+        bench.store.rollback(&to, "before").unwrap();
+        Ok(())
+    };
+    bench.files.roll_back(go_back).unwrap();
+    assert!(!bench.keys(gone.0).is_empty(), "the state has it");
+    bench.reclaim(1000);
+    assert_eq!(bench.keys(gone.0), []);
+    assert_eq!(bench.read(used, 200_000, 100), pattern(1, 100), "it is still open");
+    bench.files.forget(used, 1);
+    bench.reclaim(1000);
+    assert_eq!((bench.keys(used.0), orphans(&bench)), (vec![], vec![]));
+    assert_eq!(bench.files.space().unwrap().inodes_used, 1);
 }

@@ -158,6 +158,7 @@ impl Trial {
         let options = OpenOptions {
             cache_bytes: self.setting.cache_bytes,
             dirty_bytes_max: usize::MAX / 4,
+            sift_pointers_max: 1,
             ..OpenOptions::default()
         };
         match Pool::open(vec![self.device.clone()], options) {

@@ -160,12 +160,12 @@ fn the_history_of_pools_since_version_1_4_is_told_and_taken_back() {
         let summary = assert_sound(&*device, &told);
         assert_eq!(summary.label, operations::LABEL);
         let pool = open(&device);
-        operations::assert_history(&pool);
+        operations::assert_history(&pool, version);
         operations::assert_contents(&pool);
-        operations::take_back(&pool);
+        operations::take_back(&pool, version);
         pool.close().expect("memory takes it");
         drop(pool);
-        operations::assert_taken_back(&open(&device));
+        operations::assert_taken_back(&open(&device), version);
         assert_sound(&*device, &told);
     }
 }

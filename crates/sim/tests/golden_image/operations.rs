@@ -2,11 +2,12 @@
 //! name that was taken back, a snapshot that was destroyed and is kept, and the log of all that.
 
 use super::{
-    CALLER, NOW_SECONDS, content, directory, empty_pool, file, mounted, mounted_with, name, open,
-    root, source,
+    CALLER, NOW_SECONDS, POOL_BYTES, content, directory, empty_pool, file, mounted, mounted_with,
+    name, open, root, source,
 };
 use marram_device::Device;
-use marram_pool::{Operation, Pool, Reversal};
+use marram_format::version::FormatVersion;
+use marram_pool::{Operation, Pool, ReceiveRequest, Reversal, SendRequest};
 use marram_posix::{
     DirectoryRollback, Limit, MergeOptions, MergeSides, OwnerClass, OwnerId, Posix,
 };
@@ -38,17 +39,36 @@ const LOG: [&str; 12] = [
     "11 snapshot root@gone",
     "12 destroy root@gone",
 ];
+/// What version 1.6 tells besides: what was done to the pool and to owners.
+const LOG_SINCE_1_6: [&str; 4] = [
+    "13 label no history yet with a history",
+    "14 limit root none none 5000000 none",
+    "15 grow 33554432 37748736",
+    "16 abort part@before",
+];
 /// The rollback of a directory, and the destruction: they are taken back.
 const WENT_BACK: u64 = 7;
 const DESTROYED: u64 = 12;
 /// What can be taken back: not what is held, was taken back or is destroyed.
 const CAN_UNDO: [u64; 9] = [1, 3, 4, 5, 6, 7, 8, 10, 12];
+/// The same of what version 1.6 tells besides.
+const LABELLED: u64 = 13;
+const LIMITED: u64 = 14;
+/// What the pool was called when it was made.
+const FIRST_LABEL: &str = "no history yet";
+/// Who got a limit, since version 1.6.
+const GROUP: OwnerId = OwnerId { class: OwnerClass::Group, id: 100 };
+const GROUP_LIMIT: Limit = Limit { bytes: 5_000_000, ..Limit::NONE };
+/// By how much the pool has grown.
+const GROWN_BYTES: usize = 4 << 20;
 
 pub(crate) fn new_image() -> Vec<u8> {
-    let memory = empty_pool("no history yet");
+    let memory = empty_pool(FIRST_LABEL);
     let device: Arc<dyn Device> = memory.clone();
     let pool = open(&device);
     fill(&pool);
+    memory.grow(POOL_BYTES + GROWN_BYTES);
+    change_pool(&pool);
     pool.close().expect("memory takes it");
     drop(pool);
     memory.snapshot()
@@ -73,7 +93,22 @@ fn fill(pool: &Pool) {
     pool.undo(9).expect("its own name again");
     pool.snapshot(&root(), "gone").expect("a snapshot");
     pool.destroy_kept(&[source("root@gone")]).expect("it is destroyed");
+}
+
+/// What is done to the pool itself, to an owner and to a stream.
+fn change_pool(pool: &Pool) {
     pool.set_label(LABEL).expect("a label");
+    let limit = (GROUP, GROUP_LIMIT);
+    mounted(pool, "root").set_limit_in(pool, &root(), limit).expect("a limit");
+    pool.grow().expect("it grows");
+    let request = SendRequest { snapshot: source("root@before"), base: None, resume: None };
+    let mut stream = Vec::new();
+    pool.send(&request, &mut stream, &mut |_| {}).expect("a stream");
+    let dataset = source("part").dataset;
+    let request = ReceiveRequest { dataset: dataset.clone(), force: false, resumable: true };
+    let mut cut = &stream[..stream.len() - 8];
+    assert!(pool.receive(&request, &mut cut, &mut |_| {}).is_err(), "it is cut");
+    pool.drop_partial(&dataset).expect("a part is dropped");
 }
 
 /// A fork of a directory, and what was changed in both, brought together.
@@ -118,10 +153,21 @@ fn told(operation: &Operation) -> String {
     format!("{number} {} {texts}{undoes}", record.kind.name())
 }
 
+fn tells_of_the_pool(version: FormatVersion) -> bool {
+    version.minor >= 6
+}
+
 /// The log, what is kept for it, and what was said of datasets and users is as it was written.
-pub(crate) fn assert_history(pool: &Pool) {
+pub(crate) fn assert_history(pool: &Pool, version: FormatVersion) {
     let log = pool.operations().expect("the log is read");
-    assert_eq!(log.iter().map(told).collect::<Vec<_>>(), LOG);
+    let (mut expected, mut undoable) = (LOG.to_vec(), CAN_UNDO.to_vec());
+    if tells_of_the_pool(version) {
+        expected.extend(LOG_SINCE_1_6);
+        undoable.extend([LABELLED, LIMITED]);
+        let group = mounted(pool, "root").owner(GROUP).expect("the group is known");
+        assert_eq!(group.limit, GROUP_LIMIT);
+    }
+    assert_eq!(log.iter().map(told).collect::<Vec<_>>(), expected);
     for entry in &log {
         let record = &entry.record;
         let who = (entry.user(), record.command.as_str(), record.seconds);
@@ -129,7 +175,7 @@ pub(crate) fn assert_history(pool: &Pool) {
         assert_eq!(entry.undone_by, (entry.number == 9).then_some(10), "{record:?}");
     }
     let can_undo = log.iter().filter(|entry| entry.obstacle.is_none()).map(|entry| entry.number);
-    assert_eq!(can_undo.collect::<Vec<_>>(), CAN_UNDO);
+    assert_eq!(can_undo.collect::<Vec<_>>(), undoable);
     let kept = ["undo:12", "undo:5:after", "undo:5:before", "undo:7:after", "undo:7:before"];
     let kept = kept.map(|name| format!("root@{name}"));
     assert_eq!(names(pool.list_kept().expect("a list")), BTreeSet::from(kept));
@@ -207,8 +253,12 @@ fn assert_changed(files: &Posix) {
     assert_eq!(content(files, "kept/new"), b"new");
 }
 
-/// Takes back the destruction, and the rollback of the directory.
-pub(crate) fn take_back(pool: &Pool) {
+/// Takes back the destruction, the rollback of the directory, and what was done to the pool.
+pub(crate) fn take_back(pool: &Pool, version: FormatVersion) {
+    if tells_of_the_pool(version) {
+        pool.undo(LABELLED).expect("nothing is in the way");
+        pool.undo(LIMITED).expect("nothing is in the way");
+    }
     pool.undo(DESTROYED).expect("nothing is in the way");
     let (_, reversal) = pool.reversal(Some(WENT_BACK)).expect("nothing is in the way");
     let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
@@ -219,11 +269,20 @@ pub(crate) fn take_back(pool: &Pool) {
     merge(&pool.taking_back(WENT_BACK), &mounted(pool, "root"), sides);
 }
 
-pub(crate) fn assert_taken_back(pool: &Pool) {
+pub(crate) fn assert_taken_back(pool: &Pool, version: FormatVersion) {
     assert_changed(&mounted(pool, "root"));
     assert_merged(pool);
     assert_eq!(content(&mounted(pool, "root@gone"), "kept/removed"), b"removed");
     let log = pool.operations().expect("the log is read");
     let undone = log.iter().filter_map(|entry| Some((entry.number, entry.undone_by?)));
-    assert_eq!(undone.collect::<Vec<_>>(), [(WENT_BACK, 14), (9, 10), (DESTROYED, 13)]);
+    let undone: Vec<(u64, u64)> = undone.collect();
+    if !tells_of_the_pool(version) {
+        assert_eq!(undone, [(WENT_BACK, 14), (9, 10), (DESTROYED, 13)]);
+        return;
+    }
+    assert_eq!(undone[..3], [(WENT_BACK, 20), (9, 10), (DESTROYED, 19)]);
+    assert_eq!(undone[3..], [(LABELLED, 17), (LIMITED, 18)]);
+    assert_eq!(pool.status().label, FIRST_LABEL);
+    let group = mounted(pool, "root").owner(GROUP).expect("the group is known");
+    assert_eq!(group.limit, Limit::NONE);
 }

@@ -57,6 +57,7 @@ impl Target for PoolTarget {
         let options = OpenOptions {
             cache_bytes: 1 << 20,
             dirty_bytes_max: usize::MAX / 4,
+            sift_pointers_max: 1,
             ..OpenOptions::default()
         };
         let pool = Pool::open(vec![device], options).map_err(text)?;

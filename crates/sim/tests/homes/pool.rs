@@ -166,6 +166,7 @@ impl OnDevice {
         let options = OpenOptions {
             cache_bytes: 1 << 20,
             dirty_bytes_max: usize::MAX / 4,
+            sift_pointers_max: 1,
             ..OpenOptions::default()
         };
         let pool = Pool::open(vec![Arc::clone(&self.device)], options).map_err(text)?;

@@ -1,7 +1,8 @@
 //! Datasets, snapshots, clones and properties.
 
 use super::{MakeStore, bytes, content, fresh, live, put, root, section, value};
-use crate::{Batch, DatasetKind, DatasetName, Error, Item, Properties, PropertySource};
+use crate::{Batch, DatasetKind, DatasetName, Error, Item, Key, Properties, PropertySource, kind};
+use bytes::Bytes;
 
 /// A snapshot keeps what was applied before it, whatever happens to the live dataset.
 pub fn snapshots_keep_their_moment(make: MakeStore<'_>) {
@@ -105,4 +106,24 @@ pub fn properties_are_set_and_reset(make: MakeStore<'_>) {
     assert!(matches!(refused, Err(Error::Invalid(_))));
     store.set_property(&name, "recordsize", None).expect("it is reset");
     assert_eq!(record().1, PropertySource::Default);
+}
+
+/// A limit is an item of its dataset: set, taken away, and kept by snapshots.
+pub fn limits_of_owners_are_items(make: MakeStore<'_>) {
+    let store = make();
+    let name = DatasetName::root();
+    let (owner, key) = (1 << 32 | 100, Key::new(0, kind::LIMIT, 1 << 32 | 100));
+    let item = |source: &str| {
+        let view = store.open(&live(source)).expect("it opens");
+        view.get(key).expect("it is read").map(|item| item.value)
+    };
+    let limit = Bytes::from_static(&[7, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    store.set_owner_limit(&name, owner, Some(limit.clone())).expect("a limit is set");
+    assert_eq!(item("root"), Some(limit.clone()));
+    store.snapshot(&name, "kept").expect("a snapshot is taken");
+    store.set_owner_limit(&name, owner, None).expect("a limit is taken away");
+    assert_eq!((item("root"), item("root@kept")), (None, Some(limit.clone())));
+    let nobody = "nobody".parse().expect("a valid name");
+    let refused = store.set_owner_limit(&nobody, owner, Some(limit));
+    assert!(matches!(refused, Err(Error::NoDataset(_))), "{refused:?}");
 }

@@ -1,8 +1,8 @@
 //! A small change in a large file: what a fork, a diff and a merge of it cost.
 
-use super::contender::{Contender, Way};
-use super::pool::Pool;
-use super::table::{Measured, Table};
+use super::super::contender::{Contender, Measured, Pool, Way};
+use super::asking::making;
+use super::table::Table;
 use crate::failure::{Result, fail};
 use crate::process::{command, run};
 use crate::subject::{self, Kind, Making};
@@ -46,7 +46,7 @@ fn change(path: &Path, bytes: u64) -> Result<()> {
 
 fn ours(folder: &Path, bytes: u64, table: &mut Table) -> Result<()> {
     const FILES: u64 = 1_000_000;
-    let mut pool = Pool::make(folder, FILES)?;
+    let mut pool = Pool::make(folder, &making(Way::Marram, FILES))?;
     fill(&pool.origin().join(NAME), bytes)?;
     pool.settle()?;
     table.add_large("a writable second tree", Way::Marram, pool.fork("fork")?);

@@ -1,34 +1,20 @@
 //! What was measured, as a page, as data, and as curves.
 
+use super::super::contender::{Measured, Way};
 use super::super::curves::{Curve, Plot};
-use super::contender::{Operation, Way};
+use super::asking::Operation;
 use crate::failure::Result;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What one operation cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Measured {
-    /// From the start of the command to its end.
-    pub(super) command: Duration,
-    /// What the engine says of itself.
-    pub(super) engine: Option<Duration>,
-    /// Bytes that it took, or that it made.
-    pub(super) bytes: Option<u64>,
-}
-
-impl Measured {
-    pub(super) fn command(command: Duration) -> Self {
-        Self { command, engine: None, bytes: None }
-    }
-}
-
 /// All of it.
 #[derive(Default)]
 pub(super) struct Table {
     cells: BTreeMap<(Operation, Way, u64), Measured>,
+    /// Bytes that a second tree takes until it is written to.
+    taken: BTreeMap<(Way, u64), u64>,
     /// Lines of a table of their own: what, by which way.
     large: Vec<(&'static str, Way, Measured)>,
     pub(super) failures: Vec<String>,
@@ -41,11 +27,21 @@ device with direct I/O, its caches warm. One file of eight has content. What has
 means for it, or was not asked: copies of trees of more than 200,000 files, worktrees of more than \
 20,000. `cp --reflink` compares and brings back by rsync, which looks at sizes and times; zfs-fuse \
 and Btrfs tell what differs by an incremental stream. Of all of these only marram and git check \
-what they bring back for conflicts, and only marram does it as one step.\n";
+what they bring back for conflicts, and only marram does it as one step. What is written to the \
+device is counted until a sync after the last of the rounds came back, and divided by them; what \
+a sync itself writes is in it.\n";
+/// Titles of what is told in bytes.
+const TAKEN: &str = "a second tree until it is written to, KiB that it takes";
+const WRITTEN: &str = "KiB written to the device";
 
 impl Table {
     pub(super) fn add(&mut self, way: Way, files: u64, operation: Operation, measured: Measured) {
         self.cells.insert((operation, way, files), measured);
+    }
+
+    /// What a second tree takes until it is written to.
+    pub(super) fn add_taken(&mut self, way: Way, files: u64, bytes: u64) {
+        self.taken.insert((way, files), bytes);
     }
 
     pub(super) fn add_large(&mut self, what: &'static str, way: Way, measured: Measured) {
@@ -95,10 +91,13 @@ impl Table {
     }
 
     fn bytes(&self, page: &mut String) {
-        self.grid(page, "KiB that a second tree takes until it is written to", |way, files| {
-            let bytes = self.cells.get(&(Operation::Fork, way, files))?.bytes?;
-            Some(figure(bytes as f64 / 1024.0))
-        });
+        self.grid(page, TAKEN, |way, files| Some(kibibytes(*self.taken.get(&(way, files))?)));
+        for operation in Operation::ALL {
+            let title = format!("{}: {WRITTEN}", operation.title());
+            self.grid(page, &title, |way, files| {
+                self.cells.get(&(operation, way, files))?.written_bytes.map(kibibytes)
+            });
+        }
     }
 
     /// A row a way, a column a size.
@@ -138,19 +137,35 @@ impl Table {
         }
     }
 
-    /// Times over sizes, if anything was measured.
-    pub(super) fn plot(&self, operation: Operation) -> Option<Plot> {
-        let curve = |way: Way| {
-            let points = self.sizes().into_iter().filter_map(|files| {
-                let measured = self.cells.get(&(operation, way, files))?;
-                Some((files as f64, milliseconds(measured.command)))
+    /// Of each operation its time over the size of the tree, and beside it what it has written.
+    pub(super) fn plots(&self) -> Vec<Plot> {
+        let of = |operation: Operation| {
+            let title = operation.title();
+            let cell = move |way, files| self.cells.get(&(operation, way, files));
+            let time = self.plot(format!("{title}, ms"), |way, files| {
+                Some(milliseconds(cell(way, files)?.command))
             });
-            Curve { name: way.name(), is_ours: way == Way::Marram, points: points.collect() }
+            let bytes = self.plot(format!("{title}: {WRITTEN}"), |way, files| {
+                cell(way, files)?.written_bytes.map(drawn)
+            });
+            [time, bytes]
         };
-        let curves: Vec<Curve> =
-            Way::ALL.into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect();
-        let title = format!("{}, ms over files", operation.title());
-        (!curves.is_empty()).then_some(Plot { title, curves })
+        let taken = |way, files| self.taken.get(&(way, files)).copied().map(drawn);
+        let mut plots: Vec<Plot> = Operation::ALL.into_iter().flat_map(of).collect();
+        plots.push(self.plot(TAKEN.to_owned(), taken));
+        plots.retain(|plot| !plot.curves.is_empty());
+        plots
+    }
+
+    fn plot(&self, title: String, value: impl Fn(Way, u64) -> Option<f64>) -> Plot {
+        let sizes = self.sizes();
+        let curve = |way: Way| {
+            let point = |files: &u64| Some((*files as f64, value(way, *files)?));
+            let points = sizes.iter().filter_map(point).collect();
+            Curve { name: way.name(), is_ours: way == Way::Marram, points }
+        };
+        let curves = Way::ALL.into_iter().map(curve).filter(|curve| !curve.points.is_empty());
+        Plot { title: format!("{title}, over files"), curves: curves.collect() }
     }
 
     /// All numbers, for other programs.
@@ -163,9 +178,12 @@ impl Table {
                 "files": files,
                 "command_nanoseconds": nanoseconds(measured.command),
                 "engine_nanoseconds": measured.engine.map(nanoseconds),
-                "bytes": measured.bytes,
+                "written_bytes": measured.written_bytes,
             })
         });
+        let taken = self.taken.iter().map(
+            |((way, files), bytes)| json!({ "way": way.name(), "files": files, "bytes": bytes }),
+        );
         let large = self.large.iter().map(|(what, way, measured)| {
             json!({
                 "operation": what,
@@ -177,6 +195,7 @@ impl Table {
         });
         let all = json!({
             "trees": cells.collect::<Vec<_>>(),
+            "taken_by_a_second_tree": taken.collect::<Vec<_>>(),
             "large_file": large.collect::<Vec<_>>(),
             "failures": self.failures,
         });
@@ -186,6 +205,15 @@ impl Table {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+fn kibibytes(bytes: u64) -> String {
+    figure(bytes as f64 / 1024.0)
+}
+
+/// KiB as they are drawn: nothing has no place on an axis of logarithms, and stands at 100 bytes.
+fn drawn(bytes: u64) -> f64 {
+    bytes.max(100) as f64 / 1024.0
 }
 
 /// Three digits that count.
@@ -216,8 +244,24 @@ mod tests {
         assert!(page.contains("| marram | 7.00 | 7.00 |"), "{page}");
         assert!(page.contains("| overlayfs | 7.00 | - |"), "{page}");
         assert!(!page.contains("git worktree |"), "{page}");
-        let plot = table.plot(Operation::Fork).expect("a plot");
-        assert_eq!(plot.curves.len(), 2);
-        assert!(table.plot(Operation::Snapshot).is_none());
+        let plots = table.plots();
+        assert_eq!(plots.len(), 1, "of what was not asked nothing is drawn");
+        assert_eq!(plots[0].curves.len(), 2);
+    }
+
+    #[test]
+    fn bytes_are_told_and_drawn_beside_times() {
+        let mut table = Table::default();
+        let took = Measured::command(Duration::from_millis(7));
+        let took = Measured { written_bytes: Some(12 << 10), ..took };
+        table.add(Way::Marram, 10, Operation::Fork, took);
+        table.add_taken(Way::Marram, 10, 0);
+        let page = table.page(&[]);
+        assert!(page.contains(&format!("{WRITTEN}\n\n| files | 10 |")), "{page}");
+        assert!(page.contains("| marram | 12.0 |"), "{page}");
+        assert!(page.contains(&format!("## {TAKEN}")), "{page}");
+        let titles: Vec<String> = table.plots().into_iter().map(|plot| plot.title).collect();
+        assert_eq!(titles.len(), 3, "{titles:?}");
+        assert!(titles[0].contains("ms") && titles[1].contains(WRITTEN), "{titles:?}");
     }
 }

@@ -357,8 +357,8 @@ impl FileSystem for Namespace {
         self.base().label()
     }
 
-    fn set_label(&self, label: &str) -> Result<()> {
-        self.base().set_label(label)
+    fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
+        self.base().set_label(caller, label)
     }
 
     fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {

@@ -5,8 +5,7 @@ use crate::control::protocol::{Answer, ConflictChoice, ConflictRow, MergeRequest
 use crate::error::{Error, Result};
 use marram_pool::Pool;
 use marram_posix::{
-    Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Posix, PosixOptions,
-    Touched,
+    Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Posix, Touched,
 };
 use marram_store::{Source, Store};
 use marram_vfs::Ino;
@@ -26,8 +25,6 @@ pub(crate) struct Merge<'a> {
     base: Source,
     parent: Source,
     root: Ino,
-    /// The directory that is the root of what the parent shows.
-    parent_root: Ino,
 }
 
 impl<'a> Merge<'a> {
@@ -42,9 +39,7 @@ impl<'a> Merge<'a> {
             Error::usage(format!("{fork} is no fork")).hint("`marram forks TARGET` shows them")
         })?;
         let parent = Source::live(base.dataset.clone());
-        let parent_root = pool.report(&parent).map_or(1, |report| report.root_object);
-        let (root, parent_root) = (Ino(found.root_object), Ino(parent_root));
-        Ok(Merge { request, fork, base, parent, root, parent_root })
+        Ok(Merge { request, fork, base, parent, root: Ino(found.root_object) })
     }
 
     /// The fork.
@@ -55,15 +50,6 @@ impl<'a> Merge<'a> {
     /// What it was forked from.
     pub(crate) fn parent(&self) -> &Source {
         &self.parent
-    }
-
-    /// The file system of the parent, if nobody has it open.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    pub(crate) fn open_parent(&self, pool: &Pool) -> Result<Posix> {
-        let options = PosixOptions { root: self.parent_root, ..PosixOptions::default() };
-        Ok(Posix::new(pool.open(&self.parent)?, options)?)
     }
 
     /// Merges, in the file system of the parent; also tells what has changed there.

@@ -1,10 +1,8 @@
 //! The ways that people have otherwise. None but zfs-fuse's rollback is one step that a crash
 //! cannot cut, and none checks what is brought back for conflicts but git.
 
-use super::contender::{Contender, Way};
-use super::pool::image_bytes;
-use super::table::Measured;
-use crate::failure::{Result, fail};
+use super::{Contender, Measured, Way};
+use crate::failure::{Context, Result, fail};
 use crate::process::{command, require, run, text};
 use crate::subject::{self, Kind, Making, Subject};
 use std::ffi::OsStr;
@@ -13,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A peer on a fresh file system of its own.
-pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Contender>> {
+pub(super) fn make(way: Way, folder: &Path, making: &Making) -> Result<Box<dyn Contender>> {
     let kind = match way {
         Way::Marram => return fail("that is no peer"),
         Way::BtrfsSubvolume | Way::BtrfsReflink => Kind::Btrfs,
@@ -21,8 +19,7 @@ pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Conten
         Way::Overlay | Way::GitWorktree => Kind::Ext4,
         Way::ZfsFuse => Kind::ZfsFuse,
     };
-    let making = Making { on_direct_loop: true, ..Making::sized(room(way, files)) };
-    let subject = subject::make(kind, folder, &making)?;
+    let subject = subject::make(kind, folder, making)?;
     let tree = subject.root().join("tree");
     let place = Place { subject, tree };
     Ok(match way {
@@ -43,17 +40,6 @@ pub(super) fn make(way: Way, folder: &Path, files: u64) -> Result<Box<dyn Conten
     })
 }
 
-/// Bytes of the image: ext4 makes an inode for each 16 KiB of it, and no more later.
-fn room(way: Way, files: u64) -> u64 {
-    const BYTES_FOR_INODE: u64 = 16 << 10;
-    let inodes = match way {
-        Way::Overlay => 2 * files,
-        Way::GitWorktree => 16 * files,
-        _ => 0,
-    };
-    2 * image_bytes(files) + inodes * BYTES_FOR_INODE
-}
-
 /// One of these ways, on its file system.
 struct Peer<M> {
     place: Place,
@@ -65,6 +51,11 @@ trait Means {
     /// Everything is ready: the tree is there and durable.
     fn settle(&self, place: &Place) -> Result<()> {
         place.subject.sync()
+    }
+
+    /// Bytes that the file system has in use, after a sync.
+    fn used_bytes(&self, place: &Place) -> Result<u64> {
+        place.subject.used_bytes()
     }
 
     fn fork(&self, place: &Place, name: &str) -> Result<Measured>;
@@ -95,7 +86,7 @@ impl<M: Means> Contender for Peer<M> {
         &self.place.tree
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&self) -> Result<()> {
         self.means.settle(&self.place)
     }
 
@@ -107,9 +98,13 @@ impl<M: Means> Contender for Peer<M> {
         self.means.forked(&self.place, name)
     }
 
-    fn used_bytes(&mut self) -> Result<u64> {
+    fn used_bytes(&self) -> Result<u64> {
         self.place.subject.sync()?;
-        self.place.subject.used_bytes()
+        self.means.used_bytes(&self.place)
+    }
+
+    fn written_bytes(&self) -> Result<Option<u64>> {
+        Ok(self.place.subject.traffic()?.written_bytes)
     }
 
     fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
@@ -359,6 +354,13 @@ fn state(name: &str) -> String {
 }
 
 impl Means for Clones {
+    /// `df` tells of one dataset alone, without its snapshots and clones.
+    fn used_bytes(&self, _place: &Place) -> Result<u64> {
+        let words = ["get", "-H", "-p", "-o", "value", "used", subject::ZFS_POOL];
+        let told = text(&mut zfs(&words))?;
+        told.parse::<u64>().context(|| format!("zfs tells {told} bytes in use"))
+    }
+
     fn fork(&self, _place: &Place, name: &str) -> Result<Measured> {
         let (base, fork) = (state(name), dataset(name));
         timed(&mut [zfs(&["snapshot", &base]), zfs(&["clone", &base, &fork])])

@@ -1,50 +1,49 @@
 //! Our way: forks, diffs and merges of a mount.
 
-use super::contender::Contender;
-use super::table::Measured;
+use super::{Contender, Measured};
 use crate::failure::{Result, fail};
 use crate::process::text;
 use crate::subject::{Making, Marram, Subject};
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const MIB: u64 = 1 << 20;
-
-pub(super) struct Pool {
+/// A pool, and a tree on its mount.
+pub(in super::super) struct Pool {
     mount: Marram,
     tree: PathBuf,
 }
 
 impl Pool {
-    pub(super) fn make(folder: &Path, files: u64) -> Result<Self> {
-        let making = Making { on_direct_loop: true, ..Making::sized(image_bytes(files)) };
-        let mount = Marram::make_on_loop_device(folder, &making)?;
+    /// Makes it on a loop device.
+    pub(in super::super) fn make(folder: &Path, making: &Making) -> Result<Self> {
+        let mount = Marram::make_on_loop_device(folder, making)?;
         let tree = mount.root().join("tree");
         std::fs::create_dir(&tree)?;
         Ok(Self { mount, tree })
     }
 
-    fn root(&self) -> String {
+    /// What is mounted.
+    pub(in super::super) fn mount(&self) -> &Marram {
+        &self.mount
+    }
+
+    /// The root of the mount, as a word of a command.
+    pub(in super::super) fn root(&self) -> String {
         self.mount.root().display().to_string()
     }
 
     /// Runs a command; its answer, and both times.
-    fn ask(&self, words: &[&str]) -> Result<(Value, Measured)> {
+    pub(in super::super) fn ask(&self, words: &[&str]) -> Result<(Value, Measured)> {
         let began = Instant::now();
         let told = text(self.mount.command(&["--json"]).args(words))?;
         let command = began.elapsed();
         let mut told: Value = serde_json::from_str(&told)?;
         let result = told["result"].take();
         let engine = result["engine_nanoseconds"].as_u64().map(Duration::from_nanos);
-        Ok((result, Measured { command, engine, bytes: None }))
+        Ok((result, Measured { engine, ..Measured::command(command) }))
     }
-}
-
-/// Room for a tree of that many files, and for all that is done to it.
-pub(super) fn image_bytes(files: u64) -> u64 {
-    const BYTES_EACH: u64 = 6 << 10;
-    512 * MIB + (files * BYTES_EACH).next_multiple_of(MIB)
 }
 
 impl Contender for Pool {
@@ -52,8 +51,18 @@ impl Contender for Pool {
         &self.tree
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&self) -> Result<()> {
         self.ask(&["sync", &self.root()]).map(|_| ())
+    }
+
+    /// `syncfs` gives back what was removed, and that takes a group commit.
+    fn commit(&self) -> Result<()> {
+        self.mount.sync()
+    }
+
+    fn commits(&self) -> Result<Option<u64>> {
+        let (told, _) = self.ask(&["status", &self.root()])?;
+        Ok(told[0]["group"].as_u64())
     }
 
     fn fork(&mut self, name: &str) -> Result<Measured> {
@@ -65,9 +74,22 @@ impl Contender for Pool {
         self.mount.root().join(".marram/forks").join(name)
     }
 
-    fn used_bytes(&mut self) -> Result<u64> {
+    /// What a commit lets go of comes back with the next ones: after some that are small little is
+    /// left that waits.
+    fn used_bytes(&self) -> Result<u64> {
+        const COMMITS: usize = 3;
         self.settle()?;
+        let gone = self.mount.root().join("gone");
+        for _ in 0..COMMITS {
+            File::create_new(&gone)?;
+            std::fs::remove_file(&gone)?;
+            self.commit()?;
+        }
         self.mount.used_bytes()
+    }
+
+    fn written_bytes(&self) -> Result<Option<u64>> {
+        Ok(self.mount.traffic()?.written_bytes)
     }
 
     fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>> {

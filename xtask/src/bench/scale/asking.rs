@@ -1,61 +1,36 @@
-//! The ways to have a second tree, and what is asked of each.
+//! What is asked of each way to have a second tree.
 
-use super::table::{Measured, Table};
-use super::{peers, pool, tree};
+use super::super::contender::{self, Contender, Measured, Way};
+use super::table::Table;
+use super::tree;
 use crate::failure::{Result, fail};
+use crate::subject::Making;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A way to fork, compare and bring back a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
-    /// Our mount.
-    Marram,
-    /// Subvolumes and `btrfs send`.
-    BtrfsSubvolume,
-    /// `cp --reflink` and rsync on XFS.
-    XfsReflink,
-    /// `cp --reflink` and rsync on Btrfs.
-    BtrfsReflink,
-    /// An overlay over ext4.
-    Overlay,
-    /// `git worktree` on ext4.
-    GitWorktree,
-    /// Snapshots and clones of zfs-fuse.
-    ZfsFuse,
+/// The largest tree that a way is asked for: what copies each file would take minutes.
+pub(super) fn files_max(way: Way) -> u64 {
+    match way {
+        Way::Marram | Way::BtrfsSubvolume | Way::Overlay => 2_000_000,
+        Way::XfsReflink | Way::BtrfsReflink | Way::ZfsFuse => 200_000,
+        Way::GitWorktree => 20_000,
+    }
 }
 
-impl Way {
-    pub(super) const ALL: [Way; 7] = [
-        Way::Marram,
-        Way::BtrfsSubvolume,
-        Way::XfsReflink,
-        Way::BtrfsReflink,
-        Way::Overlay,
-        Way::GitWorktree,
-        Way::ZfsFuse,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Way::Marram => "marram",
-            Way::BtrfsSubvolume => "btrfs subvolume",
-            Way::XfsReflink => "xfs cp --reflink",
-            Way::BtrfsReflink => "btrfs cp --reflink",
-            Way::Overlay => "overlayfs",
-            Way::GitWorktree => "git worktree",
-            Way::ZfsFuse => "zfs-fuse clone",
-        }
-    }
-
-    /// The largest tree that it is asked for: what copies each file would take minutes.
-    pub(super) fn files_max(self) -> u64 {
-        match self {
-            Way::Marram | Way::BtrfsSubvolume | Way::Overlay => 2_000_000,
-            Way::XfsReflink | Way::BtrfsReflink | Way::ZfsFuse => 200_000,
-            Way::GitWorktree => 20_000,
-        }
-    }
+/// Room for a tree of that many files, and for all that is done to it. Peers have twice as much;
+/// ext4 makes an inode for each 16 KiB, and no more later.
+pub(super) fn making(way: Way, files: u64) -> Making {
+    const MIB: u64 = 1 << 20;
+    const BYTES_EACH: u64 = 6 << 10;
+    const BYTES_FOR_INODE: u64 = 16 << 10;
+    let bytes = 512 * MIB + (files * BYTES_EACH).next_multiple_of(MIB);
+    let size_bytes = match way {
+        Way::Marram => bytes,
+        Way::Overlay => 2 * bytes + 2 * files * BYTES_FOR_INODE,
+        Way::GitWorktree => 2 * bytes + 16 * files * BYTES_FOR_INODE,
+        _ => 2 * bytes,
+    };
+    Making { on_direct_loop: true, ..Making::sized(size_bytes) }
 }
 
 /// What is asked.
@@ -129,60 +104,13 @@ impl Operation {
     }
 }
 
-/// What every way can be asked. `None` is what it has no means for.
-pub(super) trait Contender {
-    /// The folder in which the tree is to be made, and where changes are brought back to.
-    fn origin(&self) -> &Path;
-
-    /// Everything is ready: the tree is there and durable.
-    fn settle(&mut self) -> Result<()>;
-
-    /// A second tree with this name.
-    fn fork(&mut self, name: &str) -> Result<Measured>;
-
-    /// Where the second tree of this name is.
-    fn forked(&self, name: &str) -> std::path::PathBuf;
-
-    /// Bytes that the file system has in use.
-    fn used_bytes(&mut self) -> Result<u64>;
-
-    /// What differs between the second tree and what it began as, and how many files that are if
-    /// that is told.
-    fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>>;
-
-    fn merge(&mut self, _name: &str) -> Result<Option<Measured>> {
-        Ok(None)
-    }
-
-    fn snapshot(&mut self, _name: &str) -> Result<Option<Measured>> {
-        Ok(None)
-    }
-
-    fn rollback(&mut self, _name: &str) -> Result<Option<Measured>> {
-        Ok(None)
-    }
-
-    fn rollback_directory(&mut self, _name: &str) -> Result<Option<Measured>> {
-        Ok(None)
-    }
-
-    /// Takes the second tree away.
-    fn drop_fork(&mut self, name: &str) -> Result<()>;
-
-    /// Unmounts all.
-    fn end(&mut self) -> Result<()>;
-}
-
 /// Quick operations are repeated, and the median told, until this time is over.
 const PATIENCE: Duration = Duration::from_secs(3);
-const ROUNDS: u32 = 11;
+const ROUNDS: usize = 11;
 
 /// Measures all that the way can do with a tree of that many files.
 pub(super) fn measure(way: Way, folder: &Path, files: u64, table: &mut Table) -> Result<()> {
-    let mut contender: Box<dyn Contender> = match way {
-        Way::Marram => Box::new(pool::Pool::make(folder, files)?),
-        _ => peers::make(way, folder, files)?,
-    };
+    let mut contender = contender::make(way, folder, &making(way, files))?;
     tree::make(contender.origin(), files)?;
     contender.settle()?;
     let mut asking = Asking { contender: contender.as_mut(), way, files, table };
@@ -206,6 +134,32 @@ struct Asking<'run> {
 }
 
 impl Asking<'_> {
+    /// Tells the median of some rounds of what the way can do, and of each what reached the device
+    /// until it was durable. Returns whether it has means for it.
+    fn ask(
+        &mut self,
+        operation: Operation,
+        rounds_max: usize,
+        mut round: impl FnMut(&mut dyn Contender) -> Result<Option<Measured>>,
+    ) -> Result<bool> {
+        self.contender.settle()?;
+        let before = self.contender.written_bytes()?;
+        let began = Instant::now();
+        let mut all = Vec::new();
+        while all.len() < rounds_max && (all.is_empty() || began.elapsed() < PATIENCE) {
+            match round(self.contender)? {
+                Some(measured) => all.push(measured),
+                None => return Ok(false),
+            }
+        }
+        self.contender.settle()?;
+        let after = self.contender.written_bytes()?;
+        let each = |(before, after): (u64, u64)| after.saturating_sub(before) / all.len() as u64;
+        let written_bytes = before.zip(after).map(each);
+        self.note(operation, Measured { written_bytes, ..median(all) });
+        Ok(true)
+    }
+
     fn note(&mut self, operation: Operation, measured: Measured) {
         println!("  {}: {:.2} ms", operation.title(), measured.command.as_secs_f64() * 1e3);
         self.table.add(self.way, self.files, operation, measured);
@@ -214,24 +168,22 @@ impl Asking<'_> {
     /// Snapshots, and back to the last of them after a change that is durable.
     fn kept_states(&mut self) -> Result<()> {
         let mut snapshots = 0;
-        let taken = median(|| {
+        let takes = self.ask(Operation::Snapshot, ROUNDS, |contender| {
             snapshots += 1;
-            self.contender.snapshot(&format!("kept-{snapshots}"))
+            contender.snapshot(&format!("kept-{snapshots}"))
         })?;
-        let Some(taken) = taken else { return Ok(()) };
-        self.note(Operation::Snapshot, taken);
+        if !takes {
+            return Ok(());
+        }
         let last = format!("kept-{snapshots}");
         let (files, changed) = (self.files, Share::Hundred.files(self.files));
         tree::change(self.contender.origin(), files, changed)?;
-        self.contender.settle()?;
-        if let Some(measured) = self.contender.rollback_directory(&last)? {
-            self.note(Operation::DirectoryRollback, measured);
+        let back = |contender: &mut dyn Contender| contender.rollback_directory(&last);
+        if self.ask(Operation::DirectoryRollback, 1, back)? {
             self.expect_changed(0, changed)?;
             tree::change(self.contender.origin(), files, changed)?;
-            self.contender.settle()?;
         }
-        if let Some(measured) = self.contender.rollback(&last)? {
-            self.note(Operation::Rollback, measured);
+        if self.ask(Operation::Rollback, 1, |contender| contender.rollback(&last))? {
             self.expect_changed(0, changed)?;
         }
         Ok(())
@@ -246,16 +198,13 @@ impl Asking<'_> {
 
     fn forks(&mut self) -> Result<()> {
         let before = self.contender.used_bytes()?;
-        let mut forks = 0_u32;
-        let forked = median(|| {
+        let mut forks = 0;
+        self.ask(Operation::Fork, ROUNDS, |contender| {
             forks += 1;
-            self.contender.fork(&format!("fork-{forks}")).map(Some)
+            contender.fork(&format!("fork-{forks}")).map(Some)
         })?;
         let taken = self.contender.used_bytes()?.saturating_sub(before);
-        if let Some(forked) = forked {
-            let bytes = Some(taken / u64::from(forks));
-            self.note(Operation::Fork, Measured { bytes, ..forked });
-        }
+        self.table.add_taken(self.way, self.files, taken / forks);
         (1..=forks).try_for_each(|number| self.contender.drop_fork(&format!("fork-{number}")))
     }
 
@@ -264,39 +213,27 @@ impl Asking<'_> {
         let name = format!("changed-{changed}");
         self.contender.fork(&name)?;
         tree::change(&self.contender.forked(&name), self.files, changed)?;
-        self.contender.settle()?;
         let mut seen = None;
-        let told = median(|| {
-            let told = self.contender.diff(&name)?;
+        self.ask(Operation::Diff(share), ROUNDS, |contender| {
+            let told = contender.diff(&name)?;
             seen = told.and_then(|(_, count)| count);
             Ok(told.map(|(measured, _)| measured))
         })?;
-        if let Some(told) = told {
-            if let Some(seen) = seen.filter(|seen| *seen != changed) {
-                return fail(format!("{changed} files were changed, and {seen} are told"));
-            }
-            self.note(Operation::Diff(share), told);
+        if let Some(seen) = seen.filter(|seen| *seen != changed) {
+            return fail(format!("{changed} files were changed, and {seen} are told"));
         }
-        if let Some(merged) = self.contender.merge(&name)? {
-            self.note(Operation::Merge(share), merged);
+        if self.ask(Operation::Merge(share), 1, |contender| contender.merge(&name))? {
             self.expect_changed(changed, changed)?;
         }
         self.contender.drop_fork(&name)
     }
 }
 
-/// The median of several rounds, as far as patience goes.
-fn median(mut round: impl FnMut() -> Result<Option<Measured>>) -> Result<Option<Measured>> {
-    let began = Instant::now();
-    let mut all = Vec::new();
-    while all.len() < ROUNDS as usize && (all.is_empty() || began.elapsed() < PATIENCE) {
-        match round()? {
-            Some(measured) => all.push(measured),
-            None => return Ok(None),
-        }
-    }
+/// The median of the times of commands, and that of the engine.
+fn median(mut all: Vec<Measured>) -> Measured {
+    let middle = all.len() / 2;
     all.sort_by_key(|measured| measured.command);
-    let command = all[all.len() / 2];
+    let command = all[middle];
     all.sort_by_key(|measured| measured.engine);
-    Ok(Some(Measured { engine: all[all.len() / 2].engine, ..command }))
+    Measured { engine: all[middle].engine, ..command }
 }

@@ -1,0 +1,141 @@
+//! The daemon in the test's own process: for moments that a command comes to only when a device
+//! fails, or when threads meet.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::{Daemon, Launch, Log};
+use crate::control::protocol::MountRequest;
+use crate::engine::{CreateRequest, create};
+use crate::error::Error;
+use crate::options::{BlockDevice, MountOptions};
+use crate::places;
+use marram_store::{DatasetName, Source, Store};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long somebody is given to come to where he must not come. If he is slower, a test that
+/// should fail may pass; none that should pass fails.
+const ARRIVAL: Duration = Duration::from_millis(300);
+
+/// A daemon with a pool in a folder of its own; what it has mounted goes with it.
+struct Bench {
+    daemon: Arc<Daemon>,
+    mount: MountRequest,
+    _folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let folder = tempfile::Builder::new().prefix("marram-test-").tempdir().unwrap();
+        let pool = folder.path().join("work.pool");
+        create(&pool, &CreateRequest { size_bytes: Some(64 << 20), ..CreateRequest::default() })
+            .unwrap();
+        let directory = folder.path().join("mnt");
+        fs::create_dir(&directory).unwrap();
+        let options = MountOptions { block_device: BlockDevice::Off, ..MountOptions::default() };
+        let mount = MountRequest { directory, options };
+        let launch = Launch { pool, streams: Vec::new(), mount: mount.clone(), log: None };
+        let log = Log::to_file(&folder.path().join("log")).unwrap();
+        let daemon = Arc::new(Daemon::open(&launch, log).unwrap());
+        Bench { daemon, mount, _folder: folder }
+    }
+
+    /// With a mount; `None` where nothing can be mounted.
+    fn mounted() -> Option<Bench> {
+        if !places::is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("skipped: mounting needs root and /dev/fuse");
+            return None;
+        }
+        let bench = Bench::new();
+        bench.daemon.mount(&bench.mount).unwrap();
+        Some(bench)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.mount.directory.join(name)
+    }
+
+    /// A file that was changed, and one that was made, since the snapshot `s`. The kernel knows
+    /// both as they are now.
+    fn changed_since_snapshot(&self) {
+        fs::write(self.path("changed"), "before").unwrap();
+        self.daemon.pool.pool().snapshot(&DatasetName::root(), "s").unwrap();
+        fs::write(self.path("changed"), "after!").unwrap();
+        fs::write(self.path("made"), "").unwrap();
+        assert_eq!(fs::read(self.path("changed")).unwrap(), b"after!");
+        assert!(self.path("made").exists());
+    }
+
+    /// Lets the dataset go back to `s`, of which nobody tells the kernel.
+    fn go_back(&self) {
+        let files = self.daemon.files_of(&root()).unwrap();
+        let to: Source = "root@s".parse().unwrap();
+        let pool = self.daemon.pool.pool();
+        files.roll_back(|| Ok::<(), Error>(pool.rollback(&to, "kept")?)).unwrap();
+    }
+
+    fn shows_the_snapshot(&self) {
+        assert_eq!(fs::read(self.path("changed")).unwrap(), b"before");
+        assert!(!self.path("made").exists());
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !self.daemon.mounts.reports().is_empty()
+            && self.daemon.unmount(&self.mount.directory, false).is_err()
+        {
+            self.daemon.unmount(&self.mount.directory, true).unwrap();
+        }
+    }
+}
+
+fn root() -> Source {
+    Source::live(DatasetName::root())
+}
+
+#[test]
+fn an_operation_on_what_nobody_has_open_waits_for_work_on_what_was_just_closed() {
+    let bench = Bench::new();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let step = bench.daemon.steps.begin();
+        let operation = scope.spawn(|| {
+            let opened_in_a_step =
+                bench.daemon.on_whole(&root(), |_| Ok(!is_over.load(Ordering::Acquire)));
+            assert_eq!(opened_in_a_step, Ok(false));
+        });
+        thread::sleep(ARRIVAL);
+        is_over.store(true, Ordering::Release);
+        drop(step);
+        operation.join().unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_looked_up_after_a_rollback_is_read_anew() {
+    let Some(bench) = Bench::mounted() else { return };
+    bench.changed_since_snapshot();
+    bench.go_back();
+    let files = bench.daemon.files_of(&root()).unwrap();
+    let failed = marram_vfs::Error::Damaged("a node of the tree".to_owned());
+    bench.daemon.tell_changes(&root(), &files, Err(failed));
+    bench.shows_the_snapshot();
+}
+
+#[test]
+fn an_operation_that_fails_after_it_was_committed_is_shown() {
+    let Some(bench) = Bench::mounted() else { return };
+    bench.changed_since_snapshot();
+    let failed = bench.daemon.on_whole(&root(), |_| {
+        bench.go_back();
+        Err::<(), _>(Error::failed("a sync that came after it"))
+    });
+    failed.unwrap_err();
+    bench.shows_the_snapshot();
+}
