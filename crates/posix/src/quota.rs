@@ -15,7 +15,7 @@ use bytes::Bytes;
 use marram_format::record::{Limit, OwnerId};
 use marram_store::{Admission, Counter, DatasetName, Item, Key, Store, View, kind, limit_batch};
 use marram_vfs::{Error, Result};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,6 +28,8 @@ pub(crate) struct Limits {
     /// Whether there are any: mostly there are none.
     any: AtomicBool,
     by_owner: RwLock<BTreeMap<OwnerId, Limit>>,
+    /// Held while they are read anew: what was read before must not come after.
+    reading: Mutex<()>,
 }
 
 impl Limits {
@@ -35,12 +37,16 @@ impl Limits {
     pub(crate) fn open(view: &dyn View) -> Result<Limits> {
         let by_owner = read(view)?;
         let any = AtomicBool::new(!by_owner.is_empty());
-        Ok(Limits { any, by_owner: RwLock::new(by_owner) })
+        Ok(Limits { any, by_owner: RwLock::new(by_owner), reading: Mutex::default() })
     }
 
-    fn replace(&self, by_owner: BTreeMap<OwnerId, Limit>) {
+    /// Reads them anew.
+    fn reload(&self, view: &dyn View) -> Result<()> {
+        let _one_at_a_time = self.reading.lock();
+        let by_owner = read(view)?;
         self.any.store(!by_owner.is_empty(), Ordering::Release);
         *self.by_owner.write() = by_owner;
+        Ok(())
     }
 
     /// The limit of an owner.
@@ -127,7 +133,6 @@ impl Posix {
     /// # Errors
     /// A failed read, or a record that makes no sense.
     pub fn reload_limits(&self) -> Result<()> {
-        self.limits.replace(read(&*self.view)?);
-        Ok(())
+        self.limits.reload(&*self.view)
     }
 }

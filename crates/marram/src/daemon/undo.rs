@@ -41,12 +41,12 @@ impl Daemon {
     }
 
     fn undo_rollback(&self, pool: &Pool, number: u64, live: &Source, to: &Source) -> Result<()> {
-        let (mut entry, mut files) = (0, None);
-        self.with_shelves(pool, || {
+        let (mut entry, mut files) = (None, None);
+        let shown = self.with_shelves(pool, || {
             self.on_whole(live, |held| {
                 files = held.in_use();
                 let mut go_back = || -> Result<()> {
-                    entry = undo::by_records(pool, number)?;
+                    entry = Some(undo::by_records(pool, number)?);
                     Ok(())
                 };
                 match &files {
@@ -54,14 +54,20 @@ impl Daemon {
                     None => go_back(),
                 }
             })
-        })?;
-        let entries = pool.operations()?;
-        let entry = entries.iter().find(|known| known.number == entry);
+        });
+        // From here on it is done, whatever cannot be looked up.
         if let (Some(files), Some(entry)) = (&files, entry) {
-            let kept: Source = entry.record.text(1).parse()?;
-            self.tell_changes(live, files, marram_posix::touched(pool, &kept, to));
+            match undo::kept_by(pool, entry) {
+                Ok(kept) => {
+                    self.tell_changes(live, files, marram_posix::touched(pool, &kept, to));
+                }
+                Err(error) => {
+                    self.log.write(&format!("all of {live} is read anew: {error}"));
+                    self.all_changed(live, files);
+                }
+            }
         }
-        Ok(())
+        shown
     }
 
     /// Gives a dataset or snapshot another name.

@@ -109,6 +109,17 @@ pub(crate) fn by_records(pool: &Pool, number: u64) -> Result<u64> {
     pool.undo(number).map_err(|error| refusal(Some(number), &error))
 }
 
+/// The snapshot that a rollback, or the undo of one, has kept, by its entry.
+///
+/// # Errors
+/// A failed read; there is no such entry.
+pub(crate) fn kept_by(pool: &Pool, entry: u64) -> Result<Source> {
+    let entries = pool.operations()?;
+    let found = entries.iter().find(|known| known.number == entry);
+    let found = found.ok_or_else(|| Error::failed("the log has no entry of it"))?;
+    Ok(found.record.text(1).parse()?)
+}
+
 fn refusal(number: Option<u64>, error: &marram_store::Error) -> Error {
     let which = number.map_or("the last operation".to_owned(), |it| format!("operation {it}"));
     let reason = match error {

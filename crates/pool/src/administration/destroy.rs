@@ -56,11 +56,11 @@ pub(super) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<De
             entries.push(entry(OperationKind::Destroy, gone.id, &[&gone.name]));
         }
     }
-    turn.commit(Some(&mut |commit| {
-        commit.destroy(&plan)?;
+    turn.commit_sifting(0, &mut |commit, pointers| {
+        commit.destroy(&plan, pointers)?;
         let mut entries = entries.iter();
         entries.try_for_each(|it| commit.enter(by.author.as_ref(), it.clone()).map(|_| ()))
-    }))?;
+    })?;
     Ok(destruction)
 }
 
@@ -117,15 +117,16 @@ pub(super) fn dead_chunks(
 }
 
 impl Commit<'_> {
-    /// Lasts first: what they leave of the ones before them may be on the way to an heir.
-    pub(super) fn destroy(&mut self, plan: &Plan) -> Result<()> {
+    /// Lasts first: what they leave of the ones before them may be on the way to an heir. Then so
+    /// many pointers are sifted.
+    pub(super) fn destroy(&mut self, plan: &Plan, pointers: usize) -> Result<()> {
         plan.goes().try_for_each(|gone| self.forget_kept(gone.id, &gone.name))?;
         for last in &plan.lasts {
             let record = self.record(last.id)?;
             self.destroy_last(record)?;
         }
         plan.chains.iter().try_for_each(|chain| self.destroy_chain(chain))?;
-        self.sift()
+        self.sift(pointers)
     }
 
     /// Snapshots that one takes over from, or the dataset. What the oldest of them has on its dead
@@ -187,8 +188,8 @@ impl Inner {
         if !is_leaving(self) {
             return Ok(false);
         }
-        self.commit_with(Some(&mut |commit| {
-            commit.sift()?;
+        self.take_turn()?.commit_sifting(1, &mut |commit, pointers| {
+            commit.sift(pointers)?;
             let going = commit.pool.records.read().going(PRUNE_DATASETS);
             let mut left = PRUNE_LEAVES;
             for record in going {
@@ -197,7 +198,7 @@ impl Inner {
                 }
             }
             Ok(())
-        }))?;
+        })?;
         Ok(is_leaving(self))
     }
 

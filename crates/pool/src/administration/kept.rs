@@ -153,7 +153,7 @@ impl Inner {
         if plan.refuse_in_use(self).is_err() {
             return Ok(false);
         }
-        turn.commit(Some(&mut |commit| commit.destroy(&plan)))?;
+        turn.commit_sifting(0, &mut |commit, pointers| commit.destroy(&plan, pointers))?;
         Ok(true)
     }
 

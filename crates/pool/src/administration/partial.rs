@@ -128,15 +128,20 @@ impl Pool {
     /// for an undo: it can be received again.
     fn abort(&self, partial: &Partial) -> Result<()> {
         let turn = self.begin_operation()?;
+        // It may be finished by now, and the name in use for the next stream.
+        let now = self.inner.partial_of(&partial.snapshot.dataset)?;
+        if now.is_none_or(|now| (&now.hidden, now.id) != (&partial.hidden, partial.id)) {
+            return Err(StoreError::NoDataset(partial.hidden.to_string()));
+        }
         let hidden = Source::live(partial.hidden.clone());
         let plan = Plan::new(&self.inner, std::slice::from_ref(&hidden))?;
         plan.refuse_in_use(&self.inner)?;
         let id = self.inner.find(&hidden)?.id;
-        turn.commit(Some(&mut |commit| {
-            commit.destroy(&plan)?;
+        turn.commit_sifting(0, &mut |commit, pointers| {
+            commit.destroy(&plan, pointers)?;
             let entry = entry(OperationKind::Abort, id, &[&partial.snapshot.to_string()]);
             commit.enter(self.author.as_ref(), entry).map(|_| ())
-        }))
+        })
     }
 
     /// Drops all parts with nothing in them, which a crash at the beginning of a stream has left.

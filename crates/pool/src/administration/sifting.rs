@@ -127,9 +127,8 @@ impl Commit<'_> {
         }
     }
 
-    /// Takes pointers off lists that are sifted, as many as one commit may.
-    pub(super) fn sift(&mut self) -> Result<()> {
-        let mut left = self.pool.sift_pointers_max;
+    /// Takes pointers off lists that are sifted, about so many.
+    pub(super) fn sift(&mut self, mut left: usize) -> Result<()> {
         let mut moved = BTreeMap::new();
         let lists = Arc::clone(&self.sifting);
         for (list, sifting) in lists.iter() {

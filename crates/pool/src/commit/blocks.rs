@@ -104,7 +104,7 @@ impl Commit<'_> {
         settings: &Settings,
     ) -> Result<Vec<Prepared>> {
         let threads = self.pool.threads;
-        if self.queue.bytes() < WRITE_BESIDE_BYTES_MIN {
+        if threads == 1 || self.queue.bytes() < WRITE_BESIDE_BYTES_MIN {
             return Ok(prepare_all(blocks, settings, threads));
         }
         let queue = &mut self.queue;

@@ -50,6 +50,10 @@ pub(crate) type Work<'w> = &'w mut dyn FnMut(&mut Commit<'_>) -> Result<()>;
 /// between.
 const SETTLING_COMMITS_MAX: usize = 8;
 
+/// A commit that finds no space to move pointers of dead lists is tried again with so many times
+/// fewer.
+const SIFT_FEWER: usize = 16;
+
 /// What a batch needs that is committed alone.
 pub(crate) struct Before<'w> {
     /// How many snapshots of the state before `work` takes: each is of a group of its own, the
@@ -227,8 +231,27 @@ impl Turn<'_> {
         self.make(frozen, None, work)
     }
 
-    /// The same, while batches wait until all is done: for work after which what a batch would have
-    /// changed is not there any more.
+    /// The same, for work that takes pointers off dead lists, at most as many as it is told. Those
+    /// that are moved need space before any comes back: where there is not enough for so many, it
+    /// is tried again with fewer, down to `least`.
+    pub(crate) fn commit_sifting(
+        &self,
+        least: usize,
+        work: &mut dyn FnMut(&mut Commit<'_>, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut pointers = self.pool.sift_pointers_max;
+        loop {
+            match self.commit(Some(&mut |commit| work(commit, pointers))) {
+                Err(Error::NoSpace) if pointers > least => {
+                    pointers = (pointers / SIFT_FEWER).max(least);
+                }
+                made => return made,
+            }
+        }
+    }
+
+    /// As [`Turn::commit`], while batches wait until all is done: for work after which what a batch
+    /// would have changed is not there any more.
     pub(crate) fn commit_alone(&self, work: Work<'_>) -> Result<()> {
         self.heal()?;
         let _no_batch = self.pool.gate.write();

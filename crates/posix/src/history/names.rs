@@ -11,6 +11,7 @@ use super::changes::Place;
 use super::conflict::ConflictKind;
 use super::conflicts::{Conflicts, Verdict};
 use super::equal::{is_changed, same_file};
+use super::last_names::Stage;
 use super::sides::{Sides, Slot};
 use super::state::Named;
 use marram_format::record::InodeKind;
@@ -106,8 +107,11 @@ impl<'a, 's> Names<'a, 's> {
         for slot in &slots {
             names.judge_departure(slot, conflicts)?;
         }
-        names.judge_last_names(conflicts)?;
+        names.judge_last_names(Stage::Proposed, conflicts)?;
         names.settle(conflicts)?;
+        while names.judge_last_names(Stage::Settled, conflicts)? {
+            names.settle(conflicts)?;
+        }
         Ok(names)
     }
 

@@ -153,6 +153,13 @@ impl State {
         failure.map_or(Ok(()), Err)
     }
 
+    /// The section of a file that begins at a place.
+    pub(super) fn section_at(&self, ino: u64, at: u64) -> Result<Option<Section>> {
+        let key = section_key(ino, at);
+        let item = self.view.get(key).map_err(from_store)?;
+        item.map(|item| decode_section(key, &item)).transpose()
+    }
+
     /// All sections of a file that begin before `end`.
     pub(super) fn sections(&self, ino: u64, end: u64) -> Result<Vec<Section>> {
         let mut sections = Vec::new();

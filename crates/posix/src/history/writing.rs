@@ -406,7 +406,7 @@ impl<'a, 's> Writing<'a, 's> {
     fn write_changed(&mut self, ino: u64, fork: u64, theirs: &Inode) -> Result<()> {
         let sides = self.sides;
         let pairs = sides.changed_sections(fork);
-        let own = OwnBlocks::of(sides.base, pairs);
+        let own = OwnBlocks::of(sides.now, ino, pairs)?;
         for Pair { before, after } in pairs {
             match (before, after) {
                 (_, Some(section)) => {
@@ -550,27 +550,31 @@ fn cut_out(sections: &[Section], from: u64, to: u64) -> Vec<Section> {
     left
 }
 
-/// The blocks of a file that the fork's changes touch: a section of the fork that is a slice of one
-/// of them is one of the parent's too. The batch has all items that refer to it, as a store wants.
+/// The blocks that the parent has where the fork's changes touch a file: a section of the fork that
+/// is a slice of one of them is one of the parent's too. The batch has all items that refer to it,
+/// as a store wants.
+///
+/// They are not the base's: of a file that was removed and brought back, or got its content back
+/// from a snapshot, the parent has the same blocks, but has adopted them since.
 struct OwnBlocks {
     by_name: HashMap<BlockName, Block>,
     by_address: HashMap<(u16, u64), Block>,
 }
 
 impl OwnBlocks {
-    fn of(base: &State, pairs: &[Pair<Section>]) -> OwnBlocks {
+    fn of(now: &State, ino: u64, pairs: &[Pair<Section>]) -> Result<OwnBlocks> {
         let mut own = OwnBlocks { by_name: HashMap::new(), by_address: HashMap::new() };
-        for pair in pairs {
-            let Some(block) = pair.before.as_ref().and_then(|section| section.block.as_ref())
+        for before in pairs.iter().filter_map(|pair| pair.before.as_ref()) {
+            let Some(block) = now.section_at(ino, before.at)?.and_then(|section| section.block)
             else {
                 continue;
             };
-            own.by_name.insert(name_of(block), block.clone());
-            if let Some(address) = base.view.place_of(block).address {
+            if let Some(address) = now.view.place_of(&block).address {
                 own.by_address.insert(address, block.clone());
             }
+            own.by_name.insert(name_of(&block), block);
         }
-        own
+        Ok(own)
     }
 
     fn find(&self, fork: &State, block: &Block) -> Option<Block> {

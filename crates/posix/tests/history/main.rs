@@ -12,6 +12,7 @@ mod folding;
 mod last_names;
 mod limits;
 mod merges;
+mod mixed_choices;
 mod random;
 mod random_diffs;
 mod random_directories;
