@@ -9,6 +9,7 @@ mod engine;
 mod fixture;
 mod hostile;
 mod lines;
+mod moved_lists;
 mod operations;
 mod planted_blocks;
 mod planted_files;

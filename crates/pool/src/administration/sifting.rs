@@ -127,7 +127,8 @@ impl Commit<'_> {
         }
     }
 
-    /// Takes pointers off lists that are sifted, about so many.
+    /// Takes pointers off lists that are sifted, about so many. Once in a commit: it looks at the
+    /// chunks that the last commit has left.
     pub(super) fn sift(&mut self, mut left: usize) -> Result<()> {
         let mut moved = BTreeMap::new();
         let lists = Arc::clone(&self.sifting);
@@ -155,16 +156,12 @@ impl Commit<'_> {
         let root = self.pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
         let at = At { media, epoch: media.epoch() };
         let mut taken = Vec::new();
-        let items = &self.items;
         let is_all = dead_chunks(&at, root.as_ref(), list, &mut |key, chunk| {
-            let is_gone = items.contains_key(&key);
-            if *left == 0 && !is_gone {
+            if *left == 0 {
                 return Ok(false);
             }
-            if !is_gone {
-                *left = left.saturating_sub(chunk.pointers.len() + 1);
-                taken.push((key, chunk));
-            }
+            *left = left.saturating_sub(chunk.pointers.len() + 1);
+            taken.push((key, chunk));
             Ok(true)
         })?;
         *left = left.saturating_sub(1);
