@@ -149,7 +149,7 @@ impl Corpus {
 }
 
 /// Which target a golden file goes to, and the byte that selects the decoder there.
-const GOLDEN: [(&str, &str, Option<u8>); 21] = [
+const GOLDEN: [(&str, &str, Option<u8>); 23] = [
     ("superblock", "format_superblock", None),
     ("signature", "format_superblock", None),
     ("leaf", "format_node", None),
@@ -160,6 +160,8 @@ const GOLDEN: [(&str, &str, Option<u8>); 21] = [
     ("tail", "format_space", Some(0)),
     ("dead-chunk", "format_space", Some(1)),
     ("references", "format_space", Some(2)),
+    ("operation", "format_operation", None),
+    ("operation-limit", "format_operation", None),
     ("log-head", "format_log", Some(0)),
     ("log-frame", "format_log", Some(1)),
     ("record-inode", "format_records", Some(0)),

@@ -4,7 +4,8 @@
 //! slot in each ring. A crash may leave both torn (then the next commit writes the same slots
 //! again), or one of them torn or old while the other is good; that one stays so until the ring
 //! comes round to it. A torn slot mixes whole sectors of two commits, which differ in many bits;
-//! a slot that differs from its good twin in a few bits only was damaged.
+//! a slot that differs from its good twin in a few bits only was damaged. Where pointers lie, a
+//! torn slot may hold any bytes: noise there is no finding as long as the twin is good.
 
 use crate::error::Error;
 use crate::finding::{FindingKind, Place};
@@ -27,6 +28,8 @@ const POINTER_SECTORS: usize = 4;
 /// One ring may lag behind the other in this many slots: each by a crash of its own.
 const LAGGING_SLOTS_MAX: usize = 8;
 const GROUP_FIELD: usize = 128;
+/// A new pool is whole with this group.
+const WHOLE_GROUP: Group = Group(2);
 
 /// A slot of a ring.
 struct Slot {
@@ -70,6 +73,10 @@ pub(crate) fn newest(
     let Some(newest) = newest.cloned() else {
         return no_superblock(name, &signature, &rings, report);
     };
+    if signature.is_err() && is_unfinished(&newest) {
+        let reason = "the creation of one was interrupted; create it again".to_owned();
+        return Err(Error::NoPool { device: name, reason });
+    }
     check_signature(&signature, &newest, report);
     check_rings(&rings, &newest, report);
     check_fields(&newest, device.size()?, report);
@@ -78,6 +85,12 @@ pub(crate) fn newest(
         return Err(Error::Unsupported { device: name, reason });
     }
     Ok(Some(newest))
+}
+
+/// Whether the superblock is of a pool that was still being made: the group after it brings the
+/// root dataset. A pool of format 1.0 was whole with its first group, and has no intent log.
+fn is_unfinished(newest: &Superblock) -> bool {
+    newest.intent_log.is_some() && newest.group < WHOLE_GROUP
 }
 
 fn read_signature(device: &dyn Device) -> Result<Signature, String> {
@@ -365,5 +378,15 @@ mod tests {
         }
         assert!(!is_torn(&[0x5a; 4096], &new));
         assert!(!is_torn(&slot(101), &new));
+    }
+
+    #[test]
+    fn noise_passes_for_a_tear_only_where_pointers_lie() {
+        let new = slot(164);
+        for sector in 0..8 {
+            let mut damaged = new.clone();
+            damaged[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES - 16].fill(0x5a);
+            assert_eq!(is_torn(&damaged, &new), (1..4).contains(&sector), "sector {sector}");
+        }
     }
 }

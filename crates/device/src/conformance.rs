@@ -46,6 +46,7 @@ fn check_neighbours_are_left_alone(device: &dyn Device) {
     write(device, 8192, &[3; 8192]);
     write(device, 9001, &[4; 1234]);
     write(device, 9001, &[]);
+    device.write_parts(9101, &[&[4; 100], &[], &[4; 50]]).expect("the write is good");
     assert_eq!(read(device, 8192, 809), [3; 809], "bytes before a write");
     assert_eq!(read(device, 9001, 1234), [4; 1234], "a write of any length");
     assert_eq!(read(device, 10_235, 777), [3; 777], "bytes after a write");

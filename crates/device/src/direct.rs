@@ -49,25 +49,30 @@ impl DirectWriter {
         Some(DirectWriter { file, turn, refused: AtomicBool::new(false) })
     }
 
-    /// Writes `bytes` at `offset`: past the page cache if they are a long whole number of grains,
-    /// else by `buffered`, the same file. Readers through the page cache see them from then on.
-    pub(crate) fn write(&self, buffered: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if !self.can_take(offset, bytes.len()) {
+    /// Writes `parts`, one behind the other, at `offset`: past the page cache if they are a long
+    /// whole number of grains, else by `buffered`, the same file. Readers through the page cache
+    /// see them from then on.
+    pub(crate) fn write(&self, buffered: &File, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if !self.can_take(offset, len) {
             let _turn = self.turn.lock();
-            return buffered.write_all_at(bytes, offset);
+            return write_buffered(buffered, offset, parts);
         }
-        let mut at = offset;
-        for piece in bytes.chunks(PIECE_BYTES) {
+        let mut rest = Rest { part: &[], after: parts };
+        let mut written = 0;
+        while written < len {
             let mut turn = self.turn.lock();
-            match self.file.write_all_at(turn.copy_of(piece), at) {
+            let piece = turn.fill(&mut rest, (len - written).min(PIECE_BYTES));
+            let at = offset + written as u64;
+            match self.file.write_all_at(piece, at) {
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                     self.refused.store(true, Ordering::Relaxed);
                     buffered.write_all_at(piece, at)?;
                 }
-                written => written?,
+                done => done?,
             }
+            written += piece.len();
             MutexGuard::unlock_fair(turn);
-            at += piece.len() as u64;
         }
         Ok(())
     }
@@ -75,6 +80,37 @@ impl DirectWriter {
     fn can_take(&self, offset: u64, len: usize) -> bool {
         let is_aligned = offset.is_multiple_of(GRAIN_BYTES) && len.is_multiple_of(ALIGNMENT);
         len >= LEN_MIN && is_aligned && !self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes `parts`, one behind the other, through the page cache.
+pub(crate) fn write_buffered(file: &File, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+    match parts {
+        [only] => file.write_all_at(only, offset),
+        _ => file.write_all_at(&parts.concat(), offset),
+    }
+}
+
+/// What of some parts has not been written.
+struct Rest<'p> {
+    part: &'p [u8],
+    after: &'p [&'p [u8]],
+}
+
+impl Rest<'_> {
+    /// Takes as much off the front as fills `place`.
+    fn copy_to(&mut self, place: &mut [u8]) {
+        let mut place = place;
+        while !place.is_empty() {
+            if self.part.is_empty() {
+                let (first, after) = self.after.split_first().expect("there is enough left");
+                (self.part, self.after) = (first, after);
+            }
+            let (now, later) = self.part.split_at(self.part.len().min(place.len()));
+            let (filled, empty) = place.split_at_mut(now.len());
+            filled.copy_from_slice(now);
+            (self.part, place) = (later, empty);
+        }
     }
 }
 
@@ -86,13 +122,14 @@ struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    fn copy_of(&mut self, piece: &[u8]) -> &[u8] {
+    /// The next `len` bytes of `rest`.
+    fn fill(&mut self, rest: &mut Rest<'_>, len: usize) -> &[u8] {
         if self.memory.is_empty() {
             self.memory = vec![0; PIECE_BYTES + ALIGNMENT];
             self.start = self.memory.as_ptr().align_offset(ALIGNMENT);
         }
-        let place = &mut self.memory[self.start..][..piece.len()];
-        place.copy_from_slice(piece);
+        let place = &mut self.memory[self.start..][..len];
+        rest.copy_to(place);
         place
     }
 }
@@ -123,7 +160,10 @@ mod tests {
             let mut read = vec![9; size];
             file.read_exact_at(&mut read, 0).expect("it reads");
             let bytes: Vec<u8> = (0..len).map(|at| ((at + offset) / 512 % 251) as u8).collect();
-            direct.write(&file, offset as u64, &bytes).expect("it writes");
+            let (first, rest) = bytes.split_at(len / 3);
+            let (second, third) = rest.split_at(len / 5);
+            let parts = [first, &[], second, third];
+            direct.write(&file, offset as u64, &parts).expect("it writes");
             expected[offset..offset + len].copy_from_slice(&bytes);
             file.read_exact_at(&mut read, 0).expect("it reads");
             assert!(read == expected, "after {len} bytes at {offset}");
@@ -146,13 +186,13 @@ mod tests {
             });
             scope.spawn(|| {
                 for round in 0..ROUNDS {
-                    direct.write(&file, 4096, &vec![round as u8; LEN_MIN]).expect("long");
+                    direct.write(&file, 4096, &[&vec![round as u8; LEN_MIN]]).expect("long");
                 }
                 done.store(true, Ordering::Relaxed);
             });
             while !done.load(Ordering::Relaxed) {
-                direct.write(&file, 0, &[1; 4096]).expect("short");
-                direct.write(&file, 4096 + LEN_MIN as u64, &[2; 4096]).expect("short");
+                direct.write(&file, 0, &[&[1; 4096]]).expect("short");
+                direct.write(&file, 4096 + LEN_MIN as u64, &[&[2; 4096]]).expect("short");
             }
         });
         file.sync_data().expect("no write has failed");

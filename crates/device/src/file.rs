@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 
-use crate::direct::DirectWriter;
+use crate::direct::{DirectWriter, write_buffered};
 use crate::lock::Lock;
 use crate::{Device, Error, GRAIN_BYTES, Result, checked_range};
 
@@ -188,12 +188,16 @@ impl Device for FileDevice {
     }
 
     fn write(&self, offset: u64, buffer: &[u8]) -> Result<()> {
+        self.write_parts(offset, &[buffer])
+    }
+
+    fn write_parts(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_writable()?;
-        let len = buffer.len() as u64;
+        let len = parts.iter().map(|part| part.len() as u64).sum();
         self.check_range(offset, len)?;
         let written = match &self.direct {
-            Some(direct) => direct.write(&self.file, offset, buffer),
-            None => self.file.write_all_at(buffer, offset),
+            Some(direct) => direct.write(&self.file, offset, parts),
+            None => write_buffered(&self.file, offset, parts),
         };
         written.map_err(|error| self.failed("write", offset, len, &error))
     }

@@ -54,6 +54,17 @@ pub trait Device: Send + Sync {
     /// A failed write, or one that reaches past the end; then the range holds old or new bytes.
     fn write(&self, offset: u64, buffer: &[u8]) -> Result<()>;
 
+    /// Writes `parts`, each where the one before it ends, as one write at `offset`.
+    ///
+    /// # Errors
+    /// As for [`Device::write`].
+    fn write_parts(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        match parts {
+            [only] => self.write(offset, only),
+            _ => self.write(offset, &parts.concat()),
+        }
+    }
+
     /// Makes all writes that have returned durable.
     fn flush(&self) -> Result<()>;
 

@@ -239,6 +239,17 @@ impl Leaf {
         (start < end).then(|| self.table.bytes.slice(start..end))
     }
 
+    /// What an item consists of as it lies in the leaf: encoded key, value, and encoded pointer,
+    /// which is empty if there is none. For whoever looks at many and keeps few.
+    ///
+    /// # Panics
+    /// As [`Leaf::key`].
+    pub fn parts(&self, index: usize) -> (&[u8; KEY_BYTES], &[u8], &[u8]) {
+        let (value, pointer) = (self.table.offset(index, 0), self.table.offset(index, 1));
+        let bytes = &self.table.bytes[..self.table.end(index)];
+        (self.table.key_bytes(index), &bytes[value..pointer], &bytes[pointer..])
+    }
+
     /// The index of a key, or else the index before which it would stand.
     pub fn search(&self, key: &Key) -> Result<usize, usize> {
         self.table.search(key)
@@ -264,6 +275,14 @@ impl Branch {
     pub fn pointer(&self, index: usize) -> Bytes {
         let (start, end) = (self.table.offset(index, 0), self.table.end(index));
         self.table.bytes.slice(start..end)
+    }
+
+    /// The same as it lies in the branch, for whoever looks at many.
+    ///
+    /// # Panics
+    /// As [`Branch::key`].
+    pub fn pointer_bytes(&self, index: usize) -> &[u8] {
+        &self.table.bytes[self.table.offset(index, 0)..self.table.end(index)]
     }
 
     /// The index of the child under which a key would be.

@@ -168,6 +168,10 @@ impl OperationRecord {
     /// Whatever is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<OperationRecord, FormatError> {
         let mut from = Reader::new(WHAT, bytes);
+        if bytes.len() > OPERATION_BYTES_MAX {
+            let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            return Err(from.unexpected("length", 0, found, "at most 4096"));
+        }
         from.expect_u8("layout", LAYOUT, "1")?;
         let number = from.u8("kind")?;
         let kind = OperationKind::of(number);

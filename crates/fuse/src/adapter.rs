@@ -32,6 +32,7 @@ use crate::event::{Event, EventSink};
 use crate::options::{MountOptions, Offer};
 use crate::protocol::{AttributesEncoding, Encoder, Header, Operation, Request};
 use crate::session::Agreement;
+use bytes::Bytes;
 use cached::CachedReads;
 pub(crate) use cached::DirectWrite;
 use caller::Requester;
@@ -176,13 +177,19 @@ impl Adapter {
         synced
     }
 
-    /// Serves one request; `out` takes the payload and is empty after an error.
-    pub(crate) fn serve(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+    /// Serves one request; `out` takes the payload and is empty after an error. `memory` is what
+    /// the request lies in, if that may be kept.
+    pub(crate) fn serve(
+        &self,
+        request: &Request<'_>,
+        memory: Option<&Bytes>,
+        out: &mut Vec<u8>,
+    ) -> Answer {
         out.clear();
         if self.serve_forgets(request) {
             return Answer::Silence;
         }
-        let outcome = self.dispatch(request, out);
+        let outcome = self.dispatch(request, memory, out);
         Answer::Reply(self.conclude(&request.header, outcome, out))
     }
 
@@ -227,7 +234,12 @@ impl Adapter {
         true
     }
 
-    fn dispatch(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    fn dispatch(
+        &self,
+        request: &Request<'_>,
+        memory: Option<&Bytes>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         let header = &request.header;
         let ino = Ino(header.node);
         let out = &mut Encoder(out);
@@ -247,7 +259,7 @@ impl Adapter {
             Operation::RemoveDirectory { name } => self.remove_directory(header, name),
             Operation::Rename(rename) => self.rename(header, rename),
             Operation::Read(transfer) => self.read(ino, *transfer, out),
-            Operation::Write(write) => self.write(header, write, out),
+            Operation::Write(write) => self.write(header, write, memory, out),
             Operation::Allocate { handle, offset, len, mode } => {
                 self.allocate(header, *handle, (*offset, *len), *mode)
             }

@@ -9,7 +9,7 @@
 //! caller of that operation may hold.
 
 use crate::protocol::{Encoder, NotifyCode, flags};
-use crate::session::SessionHandle;
+use crate::session::{Change, SessionHandle};
 use marram_vfs::{Ino, Name};
 use std::ops::Range;
 
@@ -25,6 +25,7 @@ impl SessionHandle {
         let mut payload = Vec::new();
         Encoder(&mut payload).u64(ino.0).i64(offset).i64(len);
         let _unknown = self.notify(NotifyCode::Inode, &payload);
+        self.tell_again(Change::Attributes(ino.0));
     }
 
     /// Tells the kernel that `name` in `parent` may mean something else than it remembers: it asks
@@ -32,6 +33,7 @@ impl SessionHandle {
     /// same.
     pub fn notify_entry(&self, parent: Ino, name: Name<'_>) {
         self.notify_name(parent, name, flags::notify::EXPIRE_ONLY);
+        self.tell_again(Change::Name(parent.0, name.as_bytes().to_vec()));
     }
 
     /// Has the kernel forget `name` in `parent` and all that it knows below it, but for what

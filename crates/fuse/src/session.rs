@@ -2,13 +2,15 @@
 //!
 //! Requests come over io_uring or over `/dev/fuse`, as was chosen and as the kernel allows. Each
 //! serving thread has a lane of its own to the kernel, a buffer for requests and one for
-//! replies, and shares nothing with the others that it would have to lock. A supervisor starts
+//! replies, and shares nothing with the others that it would have to lock; but the buffer of a long
+//! write may stay with the file system, and then it takes another (`memory`). A supervisor starts
 //! them, waits until the mount has ended for all, and then makes everything durable and lets go of
 //! all pins: a plain `fuse` mount ends without a word from the kernel.
 
 mod handshake;
 mod lane;
 mod late;
+mod memory;
 mod page_lane;
 mod rings;
 mod sync_lane;
@@ -16,6 +18,7 @@ mod wakefulness;
 mod worker;
 
 pub(crate) use handshake::Agreement;
+pub(crate) use late::Change;
 pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::Adapter;
@@ -25,19 +28,20 @@ use crate::options::MountOptions;
 use crate::protocol::NotifyCode;
 use crate::transport::{ClassicTransport, Transport};
 use lane::Lane;
+use late::LateNames;
 use marram_vfs::FileSystem;
 use rings::Rings;
 use std::fmt;
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Scope};
 use std::time::Duration;
 use wakefulness::hold_processors;
 use worker::Crew;
 
-/// How often to look for callers that have been killed: one gets out of a slow request after once
-/// to twice this time.
+/// How often to look for callers that have been killed, and for what the kernel is to be told: one
+/// gets out of a slow request after once to twice this time.
 const CALLERS_TICK: Duration = Duration::from_millis(500);
 
 /// Mounts `file_system` and serves it by threads of this process until it is unmounted.
@@ -85,14 +89,15 @@ fn serve(
         None => TransportInUse::Classic,
     };
     let adapter = Adapter::new(file_system, options, agreement);
+    let (wakeful, threads) = (options.wakeful, options.threads);
+    let crew = Crew::new(adapter, threads, wakeful);
     let handle = SessionHandle {
         attached,
         transport: Arc::downgrade(&transport),
         in_use,
-        destroyed: Arc::clone(&adapter.destroyed),
+        destroyed: Arc::clone(&crew.adapter.destroyed),
+        late_names: Arc::clone(&crew.late_names),
     };
-    let (wakeful, threads) = (options.wakeful, options.threads);
-    let crew = Crew::new(adapter, threads, wakeful);
     let supervisor = thread::Builder::new()
         .name("marram-fuse".into())
         .spawn(move || supervise(&crew, transport, rings, wakeful))
@@ -128,19 +133,25 @@ fn supervise(
         let has_rings = rings.is_some_and(|rings| crew.start_rings(rings, scope));
         // Beside rings the device has only forgets to tell.
         let lanes = open_lanes(&device, if has_rings { 1 } else { crew.workers });
-        let (over, is_over) = mpsc::channel::<()>();
         let watched = lanes.clone();
-        let watcher = thread::Builder::new().name("marram-calls".into());
-        let _nobody_is_let_go_without = watcher.spawn_scoped(scope, move || {
-            let mut spare = None;
-            while is_over.recv_timeout(CALLERS_TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let_the_killed_go(&watched);
-                crew.late_names.tell(&*watched[0]);
-                if let Some(rings) = rings {
-                    rings.let_the_killed_go(&mut spare);
-                    crew.start_fresh(rings, scope);
-                }
+        let mut spare = None;
+        let watcher = every_tick(scope, "marram-calls", move || {
+            for_each_once(&watched, ClassicTransport::let_the_killed_go);
+            crew.memory.let_go();
+            if let Some(rings) = rings {
+                rings.let_the_killed_go(&mut spare);
+                crew.start_fresh(rings, scope);
             }
+        });
+        // By a thread of its own: before the kernel takes what it is told it may wait for a caller
+        // that the other is to let go.
+        let told = lanes.clone();
+        let teller = every_tick(scope, "marram-late", move || {
+            for_each_once(&told, ClassicTransport::tell_written_late);
+            if let Some(rings) = rings {
+                rings.tell_written_late();
+            }
+            crew.late_names.tell(&*told[0]);
         });
         let workers: Vec<_> = lanes[1..]
             .iter()
@@ -160,7 +171,7 @@ fn supervise(
         crew.syncs.close();
         crew.pages.close();
         crew.wakefulness.close();
-        drop(over);
+        drop((watcher, teller));
     });
     drop(rings);
     // Handles tell by the device whether the mount is served.
@@ -168,12 +179,28 @@ fn supervise(
     crew.adapter.end()
 }
 
-/// Lets callers go that have been killed.
-fn let_the_killed_go(lanes: &[Arc<ClassicTransport>]) {
+/// Has a thread do `work` every now and then, until what comes back is dropped. Where no thread can
+/// be had nobody does it.
+fn every_tick<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    mut work: impl FnMut() + Send + 'scope,
+) -> mpsc::Sender<()> {
+    let (over, is_over) = mpsc::channel();
+    let run = move || {
+        while is_over.recv_timeout(CALLERS_TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            work();
+        }
+    };
+    let _goes_undone_without = thread::Builder::new().name(name.into()).spawn_scoped(scope, run);
+    over
+}
+
+/// Calls `act` for each lane; once where threads share one.
+fn for_each_once(lanes: &[Arc<ClassicTransport>], act: impl Fn(&ClassicTransport)) {
     for (at, lane) in lanes.iter().enumerate() {
-        // Where threads share a lane it is looked at once.
         if !lanes[..at].iter().any(|earlier| Arc::ptr_eq(earlier, lane)) {
-            lane.let_the_killed_go();
+            act(lane);
         }
     }
 }
@@ -249,6 +276,7 @@ pub struct SessionHandle {
     transport: Weak<ClassicTransport>,
     in_use: TransportInUse,
     destroyed: Arc<OnceLock<marram_vfs::Result<()>>>,
+    late_names: Arc<LateNames>,
 }
 
 impl SessionHandle {
@@ -317,6 +345,11 @@ impl SessionHandle {
     /// a hundredth of the memory that may hold written data at all.
     pub fn limit_held_back(&self, bytes: u64) {
         self.attached.limit_held_back(bytes);
+    }
+
+    /// Has a change that the kernel was told of told again, a moment later.
+    pub(crate) fn tell_again(&self, change: Change) {
+        self.late_names.note_told(change);
     }
 
     /// Sends what answers no request; whether the kernel took it. What it does not know cannot be

@@ -105,16 +105,17 @@ impl Transport for ClassicTransport {
 }
 
 impl ClassicTransport {
-    /// Lets callers go that have been killed and wait since the last time that this was called, and
-    /// tells the kernel what it does not know because they were let go.
+    /// Lets callers go that have been killed and wait since the last time that this was called.
     pub(crate) fn let_the_killed_go(&self) {
         for call in self.calls.cut_short(calls::is_killed) {
             let header = reply_header(call.unique, Errno::INTR.raw_os_error(), 0);
             let _gone_by_now = self.pass_on(&[IoSlice::new(&header)]);
         }
-        for node in self.calls.take_written_late() {
-            self.forget_content(node);
-        }
+    }
+
+    /// Tells the kernel what it does not know because callers were let go.
+    pub(crate) fn tell_written_late(&self) {
+        self.calls.take_written_late().into_iter().for_each(|node| self.forget_content(node));
     }
 
     /// Lets the kernel ask for content and attributes of an inode anew.

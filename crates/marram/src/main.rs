@@ -16,6 +16,7 @@ mod error;
 mod instants;
 mod mountinfo;
 mod multicall;
+mod names;
 mod options;
 mod output;
 mod owner_names;
@@ -29,6 +30,7 @@ mod target;
 
 use arguments::Arguments;
 use clap::Parser;
+use error::Kind;
 use output::Output;
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(arguments.command.name(), arguments.json);
     match commands::run(arguments.command, &output) {
+        Ok(0) if output::is_lost() => ExitCode::from(Kind::Partial.exit_status()),
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             output.print_error(&error);

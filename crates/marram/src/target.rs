@@ -12,8 +12,11 @@ use crate::mountinfo::MountEntry;
 use crate::options::snapshot_name;
 use crate::{dead_mounts, mountinfo, places};
 use marram_store::{DatasetName, Source};
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -48,7 +51,7 @@ impl Target {
     /// # Errors
     /// When it does not exist, or is neither a pool nor inside a mounted one.
     pub(crate) fn find(path: &Path) -> Result<Target> {
-        let absolute = absolute(path)?;
+        let absolute = resolved(path)?;
         let kind = std::fs::metadata(&absolute)
             .map_err(|error| Error::system("look at", &absolute, error))?
             .file_type();
@@ -91,6 +94,7 @@ impl Target {
     }
 
     fn of_pool(path: &Path) -> Result<Target> {
+        utf8(path)?;
         let Some(probe) = engine::probe(path)? else {
             return Err(engine::no_pool(path));
         };
@@ -184,13 +188,28 @@ impl Target {
 /// # Errors
 /// When there is no name, or it is none.
 pub(crate) fn with_snapshot(text: &Path) -> Result<(PathBuf, String)> {
-    let utf8 = utf8(text)?;
-    let Some((target, name)) = utf8.rsplit_once('@').filter(|(target, _)| !target.is_empty())
-    else {
-        return Err(Error::usage(format!("{utf8} names no snapshot"))
+    let Some((target, name)) = parted(text, at_last) else {
+        return Err(Error::usage(format!("{} names no snapshot", text.display()))
             .hint("write TARGET@NAME, as in work.pool@before or /mnt@before"));
     };
-    Ok((PathBuf::from(target), snapshot_name(name)?))
+    Ok((target.to_owned(), snapshot_name(&name)?))
+}
+
+/// Where the last `@` is.
+fn at_last(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().rposition(|byte| *byte == b'@')
+}
+
+/// Where the first `@` is.
+fn at_first(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == b'@')
+}
+
+/// What stands before an `@` and behind it; the target may be a path of any bytes.
+fn parted(text: &Path, at: fn(&[u8]) -> Option<usize>) -> Option<(&Path, Cow<'_, str>)> {
+    let bytes = text.as_os_str().as_bytes();
+    let (target, name) = bytes.split_at(at(bytes).filter(|at| *at > 0)?);
+    Some((Path::new(OsStr::from_bytes(target)), String::from_utf8_lossy(&name[1..])))
 }
 
 /// As [`with_snapshot`], where the name may be left out; a path that exists has none.
@@ -198,15 +217,15 @@ pub(crate) fn with_snapshot(text: &Path) -> Result<(PathBuf, String)> {
 /// # Errors
 /// When the name is none.
 pub(crate) fn with_optional_snapshot(text: &Path) -> Result<(PathBuf, Option<String>)> {
-    let (path, has_name) = (utf8(text)?, !text.exists());
-    match path.split_once('@').filter(|_| has_name) {
-        // Also when the name is none, which is then what is wrong.
-        Some((target, _)) if Path::new(target).exists() => {
-            let name = snapshot_name(&path[target.len() + 1..])?;
-            Ok((PathBuf::from(target), Some(name)))
-        }
-        Some(_) => with_snapshot(text).map(|(target, name)| (target, Some(name))),
-        None => Ok((text.to_owned(), None)),
+    let is_there = |(target, _): &(&Path, Cow<'_, str>)| target.exists();
+    if text.exists() || at_last(text.as_os_str().as_bytes()).is_none() {
+        return Ok((text.to_owned(), None));
+    }
+    let found = parted(text, at_last).filter(is_there);
+    // Also when the name is none, which is then what is wrong.
+    match found.or_else(|| parted(text, at_first).filter(is_there)) {
+        Some((target, name)) => Ok((target.to_owned(), Some(snapshot_name(&name)?))),
+        None => with_snapshot(text).map(|(target, name)| (target, Some(name))),
     }
 }
 
@@ -216,12 +235,17 @@ pub(crate) fn with_optional_snapshot(text: &Path) -> Result<(PathBuf, Option<Str
 /// When it does not exist, lies behind a dead mount, or is not UTF-8.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     utf8(path)?;
-    let found = path.canonicalize().map_err(|error| match error.kind() {
-        ErrorKind::NotConnected => dead_mount(path),
-        _ => Error::system("find", path, error),
-    })?;
+    let found = resolved(path)?;
     utf8(&found)?;
     Ok(found)
+}
+
+/// The same of a path that may be inside a mount, where names are any bytes.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotConnected => dead_mount(path),
+        _ => Error::system("find", path, error),
+    })
 }
 
 fn dead_mount(path: &Path) -> Error {
@@ -230,7 +254,11 @@ fn dead_mount(path: &Path) -> Error {
         .hint(format!("clear it with `marram unmount {place}`"))
 }
 
-fn utf8(path: &Path) -> Result<&str> {
+/// A path as text.
+///
+/// # Errors
+/// It is not UTF-8.
+pub(crate) fn utf8(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| {
         Error::usage(format!("{} is not UTF-8", path.display()))
             .hint("pools and mount points need paths in UTF-8; names inside a mount do not")
@@ -324,6 +352,8 @@ fn greeted(socket: &Path) -> Option<Greeting> {
 mod tests {
     use super::{Target, with_optional_snapshot, with_snapshot};
     use crate::error::Kind;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -344,7 +374,15 @@ mod tests {
         let named: PathBuf = folder.path().join("a");
         assert_eq!(with_optional_snapshot(&path).unwrap(), (named, Some("b".into())));
         std::fs::write(&path, "").unwrap();
-        assert_eq!(with_optional_snapshot(&path).unwrap(), (path, None));
+        assert_eq!(with_optional_snapshot(&path).unwrap(), (path.clone(), None));
+        // The last @ is the one, if what stands before it is there.
+        let below = folder.path().join("x@y");
+        std::fs::create_dir_all(below.join("z")).unwrap();
+        std::fs::write(folder.path().join("x"), "").unwrap();
+        let named = below.join("z@s");
+        assert_eq!(with_optional_snapshot(&named).unwrap(), (below.join("z"), Some("s".into())));
+        let bytes = folder.path().join(OsStr::from_bytes(b"\xff"));
+        assert_eq!(with_optional_snapshot(&bytes).unwrap(), (bytes, None));
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn merges_of_what_is_no_fork_or_has_no_common_past_are_refused() {
             ("merge strange", 2, "strange is no fork"),
             ("merge mnt --fork strange", 2, "strange is no fork"),
             ("merge mnt --fork none", 10, "none"),
-            ("merge mnt/.marram/snapshots/s", 2, "root is no fork"),
+            ("merge mnt/.marram/snapshots/s", 2, "in the snapshot root@s"),
             ("merge work.pool", 2, "--fork"),
             ("diff mnt strange", 1, "no common past"),
             ("promote mnt root", 2, "no clone"),
@@ -194,4 +194,21 @@ fn a_merge_into_a_full_pool_says_so_and_changes_nothing() {
     assert_eq!(fs::read_to_string(bench.path("mnt/src/a")).unwrap(), "changed\n");
     assert!((0..100).all(|number| bench.path("mnt/src").join(format!("file-{number}")).exists()));
     end(&bench);
+}
+
+#[test]
+fn a_path_in_a_snapshot_stands_for_nothing_that_changes() {
+    let Some(bench) = workbench::mounted() else { return };
+    fs::write(bench.path("mnt/a"), "one").unwrap();
+    bench.run("snapshot mnt@s").good();
+    fs::write(bench.path("mnt/a"), "two").unwrap();
+    bench.make_folder("old");
+    bench.run("mount work.pool@s old").good();
+    for place in ["mnt/.marram/snapshots/s", "old"] {
+        bench.run(&format!("rollback {place}@s")).refused(2, &["in the snapshot root@s"]);
+        bench.run(&format!("merge {place}")).refused(2, &["in the snapshot root@s"]);
+    }
+    assert_eq!(fs::read(bench.path("mnt/a")).unwrap(), b"two");
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
 }

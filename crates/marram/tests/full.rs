@@ -90,3 +90,29 @@ fn what_was_removed_goes_back_to_the_host_by_fstrim() {
     bench.run("unmount mnt").good();
     bench.run("check work.pool").good();
 }
+
+#[test]
+fn a_dataset_that_does_not_fit_is_not_made() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.make_folder("mnt");
+    bench.run("mount work.pool mnt").good();
+    fill(&bench.path("mnt/file"));
+    let fits = |number: &u32| fs::write(bench.path(&format!("mnt/{number}")), [7; 5000]).is_ok();
+    let small = (0..10_000).take_while(fits).count();
+    let refused = (0..1000).find(|number| {
+        let made = bench.run(&format!("create mnt --dataset d{number}"));
+        if made.status != 0 {
+            made.refused(1, &["no space"]);
+            return true;
+        }
+        false
+    });
+    let refused = refused.unwrap_or_else(|| panic!("after {small} small files all fit"));
+    let list = bench.run("list mnt -H").good().out;
+    assert!(!list.contains(&format!("d{refused}\t")), "{list}");
+    bench.run("unmount mnt").good();
+    bench.run("check work.pool").good();
+}

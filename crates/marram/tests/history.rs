@@ -27,6 +27,24 @@ fn end(bench: &Workbench) {
 }
 
 #[test]
+fn where_the_kernel_says_how_long_files_are_no_other_state_is_put_below_it() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt f").good();
+    bench.run("unmount mnt").good();
+    bench.run("mount work.pool mnt -o writeback").good();
+    fs::write(bench.path("mnt/other"), "").unwrap();
+    for refused in ["rollback mnt@s", "merge mnt/.marram/forks/f"] {
+        bench.run(refused).refused(11, &["writeback", "unmount it"]);
+    }
+    assert_eq!(read(&bench, "mnt/other"), "");
+    bench.run("unmount mnt").good();
+    bench.run("mount work.pool mnt").good();
+    bench.run("rollback mnt@s").good();
+    assert_eq!(read(&bench, "mnt/other"), "o\n");
+    end(&bench);
+}
+
+#[test]
 fn a_diff_tells_what_happened_to_each_file() {
     let Some(bench) = mounted() else { return };
     assert_eq!(bench.run("diff mnt@s").good().out, "");

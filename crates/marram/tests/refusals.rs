@@ -141,3 +141,13 @@ fn an_error_is_json_too_where_that_is_asked_for() {
     assert_eq!(envelope["error"]["kind"], "not_found");
     assert!(envelope.get("result").is_none());
 }
+
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let bench = Workbench::with_pool();
+    let full = || fs::File::options().write(true).open("/dev/full").expect("a device");
+    for json in [&["list", "work.pool"][..], &["list", "work.pool", "--json"]] {
+        workbench::outcome_to(bench.command().args(json), full())
+            .refused(3, &["cannot write to standard output"]);
+    }
+}

@@ -168,3 +168,52 @@ fn what_is_kept_of_an_increment_can_be_dropped_and_gives_its_space_back() {
     bench.run("unmount there mnt").good();
     bench.run("check other.pool --data").good();
 }
+
+#[test]
+fn snapshots_of_the_receiver_while_a_part_is_kept_are_not_in_the_way_and_changes_take_force() {
+    if !can_mount() {
+        return;
+    }
+    let bench = sender();
+    bench.run("receive other.pool copy --from-file a.stream").good();
+    fs::write(bench.path("mnt/more"), vec![7; 2_000_000]).unwrap();
+    bench.run("snapshot mnt@b").good();
+    bench.run("send mnt@b --from a --to-file b.stream").good();
+    cut(&bench, "b.stream");
+    bench.run("mount other.pool there --dataset copy").good();
+    bench.run("receive there copy -s --from-file cut.stream").refused(1, &["kept of copy@b"]);
+    bench.run("snapshot there@mine").good();
+    bench.run("hold there@mine why").good();
+    bench.run("snapshot there --auto --keep 1").good();
+    let rest = |of: &str| {
+        let token = token(&bench, "there");
+        bench.run(&format!("send mnt --resume {token} --to-file {of}")).good();
+    };
+    rest("rest.stream");
+    bench.run("receive there copy --from-file rest.stream").good();
+    // Nothing is read: the time of that would be a change.
+    assert_eq!(fs::metadata(bench.path("there/more")).unwrap().len(), 2_000_000);
+    let shelf = bench.path("there/.marram/snapshots");
+    assert!(shelf.join("mine/big").exists() && !shelf.join("mine/more").exists());
+
+    // What is written meanwhile takes force, and stays.
+    fs::write(bench.path("mnt/later"), "later").unwrap();
+    fs::write(bench.path("mnt/more"), vec![8; 2_000_000]).unwrap();
+    bench.run("snapshot mnt@c").good();
+    bench.run("send mnt@c --from b --to-file c.stream").good();
+    cut(&bench, "c.stream");
+    bench.run("receive there copy -s --from-file cut.stream").refused(1, &["kept of copy@c"]);
+    fs::write(bench.path("there/own"), "own").unwrap();
+    bench.run("snapshot there@own").good();
+    rest("last.stream");
+    let told = bench.run("receive there copy --from-file last.stream");
+    told.refused(1, &["snapshots with changes", "force it", "kept of copy@c", "--resume"]);
+    let told = bench.run("receive there copy --force --from-file last.stream").good().out;
+    assert!(told.contains("copy@before-receive-1"), "{told}");
+    assert!(!bench.path("there/own").exists() && bench.path("there/later").exists());
+    assert_eq!(fs::read_to_string(shelf.join("own/own")).unwrap(), "own");
+    assert_eq!(fs::read_to_string(shelf.join("before-receive-1/own")).unwrap(), "own");
+    bench.run("destroy snapshot there@mine --yes").refused(11, &["held"]);
+    bench.run("unmount there mnt").good();
+    bench.run("check other.pool --data").good();
+}

@@ -50,6 +50,36 @@ fn the_log_tells_who_did_what() {
 }
 
 #[test]
+fn whoever_asks_for_snapshots_of_many_datasets_is_in_the_log() {
+    let Some(bench) = mounted() else { return };
+    bench.run("snapshot mnt@all --recursive").good();
+    bench.run("snapshot mnt@auto-2020-01-01T12-00-00Z").good();
+    bench.run("snapshot mnt --keep 1 --recursive").good();
+    let rows = rows(&bench, "mnt");
+    let of = |index: usize| [&rows[index]["operation"], &rows[index]["command"]];
+    assert_eq!(of(1), ["snapshot", "marram snapshot mnt@all --recursive"]);
+    assert_eq!(of(3), ["snapshot", "marram snapshot mnt --keep 1 --recursive"]);
+    assert_eq!(of(4), ["destroy", "marram snapshot mnt --keep 1 --recursive"]);
+    end(&bench);
+}
+
+#[test]
+fn a_fork_that_a_merge_dropped_comes_back_also_where_nobody_has_mounted_it() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
+    bench.run("unmount work.pool").good();
+    bench.run("merge work.pool --fork work --drop").good();
+    assert!(!bench.run("forks work.pool").good().out.contains("work"));
+    bench.run("undo work.pool").good();
+    assert!(bench.run("forks work.pool").good().out.contains("work"));
+    bench.run("mount work.pool mnt").good();
+    assert_eq!(read(&bench, "mnt/.marram/forks/work/new"), "new\n");
+    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    end(&bench);
+}
+
+#[test]
 fn a_merge_is_taken_back_and_what_was_written_since_stays() {
     let Some(bench) = mounted() else { return };
     bench.run("fork mnt/src work").good();
@@ -78,6 +108,31 @@ fn a_merge_is_taken_back_and_what_was_written_since_stays() {
     assert_eq!(read(&bench, "mnt/src/a"), "otherwise\n");
     assert_eq!(read(&bench, "mnt/src/new"), "new\n");
     drop(open);
+    end(&bench);
+}
+
+#[test]
+fn a_merge_of_which_nothing_is_left_to_take_back_is_not_entered_again() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
+    bench.run("merge mnt/.marram/forks/work --drop").good();
+    let entries = rows(&bench, "mnt");
+    let merge = entries.iter().find(|row| row["operation"] == "merge").unwrap();
+    let number = merge["number"].as_u64().unwrap();
+    fs::remove_file(bench.path("mnt/src/new")).unwrap();
+    let told = bench.run(&format!("undo mnt {number}")).good().out;
+    assert!(told.contains("nothing of it was left"), "{told}");
+    let numbers = |rows: &[serde_json::Value]| -> Vec<serde_json::Value> {
+        rows.iter().map(|row| row["number"].clone()).collect()
+    };
+    assert_eq!(numbers(&rows(&bench, "mnt")), numbers(&entries));
+    assert!(!bench.path("mnt/src/new").exists());
+    // As often as it is tried, and what was written since stays.
+    fs::write(bench.path("mnt/src/since"), "since\n").unwrap();
+    bench.run(&format!("undo mnt {number}")).good();
+    assert_eq!(rows(&bench, "mnt").len(), entries.len());
+    assert_eq!(read(&bench, "mnt/src/since"), "since\n");
     end(&bench);
 }
 

@@ -3,7 +3,7 @@
 //! The rules are those of `docs/decisions/0017-diff-and-merge.md`. An inode of two states is the
 //! same if its number, kind and birth are. A copy that a rollback or a merge has made has another
 //! number: it counts as the same where it has the same name in the same directory, if what it is
-//! a copy of is nowhere in the second state.
+//! a copy of is nowhere in the second state, and it is nowhere in the first.
 
 use crate::Model;
 use crate::state::{Content, Node, State};
@@ -151,7 +151,8 @@ impl Diff<'_> {
 
     /// Whether a name that led to one inode, and leads to another one, leads to the same.
     fn is_same(&self, before: Ino, after: Ino) -> bool {
-        self.are_alike(before, after) && (before == after || !self.stays(before))
+        let one_stays = self.stays(before) || self.stays(after);
+        self.are_alike(before, after) && (before == after || !one_stays)
     }
 
     /// Finds the names that lead to the same, from directories that stay down into copies.
@@ -239,7 +240,6 @@ impl Diff<'_> {
     fn has_other_names(&self, before: Ino, after: Ino) -> bool {
         let (old, new) = (self.before.entries(before), self.after.entries(after));
         let leads_elsewhere = |(name, a): (&&[u8], &Ino)| match new.get(*name) {
-            Some(b) if before == after => a != b || !self.stays(*a),
             Some(b) => !self.is_same(*a, *b),
             None => true,
         };

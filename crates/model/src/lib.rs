@@ -30,6 +30,7 @@ pub use merge::Clash;
 use names::Move;
 use parking_lot::{Mutex, MutexGuard};
 use state::State;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A file system in memory.
@@ -61,6 +62,13 @@ impl Model {
         let kept = Model { writable: false, ..self.fork() };
         kept.forget_all();
         kept
+    }
+
+    /// Gives what is not in `base` the numbers that `numbers` has for it, or else numbers above all
+    /// of these.
+    pub fn renumber(&self, base: &Model, numbers: &BTreeMap<Ino, Ino>) {
+        let base = base.state.lock();
+        self.state.lock().renumber(|ino| !base.nodes.contains_key(&ino), numbers);
     }
 
     /// The state to change, and the time at which it is changed.

@@ -566,13 +566,13 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Whether the fork's content comes into a file of the parent.
+    /// Whether the fork's content comes into a file of the parent: not where both changed it.
     fn takes_content(&self, three: &Three) -> bool {
         let Some(base) = three.base.map(|ino| &self.base.nodes[&ino]) else { return false };
-        let theirs = bytes_of(&self.fork.nodes[&three.fork]);
+        let start = bytes_of(base);
         is_regular(base)
-            && bytes_of(base) != theirs
-            && bytes_of(&self.now.nodes[&three.now]) != theirs
+            && bytes_of(&self.fork.nodes[&three.fork]) != start
+            && bytes_of(&self.now.nodes[&three.now]) == start
     }
 
     /// Whether a capability that one side gave to a file would come to content of the other.

@@ -1,5 +1,5 @@
-//! One directory goes back to what it was in an older state, over whole states: every name and
-//! every inode below it is looked at.
+//! The way back of all, and of one directory to what it was in an older state: of that, every name
+//! and every inode below it is looked at.
 //!
 //! The rules are the table of `docs/decisions/0021-rollback-of-a-directory.md`. Numbers of inodes
 //! are never used again here, so an inode of two states is the same if its number is.
@@ -30,6 +30,20 @@ struct Back<'a> {
 }
 
 impl Model {
+    /// Lets all go back to what it was in `past`, an older or newer state of this one. Nobody may
+    /// hold a pin.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] of what is kept.
+    pub fn roll_back(&self, past: &Model) -> Result<()> {
+        let past = past.snapshot();
+        let (mut state, _) = self.change()?;
+        // Numbers go on: those of the states between are not given out again.
+        let last_ino = state.last_ino.max(past.state.lock().last_ino);
+        *state = State { last_ino, ..past.state.lock().clone() };
+        Ok(())
+    }
+
     /// Lets a directory go back to what it was in `past`, an older state of this one.
     ///
     /// # Errors

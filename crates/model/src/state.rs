@@ -65,6 +65,28 @@ pub(crate) struct State {
     pub(crate) last_ino: u64,
 }
 
+impl State {
+    /// Gives inodes of which `is_other` says so their numbers in `numbers`, or else numbers above
+    /// all of these.
+    pub(crate) fn renumber(
+        &mut self,
+        is_other: impl Fn(Ino) -> bool,
+        numbers: &BTreeMap<Ino, Ino>,
+    ) {
+        let highest = numbers.values().map(|ino| ino.0).max();
+        self.last_ino = self.last_ino.max(highest.unwrap_or(0));
+        let mut others = BTreeMap::new();
+        for ino in self.nodes.keys().copied().filter(|ino| is_other(*ino)) {
+            self.last_ino += 1;
+            let number = numbers.get(&ino).copied().unwrap_or(Ino(self.last_ino));
+            others.insert(ino, number);
+        }
+        let number = |ino: Ino| others.get(&ino).copied().unwrap_or(ino);
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        self.nodes = nodes.map(|(ino, node)| (number(ino), node.renumbered(&number))).collect();
+    }
+}
+
 impl Directory {
     pub(crate) fn new(parent: Ino) -> Directory {
         Directory { parent, entries: BTreeMap::new(), last_cookie: 0 }
@@ -102,6 +124,16 @@ impl Node {
             created: now,
         };
         Node { attributes, content: Content::Nothing, xattrs: BTreeMap::new(), pins: 0 }
+    }
+
+    fn renumbered(&self, number: &dyn Fn(Ino) -> Ino) -> Arc<Node> {
+        let mut node = self.clone();
+        node.attributes.ino = number(node.attributes.ino);
+        if let Content::Directory(directory) = &mut node.content {
+            directory.parent = number(directory.parent);
+            directory.entries.values_mut().for_each(|entry| entry.ino = number(entry.ino));
+        }
+        Arc::new(node)
     }
 
     pub(crate) fn is_directory(&self) -> bool {

@@ -74,7 +74,7 @@ pub(crate) fn settle(
         let before = match overlay.held.get(*key) {
             Some(sum) => sum,
             None => match overlay.get(*key) {
-                Some(Entry::Item(item)) => decode(*key, Some(item))?,
+                Some(Entry::Item(item)) => decode(*key, Some(&**item))?,
                 Some(Entry::Removed) => Counter::default(),
                 None => match committed.get(*key) {
                     Some(value) => value,

@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// Smallest pool, in bytes.
 pub const POOL_BYTES_MIN: u64 = 32 << 20;
+/// A new pool is whole with this group, which brings the root dataset; the one before it brings the
+/// intent log.
+const WHOLE_GROUP: Group = Group(2);
 
 /// What a new pool is to be like.
 #[derive(Clone, Debug)]
@@ -185,5 +188,17 @@ pub(crate) fn newest_superblock(device: &dyn Device) -> Result<Superblock, Error
             }
         }
     }
+    if newest.as_ref().is_some_and(is_unfinished) {
+        newest = None;
+        obstacle = "its creation was interrupted, or all newer superblocks are damaged: \
+                    `marram check` says which; if it was never used, create it again"
+            .to_owned();
+    }
     newest.ok_or_else(|| Error::NoPool { device: device.name(), reason: obstacle })
+}
+
+/// Whether a superblock is of a pool that was still being made. A pool of format 1.0 has no log,
+/// and was whole with its first group.
+fn is_unfinished(newest: &Superblock) -> bool {
+    newest.intent_log.is_some() && newest.group < WHOLE_GROUP
 }

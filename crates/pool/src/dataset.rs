@@ -148,14 +148,20 @@ impl Dataset {
         }
     }
 
-    /// Reads a counter from the tree that [`Dataset::apply_counted`] needs.
+    /// Reads a counter from the tree that [`Dataset::apply_counted`] needs. Nothing is read of a
+    /// root that a commit has replaced: what a later one has put in the place of a copy would pass
+    /// for a bad copy of now, and be made good.
     pub(crate) fn read_counter(
         &self,
         media: &Media,
         (key, root): (Key, Option<Bytes>),
         committed: &mut CommittedCounters,
     ) -> Result<()> {
-        match tree::get(&At { media, epoch: media.epoch() }, root.as_ref(), key) {
+        let epoch = media.epoch();
+        if self.root() != root {
+            return Ok(());
+        }
+        match tree::get(&At { media, epoch }, root.as_ref(), key) {
             // The grains of an older root may have been used again; the next attempt sees it.
             Err(Error::Damaged(_)) if self.root() != root => Ok(()),
             Err(Error::Damaged(damage)) => {
@@ -304,7 +310,7 @@ impl Dataset {
             let root = {
                 let state = self.up_to_date(key, key);
                 match state.overlay.get(key) {
-                    Some(Entry::Item(item)) => return Ok(Some(item.clone())),
+                    Some(Entry::Item(item)) => return Ok(Some(Item::clone(item))),
                     Some(Entry::Removed) => return Ok(None),
                     None => state.root.clone(),
                 }
@@ -448,7 +454,7 @@ impl Dataset {
                 return Ok(Some((key, item)));
             }
             match state.overlay.get(found.key) {
-                Some(Entry::Item(item)) => return Ok(Some((found.key, item.clone()))),
+                Some(Entry::Item(item)) => return Ok(Some((found.key, Item::clone(item)))),
                 Some(Entry::Removed) => match predecessor(found.key).filter(|key| *key >= from) {
                     Some(before) => end = before,
                     None => return Ok(None),
@@ -460,7 +466,7 @@ impl Dataset {
 
     pub(crate) fn read_block(&self, media: &Media, block: &Block) -> Result<Bytes> {
         match block {
-            Block::Fresh(fresh) => Ok(Bytes::copy_from_slice(fresh.data())),
+            Block::Fresh(fresh) => Ok(fresh.bytes()),
             Block::Stored(token) => {
                 let read = media.block(&token.place, media.epoch());
                 if let Err(Error::Damaged(damage)) = &read {
@@ -491,7 +497,7 @@ impl Dataset {
             Block::Stored(token) => token,
             Block::Fresh(fresh) => match fresh.stored() {
                 Some(token) => token,
-                None => return Ok(Bytes::copy_from_slice(fresh.data())),
+                None => return Ok(fresh.bytes()),
             },
         };
         let read = media.block_anew(&decode_pointer(&token.place)?, media.epoch());
@@ -517,7 +523,7 @@ fn last_entry(overlay: &Overlay, from: Key, to: Key) -> Option<(Key, Item)> {
     let newest = overlay.layers().filter_map(|layer| {
         let mut entries = layer.entries.range(from..=to).rev();
         entries.find_map(|(key, _)| match overlay.get(*key) {
-            Some(Entry::Item(item)) => Some((*key, item.clone())),
+            Some(Entry::Item(item)) => Some((*key, Item::clone(item))),
             _ => None,
         })
     });

@@ -22,7 +22,7 @@ use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{BLOCK_BYTES_MAX, Damage, Error, Result};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Most notes on bad copies that wait for the next commit.
 const HEALS_MAX: usize = 1024;
@@ -85,6 +85,8 @@ pub(crate) struct Media {
     epoch: AtomicU64,
     heals: Mutex<Vec<Heal>>,
     damage: Mutex<Vec<DamageReport>>,
+    /// A flush has succeeded since the pool was opened.
+    has_flushed: AtomicBool,
     pub(crate) counters: Counters,
 }
 
@@ -97,6 +99,7 @@ impl Media {
             epoch: AtomicU64::new(0),
             heals: Mutex::new(order::HEALS, Vec::new()),
             damage: Mutex::new(order::DAMAGE, Vec::new()),
+            has_flushed: AtomicBool::new(false),
             counters: Counters::default(),
         }
     }
@@ -173,13 +176,16 @@ impl Media {
         Ok(node)
     }
 
-    /// Keeps a node that has just been written: it will be wanted soon.
+    /// Keeps a node that has just been written: it will be wanted soon. It counts as asked for, as
+    /// the one was that it takes the place of: a full cache has little room for what nobody has
+    /// asked for, and a commit of a hundred nodes would push out its own.
     pub(crate) fn remember_node(&self, pointer: &Pointer, bytes: Bytes) {
         let len = bytes.len();
         if let Some(key) = cache_key(pointer)
             && let Ok(node) = Node::decode(bytes)
         {
             self.cache.insert(key, Cached::Node(Arc::new(node), len));
+            let _asked_for = self.cache.get(&key);
         }
     }
 
@@ -324,8 +330,14 @@ impl Media {
     }
 
     pub(crate) fn write(&self, device: u16, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.counters.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.devices[usize::from(device)].write(offset, bytes).map_err(|error| {
+        self.write_parts(device, offset, &[bytes])
+    }
+
+    /// Writes parts that lie one behind the other.
+    pub(crate) fn write_parts(&self, device: u16, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        self.counters.written_bytes.fetch_add(len, Ordering::Relaxed);
+        self.devices[usize::from(device)].write_parts(offset, parts).map_err(|error| {
             self.counters.write_errors.fetch_add(1, Ordering::Relaxed);
             Error::Io(error.to_string())
         })
@@ -338,7 +350,16 @@ impl Media {
                 self.counters.write_errors.fetch_add(1, Ordering::Relaxed);
                 Error::Io(error.to_string())
             })
-        })
+        })?;
+        self.has_flushed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes durable what was found when the pool was opened, once. **A daemon that was killed has
+    /// written what its flush did not reach**: a superblock or a frame that is only in the cache of
+    /// the host reads as any other, and a power cut would take it after it was said to be safe.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.has_flushed.load(Ordering::Acquire) { Ok(()) } else { self.flush() }
     }
 
     fn report(&self, what: &'static str, pointer: &Pointer, reason: String) -> Error {

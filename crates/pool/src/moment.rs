@@ -243,7 +243,7 @@ impl View for FrozenView {
 
     fn read_block(&self, block: &Block) -> Result<Bytes> {
         match block {
-            Block::Fresh(fresh) => Ok(Bytes::copy_from_slice(fresh.data())),
+            Block::Fresh(fresh) => Ok(fresh.bytes()),
             Block::Stored(token) => {
                 let at = self.moment.at();
                 self.told(at.media.block(&token.place, at.epoch))

@@ -18,10 +18,11 @@ use std::sync::Arc;
 /// copy is written anew as a whole, to the intent log and by the next commit.
 const COPY_BYTES_MAX: usize = 16 << 10;
 
-/// One key's newest state: an item, or none.
+/// One key's newest state: an item, or none. A map moves entries to make room for others, and looks
+/// at the keys between them: so an entry is short.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
-    Item(Item),
+    Item(Arc<Item>),
     Removed,
 }
 
@@ -29,7 +30,7 @@ pub(crate) enum Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
     pub(crate) entries: BTreeMap<Key, Entry>,
-    /// Bytes of fresh blocks that the batches of this layer have brought.
+    /// Bytes of memory for fresh blocks that the batches of this layer have brought.
     pub(crate) fresh_bytes: u64,
     /// Keys that the batches of this layer have changed, each counted once; and once more for each
     /// put of a block that is to be adopted, as its owners are counted in an item of their own.
@@ -88,8 +89,11 @@ impl Overlay {
     /// The fresh block of the item under `key`, if it has one.
     fn fresh(&self, key: Key) -> Option<&Arc<FreshBlock>> {
         match self.get(key) {
-            Some(Entry::Item(Item { block: Some(Block::Fresh(fresh)), .. })) => Some(fresh),
-            _ => None,
+            Some(Entry::Item(item)) => match &item.block {
+                Some(Block::Fresh(fresh)) => Some(fresh),
+                Some(Block::Stored(_)) | None => None,
+            },
+            Some(Entry::Removed) | None => None,
         }
     }
 
@@ -124,9 +128,9 @@ impl Overlay {
     fn apply_one(&mut self, edit: Edit<'_>) -> Extent {
         match edit {
             Edit::Put { key, item } => {
-                self.open.fresh_bytes += fresh_len(&item);
+                self.open.fresh_bytes += fresh_bytes(&item);
                 self.open.edits += u64::from(self.open.adoptions.note(&item));
-                self.open.put(key, Entry::Item(item));
+                self.open.put(key, Entry::Item(Arc::new(item)));
                 Extent::Whole
             }
             Edit::Remove { key } => {
@@ -143,11 +147,15 @@ impl Overlay {
     fn patch(&mut self, key: Key, value: Bytes, at: usize, data: &[u8]) -> Extent {
         self.open.fresh_bytes += data.len() as u64;
         if let Some(Entry::Item(item)) = self.open.entries.get_mut(&key)
+            && let Some(item) = Arc::get_mut(item)
             && let Some(Block::Fresh(fresh)) = &mut item.block
             && fresh.stored().is_none()
             && let Some(alone) = Arc::get_mut(fresh)
         {
             let from = at.min(alone.data().len());
+            // The first patch takes it out of memory that others may need as before.
+            let copied = alone.shared().map_or(0, |shared| shared.bytes.len());
+            self.open.fresh_bytes += copied as u64;
             alone.patch(at, data);
             item.value = value;
             return Extent::Range { from, to: at + data.len() };
@@ -156,7 +164,7 @@ impl Overlay {
         copy.patch(at, data);
         self.open.fresh_bytes += copy.data().len() as u64;
         let item = Item::with_block(value, Block::Fresh(Arc::new(copy)));
-        self.open.put(key, Entry::Item(item));
+        self.open.put(key, Entry::Item(Arc::new(item)));
         Extent::Whole
     }
 
@@ -207,11 +215,16 @@ impl Overlay {
     }
 }
 
-fn fresh_len(item: &Item) -> u64 {
-    match &item.block {
-        Some(Block::Fresh(fresh)) if fresh.stored().is_none() => fresh.data().len() as u64,
+/// Bytes of memory that an item brings. Who has a block already that lies in memory of others may
+/// let go of those others before this layer is committed: then it keeps the whole alone.
+fn fresh_bytes(item: &Item) -> u64 {
+    let Some(Block::Fresh(fresh)) = &item.block else { return 0 };
+    let bytes = match fresh.shared() {
+        Some(shared) if Arc::strong_count(fresh) > 1 => shared.memory_bytes,
+        _ if fresh.stored().is_none() => fresh.held_bytes(),
         _ => 0,
-    }
+    };
+    bytes as u64
 }
 
 /// All entries of several layers, oldest first, as one.

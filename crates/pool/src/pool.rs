@@ -36,6 +36,9 @@ const RECENT_PART: usize = 8;
 /// otherwise: some 7 MiB of lists.
 const SIFT_POINTERS_MAX: usize = 100_000;
 
+/// What a device says of grains is told in bytes, too: there are no more than these.
+const GRAINS_MAX: u64 = u64::MAX / GRAIN_BYTES;
+
 /// How a pool is to be opened.
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -165,6 +168,9 @@ impl Pool {
         }
         let superblock = newest_superblock(device.as_ref())?;
         check_size(device.as_ref(), &superblock)?;
+        if superblock.allocated_grains > GRAINS_MAX {
+            return Err(malformed("how much is in use".to_owned()).into());
+        }
         if !options.read_only
             && let Some(reason) = superblock.write_obstacle()
         {
@@ -449,6 +455,9 @@ fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, Dat
     let at = At { media, epoch: media.epoch() };
     tree::scan(&at, root, dataset_key(0), dataset_key(u64::MAX), &mut |found| {
         match DatasetRecord::decode(&found.value) {
+            Ok(record) if record.referenced_grains.max(record.dead_grains) > GRAINS_MAX => {
+                wrong = Some("it has more than can be counted in bytes".to_owned());
+            }
             Ok(record) => {
                 records.insert(found.key.offset, record);
             }

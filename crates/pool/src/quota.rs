@@ -95,13 +95,14 @@ impl Inner {
     pub(crate) fn sum_reservations(&self) {
         let datasets = self.datasets.read();
         let records = self.records.read();
-        let mut kept_free = 0;
+        // What was read from a device may be any number.
+        let mut kept_free = 0_u64;
         for (id, dataset) in datasets.iter().filter(|(_, dataset)| dataset.writable) {
             if let Some(record) = records.get(*id) {
                 dataset.allowance.set_referenced(record.referenced_grains);
                 // What is kept for an undo does not grow.
                 if !is_hidden(record) {
-                    kept_free += dataset.allowance.kept_free();
+                    kept_free = kept_free.saturating_add(dataset.allowance.kept_free());
                 }
             }
         }
@@ -218,5 +219,6 @@ impl Inner {
 /// so many bytes beside its content.
 fn used_bytes(dataset: &Dataset, key_bytes: u64) -> u64 {
     let (content, keys) = dataset.dirty();
-    dataset.allowance.referenced.load(Ordering::Acquire) + content + keys * key_bytes
+    let referenced = dataset.allowance.referenced.load(Ordering::Acquire);
+    referenced.saturating_add(content + keys * key_bytes)
 }

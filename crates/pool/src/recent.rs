@@ -12,23 +12,38 @@
 //! item of these kinds, it only moves them into the tree. Where a dataset goes on from another
 //! state, it takes a new [`Owner`] number: what was kept under the old one is never found again.
 //!
+//! **A cache that is too small must still help.** Whoever walks over a tree asks for each inode and
+//! name once in a round. Were the oldest given up for the newest, then of a tree that does not all
+//! fit each would go just before it is asked for again, and the cache would answer nothing at all:
+//! so any one goes. What is known not to be there goes first.
+//!
 //! The memory is bounded by the number of places, which is fixed, and by [`VALUE_BYTES_KEPT_MAX`].
 //! Values are copied out of the nodes that they come from: a short one must not keep a whole node.
+//! They lie in their places, so that an answer costs two reads of memory that nobody has looked at
+//! for long: the line of the set and the place.
 
 use crate::order::RECENT;
 use bytes::Bytes;
-use marram_format::record::NAME_SLOTS;
+use marram_format::record::{INODE_BYTES, NAME_SLOTS};
 use marram_locks::Mutex;
 use marram_store::{Edit, Item, Key, kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stretches that compete for the same places.
-const WAYS: usize = 8;
-/// What a stretch takes with its value, in bytes: by this the number of places follows from the
-/// memory that they may take.
-const STRETCH_BYTES: usize = 256;
+const WAYS: usize = 16;
+/// The longest value of an entry that lies in its place, in bytes: a name of 51 bytes. That of an
+/// inode is always as long as a record.
+const ENTRY_BYTES: usize = 61;
 /// Longer values are not kept. An entry with the longest name is shorter.
 const VALUE_BYTES_KEPT_MAX: usize = 512;
+/// What a set of inodes and one of names take when they are full, in bytes: by this the number of
+/// sets follows from the memory that they may take. Entries with long names, which have memory of
+/// their own, could need as much again.
+const SETS_BYTES: usize = Set::<INODE_BYTES>::BYTES + Set::<ENTRY_BYTES>::BYTES;
+/// What the allocator needs for itself, in bytes.
+const ALLOCATION_BYTES: usize = 16;
+/// Bit of a tag: nothing is in that stretch. The other bits are of the stretch's hash.
+const NOTHING: u8 = 1;
 
 /// Which state of which dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,25 +75,51 @@ pub(crate) struct Stamp {
     changes: u64,
 }
 
-struct Place {
+/// What is kept of one stretch, by its number among those of its kind.
+struct Place<const N: usize> {
+    whose: Whose,
+    kept: Kept<N>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Whose {
     owner: Owner,
-    stretch: Stretch,
-    content: Content,
+    object: u64,
+    index: u64,
+}
+
+/// The one item of a stretch, if it has any: how far behind the first key, and its value.
+enum Kept<const N: usize> {
+    Nothing,
+    Short { slot: u8, len: u8, bytes: [u8; N] },
+    Long { slot: u8, value: Box<[u8]> },
 }
 
 /// Places for stretches that have a part of their hashes in common.
 #[derive(Default)]
-struct Set {
-    places: [Option<Place>; WAYS],
+struct Set<const N: usize> {
     /// How often an item of any stretch that belongs here was changed.
     changes: u64,
-    /// The place that is given up next.
-    next: usize,
+    /// Says which place is given up next.
+    random: u32,
+    /// What to look at before the places, in their order.
+    tags: [u8; WAYS],
+    places: Vec<Place<N>>,
+}
+
+/// A set has a line of the processor's cache for itself, but for the places.
+#[repr(align(64))]
+struct Line<const N: usize>(Mutex<Set<N>>);
+
+/// All sets of one kind.
+struct Table<const N: usize> {
+    lines: Box<[Line<N>]>,
 }
 
 /// The stretches of all datasets of a pool that are kept.
 pub(crate) struct RecentItems {
-    sets: Box<[Mutex<Set>]>,
+    inodes: Table<INODE_BYTES>,
+    names: Table<ENTRY_BYTES>,
     owners: AtomicU64,
 }
 
@@ -114,6 +155,19 @@ impl Stretch {
     pub(crate) fn key(self, offset: u64) -> Key {
         Key::new(self.object, self.kind, offset)
     }
+
+    fn offset(self, slot: u8) -> u64 {
+        self.index * width(self.kind) + u64::from(slot)
+    }
+
+    fn of_owner(self, owner: Owner) -> Whose {
+        Whose { owner, object: self.object, index: self.index }
+    }
+}
+
+/// How far behind the first key of its stretch an item is.
+fn slot_of(item_kind: u8, offset: u64) -> u8 {
+    u8::try_from(offset % width(item_kind)).unwrap_or(u8::MAX)
 }
 
 /// Folded product: every bit of both counts.
@@ -123,13 +177,11 @@ fn mixed(a: u64, b: u64) -> u64 {
 }
 
 impl RecentItems {
-    /// As many places as fit in so many bytes; none if there is no room for a set.
+    /// As many places as fit in so many bytes; none if there is no room for a set of each kind.
     pub(crate) fn new(bytes: usize) -> RecentItems {
-        let sets = bytes / (STRETCH_BYTES * WAYS);
-        RecentItems {
-            sets: (0..sets).map(|_| Mutex::new(RECENT, Set::default())).collect(),
-            owners: AtomicU64::new(0),
-        }
+        let sets = bytes / SETS_BYTES;
+        let owners = AtomicU64::new(0);
+        RecentItems { inodes: Table::new(sets), names: Table::new(sets), owners }
     }
 
     /// A number that nobody has had.
@@ -137,22 +189,11 @@ impl RecentItems {
         Owner(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn set(&self, owner: Owner, stretch: Stretch) -> Option<&Mutex<Set>> {
-        let place = stretch.index ^ (u64::from(stretch.kind) << 56);
-        let hash = mixed(mixed(stretch.object, place), owner.0);
-        let index = (u128::from(hash) * self.sets.len() as u128) >> 64;
-        self.sets.get(index as usize)
-    }
-
     /// What is known of a stretch. The lock of the dataset's state is held.
     pub(crate) fn find(&self, owner: Owner, stretch: Stretch) -> Answer {
-        let Some(set) = self.set(owner, stretch) else {
-            return Answer::Unknown(Stamp { changes: u64::MAX });
-        };
-        let mut set = set.lock();
-        match set.place(owner, stretch).and_then(|place| place.as_ref()) {
-            Some(place) => Answer::Known(place.content.clone()),
-            None => Answer::Unknown(Stamp { changes: set.changes }),
+        match stretch.is_single() {
+            true => self.inodes.find(owner, stretch),
+            false => self.names.find(owner, stretch),
         }
     }
 
@@ -160,14 +201,12 @@ impl RecentItems {
     /// changed since.
     pub(crate) fn keep(&self, owner: Owner, stretch: Stretch, stamp: Stamp, content: Content) {
         let is_long = |(_, value): &(u64, Bytes)| value.len() > VALUE_BYTES_KEPT_MAX;
-        let Some(set) = self.set(owner, stretch) else { return };
         if content.as_ref().is_some_and(is_long) {
             return;
         }
-        let content = content.map(|(offset, value)| (offset, Bytes::copy_from_slice(&value)));
-        let mut set = set.lock();
-        if set.changes == stamp.changes {
-            set.put(Place { owner, stretch, content });
+        match stretch.is_single() {
+            true => self.inodes.keep(owner, stretch, stamp, content),
+            false => self.names.keep(owner, stretch, stamp, content),
         }
     }
 
@@ -175,71 +214,159 @@ impl RecentItems {
     pub(crate) fn note(&self, owner: Owner, edit: &Edit<'_>) {
         let key = edit.key();
         let Some(stretch) = Stretch::of(key) else { return };
-        let Some(set) = self.set(owner, stretch) else { return };
-        let mut set = set.lock();
-        set.changes += 1;
-        match edit {
+        let change = match edit {
             Edit::Put { item: Item { value, block: None }, .. }
                 if value.len() <= VALUE_BYTES_KEPT_MAX =>
             {
-                set.note_item(owner, stretch, (key.offset, value.clone()));
+                Change::Item(value)
             }
-            Edit::Remove { .. } => set.note_removal(owner, stretch, key.offset),
-            Edit::Put { .. } | Edit::Patch { .. } | Edit::Add { .. } => set.drop(owner, stretch),
+            Edit::Remove { .. } => Change::Removal,
+            Edit::Put { .. } | Edit::Patch { .. } | Edit::Add { .. } => Change::Other,
+        };
+        match stretch.is_single() {
+            true => self.inodes.note(owner, stretch, key, change),
+            false => self.names.note(owner, stretch, key, change),
         }
     }
 }
 
-impl Set {
-    fn place(&mut self, owner: Owner, stretch: Stretch) -> Option<&mut Option<Place>> {
-        let is_it = |place: &Place| place.stretch == stretch && place.owner == owner;
-        self.places.iter_mut().find(|place| place.as_ref().is_some_and(is_it))
+/// What an edit makes of an item.
+enum Change<'a> {
+    Item(&'a [u8]),
+    Removal,
+    /// An item that is not kept.
+    Other,
+}
+
+impl<const N: usize> Table<N> {
+    fn new(sets: usize) -> Table<N> {
+        let line = |_| Line(Mutex::new(RECENT, Set::default()));
+        Table { lines: (0..sets).map(line).collect() }
     }
 
-    fn drop(&mut self, owner: Owner, stretch: Stretch) {
-        if let Some(place) = self.place(owner, stretch) {
-            *place = None;
-        }
+    /// The set of a stretch, and its tag there.
+    fn set(&self, whose: Whose) -> Option<(&Mutex<Set<N>>, u8)> {
+        let hash = mixed(mixed(whose.object, whose.index), whose.owner.0);
+        let index = (u128::from(hash) * self.lines.len() as u128) >> 64;
+        let line = self.lines.get(index as usize)?;
+        Some((&line.0, hash as u8 | NOTHING))
     }
 
-    fn put(&mut self, new: Place) {
-        if let Some(place) = self.place(new.owner, new.stretch) {
-            *place = Some(new);
-            return;
-        }
-        let free = self.places.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.next = (self.next + 1) % WAYS;
-            self.next
+    fn find(&self, owner: Owner, stretch: Stretch) -> Answer {
+        let whose = stretch.of_owner(owner);
+        let Some((set, tag)) = self.set(whose) else {
+            return Answer::Unknown(Stamp { changes: u64::MAX });
+        };
+        let set = set.lock();
+        let Some(at) = set.position(tag, whose) else {
+            return Answer::Unknown(Stamp { changes: set.changes });
+        };
+        let content = |(slot, value)| (stretch.offset(slot), Bytes::copy_from_slice(value));
+        Answer::Known(set.places[at].kept.item().map(content))
+    }
+
+    fn keep(&self, owner: Owner, stretch: Stretch, stamp: Stamp, content: Content) {
+        let whose = stretch.of_owner(owner);
+        let Some((set, tag)) = self.set(whose) else { return };
+        let kept = content.map_or(Kept::Nothing, |(offset, value)| {
+            Kept::of(slot_of(stretch.kind, offset), &value)
         });
-        self.places[index] = Some(new);
+        let mut set = set.lock();
+        if set.changes == stamp.changes {
+            set.put(tag, Place { whose, kept });
+        }
     }
 
-    fn note_item(&mut self, owner: Owner, stretch: Stretch, item: (u64, Bytes)) {
-        match self.place(owner, stretch) {
-            Some(Some(Place { content, .. })) => match content {
-                Some((offset, _)) if *offset != item.0 => self.drop(owner, stretch),
-                _ => *content = Some(item),
-            },
-            _ if stretch.is_single() => {
-                self.put(Place { owner, stretch, content: Some(item) });
+    fn note(&self, owner: Owner, stretch: Stretch, key: Key, change: Change<'_>) {
+        let whose = stretch.of_owner(owner);
+        let Some((set, tag)) = self.set(whose) else { return };
+        let slot = slot_of(key.kind, key.offset);
+        let mut set = set.lock();
+        set.changes += 1;
+        let Some(at) = set.position(tag, whose) else {
+            if let (Change::Item(value), true) = (change, stretch.is_single()) {
+                set.put(tag, Place { whose, kept: Kept::of(slot, value) });
             }
-            _ => {}
+            return;
+        };
+        let is_it = set.places[at].kept.item().map(|(kept, _)| kept == slot);
+        match (change, is_it) {
+            (Change::Item(value), None | Some(true)) => set.set(at, Kept::of(slot, value)),
+            (Change::Removal, Some(true)) => set.set(at, Kept::Nothing),
+            (Change::Removal, _) => {}
+            (Change::Item(_), Some(false)) | (Change::Other, _) => set.drop(at),
+        }
+    }
+}
+
+impl<const N: usize> Kept<N> {
+    fn of(slot: u8, value: &[u8]) -> Kept<N> {
+        let mut bytes = [0; N];
+        match (bytes.get_mut(..value.len()), u8::try_from(value.len())) {
+            (Some(start), Ok(len)) => {
+                start.copy_from_slice(value);
+                Kept::Short { slot, len, bytes }
+            }
+            _ => Kept::Long { slot, value: value.into() },
         }
     }
 
-    fn note_removal(&mut self, owner: Owner, stretch: Stretch, offset: u64) {
-        if let Some(Some(Place { content, .. })) = self.place(owner, stretch)
-            && content.as_ref().is_some_and(|(at, _)| *at == offset)
-        {
-            *content = None;
+    /// Where the item is, and its value.
+    fn item(&self) -> Option<(u8, &[u8])> {
+        match self {
+            Kept::Nothing => None,
+            Kept::Short { slot, len, bytes } => Some((*slot, &bytes[..usize::from(*len)])),
+            Kept::Long { slot, value } => Some((*slot, &value[..])),
         }
+    }
+}
+
+impl<const N: usize> Set<N> {
+    /// What one takes when it is full.
+    const BYTES: usize = size_of::<Line<N>>() + WAYS * size_of::<Place<N>>() + ALLOCATION_BYTES;
+
+    fn position(&self, tag: u8, whose: Whose) -> Option<usize> {
+        let mut tagged = self.tags.iter().zip(&self.places);
+        tagged.position(|(other, place)| other | NOTHING == tag && place.whose == whose)
+    }
+
+    fn set(&mut self, at: usize, kept: Kept<N>) {
+        match kept {
+            Kept::Nothing => self.tags[at] |= NOTHING,
+            Kept::Short { .. } | Kept::Long { .. } => self.tags[at] &= !NOTHING,
+        }
+        self.places[at].kept = kept;
+    }
+
+    fn drop(&mut self, at: usize) {
+        self.places.swap_remove(at);
+        self.tags[at] = self.tags[self.places.len()];
+    }
+
+    fn put(&mut self, tag: u8, new: Place<N>) {
+        let at = self.position(tag, new.whose).unwrap_or_else(|| self.room());
+        self.tags[at] = tag;
+        if at == self.places.len() {
+            self.places.push(Place { whose: new.whose, kept: Kept::Nothing });
+        }
+        self.places[at].whose = new.whose;
+        self.set(at, new.kept);
+    }
+
+    /// Where a stretch can go that is not here.
+    fn room(&mut self) -> usize {
+        if self.places.len() < WAYS {
+            return self.places.len();
+        }
+        self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let any = self.random as usize >> (u32::BITS - WAYS.trailing_zeros());
+        self.tags.iter().position(|tag| tag & NOTHING != 0).unwrap_or(any)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Owner, RecentItems, STRETCH_BYTES, Stretch, WAYS};
+    use super::{Answer, ENTRY_BYTES, Owner, RecentItems, SETS_BYTES, Stretch, WAYS};
     use bytes::Bytes;
     use marram_store::{Block, Edit, Item, Key, kind};
 
@@ -321,7 +448,7 @@ mod tests {
 
     #[test]
     fn places_are_few_and_values_short() {
-        let recent = RecentItems::new(STRETCH_BYTES * WAYS);
+        let recent = RecentItems::new(SETS_BYTES);
         let owner = recent.new_owner();
         let record = |object| Stretch::of(Key::new(object, kind::INODE, 0)).expect("kept");
         (0..100).for_each(|object| recent.note(owner, &put(Key::new(object, kind::INODE, 0), "x")));
@@ -333,6 +460,59 @@ mod tests {
         let nothing = RecentItems::new(0);
         nothing.note(owner, &put(NAME, "x"));
         assert_eq!(known(&nothing, owner, stretch()), None);
+    }
+
+    #[test]
+    fn names_of_any_length_are_kept() {
+        let recent = RecentItems::new(1 << 20);
+        let owner = recent.new_owner();
+        learn(&recent, owner, None);
+        for len in [ENTRY_BYTES - 1, ENTRY_BYTES, ENTRY_BYTES + 1, 265] {
+            let value = Bytes::from(vec![b'n'; len]);
+            recent.note(owner, &Edit::Put { key: name(7), item: Item::plain(value.clone()) });
+            let at = NAME.offset + 7;
+            assert_eq!(known(&recent, owner, stretch()), Some(Some((at, value))), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_walk_over_more_than_there_are_places_finds_some() {
+        let recent = RecentItems::new(SETS_BYTES);
+        let owner = recent.new_owner();
+        let inode = |object| Key::new(object, kind::INODE, 0);
+        let mut found = 0;
+        for object in (0..WAYS as u64 + 4).cycle().take(1000) {
+            let record = Stretch::of(inode(object)).expect("kept");
+            match recent.find(owner, record) {
+                Answer::Known(_) => found += 1,
+                Answer::Unknown(stamp) => {
+                    recent.keep(owner, record, stamp, some(0, "record"));
+                }
+            }
+        }
+        assert!((500..1000).contains(&found), "{found} of 1000");
+    }
+
+    #[test]
+    fn what_is_not_there_goes_first() {
+        let recent = RecentItems::new(SETS_BYTES);
+        let owner = recent.new_owner();
+        let name = |at: u64| Stretch::of(Key::new(5, kind::ENTRY, at << 8)).expect("kept");
+        let learn = |at: u64, content: super::Content| {
+            let Answer::Unknown(stamp) = recent.find(owner, name(at)) else { panic!("known") };
+            recent.keep(owner, name(at), stamp, content);
+        };
+        (0..WAYS as u64 - 1).for_each(|at| learn(at, some(at << 8, "a file")));
+        (100..200).for_each(|at| learn(at, None));
+        let is_there =
+            |at: &u64| known(&recent, owner, name(*at)) == Some(some(*at << 8, "a file"));
+        assert_eq!((0..WAYS as u64 - 1).filter(is_there).count(), WAYS - 1);
+        assert_eq!(known(&recent, owner, name(199)), Some(None), "the last is known");
+        recent.note(owner, &Edit::Put { key: name(199).key(199 << 8), item: Item::plain("new") });
+        learn(300, None);
+        let is_there = known(&recent, owner, name(199)).is_some();
+        let kept = (0..WAYS as u64 - 1).filter(|at| known(&recent, owner, name(*at)).is_some());
+        assert_eq!(kept.count() + usize::from(is_there), WAYS - 1, "all were there: any one goes");
     }
 
     #[test]

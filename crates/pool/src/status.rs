@@ -93,7 +93,7 @@ impl Pool {
             total_bytes: total * GRAIN_BYTES,
             allocated_bytes: superblock.allocated_grains * GRAIN_BYTES,
             free_bytes: space.free_bytes.saturating_sub(kept_free),
-            reserved_bytes: reserved * GRAIN_BYTES + kept_free,
+            reserved_bytes: kept_free.saturating_add(reserved * GRAIN_BYTES),
             devices: self.device_status(),
             healed_blocks: inner.media.counters.healed_blocks.load(Ordering::Relaxed),
             damage: inner.media.damage(),

@@ -5,8 +5,11 @@
 //! In these tests the locks of the crate are those of `shuttle`, which decides at every lock, and
 //! at every write and flush of the device, who goes on.
 
+use crate::counters::CommittedCounters;
+use crate::pointers::decode_pointer;
 use crate::{CreateOptions, OpenOptions, Pool, create};
 use marram_device::{Device, Result};
+use marram_format::pointer::{GRAIN_BYTES, Place};
 use marram_store::{Batch, Block, Item, Key, Properties, Store, View, kind};
 use shuttle::thread;
 use std::collections::BTreeMap;
@@ -247,5 +250,40 @@ fn turns_of_administration_beside_syncs_all_come_to_an_end() {
             assert_there(&device.cut(), [1, 2]);
         },
         SCHEDULES,
+    );
+}
+
+#[test]
+fn what_is_read_of_a_root_that_is_gone_makes_nothing_good() {
+    shuttle::check_random(
+        || {
+            let device = new_device();
+            let pool = open(&device);
+            let live = root(&pool);
+            put(&*live, 1);
+            pool.commit().expect("it commits");
+            let datasets: Vec<_> = pool.inner.datasets.read().values().cloned().collect();
+            let [dataset] = &datasets[..] else { panic!("there is one dataset") };
+            let gone = dataset.root();
+            let pointer = decode_pointer(gone.as_ref().expect("a root")).expect("a pointer");
+            let Place::Stored { copies, .. } = &pointer.place else { panic!("a node is stored") };
+            for object in [2, 3] {
+                put(&*live, object);
+                pool.commit().expect("it commits");
+            }
+            // As another commit does that puts something else there.
+            let place = copies[0][0].start * GRAIN_BYTES;
+            device.write(place, &[0x5a; GRAIN]).expect("memory does not fail");
+            pool.inner.media.forget_all();
+            let unread = (Key::new(999, kind::SECTION, 0), gone);
+            let mut committed = CommittedCounters::default();
+            let read = dataset.read_counter(&pool.inner.media, unread, &mut committed);
+            read.expect("whoever asks looks again");
+            put(&*live, 4);
+            pool.commit().expect("it commits");
+            assert_eq!(pool.status().healed_blocks, 0, "a bad copy of what is not in use");
+            assert_there(&device, 1..=4);
+        },
+        1,
     );
 }

@@ -339,14 +339,17 @@ impl Inner {
         let at_most_the_rest = promised.min(free.saturating_sub(reserved));
         let unpromised = || content_bytes(batch).saturating_sub(batch.promised_bytes);
         let kept_back = match batch.admission {
-            Admission::Ordinary if batch.promised_bytes == 0 => reserved + others() + promised,
-            Admission::Ordinary => {
-                reserved / 2 + unpromised().min(reserved / 2) + others() + at_most_the_rest
+            Admission::Ordinary if batch.promised_bytes == 0 => {
+                others().saturating_add(reserved).saturating_add(promised)
             }
-            Admission::Accepted => reserved / 2 + others() + at_most_the_rest,
+            Admission::Ordinary => {
+                let unpromised = unpromised().min(reserved / 2);
+                others().saturating_add(reserved / 2 + unpromised + at_most_the_rest)
+            }
+            Admission::Accepted => others().saturating_add(reserved / 2 + at_most_the_rest),
             Admission::Freeing => reserved / 4,
         };
-        free.saturating_sub(kept_back + waiting.needed)
+        free.saturating_sub(kept_back.saturating_add(waiting.needed))
     }
 
     /// Bytes that are kept back for what is promised, but for so many of it; with the items that

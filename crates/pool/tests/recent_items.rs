@@ -15,6 +15,9 @@ use support::{new_pool, root, view};
 
 type Expected = BTreeMap<Key, Bytes>;
 
+/// How often values repeat a text of some 40 bytes: the longest are longer than what is kept.
+const LENGTHS: [usize; 4] = [1, 1, 5, 14];
+
 /// A sequence that looks random and is the same each time.
 struct Dice(u64);
 
@@ -62,7 +65,9 @@ fn change(dice: &mut Dice, view: &dyn View, expected: &mut Expected) {
                 };
             }
             _ => {
-                let value = Bytes::from(format!("{key:?} {}", dice.below(1000)));
+                let text = format!("{key:?} {}", dice.below(1000));
+                // In its place, beside it, and not kept.
+                let value = Bytes::from(text.repeat(LENGTHS[dice.below(4) as usize]));
                 batch.put(key, Item::plain(value.clone()));
                 expected.insert(key, value);
             }
@@ -169,7 +174,7 @@ fn answers_are_those_of_a_map() {
 #[test]
 fn also_where_there_is_room_for_little_or_nothing() {
     for seed in 10..12 {
-        history(seed, 32 << 10);
+        history(seed, 64 << 10);
         history(seed, 0);
     }
 }

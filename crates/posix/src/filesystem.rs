@@ -20,8 +20,8 @@ use marram_format::record::{Inode, InodeKind, NameRule};
 use marram_store::{Batch, Item, View};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
-    Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes, SetMarks,
-    Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
+    Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
+    SetMarks, Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -284,10 +284,17 @@ impl FileSystem for Posix {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.with_reclaim(|| self.write_content(ino.0, offset, data, options)))?;
-        self.recent.note(ino.0, offset, data.len() as u64);
-        Ok(())
+        self.write_data(ino.0, offset, (data, None), options)
+    }
+
+    fn write_kept(
+        &self,
+        ino: Ino,
+        offset: u64,
+        Keepable { data, memory }: Keepable<'_>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.write_data(ino.0, offset, (data, Some(memory)), options)
     }
 
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {

@@ -8,7 +8,8 @@
 //! of them.
 //!
 //! What a crash left is not searched for when a file system is opened, only on the first steps,
-//! and only so many at a time: neither the time to mount nor the memory grows with it.
+//! and only so many at a time: neither the time to mount nor the memory grows with it. In the same
+//! way those are found for which the queue had no room.
 //!
 //! Whoever finds the store full, or an owner's limit reached, waits before he says so: for others
 //! who free something at that moment, and for inodes that have just lost their last name, since the
@@ -33,6 +34,8 @@ use std::time::Duration;
 const INLINE_ITEMS_MAX: usize = 64;
 /// Items that are removed at a time while the store is full.
 const FULL_ITEMS: usize = 8;
+/// Most inodes that wait in memory, of 8 bytes each: more are searched for when these are done.
+const WAITING_MAX: usize = 1 << 20;
 /// Orphan items looked at in one go.
 const SEARCH_ITEMS_MAX: usize = 1024;
 /// Inodes without a name that are known to be in use still; of older ones nobody expects that they
@@ -112,7 +115,7 @@ impl Orphans {
     /// There is something to reclaim of `ino`.
     pub(crate) fn push(&self, ino: u64) {
         let mut queue = self.state.lock();
-        queue.inodes.push_back(ino);
+        queue.take_in(ino, WAITING_MAX);
         queue.leaving.retain(|(leaving, _)| *leaving != ino);
         drop(queue);
         self.changed.notify_all();
@@ -135,8 +138,7 @@ impl Orphans {
     pub(crate) fn search_again(&self) {
         let mut queue = self.state.lock();
         queue.inodes.clear();
-        queue.search_from = Some(0);
-        queue.searches += 1;
+        queue.begin_search();
         drop(queue);
         self.changed.notify_all();
     }
@@ -197,6 +199,22 @@ impl Orphans {
 impl Queue {
     fn pending(&self) -> bool {
         !self.inodes.is_empty() || self.search_from.is_some()
+    }
+
+    /// Takes an inode in as long as fewer wait than `max`. Those of more are left where all of them
+    /// are: in their orphan items, through which a search goes once nothing waits here.
+    fn take_in(&mut self, ino: u64, max: usize) {
+        if self.inodes.len() < max {
+            self.inodes.push_back(ino);
+        } else {
+            self.begin_search();
+        }
+    }
+
+    /// Whatever has an orphan item is to be found.
+    fn begin_search(&mut self) {
+        self.search_from = Some(0);
+        self.searches += 1;
     }
 
     fn note_leaving(&mut self, ino: u64, now: Timestamp) {
@@ -441,6 +459,24 @@ fn since(past: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::Orphans;
+
+    #[test]
+    fn what_the_queue_has_no_room_for_is_searched_for() {
+        const ROOM: usize = 3;
+        let orphans = Orphans::new();
+        let (first, _) = orphans.search().expect("the first search");
+        orphans.note_found(first, Vec::new());
+        assert!(!orphans.pending(), "nothing waits");
+        (1..=10).for_each(|ino| orphans.state.lock().take_in(ino, ROOM));
+        assert_eq!(orphans.state.lock().inodes, [1, 2, 3]);
+        let (under_way, from) = orphans.search().expect("there are others");
+        assert_eq!(from, 0);
+        // Another one has no room while a search is under way and has passed its item.
+        orphans.note_found(under_way, (4..4 + super::SEARCH_ITEMS_MAX as u64).collect());
+        assert_ne!(orphans.search().expect("it goes on").1, 0);
+        orphans.state.lock().take_in(2, ROOM);
+        assert_eq!(orphans.search().expect("from the beginning").1, 0);
+    }
 
     #[test]
     fn a_search_that_was_overtaken_by_another_state_does_not_end_the_new_one() {

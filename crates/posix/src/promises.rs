@@ -40,7 +40,7 @@ pub(crate) struct Promises(Mutex<Promised>);
 #[derive(Debug, Default)]
 struct Promised {
     by_inode: HashMap<u64, u64>,
-    sum: u64,
+    sum: i128,
 }
 
 impl Promised {
@@ -54,7 +54,12 @@ impl Promised {
             _ if self.is_full_for(ino) => return,
             _ => self.by_inode.insert(ino, bytes),
         };
-        self.sum = self.sum - before.unwrap_or(0) + bytes;
+        self.sum += i128::from(bytes) - i128::from(before.unwrap_or(0));
+    }
+
+    /// The sum of all: at most as much as any store could have.
+    fn all_bytes(&self) -> u64 {
+        u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
     fn is_full_for(&self, ino: u64) -> bool {
@@ -73,7 +78,7 @@ impl Promises {
             let bytes = promised.of(change.ino);
             bytes.saturating_sub(change.promised_after(bytes))
         };
-        changes.iter().map(used).sum()
+        changes.iter().map(used).fold(0, u64::saturating_add)
     }
 
     /// Changes have been made; `view` is told what is promised now.
@@ -86,7 +91,7 @@ impl Promises {
             let bytes = change.promised_after(promised.of(change.ino));
             promised.set(change.ino, bytes);
         }
-        view.promise(promised.sum);
+        view.promise(promised.all_bytes());
     }
 
     /// Inodes are in another state: nothing is known of what it has promised.
@@ -94,7 +99,7 @@ impl Promises {
         let mut promised = self.0.lock();
         if promised.sum > 0 {
             inodes.for_each(|ino| promised.set(ino, 0));
-            view.promise(promised.sum);
+            view.promise(promised.all_bytes());
         }
     }
 
@@ -116,7 +121,7 @@ mod tests {
     }
 
     fn sum(promises: &Promises) -> u64 {
-        promises.0.lock().sum
+        promises.0.lock().all_bytes()
     }
 
     #[test]

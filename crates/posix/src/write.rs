@@ -14,6 +14,9 @@
 //!
 //! A copy that fails because the old bytes are damaged is not made: the section is cut instead,
 //! and the write goes through.
+//!
+//! What comes in memory that may be kept is not copied where a window is written wholly: the new
+//! block is a part of that memory (docs/decisions/0033-kept-requests.md).
 
 use crate::content::range_end;
 use crate::edits::SectionEdits;
@@ -22,8 +25,9 @@ use crate::filesystem::Posix;
 use crate::inode::check_regular;
 use crate::marks::flags_of;
 use crate::sections::{Run, Section, section_key};
+use bytes::Bytes;
 use marram_format::record::Inode;
-use marram_store::{Admission, Batch, Block, Error as StoreError};
+use marram_store::{Admission, Batch, Block, Error as StoreError, SharedContent};
 use marram_vfs::{InodeFlags, Result, WriteOptions};
 
 /// Longest write that is one operation, in bytes. Longer ones are done in pieces of this size.
@@ -40,6 +44,8 @@ const CONTINUED_BYTES: u64 = 16 << 10;
 struct Span<'d> {
     offset: u64,
     data: &'d [u8],
+    /// What the data is a part of, if blocks may keep that.
+    memory: Option<&'d Bytes>,
 }
 
 impl<'d> Span<'d> {
@@ -47,27 +53,46 @@ impl<'d> Span<'d> {
         self.offset + self.data.len() as u64
     }
 
+    fn contains(&self, from: u64, to: u64) -> bool {
+        self.offset <= from && to <= self.end()
+    }
+
     /// The part of it up to `end`, and the rest.
     fn split_at(self, end: u64) -> (Span<'d>, Span<'d>) {
         let len = usize::try_from(end - self.offset).expect("a part of the data");
         let (head, rest) = self.data.split_at(len);
-        (Span { data: head, ..self }, Span { offset: end, data: rest })
+        (Span { data: head, ..self }, Span { offset: end, data: rest, ..self })
     }
 }
 
 /// What is beside a range and goes into its new blocks.
 #[derive(Default)]
 struct Beside {
-    front: Option<(Section, bytes::Bytes)>,
-    tail: Option<(Section, bytes::Bytes)>,
+    front: Option<(Section, Bytes)>,
+    tail: Option<(Section, Bytes)>,
 }
 
 impl Posix {
-    pub(crate) fn write_content(
+    /// Writes `data`, which may be a part of memory that may be kept.
+    pub(crate) fn write_data(
         &self,
         ino: u64,
         offset: u64,
-        data: &[u8],
+        (data, memory): (&[u8], Option<&Bytes>),
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.check_running()?;
+        let write = || self.write_content(ino, offset, (data, memory), options);
+        self.durably(|| self.with_reclaim(write))?;
+        self.recent.note(ino, offset, data.len() as u64);
+        Ok(())
+    }
+
+    fn write_content(
+        &self,
+        ino: u64,
+        offset: u64,
+        (data, memory): (&[u8], Option<&Bytes>),
         options: WriteOptions,
     ) -> Result<()> {
         self.check_writable()?;
@@ -79,7 +104,7 @@ impl Posix {
         }
         let mut at = offset;
         for piece in data.chunks(WRITE_BYTES_MAX) {
-            self.write_piece(ino, Span { offset: at, data: piece }, options)?;
+            self.write_piece(ino, Span { offset: at, data: piece, memory }, options)?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -228,17 +253,33 @@ impl Posix {
             run.sections.insert(0, before);
         }
         edits.cut(&run.sections, patched_from.unwrap_or(from), to);
+        let windows = self.windows(from, to);
+        let kept = Kept::of(span, &windows);
+        for (at, end) in windows {
+            let part = kept.as_ref().and_then(|kept| kept.part(span, at, end));
+            let block = match part {
+                Some(part) => Block::fresh_in(part),
+                None => Block::fresh(content_between(at, end, span, &beside)),
+            };
+            edits.put(Section { at, len: end - at, block_start: 0, block: Some(block) });
+        }
+    }
+
+    /// The windows of a range, the first and the last as far as they lie in it.
+    fn windows(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut windows = Vec::new();
         let mut at = from;
         while at < to {
             let end = self.window_end(at).min(to);
-            edits.put(new_section(at, end, span, &beside));
+            windows.push((at, end));
             at = end;
         }
+        windows
     }
 
     /// What is to be copied from before a range: the rest of a section that it cuts, or a short
     /// section that it continues.
-    fn front_of(&self, run: &Run, span: Span<'_>) -> Option<(Section, bytes::Bytes)> {
+    fn front_of(&self, run: &Run, span: Span<'_>) -> Option<(Section, Bytes)> {
         let from = self.window_start(span.offset);
         let cut = run.sections.first().filter(|section| section.at < span.offset);
         let (section, short) = match (cut, &run.before) {
@@ -256,7 +297,7 @@ impl Posix {
     }
 
     /// What is to be copied from after a range: the rest of a section that it cuts.
-    fn tail_of(&self, run: &Run, span: Span<'_>) -> Option<(Section, bytes::Bytes)> {
+    fn tail_of(&self, run: &Run, span: Span<'_>) -> Option<(Section, Bytes)> {
         let end = span.end();
         let section = run.sections.last().filter(|section| section.end() > end)?;
         let tail = section.part(end, section.end());
@@ -266,7 +307,7 @@ impl Posix {
         self.copy_of(tail)
     }
 
-    fn copy_of(&self, section: Section) -> Option<(Section, bytes::Bytes)> {
+    fn copy_of(&self, section: Section) -> Option<(Section, Bytes)> {
         section.block.as_ref()?;
         let content = self.content_of(&section).ok()?;
         Some((section, content))
@@ -285,8 +326,39 @@ fn patch<'d>(batch: &mut Batch<'d>, ino: u64, old: &Section, span: Span<'d>) {
     batch.patch(section_key(ino, old.at), new.value().to_vec().into(), at, span.data);
 }
 
-/// A section from `at` to `end` with a new block: data, and what is beside it.
-fn new_section(at: u64, end: u64, span: Span<'_>, beside: &Beside) -> Section {
+/// Memory of a write that its blocks keep.
+struct Kept<'d> {
+    memory: &'d Bytes,
+    /// Bytes of the data that lie in blocks which keep it.
+    kept_bytes: u64,
+}
+
+impl<'d> Kept<'d> {
+    /// `None` if less than half of the memory would be in use.
+    fn of(span: Span<'d>, windows: &[(u64, u64)]) -> Option<Kept<'d>> {
+        let memory = span.memory?;
+        let within = windows.iter().filter(|(at, end)| span.contains(*at, *end));
+        let kept_bytes = within.map(|(at, end)| end - at).sum();
+        (2 * kept_bytes >= memory.len() as u64).then_some(Kept { memory, kept_bytes })
+    }
+
+    /// The content of a window that is written wholly. Its share of the memory is rounded up, so
+    /// that the shares of all are at least the whole.
+    fn part(&self, span: Span<'d>, at: u64, end: u64) -> Option<SharedContent> {
+        if !span.contains(at, end) {
+            return None;
+        }
+        let index = |place: u64| usize::try_from(place - span.offset).expect("a place in memory");
+        let bytes = self.memory.slice_ref(&span.data[index(at)..index(end)]);
+        let memory_bytes = self.memory.len();
+        let held = ((end - at) * memory_bytes as u64).div_ceil(self.kept_bytes);
+        let held_bytes = usize::try_from(held).expect("at most twice the content");
+        Some(SharedContent { bytes, held_bytes, memory_bytes })
+    }
+}
+
+/// What a file has from `at` to `end`: data, and what is beside it.
+fn content_between(at: u64, end: u64, span: Span<'_>, beside: &Beside) -> Vec<u8> {
     let len = usize::try_from(end - at).expect("a record fits memory");
     let mut content = Vec::with_capacity(len);
     let mut add = |from: u64, bytes: &[u8]| {
@@ -304,5 +376,5 @@ fn new_section(at: u64, end: u64, span: Span<'_>, beside: &Beside) -> Section {
     if let Some((section, bytes)) = &beside.tail {
         add(section.at, bytes);
     }
-    Section { at, len: end - at, block_start: 0, block: Some(Block::fresh(content)) }
+    content
 }

@@ -65,8 +65,12 @@ trait Side {
     fn commit(&mut self);
 }
 
-fn names(file: u64) -> (String, String) {
-    (format!("file-{file}.c"), format!("renamed-{file}.c"))
+fn old_name(file: u64) -> String {
+    format!("file-{file}.c")
+}
+
+fn new_name(file: u64) -> String {
+    format!("renamed-{file}.c")
 }
 
 /// The library.
@@ -119,19 +123,19 @@ impl Side for Library {
     }
 
     fn create(&mut self, file: u64) {
-        let (text, _) = names(file);
+        let text = old_name(file);
         let made = self.posix.create(ROOT, self.directory_of(file), name(&text), FILE).unwrap();
         self.inodes.push(made.ino);
     }
 
     fn look_up(&mut self, file: u64) {
-        let (text, _) = names(file);
+        let text = old_name(file);
         let found = self.posix.lookup(self.directory_of(file), name(&text)).unwrap();
         self.posix.forget(found.ino, 1);
     }
 
     fn miss(&mut self, file: u64) {
-        let (_, text) = names(file);
+        let text = new_name(file);
         assert!(self.posix.lookup(self.directory_of(file), name(&text)).is_err());
     }
 
@@ -141,14 +145,14 @@ impl Side for Library {
     }
 
     fn rename(&mut self, file: u64) {
-        let (old, new) = names(file);
+        let (old, new) = (old_name(file), new_name(file));
         let parent = self.directory_of(file);
         let (old, new) = (name(&old), name(&new));
         self.posix.rename(ROOT, parent, old, parent, new, RenameMode::Replace).unwrap();
     }
 
     fn unlink(&mut self, file: u64) {
-        let (_, text) = names(file);
+        let text = new_name(file);
         self.posix.unlink(self.directory_of(file), name(&text)).unwrap();
         self.posix.forget(self.inodes[usize::try_from(file).unwrap()], 1);
     }
@@ -178,28 +182,28 @@ impl Side for SystemCalls {
     }
 
     fn create(&mut self, file: u64) {
-        std::fs::File::create_new(self.path(file, &names(file).0)).unwrap();
+        std::fs::File::create_new(self.path(file, &old_name(file))).unwrap();
     }
 
     fn look_up(&mut self, file: u64) {
-        std::fs::symlink_metadata(self.path(file, &names(file).0)).unwrap();
+        std::fs::symlink_metadata(self.path(file, &old_name(file))).unwrap();
     }
 
     fn miss(&mut self, file: u64) {
-        assert!(std::fs::symlink_metadata(self.path(file, &names(file).1)).is_err());
+        assert!(std::fs::symlink_metadata(self.path(file, &new_name(file))).is_err());
     }
 
     fn write(&mut self, file: u64, content: &[u8]) {
-        std::fs::write(self.path(file, &names(file).0), content).unwrap();
+        std::fs::write(self.path(file, &old_name(file)), content).unwrap();
     }
 
     fn rename(&mut self, file: u64) {
-        let (old, new) = names(file);
+        let (old, new) = (old_name(file), new_name(file));
         std::fs::rename(self.path(file, &old), self.path(file, &new)).unwrap();
     }
 
     fn unlink(&mut self, file: u64) {
-        std::fs::remove_file(self.path(file, &names(file).1)).unwrap();
+        std::fs::remove_file(self.path(file, &new_name(file))).unwrap();
     }
 
     fn commit(&mut self) {
@@ -247,7 +251,7 @@ fn beside(directory: &Path, request: &Request) -> Vec<(&'static str, f64)> {
 
 /// What `tar` asks for a file of 20 KiB, by the count of requests of a mount.
 fn unpack_one(posix: &Posix, parent: Ino, file: u64, content: &[u8]) {
-    let (text, _) = names(file);
+    let text = old_name(file);
     assert!(posix.lookup(parent, name(&text)).is_err());
     posix.attributes(parent).unwrap();
     let ino = posix.create(ROOT, parent, name(&text), FILE).unwrap().ino;

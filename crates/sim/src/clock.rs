@@ -4,6 +4,9 @@
 use marram_vfs::{Clock, Timestamp};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Moments of a step.
+const MOMENTS: u64 = 32;
+
 /// A clock that only moves when it is told to.
 #[derive(Debug, Default)]
 pub struct HistoryClock(AtomicU64);
@@ -11,17 +14,24 @@ pub struct HistoryClock(AtomicU64);
 impl HistoryClock {
     /// Moves to the time of step `step` of the history.
     pub fn set(&self, step: u64) {
-        self.0.store(step, Ordering::Relaxed);
+        self.0.store(step * MOMENTS, Ordering::Relaxed);
+    }
+
+    /// Moves to the next moment of a step in which several things are done: inodes are told apart
+    /// by their births.
+    pub(crate) fn tick(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Clock for HistoryClock {
     /// Seconds count the steps; the nanoseconds differ from step to step and use all their digits.
     fn now(&self) -> Timestamp {
-        let step = self.0.load(Ordering::Relaxed);
+        let moments = self.0.load(Ordering::Relaxed);
+        let (step, moment) = (moments / MOMENTS, moments % MOMENTS);
         Timestamp {
             seconds: 1_700_000_000 + step as i64,
-            nanoseconds: (step * 618_033_989 % 1_000_000_000) as u32,
+            nanoseconds: ((step * 618_033_989 + moment) % 1_000_000_000) as u32,
         }
     }
 }

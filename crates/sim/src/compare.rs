@@ -25,6 +25,16 @@ pub struct InodeMap {
 }
 
 impl InodeMap {
+    /// All that have been met, here and in the model.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (Ino, Ino)> {
+        self.model_by_real.iter().map(|(real, model)| (*real, *model))
+    }
+
+    /// What an inode is in the model.
+    pub(crate) fn model_of(&self, real: Ino) -> Option<Ino> {
+        self.model_by_real.get(&real).copied()
+    }
+
     /// Notes that the two are the same inode.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! What is done in it is few operations, on what is there already: else nearly every merge would
 //! be refused for a conflict.
 
+use crate::clock::HistoryClock;
 use crate::compare::Agreement;
 use crate::generate::Generator;
 use crate::history::Report;
@@ -35,7 +36,7 @@ impl Forked {
     pub(crate) fn work(
         &mut self,
         real: Arc<dyn FileSystem>,
-        seed: u64,
+        (seed, clock): (u64, &HistoryClock),
         report: &mut Report,
     ) -> Agreement {
         let fail = |name: &str, difference: String| format!("fork {name}: {difference}");
@@ -44,6 +45,7 @@ impl Forked {
         pair.pick_up(&mut random).map_err(|difference| fail(&self.name, difference))?;
         let mut generator = Generator::going_on(random.number());
         for _ in 0..=random.below(OPERATIONS_MAX) {
+            clock.tick();
             let operation = generator.draw();
             let outcome = pair
                 .apply(&operation)
@@ -53,6 +55,15 @@ impl Forked {
         pair.compare().map_err(|difference| fail(&self.name, difference))?;
         pair.let_go();
         self.model = pair.model().snapshot();
+        Ok(())
+    }
+
+    /// After a merge into `parent`: what it has made has the number that the parent has for it, if
+    /// the home kept that. It may or may not; and a diff knows things by their numbers.
+    pub(crate) fn number_as(&mut self, real: Arc<dyn FileSystem>, parent: &Pair) -> Agreement {
+        let mut pair = Pair::new(real, self.model.fork());
+        pair.compare().map_err(|difference| format!("fork {}: {difference}", self.name))?;
+        self.model.renumber(&self.base, &pair.common_inodes(parent));
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Histories: operations with remounts, commits, snapshots, clones, forks and merges between them,
-//! all of it decided by one seed.
+//! Histories: operations with remounts, commits, snapshots, clones, forks, merges, rollbacks and
+//! diffs between them, all of it decided by one seed.
 //!
 //! A history is data: the list of its steps follows from seed and length alone, and any part of
 //! the list is a history too. That is what makes shrinking and replaying possible.
@@ -8,17 +8,19 @@ use crate::clock::HistoryClock;
 use crate::compare::{Agreement, InodeMap, compare_trees};
 use crate::forked::Forked;
 use crate::generate::Generator;
-use crate::home::Home;
+use crate::home::{Home, Moment};
 use crate::operation::Operation;
 use crate::pair::{Outcome, Pair, compare_snapshot};
 use crate::random::Random;
-use marram_model::{Clash, Model};
+use marram_model::{Change, Clash, Difference, Model};
 use marram_vfs::Error;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most snapshots at a time.
 const SNAPSHOTS_MAX: usize = 5;
+/// Most states to compare: kept ones, the live one, and that of the fork.
+const STATES_MAX: u64 = SNAPSHOTS_MAX as u64 + 2;
 /// How many operations a clone lives for.
 const CLONE_OPERATIONS: usize = 40;
 
@@ -51,6 +53,18 @@ pub enum Step {
         which: usize,
         /// Decides the work.
         seed: u64,
+    },
+    /// Let all go back to a kept state, and keep what it was.
+    Rollback {
+        /// Which state, counted around.
+        which: usize,
+    },
+    /// Compare two of all states that there are: live, kept, of the fork.
+    Diff {
+        /// The first, counted around.
+        before: usize,
+        /// The second, counted around.
+        after: usize,
     },
     /// Let a directory go back to what it was in a kept state.
     DirectoryBack {
@@ -90,7 +104,7 @@ pub fn steps(seed: u64, count: usize) -> Vec<Step> {
 
 fn special_step(random: &mut Random) -> Step {
     let which = random.below(SNAPSHOTS_MAX as u64) as usize;
-    match random.below(22) {
+    match random.below(26) {
         0 => Step::Remount,
         1 => Step::Crash,
         2..7 => Step::Commit,
@@ -101,6 +115,11 @@ fn special_step(random: &mut Random) -> Step {
         14 | 15 => Step::DirectoryBack { which, seed: random.number() },
         16 | 17 => Step::Fork { seed: random.number() },
         18 | 19 => Step::Merge { drops: !random.once_in(3) },
+        20 => Step::Rollback { which },
+        21..24 => Step::Diff {
+            before: random.below(STATES_MAX) as usize,
+            after: random.below(STATES_MAX) as usize,
+        },
         _ => Step::Compare,
     }
 }
@@ -124,6 +143,12 @@ pub struct Report {
     pub snapshots: u64,
     /// Clones.
     pub clones: u64,
+    /// Ways back of all.
+    pub rollbacks: u64,
+    /// Pairs of states of which was told what differs.
+    pub diffs: u64,
+    /// What was told.
+    pub differences: u64,
     /// Directories that went back.
     pub directories_back: u64,
     /// Forks.
@@ -145,6 +170,9 @@ impl Report {
         self.commits += other.commits;
         self.snapshots += other.snapshots;
         self.clones += other.clones;
+        self.rollbacks += other.rollbacks;
+        self.diffs += other.diffs;
+        self.differences += other.differences;
         self.directories_back += other.directories_back;
         self.forks += other.forks;
         self.merges += other.merges;
@@ -157,12 +185,23 @@ impl Report {
     }
 }
 
+/// A state that is kept.
+struct Kept {
+    name: String,
+    model: Model,
+    /// What is live did not come from it: a rollback went elsewhere since. The numbers of inodes
+    /// that it gave out may have been given out again then, which they never are in the model.
+    is_aside: bool,
+    /// All went back to it once: as long as what came after it then is kept, it must stay.
+    is_branch: bool,
+}
+
 /// A history that is being run.
 pub(crate) struct Run {
     home: Box<dyn Home>,
     pair: Pair,
     clock: Arc<HistoryClock>,
-    kept: Vec<(String, Model)>,
+    kept: Vec<Kept>,
     /// The fork that there is. All of it is durable between steps.
     fork: Option<Forked>,
     /// What a crash may leave: what was promised last, and whatever may have been committed since.
@@ -197,6 +236,8 @@ impl Run {
             Step::CheckSnapshot { which } => self.check_snapshot(*which),
             Step::DestroySnapshot { which } => self.destroy_snapshot(*which),
             Step::Clone { which, seed } => self.clone_snapshot(index, *which, *seed),
+            Step::Rollback { which } => self.roll_back(index, *which),
+            Step::Diff { before, after } => self.diff(*before, *after),
             Step::DirectoryBack { which, seed } => self.directory_back(*which, *seed),
             Step::Fork { seed } => self.work_on_fork(index, *seed),
             Step::Merge { drops } => self.merge(*drops),
@@ -281,7 +322,12 @@ impl Run {
         }
         let name = format!("s{index}");
         self.home.snapshot(&name)?;
-        self.kept.push((name, self.pair.model().snapshot()));
+        self.kept.push(Kept {
+            name,
+            model: self.pair.model().snapshot(),
+            is_aside: false,
+            is_branch: false,
+        });
         self.all_is_durable();
         self.report.snapshots += 1;
         Ok(())
@@ -296,26 +342,98 @@ impl Run {
         let Some(which) = self.which(which) else {
             return Ok(());
         };
-        let (name, model) = &self.kept[which];
+        let Kept { name, model, .. } = &self.kept[which];
         let real = self.home.open_snapshot(name)?;
         compare_snapshot(&*real, model).map_err(|difference| format!("{name}: {difference}"))
     }
 
     fn destroy_snapshot(&mut self, which: usize) -> Agreement {
-        let Some(which) = self.which(which) else {
-            return Ok(());
-        };
-        let (name, _) = self.kept.remove(which);
-        self.home.destroy_snapshot(&name)?;
-        self.all_is_durable();
+        for at in 0..self.kept.len() {
+            let which = (which + at) % self.kept.len();
+            match self.home.destroy_snapshot(&self.kept[which].name) {
+                Err(_) if self.kept[which].is_branch => (),
+                destroyed => {
+                    self.kept.remove(which);
+                    self.all_is_durable();
+                    return destroyed;
+                }
+            }
+        }
         Ok(())
     }
 
-    fn directory_back(&mut self, which: usize, seed: u64) -> Agreement {
+    fn roll_back(&mut self, index: usize, which: usize) -> Agreement {
         let Some(which) = self.which(which) else {
             return Ok(());
         };
-        let (name, past) = &self.kept[which];
+        let (to, name) = (&self.kept[which], format!("b{index}"));
+        let fail = |reason: String| format!("back to {}: {reason}", to.name);
+        let before = self.pair.model().snapshot();
+        let go_back = || self.home.roll_back(&to.name, &name);
+        if !self.pair.roll_back(&to.model, go_back).map_err(fail)? {
+            return Ok(());
+        }
+        let was_aside = to.is_aside;
+        for (at, kept) in self.kept.iter_mut().enumerate() {
+            kept.is_aside = at != which && (kept.is_aside || was_aside || at > which);
+            kept.is_branch |= at == which;
+        }
+        self.kept.push(Kept { name, model: before, is_aside: true, is_branch: false });
+        self.report.rollbacks += 1;
+        self.all_is_durable();
+        if self.kept.len() > SNAPSHOTS_MAX { self.destroy_snapshot(index) } else { Ok(()) }
+    }
+
+    /// All states that there are.
+    fn states(&self) -> Vec<(Moment, &Model)> {
+        let mut states = vec![(Moment::Live, self.pair.model())];
+        states.extend(self.kept.iter().map(|kept| (Moment::Kept(kept.name.clone()), &kept.model)));
+        states.extend(self.fork.iter().map(|fork| (Moment::Fork(fork.name.clone()), &fork.model)));
+        states
+    }
+
+    fn diff(&mut self, before: usize, after: usize) -> Agreement {
+        match self.compare_moments(before, after)? {
+            None => return Ok(()),
+            Some(Err(_)) => self.report.without_space += 1,
+            Some(Ok(count)) => {
+                self.report.diffs += 1;
+                self.report.differences += count as u64;
+            }
+        }
+        // It may have been committed to be compared.
+        self.durable.push(self.pair.model().snapshot());
+        Ok(())
+    }
+
+    /// How many differences both tell; nothing if the home cannot.
+    fn compare_moments(
+        &self,
+        before: usize,
+        after: usize,
+    ) -> Result<Option<marram_vfs::Result<usize>>, String> {
+        let states = self.states();
+        let (before, old) = &states[before % states.len()];
+        let (after, new) = &states[after % states.len()];
+        let fail = |reason: String| format!("{before:?} to {after:?}: {reason}");
+        match self.home.diff(before, after).map_err(fail)? {
+            None => Ok(None),
+            Some(Err(Error::NoSpace)) => Ok(Some(Err(Error::NoSpace))),
+            Some(Err(error)) => Err(fail(format!("refused with {error:?}"))),
+            Some(Ok(told)) => {
+                let told: BTreeSet<Difference> =
+                    told.into_iter().map(|difference| plain(new, difference)).collect();
+                compare_differences(&told, &old.diff(new)).map_err(fail)?;
+                Ok(Some(Ok(told.len())))
+            }
+        }
+    }
+
+    fn directory_back(&mut self, which: usize, seed: u64) -> Agreement {
+        let origins: Vec<&Kept> = self.kept.iter().filter(|kept| !kept.is_aside).collect();
+        let Some(Kept { name, model: past, .. }) = origins.get(which % origins.len().max(1)) else {
+            return Ok(());
+        };
         let (path, [real, model]) = self.pair.directory(&mut Random::new(seed))?;
         let fail = |reason: String| format!("{path} back to {name}: {reason}");
         let real = match self.home.roll_back_directory(name, real)? {
@@ -351,7 +469,8 @@ impl Run {
             self.report.forks += 1;
         }
         if let Some(fork) = &mut self.fork {
-            fork.work(self.home.open_fork(&fork.name)?, seed, &mut self.report)?;
+            let real = self.home.open_fork(&fork.name)?;
+            fork.work(real, (seed, &self.clock), &mut self.report)?;
         }
         self.home.commit()?;
         self.all_is_durable();
@@ -386,7 +505,14 @@ impl Run {
         }
         // What was written before anything was refused is durable.
         self.all_is_durable();
-        if drops || !is_done { self.drop_fork() } else { Ok(()) }
+        if drops || !is_done { self.drop_fork() } else { self.number_fork() }
+    }
+
+    fn number_fork(&mut self) -> Agreement {
+        let Some(fork) = &mut self.fork else {
+            return Ok(());
+        };
+        fork.number_as(self.home.open_fork(&fork.name)?, &self.pair)
     }
 
     fn drop_fork(&mut self) -> Agreement {
@@ -402,7 +528,7 @@ impl Run {
         let Some(which) = self.which(which) else {
             return Ok(());
         };
-        let (name, model) = &self.kept[which];
+        let Kept { name, model, .. } = &self.kept[which];
         let clone = format!("c{index}");
         let mut pair = Pair::new(self.home.clone_snapshot(name, &clone)?, model.fork());
         self.report.clones += 1;
@@ -419,6 +545,29 @@ impl Run {
         self.home.destroy_clone(&clone)?;
         self.all_is_durable();
         Ok(())
+    }
+}
+
+/// A difference as the model tells it: which of several names is told is of no meaning where none
+/// has changed.
+fn plain(after: &Model, difference: Difference) -> Difference {
+    match difference.what {
+        Change::Created
+        | Change::Removed
+        | Change::Renamed(_)
+        | Change::Linked
+        | Change::Unlinked => difference,
+        _ => Difference { path: after.first_name(&difference.path), ..difference },
+    }
+}
+
+fn compare_differences(told: &BTreeSet<Difference>, wanted: &BTreeSet<Difference>) -> Agreement {
+    let text = |difference: Option<&Difference>| {
+        difference.map(|it| format!("{}: {:?}", String::from_utf8_lossy(&it.path), it.what))
+    };
+    match (told.difference(wanted).next(), wanted.difference(told).next()) {
+        (None, None) => Ok(()),
+        (more, less) => Err(format!("tells {:?}; the model {:?}", text(more), text(less))),
     }
 }
 

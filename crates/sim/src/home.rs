@@ -1,13 +1,24 @@
 //! Where a file system under test lives.
 
 use crate::clock::HistoryClock;
-use marram_model::{Clash, Model};
+use marram_model::{Clash, Difference, Model};
 use marram_vfs::{FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Result of what a home does; an error is a failure of the test, in words.
 pub type HomeResult<T> = Result<T, String>;
+
+/// A state of the file system, or of its fork.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// As it is now.
+    Live,
+    /// As a snapshot of this name has kept it.
+    Kept(String),
+    /// As the fork of this name is now.
+    Fork(String),
+}
 
 /// A place where one writable file system lives with its snapshots. The driver lets go of a file
 /// system before it asks for a remount or a destruction of what it shows.
@@ -40,6 +51,22 @@ pub trait Home {
 
     /// Destroys a kept state.
     fn destroy_snapshot(&mut self, name: &str) -> HomeResult<()>;
+
+    /// Lets all go back to a kept state, and keeps what it was as `keep`. Nobody holds a pin.
+    /// Returns false, and does nothing, if the home cannot.
+    fn roll_back(&mut self, _snapshot: &str, _keep: &str) -> HomeResult<bool> {
+        Ok(false)
+    }
+
+    /// What differs from one state to another, in any order; of forks that nobody has open. What it
+    /// answers; `None` if the home cannot.
+    fn diff(
+        &self,
+        _before: &Moment,
+        _after: &Moment,
+    ) -> HomeResult<Option<marram_vfs::Result<Vec<Difference>>>> {
+        Ok(None)
+    }
 
     /// Lets a directory of the file system go back to what it was in a kept state; what it answers.
     /// `None` if the home cannot.
@@ -100,6 +127,14 @@ impl ModelHome {
         self.kept.get(name).ok_or_else(|| format!("no snapshot {name}"))
     }
 
+    fn at(&self, moment: &Moment) -> HomeResult<&Model> {
+        match moment {
+            Moment::Live => Ok(&self.live),
+            Moment::Kept(name) => self.kept(name),
+            Moment::Fork(name) => Ok(&self.forked(name)?.1),
+        }
+    }
+
     fn forked(&self, name: &str) -> HomeResult<&(Model, Arc<Model>)> {
         self.forks.get(name).ok_or_else(|| format!("no fork {name}"))
     }
@@ -132,6 +167,22 @@ impl Home for ModelHome {
         self.kept(name)?;
         self.kept.remove(name);
         Ok(())
+    }
+
+    fn roll_back(&mut self, snapshot: &str, keep: &str) -> HomeResult<bool> {
+        let before = self.live.snapshot();
+        self.live.roll_back(self.kept(snapshot)?).map_err(|error| error.to_string())?;
+        self.kept.insert(keep.to_owned(), before);
+        Ok(true)
+    }
+
+    fn diff(
+        &self,
+        before: &Moment,
+        after: &Moment,
+    ) -> HomeResult<Option<marram_vfs::Result<Vec<Difference>>>> {
+        let differences = self.at(before)?.diff(self.at(after)?);
+        Ok(Some(Ok(differences.into_iter().collect())))
     }
 
     fn roll_back_directory(

@@ -1,9 +1,9 @@
 //! Whole-system runs that one seed decides, and the devices they run on.
 //!
-//! A [history] is a list of operations with remounts, snapshots, clones and forks in between.
-//! It runs on a file system in its [`Home`] and on the model side by side; every result and every
-//! inode touched is compared after every step, the whole trees now and then. A history that fails
-//! is made small, and its seed replays it.
+//! A [history] is a list of operations with remounts, snapshots, clones, forks, rollbacks and diffs
+//! in between. It runs on a file system in its [`Home`] and on the model side by side; every result
+//! and every inode touched is compared after every step, the whole trees now and then. A history
+//! that fails is made small, and its seed replays it.
 //!
 //! The [crash] explorer records short histories on a device and goes through the images that a
 //! power cut could have left of it.
@@ -30,7 +30,7 @@ pub use compare::{Agreement, InodeMap, compare_trees};
 pub use execute::{Entry, Resolve, Value, execute, read_directory};
 pub use generate::Generator;
 pub use history::Report;
-pub use home::{Home, HomeResult, ModelHome};
+pub use home::{Home, HomeResult, ModelHome, Moment};
 pub use operation::{New, Operation, Place, Slot};
 pub use pair::{Outcome, Pair};
 pub use random::{Random, pattern};

@@ -8,6 +8,7 @@ use crate::operation::{DIRECTORY_SLOTS, FILE_SLOTS, Operation, SLOTS, SPECIAL_SL
 use crate::random::Random;
 use marram_model::Model;
 use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, SetAttributes};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One inode in both file systems, and how many pins of it the slot holds.
@@ -220,6 +221,38 @@ impl Pair {
             }
         }
         self.compare()
+    }
+
+    /// Lets both go back to another state, by `go_back` and in the model to `past`. What was held
+    /// is let go of before, and compared are the states after it.
+    ///
+    /// # Errors
+    /// Says what is different.
+    pub(crate) fn roll_back(
+        &mut self,
+        past: &Model,
+        go_back: impl FnOnce() -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        self.let_go();
+        let went = go_back()?;
+        if went {
+            self.model.roll_back(past).map_err(|error| error.to_string())?;
+            self.meet_anew()?;
+        }
+        Ok(went)
+    }
+
+    /// The inodes of its model that another pair has too: under one number in the real file
+    /// systems of both, and born at the same time; with their numbers in the model of that one.
+    pub(crate) fn common_inodes(&self, other: &Pair) -> BTreeMap<Ino, Ino> {
+        let birth = |model: &Model, ino: Ino| {
+            model.attributes(ino).ok().map(|found| (found.kind, found.created))
+        };
+        let common = self.inodes.pairs().filter_map(|(real, own)| {
+            let its = other.inodes.model_of(real)?;
+            (birth(&self.model, own) == birth(&other.model, its)).then_some((own, its))
+        });
+        common.collect()
     }
 
     /// Takes back all pins.

@@ -1,16 +1,17 @@
 //! What a comparison, a merge and the rollback of a directory read follows what has changed, not
 //! what is there: one change in 1,000 files and in 100,000 takes the same reads of the device, but
-//! for the deeper tree.
+//! for the deeper tree. And what has just been committed is compared without reading it, also
+//! when memory is full of other things.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice, Result};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{
-    AccessTimes, DirectoryRollback, MergeOptions, MergeSides, Posix, PosixOptions, diff,
+    AccessTimes, DirectoryRollback, MergeOptions, MergeSides, Posix, PosixOptions, diff, touched,
 };
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +21,13 @@ const ROOT: Caller = Caller { uid: 0, gid: 0 };
 const DIRECTORY_FILES: u64 = 500;
 /// How many more reads the larger tree may take: some nodes on each way down.
 const DEEPER_READS_MAX: u64 = 40;
+/// Files whose tree takes more memory than a cache of [`FULL_CACHE_BYTES`].
+const MANY_FILES: u64 = 100_000;
+const FULL_CACHE_BYTES: usize = 16 << 20;
+/// So many of them are changed, each in another leaf.
+const CHANGED_FILES: usize = 100;
+/// Nodes that a full cache may have let go of before they were compared.
+const LOST_NODES_MAX: u64 = 10;
 
 /// Memory that counts how often it is read.
 struct CountingDevice {
@@ -68,9 +76,25 @@ fn open(pool: &Pool, source: &str) -> Arc<Posix> {
     Arc::new(Posix::new(view, options).unwrap())
 }
 
-fn open_pool(device: &Arc<CountingDevice>) -> Arc<Pool> {
+fn open_pool(device: &Arc<CountingDevice>, options: OpenOptions) -> Arc<Pool> {
     let device = Arc::clone(device) as Arc<dyn Device>;
-    Pool::open(vec![device], OpenOptions::default()).unwrap()
+    Pool::open(vec![device], options).unwrap()
+}
+
+fn device_with_pool() -> Arc<CountingDevice> {
+    let device = Arc::new(CountingDevice {
+        memory: MemoryDevice::new(DEVICE_BYTES),
+        reads: AtomicU64::new(0),
+    });
+    let options = CreateOptions {
+        label: "costs".to_owned(),
+        properties: Properties::default(),
+        pool_id: [3; 16],
+        secret: 7,
+        now_seconds: 1_700_000_000,
+    };
+    create(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap();
+    device
 }
 
 fn make(files: &Posix, directory: Ino, name: &str, node: NewNode<'_>) -> Ino {
@@ -86,30 +110,26 @@ fn file(files: &Posix, directory: Ino, name: &str, content: &[u8]) -> Ino {
     ino
 }
 
-/// Changes one file of so many in a fork, with nothing in memory, and compares and merges it.
-fn reads_of_one_change(count: u64) -> Reads {
-    let device = Arc::new(CountingDevice {
-        memory: MemoryDevice::new(DEVICE_BYTES),
-        reads: AtomicU64::new(0),
-    });
-    let options = CreateOptions {
-        label: "costs".to_owned(),
-        properties: Properties::default(),
-        pool_id: [3; 16],
-        secret: 7,
-        now_seconds: 1_700_000_000,
-    };
-    create(&[Arc::clone(&device) as Arc<dyn Device>], &options).unwrap();
-    let pool = open_pool(&device);
-    let files = open(&pool, "root");
-    let (mut changed, mut directory) = (Ino::ROOT, Ino::ROOT);
+/// Makes so many files; the last directory and all files.
+fn tree(files: &Posix, count: u64) -> (Ino, Vec<Ino>) {
+    let (mut directory, mut all) = (Ino::ROOT, Vec::new());
     for number in 0..count / DIRECTORY_FILES {
         let node = NewNode::Directory { permissions: 0o755 };
-        directory = make(&files, Ino::ROOT, &format!("d{number}"), node);
+        directory = make(files, Ino::ROOT, &format!("d{number}"), node);
         for number in 0..DIRECTORY_FILES {
-            changed = file(&files, directory, &format!("f{number}"), b"content");
+            all.push(file(files, directory, &format!("f{number}"), b"content"));
         }
     }
+    (directory, all)
+}
+
+/// Changes one file of so many in a fork, with nothing in memory, and compares and merges it.
+fn reads_of_one_change(count: u64) -> Reads {
+    let device = device_with_pool();
+    let pool = open_pool(&device, OpenOptions::default());
+    let files = open(&pool, "root");
+    let (directory, all) = tree(&files, count);
+    let changed = *all.last().unwrap();
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     let fork: DatasetName = "fork".parse().unwrap();
     pool.fork(&DatasetName::root(), &fork, Ino::ROOT.0).unwrap();
@@ -119,7 +139,7 @@ fn reads_of_one_change(count: u64) -> Reads {
     pool.close().unwrap();
     drop(pool);
 
-    let pool = open_pool(&device);
+    let pool = open_pool(&device, OpenOptions::default());
     let files = open(&pool, "root");
     let before = device.reads.load(Ordering::Relaxed);
     let (root, live): (Source, Source) =
@@ -152,4 +172,41 @@ fn one_change_costs_the_same_in_a_small_and_in_a_large_tree() {
     assert!(large.diff <= small.diff + DEEPER_READS_MAX, "{small:?} {large:?}");
     assert!(large.merge <= small.merge + DEEPER_READS_MAX, "{small:?} {large:?}");
     assert!(large.rollback <= small.rollback + DEEPER_READS_MAX, "{small:?} {large:?}");
+}
+
+/// Memory is full of what programs look at all the time, and has little room for anything else.
+#[test]
+fn what_was_committed_lately_is_forked_and_compared_without_reading_it() {
+    let device = device_with_pool();
+    let options = OpenOptions { cache_bytes: FULL_CACHE_BYTES, ..OpenOptions::default() };
+    let pool = open_pool(&device, options);
+    let files = open(&pool, "root");
+    let (_, all) = tree(&files, MANY_FILES);
+    let look_at_all = || {
+        for ino in &all {
+            files.attributes(*ino).unwrap();
+        }
+    };
+    let reads_of = |work: &dyn Fn()| {
+        let before = device.reads.load(Ordering::Relaxed);
+        work();
+        device.reads.load(Ordering::Relaxed) - before
+    };
+    pool.snapshot(&DatasetName::root(), "s").unwrap();
+    assert!(reads_of(&look_at_all) > CHANGED_FILES as u64, "all of the tree is in memory");
+    look_at_all();
+    let fork: DatasetName = "fork".parse().unwrap();
+    let fork = reads_of(&|| pool.fork(&DatasetName::root(), &fork, Ino::ROOT.0).unwrap());
+    for ino in all.iter().step_by(all.len() / CHANGED_FILES) {
+        files.write(*ino, 3, b"changed", WriteOptions::default()).unwrap();
+    }
+    pool.commit().unwrap();
+    let (to, kept): (Source, Source) = ("root@s".parse().unwrap(), "root@was".parse().unwrap());
+    let rollback = reads_of(&|| {
+        let go_back = || pool.rollback(&to, "was").map_err(|error| Error::Io(error.to_string()));
+        files.roll_back(go_back).unwrap();
+        assert_eq!(touched(&*pool, &kept, &to).unwrap().inodes.len(), CHANGED_FILES);
+    });
+    println!("reads of a fork {fork}, of a rollback {rollback}");
+    assert!(fork + rollback <= LOST_NODES_MAX, "reads of a fork {fork}, of a rollback {rollback}");
 }

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use marram_model::Model;
+use marram_model::{Change, Difference, Model};
 use marram_sim::{
-    Failure, HistoryClock, Home, HomeResult, MakeHome, ModelHome, Options, Report, run_history,
+    Failure, HistoryClock, Home, HomeResult, MakeHome, ModelHome, Moment, Options, Report,
+    run_history,
 };
 use marram_vfs::{
     Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode, RenameMode,
@@ -31,6 +32,10 @@ enum Bug {
     Panics,
     /// A snapshot goes on with the live file system.
     SharesSnapshots,
+    /// Going back to a snapshot does nothing.
+    StaysWhereItIs,
+    /// A diff does not tell what was renamed.
+    ForgetsRenames,
 }
 
 /// A model with a bug.
@@ -71,6 +76,24 @@ impl Home for BuggyHome {
         self.kept.remove(name);
         Ok(())
     }
+    fn roll_back(&mut self, snapshot: &str, keep: &str) -> HomeResult<bool> {
+        self.kept.insert(keep.to_owned(), self.live.model.snapshot());
+        if self.live.bug != Bug::StaysWhereItIs {
+            self.live.model.roll_back(&self.kept[snapshot]).map_err(|error| error.to_string())?;
+        }
+        Ok(true)
+    }
+    fn diff(&self, before: &Moment, after: &Moment) -> HomeResult<Option<Result<Vec<Difference>>>> {
+        let at = |moment: &Moment| match moment {
+            Moment::Kept(name) => self.kept[name].snapshot(),
+            Moment::Live | Moment::Fork(_) => self.live.model.snapshot(),
+        };
+        let mut told: Vec<Difference> = at(before).diff(&at(after)).into_iter().collect();
+        if self.live.bug == Bug::ForgetsRenames {
+            told.retain(|difference| !matches!(difference.what, Change::Renamed(_)));
+        }
+        Ok(Some(Ok(told)))
+    }
     fn clone_snapshot(&mut self, snapshot: &str, _clone: &str) -> HomeResult<Arc<dyn FileSystem>> {
         Ok(Arc::new(self.kept[snapshot].fork()))
     }
@@ -106,6 +129,7 @@ fn a_model_agrees_with_itself() {
     assert!(sum.done * 3 > sum.operations(), "most operations make sense: {sum:?}");
     assert!(sum.refused * 10 > sum.operations(), "errors are compared too: {sum:?}");
     assert!(sum.snapshots > 20 && sum.clones > 5 && sum.remounts > 20, "{sum:?}");
+    assert!(sum.rollbacks > 5 && sum.diffs > 20 && sum.differences > 100, "{sum:?}");
 }
 
 #[test]
@@ -126,6 +150,8 @@ fn planted_bugs_are_caught_and_made_small() {
         Bug::TouchesTimes,
         Bug::Panics,
         Bug::SharesSnapshots,
+        Bug::StaysWhereItIs,
+        Bug::ForgetsRenames,
     ];
     for (number, bug) in bugs.into_iter().enumerate() {
         let failure = smallest_failure(&with_bug(bug))

@@ -1,5 +1,5 @@
-//! A pool with `posix` on it does what the model does, with remounts, crashes, snapshots,
-//! clones, forks and merges in between, and the offline verifier never finds anything.
+//! A pool with `posix` on it does what the model does, with remounts, crashes, snapshots, clones,
+//! forks, merges, rollbacks and diffs in between, and the offline verifier never finds anything.
 
 mod homes;
 
@@ -17,6 +17,7 @@ fn a_pool_does_what_the_model_does() {
         "{sum:?}"
     );
     assert!(sum.forks > 10 && sum.merges > 5 && sum.conflicts > 2, "{sum:?}");
+    assert!(sum.rollbacks > 5 && sum.diffs > 30 && sum.differences > 300, "{sum:?}");
 }
 
 #[test]

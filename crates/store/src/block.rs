@@ -46,7 +46,7 @@ pub struct Token {
 /// Content that waits to be written.
 #[derive(Debug, Default)]
 pub struct FreshBlock {
-    data: Vec<u8>,
+    data: Content,
     /// Set once by the store when the content has been written, so that items that still hold the
     /// fresh block refer to the written one from then on.
     stored: OnceLock<Token>,
@@ -54,6 +54,32 @@ pub struct FreshBlock {
     as_is: bool,
     /// As another store had it stored.
     form: Option<StoredForm>,
+}
+
+/// Where content lies.
+#[derive(Debug)]
+enum Content {
+    /// In memory of its own.
+    Own(Vec<u8>),
+    /// In a part of memory that others use too, and that nobody changes any more.
+    Shared(SharedContent),
+}
+
+/// Content that lies in memory which other blocks lie in too.
+#[derive(Clone, Debug)]
+pub struct SharedContent {
+    /// The content. As long as it is there, all of the memory is.
+    pub bytes: Bytes,
+    /// The content's share of the memory: with those of the other blocks it makes up the whole.
+    pub held_bytes: usize,
+    /// Bytes of the whole.
+    pub memory_bytes: usize,
+}
+
+impl Default for Content {
+    fn default() -> Content {
+        Content::Own(Vec::new())
+    }
 }
 
 /// Content as another store had it stored: whoever made it has verified that it is the content.
@@ -72,19 +98,26 @@ pub struct StoredForm {
 impl Block {
     /// A block with this content: 1 to [`crate::BLOCK_BYTES_MAX`] bytes.
     pub fn fresh(data: Vec<u8>) -> Block {
+        let data = Content::Own(data);
+        Block::Fresh(Arc::new(FreshBlock { data, ..FreshBlock::default() }))
+    }
+
+    /// The same for content that lies in memory which other blocks lie in too.
+    pub fn fresh_in(content: SharedContent) -> Block {
+        let data = Content::Shared(content);
         Block::Fresh(Arc::new(FreshBlock { data, ..FreshBlock::default() }))
     }
 
     /// The same for content that another store had compressed: it is stored as it was there.
     pub fn fresh_with_form(data: Vec<u8>, form: StoredForm) -> Block {
-        let form = Some(form);
+        let (data, form) = (Content::Own(data), Some(form));
         Block::Fresh(Arc::new(FreshBlock { data, form, ..FreshBlock::default() }))
     }
 
     /// Bytes of content.
     pub fn len(&self) -> usize {
         match self {
-            Block::Fresh(fresh) => fresh.data.len(),
+            Block::Fresh(fresh) => fresh.data().len(),
             Block::Stored(token) => token.len as usize,
         }
     }
@@ -116,7 +149,35 @@ impl Block {
 impl FreshBlock {
     /// The content.
     pub fn data(&self) -> &[u8] {
-        &self.data
+        match &self.data {
+            Content::Own(data) => data,
+            Content::Shared(shared) => &shared.bytes,
+        }
+    }
+
+    /// The content, copied only if the block alone has the memory that it lies in.
+    pub fn bytes(&self) -> Bytes {
+        match &self.data {
+            Content::Own(data) => Bytes::copy_from_slice(data),
+            Content::Shared(shared) => shared.bytes.clone(),
+        }
+    }
+
+    /// Bytes of memory that are in use for the content.
+    pub fn held_bytes(&self) -> usize {
+        match &self.data {
+            Content::Own(data) => data.len(),
+            Content::Shared(shared) => shared.held_bytes,
+        }
+    }
+
+    /// How the content lies in memory that others use too, if it does: then the first patch copies
+    /// it.
+    pub fn shared(&self) -> Option<&SharedContent> {
+        match &self.data {
+            Content::Own(_) => None,
+            Content::Shared(shared) => Some(shared),
+        }
     }
 
     /// Whether it is to be written as it is, without a try to compress it.
@@ -145,23 +206,61 @@ impl FreshBlock {
         let end = at + data.len();
         assert!(end <= crate::BLOCK_BYTES_MAX, "a patch ends inside the largest block");
         self.form = None;
-        if self.data.len() < at {
-            self.data.resize(at, 0);
+        let own = self.own_data();
+        if own.len() < at {
+            own.resize(at, 0);
         }
-        let inside = self.data.len().min(end) - at;
-        self.data[at..at + inside].copy_from_slice(&data[..inside]);
-        self.data.extend_from_slice(&data[inside..]);
+        let inside = own.len().min(end) - at;
+        own[at..at + inside].copy_from_slice(&data[..inside]);
+        own.extend_from_slice(&data[inside..]);
+    }
+
+    /// The content in memory of its own.
+    fn own_data(&mut self) -> &mut Vec<u8> {
+        if let Content::Shared(shared) = &self.data {
+            self.data = Content::Own(shared.bytes.to_vec());
+        }
+        match &mut self.data {
+            Content::Own(data) => data,
+            Content::Shared(_) => unreachable!("it was copied"),
+        }
     }
 
     /// A copy with the same content that has not been written.
     pub fn duplicate(&self) -> FreshBlock {
-        FreshBlock { data: self.data.clone(), as_is: self.as_is, ..FreshBlock::default() }
+        let data = Content::Own(self.data().to_vec());
+        FreshBlock { data, as_is: self.as_is, ..FreshBlock::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::FreshBlock;
+    use super::{Block, Content, FreshBlock, SharedContent};
+    use bytes::Bytes;
+
+    fn part_of(memory: &Bytes) -> SharedContent {
+        SharedContent { bytes: memory.slice(..3), held_bytes: 4, memory_bytes: memory.len() }
+    }
+
+    #[test]
+    fn a_patch_leaves_memory_alone_that_others_use() {
+        let memory = Bytes::from(b"abcdef".to_vec());
+        let data = Content::Shared(part_of(&memory));
+        let mut block = FreshBlock { data, ..FreshBlock::default() };
+        assert_eq!((block.data(), block.held_bytes()), (&b"abc"[..], 4));
+        block.patch(1, b"WXYZ");
+        assert_eq!((block.data(), block.held_bytes()), (&b"aWXYZ"[..], 5));
+        assert!(block.shared().is_none());
+        assert_eq!(&memory[..], b"abcdef");
+    }
+
+    #[test]
+    fn content_in_shared_memory_is_read_without_a_copy() {
+        let memory = Bytes::from(b"abcdef".to_vec());
+        let Block::Fresh(block) = Block::fresh_in(part_of(&memory)) else { panic!("it is fresh") };
+        assert_eq!(block.bytes().as_ptr(), memory.as_ptr());
+        assert_eq!((block.duplicate().data(), block.duplicate().held_bytes()), (&b"abc"[..], 3));
+    }
 
     #[test]
     fn a_patch_overwrites_extends_and_fills_gaps() {

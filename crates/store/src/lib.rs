@@ -21,7 +21,7 @@ mod usage;
 mod view;
 
 pub use batch::{Admission, Batch, Counter, Edit};
-pub use block::{Block, FreshBlock, Item, StoredForm, Token};
+pub use block::{Block, FreshBlock, Item, SharedContent, StoredForm, Token};
 pub use error::{Damage, Error};
 pub use marram_format::key::{Key, kind};
 pub use name::{DatasetName, Source, check_rename, check_tag};

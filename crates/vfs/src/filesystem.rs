@@ -4,6 +4,7 @@ use crate::{
     AccessRules, Attributes, Extent, Ino, Kind, Marks, Name, OwnerUsage, Result, SetAttributes,
     SetMarks, UsageOwner,
 };
+use bytes::Bytes;
 
 /// On whose behalf an operation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +175,16 @@ pub enum Shutdown {
     Now,
 }
 
+/// Data of a write, and the memory that it is a part of: it may be kept, and nobody changes it any
+/// more.
+#[derive(Clone, Copy, Debug)]
+pub struct Keepable<'d> {
+    /// What is to be written.
+    pub data: &'d [u8],
+    /// The whole memory. A part of it that is kept keeps all of it.
+    pub memory: &'d Bytes,
+}
+
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry<'a> {
@@ -318,6 +329,18 @@ pub trait FileSystem: Send + Sync {
 
     /// Writes all of `data` at `offset`, or nothing.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()>;
+
+    /// As [`FileSystem::write`], for data in memory that the file system may keep in place of a
+    /// copy. Whoever keeps it counts all of it against its limits, not only the part.
+    fn write_kept(
+        &self,
+        ino: Ino,
+        offset: u64,
+        keepable: Keepable<'_>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.write(ino, offset, keepable.data, options)
+    }
 
     /// Allocates, punches, zeroes, collapses or inserts a range of a regular file; what was
     /// reserved past the end of a file is given up when it is collapsed or inserted into.

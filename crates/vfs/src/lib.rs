@@ -14,14 +14,16 @@ mod marks;
 mod name;
 mod usage;
 
+pub use bytes::Bytes;
+
 pub use access::{AccessControl, AccessRules, Action, Identity, Opened, Opening};
 pub use attributes::{Attributes, Ino, Kind, SetAttributes, SetTime, Timestamp};
 pub use clock::{Clock, SteppedClock, SystemClock};
 pub use error::Error;
 pub use extent::{Extent, ExtentPlace};
 pub use filesystem::{
-    Allocate, Caller, DirectoryEntry, FileSystem, NewNode, RenameMode, SeekTarget, Shutdown,
-    SpaceReport, SyncScope, WriteOptions, XattrMode,
+    Allocate, Caller, DirectoryEntry, FileSystem, Keepable, NewNode, RenameMode, SeekTarget,
+    Shutdown, SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
 pub use marks::{InodeFlags, Marks, SetMarks};
 pub use name::{Name, NameError};

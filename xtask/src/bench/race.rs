@@ -3,10 +3,11 @@
 //! Every subject stands on a preallocated image of its own over a loop device that the host reads
 //! and writes directly, so that nothing is cached twice. For each repetition every group of lines
 //! runs on every subject before the next repetition begins: a machine that grows slower is slow
-//! for all. Each group has a fresh file system, which is unmounted and verified by its own checker
-//! afterwards; a subject that fails is told as failed, what it had measured until then counts if
-//! its file system is whole, and the others go on. The report is written after each group, so that
-//! a race that is cut off has told what it knew.
+//! for all. Another subject begins each repetition: to the first, compilers and whatever else lies
+//! on the host may be in no cache. Each group has a fresh file system, which is unmounted and
+//! verified by its own checker afterwards; a subject that fails is told as failed, what it had
+//! measured until then counts if its file system is whole, and the others go on. The report is
+//! written after each group, so that a race that is cut off has told what it knew.
 
 mod group;
 mod line;
@@ -97,7 +98,7 @@ impl<'run> Race<'run> {
     fn repeat(&self, repetition: usize, samples: &mut Samples) -> Result<()> {
         for group in self.groups {
             let so_far = format!("{repetition} of {}, until {}", self.repetitions, group.name());
-            for kind in &self.kinds {
+            for kind in &turned(&self.kinds, repetition) {
                 let (name, kind_name) = (group.name(), kind.name());
                 println!("{name} on {kind_name}: {repetition} of {}", self.repetitions);
                 let ended = self.one(*group, *kind, samples);
@@ -192,6 +193,15 @@ impl<'run> Race<'run> {
     }
 }
 
+/// The same in the same circle, begun by another in each repetition (from 1 on). Which is first is
+/// spread over all of them however few repetitions there are.
+fn turned(kinds: &[Kind], repetition: usize) -> Vec<Kind> {
+    let step = kinds.len().div_ceil(REPETITIONS).max(1);
+    let mut turned = kinds.to_vec();
+    turned.rotate_left((repetition - 1) * step % kinds.len().max(1));
+    turned
+}
+
 /// The subjects that this kernel can have; which it cannot is said.
 fn offered(kinds: &[Kind]) -> Vec<Kind> {
     let has_io_uring =
@@ -206,4 +216,20 @@ fn offered(kinds: &[Kind]) -> Vec<Kind> {
 fn reachable_folder(work: &Path) -> Result<tempfile::TempDir> {
     let reachable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     Ok(tempfile::Builder::new().prefix("race").permissions(reachable).tempdir_in(work)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, REPETITIONS, turned};
+
+    #[test]
+    fn every_repetition_is_begun_by_another_and_has_all() {
+        let firsts: Vec<&str> = (1..=REPETITIONS).map(|at| turned(&ALL, at)[0].name()).collect();
+        let distinct: std::collections::BTreeSet<&&str> = firsts.iter().collect();
+        assert_eq!((firsts[0], distinct.len()), (ALL[0].name(), REPETITIONS));
+        let two = &ALL[..2];
+        assert_eq!(turned(two, 1), two);
+        assert_eq!(turned(two, 2), [ALL[1], ALL[0]]);
+        assert!(turned(&[], 3).is_empty());
+    }
 }

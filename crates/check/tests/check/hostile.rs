@@ -1,12 +1,15 @@
 //! Any image gets an answer; and no bit that is in use can flip without being noticed.
 
 use crate::base::base;
-use crate::fixture::{Random, check_all};
+use crate::fixture::{Random, check_all, open_pool};
 use crate::tamper::{Image, Items};
 use bytes::Bytes;
-use marram_device::MemoryDevice;
+use marram_device::{Device, MemoryDevice};
 use marram_format::pointer::{Place, Pointer};
 use marram_format::superblock::{SUPERBLOCK_BYTES, slot_offset};
+use marram_pool::{OpenOptions, Pool};
+use marram_store::{Batch, Error, Item, Key, Source, Store, kind};
+use std::sync::Arc;
 
 /// Where the copies of a block lie: offset and bytes.
 fn add_places(places: &mut Vec<(u64, u64)>, pointer: &Pointer) {
@@ -134,4 +137,43 @@ fn items_with_any_content_are_answered() {
             assert!(finding.to_string().contains(finding.code()));
         }
     }
+}
+
+fn device_of(image: &Image) -> Vec<Arc<dyn Device>> {
+    vec![Arc::new(MemoryDevice::from_bytes(image.bytes.clone()))]
+}
+
+#[test]
+fn sums_that_no_device_can_have_are_refused() {
+    let refused = |image: &Image| {
+        let opened = Pool::open(device_of(image), OpenOptions::default());
+        assert!(opened.is_err(), "it is open");
+    };
+    let mut image = base().image();
+    image.superblock.allocated_grains = 1 << 55;
+    image.write_superblock();
+    refused(&image);
+    let mut image = base().image();
+    image.edit_record("other", |record| record.referenced_grains = 1 << 55);
+    refused(&image);
+    let mut image = base().image();
+    image.edit_record("other@one", |record| record.dead_grains = 1 << 55);
+    refused(&image);
+}
+
+#[test]
+fn reservations_of_more_than_there_can_be_are_added_up() {
+    let mut image = base().image();
+    for name in ["root", "other", "clone"] {
+        image.edit_record(name, |record| {
+            record.properties.push(("reservation".to_owned(), u64::MAX.to_string()));
+        });
+    }
+    let pool = open_pool(device_of(&image));
+    assert_eq!(pool.status().free_bytes, 0);
+    let live = pool.open(&"root".parse::<Source>().unwrap()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(Key::new(1 << 40, kind::XATTR, 0), Item::plain(vec![0; 100]));
+    // Who of them has the space does not matter.
+    assert!(matches!(live.apply(batch), Ok(()) | Err(Error::NoSpace)));
 }

@@ -56,7 +56,13 @@ impl History {
         self.log.push(format!("{what}: {live}, {snapshot:?}"));
         let pool = Arc::clone(&self.home.pool);
         match (what, snapshot) {
-            (0..=3, _) => self.write(live.dataset.as_str()),
+            (0..=3, _) => {
+                self.write(live.dataset.as_str());
+                // What waits for a commit is born with the snapshot, as its youngest blocks.
+                if self.random.below(2) == 0 {
+                    allowed(pool.snapshot(&live.dataset, &format!("w{step}")));
+                }
+            }
             (4 | 5 | 15, _) => allowed(pool.snapshot(&live.dataset, &format!("n{step}"))),
             (6, _) => allowed(pool.promote(&live.dataset)),
             (7, Some(snapshot)) => allowed(pool.rollback(&snapshot, &format!("b{step}"))),
@@ -78,10 +84,12 @@ impl History {
         assert!(findings.is_empty(), "{:#?} {findings:#?}", self.log);
     }
 
-    /// Makes, changes or removes a few files, over one or several commits.
+    /// Makes, changes or removes a few files, over one or several commits; the last one waits for
+    /// whatever commits next.
     fn write(&mut self, live: &str) {
         let files = self.home.mount(live);
-        for _ in 0..=self.random.below(3) {
+        let changes = 1 + self.random.below(4);
+        for change in 1..=changes {
             let file = format!("f{}", self.random.below(6));
             let there = files.posix.lookup(Ino(1), name(&file)).ok().map(|found| found.ino);
             there.into_iter().for_each(|ino| files.posix.forget(ino, 1));
@@ -97,7 +105,7 @@ impl History {
                 (Some(ino), _) => files.write(ino.0, self.random.below(3) * 5000, &content),
             }
             match self.random.below(4) {
-                0 | 1 => files.commit(),
+                0 | 1 if change < changes => files.commit(),
                 2 => files.sync(),
                 _ => {}
             }

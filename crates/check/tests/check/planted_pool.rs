@@ -223,6 +223,18 @@ fn what_is_no_pool_or_too_new_is_refused() {
 }
 
 #[test]
+fn what_an_interrupted_creation_leaves_is_no_pool() {
+    let Image { mut superblock, .. } = base().image();
+    superblock.group = Group(1);
+    let mut bytes = vec![0; 1 << 25];
+    let at = slot(0, 1);
+    bytes[at..at + SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode());
+    let error = refused(bytes);
+    assert!(matches!(error, Error::NoPool { .. }));
+    assert!(error.to_string().contains("interrupted"), "{error}");
+}
+
+#[test]
 fn snapshots_that_do_not_agree_on_their_order() {
     expect_record(&[Kind::DatasetLink], "other@one", |record| record.next = 77);
     expect_record(&[Kind::DatasetLink], "other@two", |record| record.next = record.id);

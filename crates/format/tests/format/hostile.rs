@@ -6,7 +6,7 @@ use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
 use marram_format::node::Node;
-use marram_format::operation::OperationRecord;
+use marram_format::operation::{OPERATION_BYTES_MAX, OPERATION_FIXED_BYTES, OperationRecord};
 use marram_format::pointer::Pointer;
 use marram_format::record::{Counters, Entry, Inode, InodeCount, Limit, OrphanReason, Usage};
 use marram_format::record::{Section, XattrRecord};
@@ -31,11 +31,10 @@ fn decode_all(bytes: &[u8]) {
         Node::decode(Bytes::copy_from_slice(bytes)).map(|node| visit(&node)),
         DeadChunk::decode(bytes).map(|chunk| chunk.encoded_len()),
         DatasetRecord::decode(bytes).map(|record| record.encoded_len()),
-        OperationRecord::decode(bytes).map(|record| record.texts.len()),
     );
 }
 
-/// Feeds bytes to the decoders of items' values; what decodes encodes to the same bytes.
+/// Feeds bytes to the decoders of short values; what decodes encodes to the same bytes.
 fn decode_records(bytes: &[u8]) {
     let section = Section::decode(bytes, 1 << 40, Some(1 << 20)).ok();
     let again = [
@@ -47,6 +46,7 @@ fn decode_records(bytes: &[u8]) {
         Usage::decode(bytes).ok().map(|value| value.encode().to_vec()),
         Limit::decode(bytes).ok().map(|value| value.encode().to_vec()),
         OrphanReason::decode(bytes).ok().map(|value| value.encode().to_vec()),
+        OperationRecord::decode(bytes).ok().map(|value| value.encode().to_vec()),
         section.map(|value| value.encode().to_vec()),
     ];
     for again in again.into_iter().flatten() {
@@ -131,6 +131,20 @@ fn every_flipped_bit_of_a_page_is_noticed() {
             assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
             assert!(Signature::decode(&bytes).is_err(), "bit {bit}");
         }
+    }
+}
+
+#[test]
+fn an_entry_of_the_log_of_operations_is_no_longer_than_it_may_be() {
+    let (command, texts) = (String::new(), Vec::new());
+    let short = OperationRecord { command, texts, ..example::operation() }.encode();
+    for (len, is_taken) in [(OPERATION_BYTES_MAX, true), (OPERATION_BYTES_MAX + 1, false)] {
+        let mut bytes = short.to_vec();
+        let command_len = u16::try_from(len - OPERATION_FIXED_BYTES).unwrap();
+        bytes[88..90].copy_from_slice(&command_len.to_le_bytes());
+        bytes.resize(len, b'x');
+        decode_all(&bytes);
+        assert_eq!(OperationRecord::decode(&bytes).is_ok(), is_taken, "{len} bytes");
     }
 }
 

@@ -45,6 +45,8 @@ proptest! {
             prop_assert_eq!(leaf.key(index), entry.key);
             prop_assert_eq!(leaf.value(index), &entry.value);
             prop_assert_eq!(leaf.pointer(index), entry.pointer.clone());
+            let pointer = entry.pointer.as_deref().unwrap_or_default();
+            prop_assert_eq!(leaf.parts(index), (&entry.key.encode(), &entry.value[..], pointer));
             prop_assert_eq!(leaf.search(&entry.key), Ok(index));
         }
     }
@@ -61,6 +63,7 @@ proptest! {
         for (index, entry) in entries.iter().enumerate() {
             prop_assert_eq!(branch.key(index), entry.key);
             prop_assert_eq!(branch.pointer(index), &entry.pointer);
+            prop_assert_eq!(branch.pointer_bytes(index), &entry.pointer[..]);
         }
     }
 

@@ -7,6 +7,9 @@
 //! a list with such a name), so the answer is looked up in `/proc` when they come. A caller that
 //! cannot be seen there has no capabilities. The caller waits for its reply meanwhile, so its
 //! number cannot have passed to another thread unless it was killed.
+//!
+//! Anybody can make a user namespace and have all capabilities in it. They are for what belongs to
+//! that namespace, and a mount does not: such a caller has none here.
 
 use crate::protocol::Header;
 use marram_vfs::{Attributes, Identity, Kind};
@@ -27,9 +30,28 @@ pub(super) enum Capability {
 
 /// Whether the caller has `capability` in force.
 pub(super) fn has_capability(header: &Header, capability: Capability) -> bool {
-    header.pid != 0
-        && fs::read_to_string(format!("/proc/{}/status", header.pid))
-            .is_ok_and(|status| effective(&status) >> capability as u32 & 1 == 1)
+    has(header, &status(header), capability)
+}
+
+/// The same, with the text of the caller's `/proc/<pid>/status`.
+fn has(header: &Header, status: &str, capability: Capability) -> bool {
+    effective(status) >> capability as u32 & 1 == 1 && is_in_our_user_namespace(header.pid)
+}
+
+/// Whether a thread is in the user namespace of this process. A server without privileges may not
+/// see which one another user's is in: then they are told apart by the users that they know.
+fn is_in_our_user_namespace(pid: u32) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/user"));
+    let users = |of: &str| fs::read(format!("/proc/{of}/uid_map"));
+    let theirs = pid.to_string();
+    match (namespace("self"), namespace(&theirs)) {
+        (Ok(ours), Ok(theirs)) => ours == theirs,
+        (Ok(_), Err(_)) => {
+            users(&theirs).is_ok_and(|theirs| users("self").is_ok_and(|ours| ours == theirs))
+        }
+        // A kernel without user namespaces.
+        (Err(_), _) => true,
+    }
 }
 
 /// Whether a file has setgid without being executable for its group, and the caller is neither a
@@ -40,7 +62,7 @@ pub(super) fn is_strangers_setgid(header: &Header, file: &Attributes) -> bool {
         return false;
     }
     let status = status(header);
-    let keeps = effective(&status) >> Capability::KeepPrivileges as u32 & 1 == 1;
+    let keeps = has(header, &status, Capability::KeepPrivileges);
     let acts_in = id_for_files(&status, "Gid:") == Some(file.gid);
     !keeps && !acts_in && !numbers(&status, "Groups:").contains(&file.gid)
 }
@@ -49,8 +71,7 @@ pub(super) fn is_strangers_setgid(header: &Header, file: &Attributes) -> bool {
 /// kernel says who somebody is only when he makes something.
 pub(super) fn acts_as_owner(header: &Header, file: &Attributes) -> bool {
     let status = status(header);
-    id_for_files(&status, "Uid:") == Some(file.uid)
-        || effective(&status) >> Capability::Own as u32 & 1 == 1
+    id_for_files(&status, "Uid:") == Some(file.uid) || has(header, &status, Capability::Own)
 }
 
 /// Whether the caller is this user, as files see it.
@@ -155,7 +176,8 @@ fn effective(status: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        Capability, Requester, caller_word, effective, has_capability, id_for_files, supplementary,
+        Capability, Requester, caller_word, effective, has_capability, id_for_files,
+        is_in_our_user_namespace, supplementary,
     };
     use crate::protocol::Header;
     use marram_vfs::Identity;
@@ -180,6 +202,11 @@ mod tests {
         assert!(!has_capability(&header, Capability::Administer));
         assert!(!has_capability(&Header { pid: u32::MAX, ..header }, Capability::Administer));
         assert_eq!(caller_word(&header, 4096), None);
+    }
+
+    #[test]
+    fn this_process_is_in_its_own_user_namespace() {
+        assert!(is_in_our_user_namespace(std::process::id()));
     }
 
     #[test]

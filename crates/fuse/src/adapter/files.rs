@@ -7,7 +7,8 @@ use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
 use crate::protocol::flags::{allocate, open, write};
 use crate::protocol::{CopyRange, Encoder, Header, Transfer, Write};
-use marram_vfs::{Allocate, Error, Ino, Kind, SetAttributes, WriteOptions};
+use bytes::Bytes;
+use marram_vfs::{Allocate, Error, Ino, Keepable, Kind, SetAttributes, WriteOptions};
 
 impl Adapter {
     pub(super) fn read(&self, ino: Ino, transfer: Transfer, out: &mut Encoder<'_>) -> Outcome {
@@ -30,6 +31,7 @@ impl Adapter {
         &self,
         header: &Header,
         write: &Write<'_>,
+        memory: Option<&Bytes>,
         out: &mut Encoder<'_>,
     ) -> Outcome {
         let ino = Ino(header.node);
@@ -42,8 +44,14 @@ impl Adapter {
             keep_times: self.agreement.writeback && write.flags & write::CACHE != 0,
             accepted: write.flags & write::CACHE != 0,
         };
-        self.file_system.write(ino, write.offset, write.data, options)?;
-        let written = u32::try_from(write.data.len()).expect("the size came in 32 bits");
+        let Write { offset, data, .. } = *write;
+        match memory {
+            Some(memory) => {
+                self.file_system.write_kept(ino, offset, Keepable { data, memory }, options)?;
+            }
+            None => self.file_system.write(ino, offset, data, options)?,
+        }
+        let written = u32::try_from(data.len()).expect("the size came in 32 bits");
         out.u32(written).zeros(4);
         Ok(())
     }

@@ -3,6 +3,10 @@
 //! The file system knows holes to the byte. Programs take the finest grain that they have seen for
 //! that of all places, and other file systems answer in whole blocks: so a page with any data in
 //! it is told as data. What is told as a hole is one, and no data is hidden.
+//!
+//! Where the kernel holds written data back it does not hand that over before it asks, and would be
+//! told of holes where programs have written; whoever copies a file by what is told would copy
+//! zeros. So there it is not told at all, and the kernel takes all of each file for data.
 
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
@@ -24,6 +28,9 @@ impl Adapter {
         whence: u32,
         out: &mut Encoder<'_>,
     ) -> Outcome {
+        if self.agreement.writeback {
+            return Err(Errno::NO_OPERATION.into());
+        }
         let found = match whence {
             seek::DATA => self.seek_data(ino, offset)?,
             seek::HOLE => self.seek_hole(ino, offset)?,

@@ -6,21 +6,37 @@
 //! about. What it is not told of is the link count of a file that has lost one of several names.
 //!
 //! Not by the thread that did it: the kernel takes the directory's lock to forget a name, and
-//! whoever has that lock may wait for a thread that serves.
+//! whoever has that lock may wait for a thread that serves. Nor by the one that lets callers go:
+//! whoever has that lock may be just the caller that is to be let go.
+//!
+//! What the kernel was told of a change behind its back is told again a little later. A caller may
+//! have been given an answer before the change and not have taken it in when the kernel was told:
+//! to look up a name that is known takes no lock, and of an inode that is not known yet nothing can
+//! be forgotten. What such a caller has the kernel remember then was no longer true.
 
 use crate::protocol::{Encoder, NotifyCode, Operation, Request, flags};
 use crate::transport::Transport;
 use parking_lot::Mutex;
 use std::io::IoSlice;
 
-/// What the kernel must be told. It holds as many as callers were killed since the last time.
+/// Most changes that are told again.
+const TOLD_AGAIN_MAX: usize = 1 << 16;
+
+/// What the kernel must be told.
 #[derive(Debug, Default)]
-pub(super) struct LateNames(Mutex<Vec<Change>>);
+pub(crate) struct LateNames {
+    /// As many as callers were killed since the last time.
+    fresh: Mutex<Vec<Change>>,
+    /// What has been told: since the last time, and before that.
+    told: Mutex<[Vec<Change>; 2]>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
-enum Change {
+pub(crate) enum Change {
     /// A directory's list and attributes, or an inode's attributes.
     Inode(u64),
+    /// An inode's attributes; its content stays.
+    Attributes(u64),
     /// What a name in a directory leads to.
     Name(u64, Vec<u8>),
 }
@@ -28,17 +44,30 @@ enum Change {
 impl LateNames {
     /// Takes note of an operation that was done too late for its caller.
     pub(super) fn note(&self, request: &Request<'_>) {
-        self.0.lock().extend(changes(request));
+        self.fresh.lock().extend(changes(request));
     }
 
-    /// Tells the kernel.
+    /// Takes note of what has just been told, to be told again.
+    pub(crate) fn note_told(&self, change: Change) {
+        let [since, before] = &mut *self.told.lock();
+        if since.len() + before.len() < TOLD_AGAIN_MAX {
+            since.push(change);
+        }
+    }
+
+    /// Tells the kernel; to be called from time to time.
     pub(super) fn tell(&self, lane: &dyn Transport) {
-        for change in std::mem::take(&mut *self.0.lock()) {
+        let fresh = std::mem::take(&mut *self.fresh.lock());
+        for change in fresh.into_iter().chain(self.take_told()) {
             let mut payload = Vec::new();
             let mut encoder = Encoder(&mut payload);
             let code = match change {
                 Change::Inode(ino) => {
                     encoder.u64(ino).i64(0).i64(0);
+                    NotifyCode::Inode
+                }
+                Change::Attributes(ino) => {
+                    encoder.u64(ino).i64(-1).i64(0);
                     NotifyCode::Inode
                 }
                 Change::Name(parent, name) => {
@@ -51,6 +80,12 @@ impl LateNames {
             let header = code.header(payload.len());
             let _unknown_by_now = lane.send(&[IoSlice::new(&header), IoSlice::new(&payload)]);
         }
+    }
+
+    /// What was told before the last call of this.
+    fn take_told(&self) -> Vec<Change> {
+        let [since, before] = &mut *self.told.lock();
+        std::mem::replace(before, std::mem::take(since))
     }
 }
 
@@ -83,7 +118,7 @@ fn changes(request: &Request<'_>) -> Vec<Change> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, changes};
+    use super::{Change, LateNames, changes};
     use crate::protocol::{Header, Operation, Rename, Request};
 
     fn request(operation: Operation<'_>) -> Request<'_> {
@@ -102,5 +137,16 @@ mod tests {
     #[test]
     fn what_changes_no_name_is_not_told() {
         assert_eq!(changes(&request(Operation::Lookup { name: b"a" })), []);
+    }
+
+    #[test]
+    fn what_was_told_is_told_again_not_at_once_and_only_once() {
+        let late = LateNames::default();
+        late.note_told(Change::Attributes(7));
+        assert_eq!(late.take_told(), []);
+        late.note_told(Change::Attributes(8));
+        assert_eq!(late.take_told(), [Change::Attributes(7)]);
+        assert_eq!(late.take_told(), [Change::Attributes(8)]);
+        assert_eq!(late.take_told(), []);
     }
 }

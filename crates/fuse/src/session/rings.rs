@@ -120,10 +120,7 @@ impl Rings {
 
     /// Lets callers go that have been killed. Their lanes' successors are fresh.
     pub(super) fn let_the_killed_go(&self, spare: &mut Option<Ring>) {
-        let mut lanes = self.lanes.lock();
-        // A lane that is over is kept as long as its thread has it: it may have news in the end.
-        lanes.retain(|lane| !lane.is_over() || Arc::strong_count(lane) > 1);
-        let lanes: Vec<_> = lanes.clone();
+        let lanes = self.lanes();
         let mut stuck = lanes.iter().filter(|lane| lane.is_over()).count();
         for lane in &lanes {
             if stuck < STUCK_MAX
@@ -133,6 +130,21 @@ impl Rings {
                 stuck += 1;
             }
         }
+    }
+
+    /// Tells the kernel what it does not know because callers were let go.
+    pub(super) fn tell_written_late(&self) {
+        self.lanes().iter().for_each(|lane| lane.tell_written_late());
+    }
+
+    /// The lanes that have a thread, and those that are over and have something left to tell. The
+    /// lock is not held for long: who serves a request may need it.
+    fn lanes(&self) -> Vec<Arc<RingLane>> {
+        let mut lanes = self.lanes.lock();
+        lanes.retain(|lane| {
+            !lane.is_over() || Arc::strong_count(lane) > 1 || lane.has_written_late()
+        });
+        lanes.clone()
     }
 
     /// A thread of a lane has ended.

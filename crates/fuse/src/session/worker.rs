@@ -5,6 +5,7 @@
 use super::handshake::request_buffer_bytes;
 use super::lane::Lane;
 use super::late::LateNames;
+use super::memory::RequestMemory;
 use super::page_lane::{Done, PageLane};
 use super::rings::{Rings, stay_with};
 use super::sync_lane::{SyncLane, Waiting};
@@ -15,11 +16,13 @@ use crate::event::Event;
 use crate::protocol::{
     Encoder, Header, Malformed, NotifyCode, Operation, Request, parse, reply_header,
 };
-use crate::transport::{RingLane, Space, Transport};
+use crate::transport::{RingLane, Transport};
+use bytes::Bytes;
 use marram_vfs::Ino;
 use std::any::Any;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 
@@ -30,8 +33,10 @@ pub(super) struct Crew {
     /// Writes that wait until old pages are gone.
     pub(super) pages: PageLane,
     /// What has been done after its caller had been let go.
-    pub(super) late_names: LateNames,
+    pub(super) late_names: Arc<LateNames>,
     pub(super) wakefulness: Wakefulness,
+    /// Where requests are received.
+    pub(super) memory: Arc<RequestMemory>,
     /// How many workers wait for a request.
     waiting: AtomicUsize,
     /// How many workers there are if all read `/dev/fuse`.
@@ -43,11 +48,13 @@ pub(super) struct Crew {
 impl Crew {
     /// A crew of `workers`; `wakeful` says whether somebody keeps processors awake for them.
     pub(super) fn new(adapter: Adapter, workers: usize, wakeful: bool) -> Crew {
+        let buffer_bytes = request_buffer_bytes(adapter.agreement.transfer_bytes_max);
         Crew {
             adapter,
+            memory: RequestMemory::new(buffer_bytes),
             syncs: SyncLane::default(),
             pages: PageLane::default(),
-            late_names: LateNames::default(),
+            late_names: Arc::default(),
             wakefulness: Wakefulness::new(wakeful),
             waiting: AtomicUsize::new(0),
             workers,
@@ -101,7 +108,10 @@ impl Crew {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let came = lane.wait();
             let space = own_space.take().or_else(|| lane.take_space());
-            let mut space = space.unwrap_or_else(|| self.new_space());
+            let mut space = space.unwrap_or_default();
+            if space.buffer.is_empty() {
+                space.buffer = self.memory.take();
+            }
             let received = came.and_then(|came| match came {
                 true => lane.receive(&mut space.buffer),
                 false => Ok(None),
@@ -109,14 +119,20 @@ impl Crew {
             // Of all who stop waiting one is the last, and sees that nobody is left.
             let others_waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
             self.wakefulness.notice();
-            let request = match received {
-                Ok(Some(len)) => parse(&space.buffer[..len]),
+            let len = match received {
+                Ok(Some(len)) => Some(len),
                 Ok(None) => return,
-                Err(rustix::io::Errno::BADMSG) => Err((None, Malformed::Parts)),
+                Err(rustix::io::Errno::BADMSG) => None,
                 Err(error) => {
                     let reason = error.to_string();
                     return (self.adapter.on_event)(Event::Disconnected { reason });
                 }
+            };
+            let lent = len.and_then(|len| self.memory.lend(&mut space.buffer, len));
+            let bytes = lent.as_deref().unwrap_or(&space.buffer);
+            let request = match len {
+                Some(len) => parse(&bytes[..len]),
+                None => Err((None, Malformed::Parts)),
             };
             let sync = request.as_ref().ok().and_then(SyncJob::of);
             if let (Lane::Ring(lane), Some(rings)) = (&lane, rings) {
@@ -129,10 +145,11 @@ impl Crew {
                         let has_time = lane.waits_for_answers() || others_waiting >= self.spare;
                         self.syncs.submit(&self.adapter, scope, waiting, has_time);
                     }
-                    None => self.serve(&lane, &request, scope, &mut space.out),
+                    None => self.serve(&lane, (&request, lent.as_ref()), scope, &mut space.out),
                 },
                 Err((header, reason)) => self.refuse(&lane, header, reason),
             }
+            drop(lent);
             own_space = lane.give_space(space);
         }
     }
@@ -140,12 +157,12 @@ impl Crew {
     fn serve<'scope, 'env>(
         &'scope self,
         lane: &Lane,
-        request: &Request<'_>,
+        (request, memory): (&Request<'_>, Option<&Bytes>),
         scope: &'scope Scope<'scope, 'env>,
         out: &mut Vec<u8>,
     ) {
         let adapter = &self.adapter;
-        let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, out)));
+        let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, memory, out)));
         let answer = served.unwrap_or_else(|panic| {
             out.clear();
             report_panic(adapter, &request.header, &*panic);
@@ -161,19 +178,15 @@ impl Crew {
             let done = Done { lane, unique: request.header.unique, write, payload };
             return self.pages.submit(adapter, scope, done);
         }
+        // Before the reply: who has seen the end of it may look at once.
+        if outcome.is_ok() && request.operation.changes_unseen() {
+            forget_attributes(lane, request.header.node);
+        }
         let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
         if !is_taken && outcome.is_ok() {
             take_back(adapter, request, out);
             self.late_names.note(request);
         }
-        if outcome.is_ok() && request.operation.changes_unseen() {
-            forget_attributes(lane, request.header.node);
-        }
-    }
-
-    fn new_space(&self) -> Space {
-        let len = request_buffer_bytes(self.adapter.agreement.transfer_bytes_max);
-        Space { buffer: vec![0; len], out: Vec::new() }
     }
 
     /// Answers what is no request, as far as it can be answered.
@@ -284,7 +297,7 @@ fn take_back(adapter: &Adapter, request: &Request<'_>, payload: &[u8]) {
     for node in nodes.into_iter().filter(|node| *node != 0) {
         let header = Header { node, ..request.header };
         let forget = Request { header, operation: Operation::Forget { count: 1 } };
-        let _has_no_reply = adapter.serve(&forget, &mut Vec::new());
+        let _has_no_reply = adapter.serve(&forget, None, &mut Vec::new());
     }
 }
 

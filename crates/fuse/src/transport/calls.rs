@@ -110,6 +110,11 @@ impl Calls {
         self.open.lock().is_empty()
     }
 
+    /// Whether there are inodes of which the kernel must be told.
+    pub(super) fn has_written_late(&self) -> bool {
+        !self.written_late.lock().is_empty()
+    }
+
     /// Inodes of which the kernel must be told.
     pub(super) fn take_written_late(&self) -> Vec<u64> {
         std::mem::take(&mut *self.written_late.lock())
@@ -154,6 +159,9 @@ impl Call {
                     | O::ReadDirectory
                     | O::ReadDirectoryPlus
                     | O::Seek
+                    | O::Open
+                    | O::OpenDirectory
+                    | O::Access
                     | O::MakeNode
                     | O::MakeDirectory
                     | O::Symlink
@@ -203,13 +211,14 @@ mod tests {
             (Opcode::SetAttributes, 3, 10),
             (Opcode::Write, 4, 0),
             (Opcode::Forget, 5, 10),
+            (Opcode::Open, 6, 12),
         ] {
             calls.begin(&request(opcode, unique, pid));
         }
         let killed = |pid: u32| pid != 11;
         assert!(calls.cut_short(killed).is_empty(), "they have just come");
         let freed: Vec<u64> = calls.cut_short(killed).iter().map(|call| call.unique).collect();
-        assert_eq!(freed, [1]);
+        assert_eq!(freed, [1, 6]);
         assert!(calls.cut_short(killed).is_empty());
         assert_eq!(calls.end(2, true), Fate::Send);
         assert!(calls.take_written_late().is_empty());

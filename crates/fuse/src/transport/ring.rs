@@ -83,8 +83,15 @@ impl Ring {
         loop {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => (),
-                Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
-                Err(error) => return Err(errno(error)),
+                Err(error) => match errno(error) {
+                    Errno::INTR => continue,
+                    // The submission is still there: it is taken once there is memory for it.
+                    Errno::AGAIN | Errno::BUSY => {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    other => return Err(other),
+                },
             }
             if let Some(completion) = self.ring.completion().next() {
                 return match completion.result() {

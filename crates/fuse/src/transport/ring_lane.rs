@@ -163,6 +163,17 @@ impl RingLane {
         self.state.lock().phase == Phase::Over
     }
 
+    /// Whether the kernel must be told of something that was done after its caller was let go.
+    pub(crate) fn has_written_late(&self) -> bool {
+        self.calls.has_written_late()
+    }
+
+    /// Tells the kernel of that.
+    pub(crate) fn tell_written_late(&self) {
+        let nodes = self.calls.take_written_late();
+        nodes.into_iter().for_each(|node| self.device.forget_content(node));
+    }
+
     /// Gives the entry back without a word, as the request in work has none to come.
     pub(crate) fn hand_back(&self, errno: Option<Errno>) {
         let unique = match self.state.lock().phase {
@@ -177,9 +188,6 @@ impl RingLane {
     /// the entry then goes to a new lane, which is to be given a thread. `spare` is a ring for it,
     /// and is opened when one may be needed.
     pub(crate) fn let_the_killed_go(&self, spare: &mut Option<Ring>) -> Option<RingLane> {
-        for node in self.calls.take_written_late() {
-            self.device.forget_content(node);
-        }
         if self.calls.is_empty() {
             return None;
         }

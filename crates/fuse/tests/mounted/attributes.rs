@@ -1,9 +1,10 @@
 //! Attributes, extended attributes, space.
 
-use crate::fixture::{USER, drop_caches, mounted, shell, shell_ok};
+use crate::fixture::{Mounted, USER, can_mount, drop_caches, mounted, shell, shell_ok};
+use crate::proxy::Proxy;
 use rustix::fs::{
-    AtFlags, CWD, StatxFlags, Timespec, Timestamps, XattrFlags, getxattr, getxattr_query,
-    listxattr, removexattr, setxattr, statvfs, statx, utimensat,
+    AtFlags, CWD, IFlags, StatxFlags, Timespec, Timestamps, XattrFlags, getxattr, getxattr_query,
+    ioctl_setflags, listxattr, removexattr, setxattr, statvfs, statx, utimensat,
 };
 use rustix::io::Errno;
 use std::fs;
@@ -115,5 +116,24 @@ fn space_is_reported_in_pages() {
     let space = statvfs(mounted.root()).unwrap();
     assert_eq!((space.f_frsize, space.f_namemax), (4096, 255));
     assert!(space.f_bavail > 0 && space.f_bavail <= space.f_blocks);
+    mounted.end();
+}
+
+#[test]
+fn who_has_set_flags_sees_at_once_that_the_times_have_moved() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with(Proxy::new(), |_| ());
+    let file = fs::File::create(mounted.path("f")).unwrap();
+    let changed = || file.metadata().map(|told| (told.ctime(), told.ctime_nsec())).unwrap();
+    let mut before = changed();
+    for round in 0..1000 {
+        ioctl_setflags(&file, IFlags::empty()).unwrap();
+        let after = changed();
+        assert!(after > before, "round {round}");
+        before = after;
+    }
+    drop(file);
     mounted.end();
 }

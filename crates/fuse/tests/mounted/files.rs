@@ -1,6 +1,6 @@
 //! Content.
 
-use crate::fixture::{drop_caches, mounted, shell_ok};
+use crate::fixture::{Mounted, can_mount, drop_caches, model, mounted, shell_ok};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, linkat, open,
     seek,
@@ -144,6 +144,22 @@ fn holes_are_found() {
     assert_eq!(seek(&file, SeekFrom::Hole(1 << 20)), Ok((1 << 20) + 4096));
     assert_eq!(seek(&file, SeekFrom::Data(2 << 20)), Err(Errno::NXIO));
     assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(0));
+    drop(file);
+    mounted.end();
+}
+
+#[test]
+fn what_the_kernel_holds_back_is_no_hole() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with(model(), |options| options.writeback = true);
+    let file = File::create_new(mounted.path("file")).unwrap();
+    file.write_all_at(&[1; 8192], 0).unwrap();
+    file.write_all_at(&[1; 8192], 1 << 20).unwrap();
+    let is_data = |at| seek(&file, SeekFrom::Data(at)) == Ok(at);
+    assert!(is_data(0) && is_data(1 << 20));
+    assert!(seek(&file, SeekFrom::Hole(0)).is_ok_and(|hole| hole >= 8192));
     drop(file);
     mounted.end();
 }

@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod attributes;
+mod behind;
 mod creation;
 mod direct;
 mod directories;
 mod durability;
 mod files;
 mod fixture;
+mod kept;
 mod names;
 mod privileges;
 mod proxy;

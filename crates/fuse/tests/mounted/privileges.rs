@@ -1,6 +1,6 @@
 //! Setuid and setgid do not survive changes by those who have no right to them.
 
-use crate::fixture::{Mounted, USER, mounted, shell_ok};
+use crate::fixture::{Mounted, USER, mounted, shell, shell_ok};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
@@ -179,5 +179,40 @@ print(os.stat("made").st_uid, os.stat("directory").st_gid)
     assert_eq!(told.trim(), format!("{USER} {USER}"));
     assert_eq!(fs::metadata(mounted.path("made")).unwrap().uid(), inside);
     assert_eq!(fs::metadata(mounted.path("directory")).unwrap().gid(), inside);
+    mounted.end();
+}
+
+#[test]
+fn a_user_namespace_gives_nobody_power_over_a_mount() {
+    let Some(mounted) = mounted() else { return };
+    fs::write(mounted.path("f"), b"x").unwrap();
+    fs::set_permissions(mounted.path("f"), fs::Permissions::from_mode(0o666)).unwrap();
+    shell_ok(
+        &mounted.root(),
+        0,
+        "python3 -c 'import os; os.setxattr(\"f\", \"trusted.t\", b\"\")'",
+    );
+    let script = r#"
+import errno, fcntl, os
+print(sorted(os.listxattr("f")))
+shut_down, trim, set_label = (0x8004587d, 4), (0xc0185879, 24), (0x41009432, 256)
+for command, argument_bytes in (shut_down, trim, set_label):
+    try:
+        fcntl.ioctl(os.open("f", os.O_RDWR), command, bytearray(argument_bytes))
+        print("done")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"#;
+    let run = |how: &str| format!("{how} python3 - <<'END'\n{script}\nEND");
+    if !shell(&mounted.root(), USER, "unshare -r true").status.success() {
+        eprintln!("skipped: users cannot make user namespaces here");
+        return mounted.end();
+    }
+    let told = shell_ok(&mounted.root(), USER, &run("unshare -r"));
+    assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["[]", "EPERM", "EPERM", "EPERM"]);
+    let told = shell_ok(&mounted.root(), 0, &run("unshare -r"));
+    assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["[]", "EPERM", "EPERM", "EPERM"]);
+    let told = shell_ok(&mounted.root(), 0, &run(""));
+    assert!(told.contains("trusted.t") && !told.contains("EPERM"), "{told}");
     mounted.end();
 }

@@ -4,8 +4,9 @@ use crate::fixture::model;
 use crate::rules::Rules;
 use marram_model::Model;
 use marram_vfs::{
-    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode,
-    RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Marks, Name,
+    NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, SetTime, SpaceReport,
+    SyncScope, WriteOptions, XattrMode,
 };
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -55,6 +56,8 @@ pub(crate) struct Proxy {
     pub(crate) gate: Gate,
     /// Writes come through here.
     pub(crate) write_gate: Gate,
+    /// Answers to look-ups come through here.
+    pub(crate) answer_gate: Gate,
     /// How many syncs of one inode have ended.
     pub(crate) syncs: AtomicU64,
     /// How many syncs of everything have ended.
@@ -87,6 +90,7 @@ impl Proxy {
             sync_ms: AtomicU64::new(0),
             gate: Gate::default(),
             write_gate: Gate::default(),
+            answer_gate: Gate::default(),
             syncs: AtomicU64::new(0),
             full_syncs: AtomicU64::new(0),
             ends: AtomicU64::new(0),
@@ -116,7 +120,9 @@ impl FileSystem for Proxy {
         if name.as_bytes().starts_with(b"slow") {
             self.take_time();
         }
-        self.model.lookup(parent, name)
+        let found = self.model.lookup(parent, name);
+        self.answer_gate.pass();
+        found
     }
 
     fn parent(&self, ino: Ino) -> Result<Attributes> {
@@ -239,6 +245,16 @@ impl FileSystem for Proxy {
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.model.remove_xattr(ino, name)
+    }
+
+    fn marks(&self, _ino: Ino) -> Result<Marks> {
+        Ok(Marks::default())
+    }
+
+    /// Moves the times, as a change of marks does.
+    fn set_marks(&self, ino: Ino, _set: SetMarks) -> Result<()> {
+        let set = SetAttributes { accessed: Some(SetTime::Now), ..SetAttributes::default() };
+        self.model.set_attributes(Caller { uid: 0, gid: 0 }, ino, &set).map(|_| ())
     }
 
     fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {

@@ -142,3 +142,45 @@ fn names_that_move_and_go_after_their_program_was_killed_are_seen() {
     wait_for("the inode to go", || proxy.space().unwrap().inodes_used == before);
     mounted.end();
 }
+
+#[test]
+fn what_a_killed_program_writes_late_is_seen_by_all() {
+    let Some((proxy, mounted)) = slow_mount() else { return };
+    let path = mounted.path("f");
+    fs::write(&path, b"x").unwrap();
+    proxy.write_gate.close();
+    let append = format!("printf more >> {}", path.display());
+    let mut child = Command::new("sh").args(["-c", &append]).spawn().unwrap();
+    proxy.write_gate.wait_for_somebody();
+    child.kill().unwrap();
+    wait_for("the program to go", || child.try_wait().unwrap().is_some());
+    assert_eq!(fs::metadata(&path).unwrap().len(), 1);
+    proxy.write_gate.open();
+    wait_for("the length", || fs::metadata(&path).unwrap().len() == 5);
+    assert_eq!(fs::read(&path).unwrap(), b"xmore");
+    mounted.end();
+}
+
+#[test]
+fn a_killed_program_goes_also_if_the_kernel_has_to_wait_for_it_before_it_can_be_told() {
+    let Some((proxy, mounted)) = slow_mount() else { return };
+    killed_at_the_gate(&proxy, Command::new("mkdir").arg(mounted.path("first")));
+    // The second holds the lock that the kernel needs to be told of the first's directory.
+    proxy.answer_gate.close();
+    let mut second = Command::new("mkdir").arg(mounted.path("second")).spawn().unwrap();
+    proxy.answer_gate.wait_for_somebody();
+    proxy.gate.open();
+    std::thread::sleep(Duration::from_secs(2));
+    let waits = second.try_wait().unwrap().is_none();
+    second.kill().unwrap();
+    let begin = Instant::now();
+    while second.try_wait().unwrap().is_none() && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let took = begin.elapsed();
+    proxy.answer_gate.open();
+    second.wait().unwrap();
+    assert!(waits && took < PATIENCE, "{took:?}");
+    wait_for("the first's directory", || fs::metadata(mounted.path("first")).is_ok());
+    mounted.end();
+}

@@ -74,7 +74,8 @@ pub(crate) struct DiffArguments {
     /// Tell how many bytes of each file differ
     #[arg(long, conflicts_with = "patch")]
     pub(crate) stat: bool,
-    /// Tell which lines of text differ, as patch(1) reads them; of files of up to 1 MiB in UTF-8
+    /// Tell which lines of text differ, as patch(1) reads them, and renames of files as git tells
+    /// them; of files of up to 1 MiB in UTF-8
     #[arg(long, short = 'p')]
     pub(crate) patch: bool,
 }

@@ -6,6 +6,7 @@
 use crate::arguments::CheckArguments;
 use crate::engine::{self, hexadecimal};
 use crate::error::{Error, Kind, Result};
+use crate::names;
 use crate::output::{Output, size_text};
 use crate::taking;
 use marram_check::{CheckOptions, Finding, Summary};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct CheckReport {
+    #[serde(serialize_with = "names::serialize")]
     pool: PathBuf,
     pool_id: String,
     label: String,
@@ -94,7 +96,7 @@ fn row(finding: &Finding) -> FindingRow {
         detail: finding.detail.clone(),
         place: place.to_string(),
         dataset: place.dataset.clone(),
-        path: place.path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned()),
+        path: place.path.as_deref().map(names::text),
         inode: place.object,
         offset_bytes: place.offset_bytes,
         advice: finding.advice(),

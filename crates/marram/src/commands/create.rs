@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::output::{Output, size_text};
 use crate::properties::parse_settings;
 use crate::sizes::parse_size;
-use crate::target::Target;
+use crate::target::{Target, utf8};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -37,6 +37,7 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
         label: arguments.label.clone(),
         properties,
     };
+    utf8(&arguments.path)?;
     let size_bytes = engine::create(&arguments.path, &request)?;
     let created =
         Created { pool: arguments.path.clone(), size_bytes: Some(size_bytes), dataset: None };

@@ -4,8 +4,9 @@ use crate::arguments::DiffArguments;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation};
 use crate::engine::{OpenMode, history};
 use crate::error::{Error, Result};
+use crate::names::printable;
 use crate::output::Output;
-use crate::target::{Target, absolute, with_optional_snapshot};
+use crate::target::{Target, with_optional_snapshot};
 use marram_store::Source;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ fn common_root(before: &Side, after: &Side) -> Result<u64> {
 
 /// Where a path leads below the root of the dataset, snapshot or fork that it is in.
 fn place_of(target: &Target, path: &Path) -> Option<PathBuf> {
-    let path = absolute(path).ok()?;
+    let path = path.canonicalize().ok()?;
     let below = path.strip_prefix(target.directory.as_ref()?).ok()?;
     let of_member = if below.starts_with(HIDDEN) { MEMBER_PARTS } else { 0 };
     Some(below.components().skip(of_member).collect())
@@ -172,7 +173,7 @@ fn each(rows: &[DifferenceRow], mut tell: impl FnMut(&DifferenceRow, bool) -> St
 fn is_replaced(removed: &DifferenceRow, created: &DifferenceRow) -> bool {
     let changes = (removed.change.as_str(), created.change.as_str());
     changes == ("removed", "created")
-        && removed.path == created.path
+        && removed.is_at(created)
         && removed.kind == "file"
         && created.kind == "file"
 }
@@ -180,7 +181,7 @@ fn is_replaced(removed: &DifferenceRow, created: &DifferenceRow) -> bool {
 /// One difference in a line: a letter and the path.
 fn line(row: &DifferenceRow, took_over: bool) -> String {
     if took_over {
-        return format!("M {} (another file has its name)\n", row.path);
+        return format!("M {} (another file has its name)\n", row.place());
     }
     let letter = match row.change.as_str() {
         "created" => 'A',
@@ -194,13 +195,13 @@ fn line(row: &DifferenceRow, took_over: bool) -> String {
     };
     let slash = if row.kind == "directory" && row.path != "/" { "/" } else { "" };
     let values = row.values.iter().map(|(name, old, new)| {
-        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-        format!(" {name}: {} -> {}", value(old), value(new))
+        let value = |value: &Option<String>| value.clone().map_or("-".to_owned(), printable);
+        format!(" {}: {} -> {}", printable(name.clone()), value(old), value(new))
     });
     let values: String = values.collect();
-    match &row.old_path {
-        Some(old) => format!("{letter} {old}{slash} -> {}{slash}{values}\n", row.path),
-        None => format!("{letter} {}{slash}{values}\n", row.path),
+    match row.old_place() {
+        Some(old) => format!("{letter} {old}{slash} -> {}{slash}{values}\n", row.place()),
+        None => format!("{letter} {}{slash}{values}\n", row.place()),
     }
 }
 
@@ -217,7 +218,7 @@ fn stat(rows: &[DifferenceRow]) -> String {
         };
         files += 1;
         all += bytes;
-        format!("{} | {differ}\n", row.path)
+        format!("{} | {differ}\n", row.place())
     });
     text.push_str(&format!("{files} differences, {all} bytes of changed files\n"));
     text
@@ -239,7 +240,9 @@ mod tests {
         DifferenceRow {
             change: change.to_owned(),
             path: path.to_owned(),
+            path_bytes: None,
             old_path: None,
+            old_path_bytes: None,
             kind: "file".to_owned(),
             ranges: Vec::new(),
             sizes: None,
@@ -260,6 +263,19 @@ mod tests {
         let values = vec![("mode".to_owned(), Some("0644".to_owned()), Some("0600".to_owned()))];
         let changed = DifferenceRow { values, ..row("attributes", "/d") };
         assert_eq!(line(&changed, false), "t /d mode: 0644 -> 0600\n");
+    }
+
+    #[test]
+    fn no_name_looks_like_another_line() {
+        let values = vec![("user.x".to_owned(), None, Some("1\n2".to_owned()))];
+        let row = DifferenceRow {
+            path_bytes: Some("2f61ff".to_owned()),
+            old_path: Some("/b\nD /c".to_owned()),
+            values,
+            ..row("renamed", "/a\u{fffd}")
+        };
+        assert_eq!(line(&row, false), "R \"/b\\nD /c\" -> \"/a\\377\" user.x: - -> 1\\n2\n");
+        assert!(stat(&[row]).starts_with("\"/a\\377\" | renamed\n"));
     }
 
     #[test]

@@ -4,9 +4,7 @@ mod interactive;
 
 use super::diff::lines;
 use crate::arguments::MergeArguments;
-use crate::control::protocol::{
-    Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary, Operation,
-};
+use crate::control::protocol::{Answer, ConflictChoice, MergeRequest, MergeSummary, Operation};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
@@ -18,6 +16,11 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     let target = Target::find(&arguments.target)?;
     let fork = match (&arguments.fork, &target.mounted) {
         (Some(name), _) => name.clone(),
+        (None, Some(mounted)) if mounted.snapshot.is_some() => {
+            let path = arguments.target.display();
+            return Err(Error::usage(format!("{path} is in the snapshot {mounted}"))
+                .hint("a fork is merged as it is now: name a path in it, or --fork NAME"));
+        }
         (None, Some(mounted)) => mounted.dataset.to_string(),
         (None, None) => {
             return Err(Error::usage(format!("{} is a pool", arguments.target.display()))
@@ -59,12 +62,14 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
 
 fn text(summary: &MergeSummary, preview: bool) -> String {
     let mut text = lines(&summary.differences);
-    let tell = |row: &ConflictRow| format!("{} {}: {}\n", row.kind, row.path, row.detail);
+    if summary.differences_left_out > 0 {
+        text.push_str(&format!("and {} more differences\n", summary.differences_left_out));
+    }
     for row in &summary.decided {
-        text.push_str(&format!("decided: {}", tell(row)));
+        text.push_str(&format!("decided: {}\n", row.line()));
     }
     for row in &summary.conflicts {
-        text.push_str(&format!("conflict: {}", tell(row)));
+        text.push_str(&format!("conflict: {}\n", row.line()));
     }
     let fork = &summary.fork;
     text.push_str(&match &summary.obstacle {

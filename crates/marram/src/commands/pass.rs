@@ -5,10 +5,13 @@ use crate::arguments::PassArguments;
 use crate::control::protocol::{Answer, PassDirectory, PassEnd, PassOrder, Request};
 use crate::engine::OpenMode;
 use crate::error::{Error, Result};
+use crate::names::{bytes, quoted};
 use crate::output::say;
 use crate::target::Target;
 use marram_pool::Pool;
 use marram_store::Source;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Has a pass made, by the daemon that has the pool or, if none has, by `alone`.
@@ -69,7 +72,9 @@ fn place(target: &Target, path: &Path, dataset: Option<&str>) -> Result<PassDire
 pub(super) fn say_left_alone(arguments: &PassArguments, end: &PassEnd) {
     for row in &end.told {
         let directory = arguments.directories.get(row.place).map_or(Path::new(""), |it| it);
-        say(&format!("left alone: {}: {}", directory.join(&row.path).display(), row.reason));
+        let path = directory.join(OsStr::from_bytes(&bytes(&row.path, row.path_bytes.as_ref())));
+        let path = quoted(path.as_os_str().as_bytes());
+        say(&format!("left alone: {path}: {}", row.reason));
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::arguments::{RangeArguments, RangeKind};
 use crate::error::{Error, Result};
+use crate::names;
 use crate::output::Output;
 use crate::sizes::parse_size;
 use marram_fuse::{FileCallError, change_range};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct Changed {
+    #[serde(serialize_with = "names::serialize")]
     file: PathBuf,
     size: u64,
 }

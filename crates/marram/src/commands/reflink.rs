@@ -3,6 +3,7 @@
 use super::range::size_of;
 use crate::arguments::ReflinkArguments;
 use crate::error::{Error, Result};
+use crate::names;
 use crate::output::Output;
 use crate::sizes::parse_size;
 use marram_fuse::{FileCallError, share_range};
@@ -13,7 +14,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct Shared {
+    #[serde(serialize_with = "names::serialize")]
     source: PathBuf,
+    #[serde(serialize_with = "names::serialize")]
     target: PathBuf,
     shared_bytes: u64,
 }

@@ -16,7 +16,7 @@ struct RolledBack {
     to: String,
     /// The directory that went back, if it was not all of the dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    directory: Option<PathBuf>,
+    directory: Option<String>,
     /// Whether anything differed.
     changed: bool,
     /// The snapshot that has the state before.
@@ -32,8 +32,12 @@ pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> 
     let target = Target::find(&path).map_err(|error| removed(error, &path, &snapshot))?;
     let to =
         Source { dataset: target.dataset(arguments.dataset.as_deref())?, snapshot: Some(snapshot) };
-    let is_whole = arguments.dataset.is_some() || target.is_root();
-    let directory = if is_whole { None } else { Some(directory_of(&target, &path)?) };
+    let directory = match &arguments.dataset {
+        None if target.mounted.is_some() => {
+            Some(directory_of(&target, &path)?).filter(|_| !target.is_root())
+        }
+        _ => None,
+    };
     super::write_back(&target, &path)?;
     let done = match directory {
         Some(directory) => {
@@ -100,7 +104,10 @@ fn of_dataset(target: Target, to: &Source, discard: bool) -> Result<RolledBack> 
         other => return Err(super::unexpected(&other)),
     };
     if discard {
-        target.perform(&Operation::Destroy { source: kept.clone(), dry_run: false })?;
+        let discarded = Operation::Destroy { source: kept.clone(), dry_run: false };
+        target.perform(&discarded).map_err(|error| {
+            Error::partial(format!("went back to {to}, but {kept} stays: {error}"))
+        })?;
     }
     Ok(RolledBack {
         pool: target.pool,
@@ -124,7 +131,7 @@ fn of_directory(
         Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds } => Ok(RolledBack {
             pool: target.pool,
             to,
-            directory: Some(path.to_owned()),
+            directory: Some(path.display().to_string()),
             changed: is_changed,
             kept,
             engine_nanoseconds,
@@ -138,10 +145,10 @@ fn text_of(done: &RolledBack) -> String {
     let kept = kept.map_or(String::new(), |kept| format!("the state before is {kept}\n"));
     match &done.directory {
         Some(at) if !done.to.contains('@') => {
-            format!("{} is what it is in {}\n{kept}", at.display(), done.to)
+            format!("{at} is what it is in {}\n{kept}", done.to)
         }
-        Some(at) if !done.changed => format!("{} is as it was in {}\n", at.display(), done.to),
-        Some(at) => format!("{} went back to what it was in {}\n{kept}", at.display(), done.to),
+        Some(at) if !done.changed => format!("{at} is as it was in {}\n", done.to),
+        Some(at) => format!("{at} went back to what it was in {}\n{kept}", done.to),
         None => format!("went back to {}\n{kept}", done.to),
     }
 }

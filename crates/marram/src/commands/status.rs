@@ -9,6 +9,7 @@ use crate::control::protocol::{
 };
 use crate::control::server::clear_abandoned;
 use crate::error::{Error, Kind, Result};
+use crate::names::printable;
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::{self, Target};
 use crate::{dead_mounts, places};
@@ -284,7 +285,8 @@ fn damage(rows: &[DamageRow]) -> String {
             (Some(offset), Some(len)) => format!(", {len} bytes at offset {offset}"),
             _ => String::new(),
         };
-        text.push_str(&format!("  {}{range}: {}\n", row.place, row.reason));
+        let place = printable(row.place.clone());
+        text.push_str(&format!("  {place}{range}: {}\n", row.reason));
     }
     if rows.len() > DAMAGE_SHOWN_MAX {
         let more = rows.len() - DAMAGE_SHOWN_MAX;

@@ -9,6 +9,7 @@ use crate::control::protocol::{
 use crate::engine::undo::own_author;
 use crate::engine::{OpenMode, hexadecimal, streams};
 use crate::error::{Error, Result};
+use crate::names;
 use crate::output::{Output, say, size_text};
 use crate::target::{Target, with_snapshot};
 use marram_store::{DatasetName, Source};
@@ -95,18 +96,36 @@ fn to_file(path: &Path, write: &mut dyn FnMut(&mut dyn Write) -> Result<Answer>)
     let mut partial = path.as_os_str().to_owned();
     partial.push(".part");
     let partial = PathBuf::from(partial);
-    let mut file =
-        File::create_new(&partial).map_err(|error| Error::system("create", &partial, error))?;
+    let mut file = File::create_new(&partial).map_err(|error| not_begun(&partial, error))?;
     let written = write(&mut file).and_then(|answer| {
         file.sync_all().map_err(|error| Error::system("write", &partial, error))?;
-        // Fails if somebody has made a file of that name meanwhile.
-        std::fs::hard_link(&partial, path).map_err(|error| Error::system("make", path, error))?;
+        give_name(&partial, path).map_err(|error| Error::system("make", path, error))?;
         sync_folder(path)?;
         Ok(answer)
     });
     // Under the right name, or of no use.
     let _stays_at_worst = std::fs::remove_file(&partial);
     written
+}
+
+fn not_begun(partial: &Path, error: std::io::Error) -> Error {
+    let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
+    let error = Error::system("create", partial, error);
+    match is_there {
+        true => error.hint("another send writes it, or one was cut short: then remove it"),
+        false => error,
+    }
+}
+
+/// Gives a file its name, unless somebody has made one of that name meanwhile. Some file systems
+/// have no names that cannot overwrite, others no second names.
+fn give_name(partial: &Path, path: &Path) -> std::io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => std::fs::hard_link(partial, path),
+        renamed => Ok(renamed?),
+    }
 }
 
 fn sync_folder(path: &Path) -> Result<()> {
@@ -208,6 +227,7 @@ fn summary(answer: Answer) -> Result<StreamSummary> {
 /// What is said of a stream in a file that is whole.
 #[derive(Serialize)]
 struct StreamCheck {
+    #[serde(serialize_with = "names::serialize")]
     file: PathBuf,
     clean: bool,
     snapshot: String,
@@ -275,4 +295,23 @@ pub(super) fn check(path: &Path, output: &Output) -> Result<()> {
         )
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::give_name;
+
+    #[test]
+    fn a_name_that_is_taken_is_not_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (partial, path) = (folder.path().join("x.part"), folder.path().join("x"));
+        std::fs::write(&partial, "new").unwrap();
+        std::fs::write(&path, "old").unwrap();
+        let refused = give_name(&partial, &path).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        std::fs::remove_file(&path).unwrap();
+        give_name(&partial, &path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
 }

@@ -2,8 +2,8 @@
 
 use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::protocol::{
-    ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, Greeting, Operation, ReceiveOrder,
-    Request, Response, SendOrder, VERSION,
+    ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting, Operation,
+    ReceiveOrder, Request, Response, SendOrder, VERSION,
 };
 use crate::engine::undo::own_author;
 use crate::error::{Error, Result};
@@ -46,7 +46,8 @@ impl Client {
             .set_read_timeout(Some(GREETING_TIMEOUT))
             .map_err(|error| broken(error.to_string()))?;
         let mut stream = BufReader::new(stream);
-        let line = read_line(&mut stream).map_err(|error| broken(error.message))?;
+        let line =
+            read_line(&mut stream, GREETING_BYTES_MAX).map_err(|error| broken(error.message))?;
         let Some(line) = line else {
             return Ok(None);
         };
@@ -155,7 +156,7 @@ impl Client {
     }
 
     fn answer(&mut self) -> Result<Answer> {
-        let line = read_line(&mut self.stream)?;
+        let line = read_line(&mut self.stream, ANSWER_BYTES_MAX)?;
         let line = line.ok_or_else(|| lost(ErrorKind::UnexpectedEof.into()))?;
         let response: Response = serde_json::from_str(&line)
             .map_err(|error| Error::failed(format!("the daemon's answer is garbled: {error}")))?;
@@ -219,9 +220,9 @@ fn lost(error: std::io::Error) -> Error {
 }
 
 /// Reads one line of bounded length; `None` at the end of the stream.
-fn read_line(stream: &mut BufReader<UnixStream>) -> Result<Option<String>> {
+fn read_line(stream: &mut BufReader<UnixStream>, bytes_max: u64) -> Result<Option<String>> {
     let mut line = String::new();
-    let read = stream.take(ANSWER_BYTES_MAX).read_line(&mut line).map_err(lost)?;
+    let read = stream.take(bytes_max).read_line(&mut line).map_err(lost)?;
     match read {
         0 => Ok(None),
         _ if line.ends_with('\n') => Ok(Some(line)),

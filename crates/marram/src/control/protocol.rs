@@ -20,6 +20,7 @@ pub(crate) use streams::{
 };
 
 use crate::error::{Error, Result};
+use crate::names::{bytes, printable, quoted};
 use crate::options::MountOptions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,10 +29,14 @@ use std::path::PathBuf;
 
 /// The version of the program, which daemon and command must share.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Largest request that a daemon reads, in bytes.
-pub(crate) const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Largest greeting or answer that a command reads, in bytes.
-pub(crate) const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Largest request that a daemon reads, in bytes: a merge brings what was decided about each
+/// conflict.
+pub(crate) const REQUEST_BYTES_MAX: u64 = 4 << 20;
+/// Largest greeting that a command reads, in bytes: nobody knows yet who gives it.
+pub(crate) const GREETING_BYTES_MAX: u64 = 64 << 20;
+/// Largest answer that a command reads, in bytes: a merge tells up to 200,000 differences, with
+/// their paths and ranges, and each conflict.
+pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// The first line, from the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -526,6 +531,9 @@ pub(crate) struct Decision {
 pub(crate) struct ConflictRow {
     /// Where, from the root of the fork.
     pub(crate) path: String,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
     /// `content`, `attribute`, `name`, `removed` or `loop`.
     pub(crate) kind: String,
     /// What both sides did.
@@ -533,6 +541,20 @@ pub(crate) struct ConflictRow {
     /// If that was asked for, and both are texts that are not long: the lines of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) marked: Option<String>,
+}
+
+impl ConflictRow {
+    /// Whether it is about the same, however its texts are told.
+    pub(crate) fn is_same(&self, other: &ConflictRow) -> bool {
+        let (a, b) = (self, other);
+        (&a.path, &a.path_bytes, &a.kind, &a.detail) == (&b.path, &b.path_bytes, &b.kind, &b.detail)
+    }
+
+    /// What it is and where, in a line for people.
+    pub(crate) fn line(&self) -> String {
+        let path = quoted(&bytes(&self.path, self.path_bytes.as_ref()));
+        format!("{} {path}: {}", self.kind, printable(self.detail.clone()))
+    }
 }
 
 /// What a merge did, would do, or why it did not.
@@ -546,6 +568,9 @@ pub(crate) struct MergeSummary {
     pub(crate) applied: bool,
     /// What went, or would go, into the parent.
     pub(crate) differences: Vec<DifferenceRow>,
+    /// How many more there are than are told.
+    #[serde(default)]
+    pub(crate) differences_left_out: usize,
     /// Conflicts that nobody has decided: with any of them nothing is changed.
     pub(crate) conflicts: Vec<ConflictRow>,
     /// Conflicts that were decided.

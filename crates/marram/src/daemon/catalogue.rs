@@ -3,6 +3,7 @@
 
 use super::namespace::{Catalogue, Opened, Shelf};
 use super::{Daemon, mounts::Borrowed};
+use crate::error::Kind;
 use crate::options::{AccessTimes, MountOptions};
 use marram_store::{DatasetName, DatasetReport, Source, Store};
 use marram_vfs::{Error, Ino, Result};
@@ -133,7 +134,11 @@ impl Catalogue for PoolCatalogue {
             Shelf::Forks => self.access_times,
         };
         let files = daemon.file_system(&source, root, access_times, &self.options);
-        let files = files.map_err(|error| Error::Io(error.to_string()))?;
+        let files = files.map_err(|error| match error.kind {
+            // It went since it was found.
+            Kind::NotFound => Error::NotFound,
+            _ => Error::Io(error.to_string()),
+        })?;
         let mark = mark(&report);
         Ok(Opened { source, files: Arc::new(files), root, mark, _hold: Box::new(hold) })
     }

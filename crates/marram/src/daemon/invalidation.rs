@@ -6,6 +6,7 @@
 use super::Daemon;
 use super::mounts::Served;
 use super::namespace::{Place, Shelf};
+use crate::error::{Error, Result};
 use marram_posix::{Posix, Touched, TouchedInode};
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
@@ -36,6 +37,14 @@ fn place_of(source: &Source) -> Place {
     }
 }
 
+/// The file system that a mount shows a dataset as, if it does.
+fn shown_by(mount: &Served, source: &Source) -> Option<Arc<Posix>> {
+    match mount.source == *source {
+        true => Some(Arc::clone(mount.namespace.base())),
+        false => mount.namespace.files_of_member(source),
+    }
+}
+
 impl Daemon {
     /// Snapshots or forks have come or gone: no mount shows its shelves as they were.
     pub(super) fn shelves_changed(&self, sources: &[Source]) {
@@ -47,6 +56,18 @@ impl Daemon {
                     mount.session.notify_inode(shelf, &TouchedInode::ALL);
                 }
             }
+        }
+    }
+
+    /// Any snapshots or forks may have come or gone.
+    pub(super) fn all_shelves_changed(&self) {
+        for mount in self.mounts.served() {
+            for shelf in [Shelf::Snapshots, Shelf::Forks] {
+                if let Some(shelf) = mount.namespace.shelf_changed(shelf) {
+                    mount.session.notify_inode(shelf, &TouchedInode::ALL);
+                }
+            }
+            mount.session.notify_all_names();
         }
     }
 
@@ -78,11 +99,23 @@ impl Daemon {
 
     /// The file system that a dataset is open as, if it is: there is no more than one.
     pub(super) fn files_of(&self, source: &Source) -> Option<Arc<Posix>> {
-        let find = |mount: &Served| match mount.source == *source {
-            true => Some(Arc::clone(mount.namespace.base())),
-            false => mount.namespace.files_of_member(source),
-        };
-        self.mounts.served().iter().find_map(find)
+        self.mounts.served().iter().find_map(|mount| shown_by(mount, source))
+    }
+
+    /// Refuses to put another state below a mount with `writeback`: how long a file is, the kernel
+    /// alone says there. Nothing that it is told changes that, and what a program appends to a file
+    /// that has another length by then goes over what is in it.
+    ///
+    /// # Errors
+    /// Such a mount shows the dataset.
+    pub(super) fn refuse_held_back(&self, source: &Source) -> Result<()> {
+        let served = self.mounts.served();
+        let mut held_back = served.iter().filter(|mount| mount.writeback);
+        if held_back.all(|mount| shown_by(mount, source).is_none()) {
+            return Ok(());
+        }
+        Err(Error::in_use(format!("{source} is mounted with writeback"))
+            .hint("unmount it first, or mount it without that option"))
     }
 
     /// As [`Daemon::dataset_changed`], for what was looked up afterwards: if that failed, all that

@@ -4,13 +4,19 @@ use super::Daemon;
 use crate::control::protocol::{Answer, ThinRequest};
 use crate::engine::keeping::{Thinning, snapshot_below};
 use crate::error::Result;
+use marram_pool::Pool;
 use marram_store::{DatasetName, Source};
 use std::collections::BTreeSet;
 
 impl Daemon {
     /// Takes a snapshot of a dataset and of all below it.
-    pub(super) fn snapshot_below(&self, dataset: &DatasetName, name: &str) -> Result<Answer> {
-        let answer = snapshot_below(self.pool.pool(), dataset, name)?;
+    pub(super) fn snapshot_below(
+        &self,
+        pool: &Pool,
+        dataset: &DatasetName,
+        name: &str,
+    ) -> Result<Answer> {
+        let answer = snapshot_below(pool, dataset, name)?;
         if let Answer::Snapshots { names, .. } = &answer {
             let names: std::result::Result<Vec<Source>, _> =
                 names.iter().map(|name| name.parse()).collect();
@@ -20,15 +26,15 @@ impl Daemon {
     }
 
     /// Destroys automatic snapshots that are too many; none that is mounted.
-    pub(super) fn thin(&self, request: &ThinRequest) -> Result<Answer> {
+    pub(super) fn thin(&self, pool: &Pool, request: &ThinRequest) -> Result<Answer> {
         let mounted: BTreeSet<Source> =
             self.mounts.served().into_iter().map(|mount| mount.source).collect();
-        let thinning = Thinning::plan(self.pool.pool(), request, &mounted)?;
+        let thinning = Thinning::plan(pool, request, &mounted)?;
         let goes = thinning.goes().to_vec();
         if !request.dry_run {
             self.evict(&goes);
         }
-        let report = thinning.perform(self.pool.pool(), request.dry_run);
+        let report = thinning.perform(pool, request.dry_run);
         if !request.dry_run {
             self.shelves_changed(&goes);
         }

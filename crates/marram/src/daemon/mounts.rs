@@ -87,6 +87,8 @@ pub(super) struct Served {
     pub(super) namespace: Arc<Namespace>,
     /// The way to the kernel.
     pub(super) session: SessionHandle,
+    /// The kernel gathers what is written, and has lengths and times of its own.
+    pub(super) writeback: bool,
 }
 
 impl MountTable {
@@ -111,6 +113,7 @@ impl MountTable {
             source: mount.source.clone(),
             namespace: Arc::clone(&mount.namespace),
             session: mount.session.clone(),
+            writeback: mount.report.options.split(',').any(|word| word == "writeback"),
         };
         self.state.lock().mounts.iter().map(served).collect()
     }

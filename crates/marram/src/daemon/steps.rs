@@ -98,25 +98,26 @@ impl Daemon {
     ///
     /// What fails after its commit has been done all the same. So when one fails and anything has
     /// been committed meanwhile, the kernel is told that nothing may be as it remembers it: else
-    /// old pages and names would stay beside new ones.
+    /// old pages and names would stay beside new ones, and a snapshot that keeps the state before
+    /// would not be seen.
     ///
     /// # Errors
-    /// As for [`Daemon::hold`]; those of `work`.
+    /// As for [`Daemon::hold`] and [`Daemon::refuse_held_back`]; those of `work`.
     pub(super) fn on_whole<T>(
         &self,
         live: &Source,
         work: impl FnOnce(&Held<'_>) -> Result<T>,
     ) -> Result<T> {
         let held = self.hold(live)?;
+        self.refuse_held_back(live)?;
         let group = self.pool.pool().status().group;
         let done = work(&held);
         let in_use = held.in_use();
         drop(held);
         let has_committed = || self.pool.pool().status().group != group;
-        if let (Err(_), Some(files)) = (&done, in_use)
-            && has_committed()
-        {
-            self.all_changed(live, &files);
+        if done.is_err() && has_committed() {
+            in_use.iter().for_each(|files| self.all_changed(live, files));
+            self.all_shelves_changed();
         }
         done
     }

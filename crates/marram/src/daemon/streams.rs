@@ -95,8 +95,9 @@ impl Daemon {
 
     fn receive_seen(&self, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
         let pool = &undo::acting_for(self.pool.pool(), &order.author);
-        let incoming = streams::take_in(pool, order, input)?;
         let live = Source::live(order.dataset.parse::<DatasetName>()?);
+        self.refuse_held_back(&live)?;
+        let incoming = streams::take_in(pool, order, input)?;
         let (files, received) = self.on_whole(&live, |held| {
             let files = held.in_use();
             let mut published = None;

@@ -4,11 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::{Daemon, Launch, Log};
-use crate::control::protocol::MountRequest;
+use crate::control::protocol::{MountRequest, Operation};
 use crate::engine::{CreateRequest, create};
 use crate::error::Error;
 use crate::options::{BlockDevice, MountOptions};
 use crate::places;
+use marram_pool::Author;
 use marram_store::{DatasetName, Source, Store};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,11 +68,15 @@ impl Bench {
         self.daemon.pool.pool().snapshot(&DatasetName::root(), "s").unwrap();
         fs::write(self.path("changed"), "after!").unwrap();
         fs::write(self.path("made"), "").unwrap();
+        self.shows_the_change();
+    }
+
+    fn shows_the_change(&self) {
         assert_eq!(fs::read(self.path("changed")).unwrap(), b"after!");
         assert!(self.path("made").exists());
     }
 
-    /// Lets the dataset go back to `s`, of which nobody tells the kernel.
+    /// Lets the dataset go back to `s`, of which nobody tells the kernel; what it was is `kept`.
     fn go_back(&self) {
         let files = self.daemon.files_of(&root()).unwrap();
         let to: Source = "root@s".parse().unwrap();
@@ -132,10 +137,32 @@ fn what_cannot_be_looked_up_after_a_rollback_is_read_anew() {
 fn an_operation_that_fails_after_it_was_committed_is_shown() {
     let Some(bench) = Bench::mounted() else { return };
     bench.changed_since_snapshot();
+    let shelf = bench.path(".marram/snapshots");
+    let names = || -> Vec<_> {
+        fs::read_dir(&shelf).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert_eq!((names().len(), shelf.join("kept").exists()), (1, false));
     let failed = bench.daemon.on_whole(&root(), |_| {
         bench.go_back();
         Err::<(), _>(Error::failed("a sync that came after it"))
     });
     failed.unwrap_err();
+    bench.shows_the_snapshot();
+    assert_eq!((names().len(), shelf.join("kept").exists()), (2, true), "and what it was");
+}
+
+#[test]
+fn the_undo_of_a_rollback_and_the_undo_of_that_are_shown() {
+    let Some(bench) = Bench::mounted() else { return };
+    bench.changed_since_snapshot();
+    let pool = bench.daemon.pool.pool().acting_for(Author::default());
+    let perform = |operation: Operation| {
+        let _told = bench.daemon.perform_seen(&pool, &operation).unwrap();
+    };
+    perform(Operation::Rollback { to: "root@s".to_owned() });
+    bench.shows_the_snapshot();
+    perform(Operation::Undo { number: None });
+    bench.shows_the_change();
+    perform(Operation::Undo { number: None });
     bench.shows_the_snapshot();
 }

@@ -2,6 +2,7 @@
 
 use crate::control::protocol::{Answer, FootprintReport, FootprintRequest, FootprintRow};
 use crate::error::{Error, Result};
+use crate::names;
 use marram_pool::Pool;
 use marram_posix::{Footprint, FootprintOptions, footprints};
 use marram_store::{Source, Store};
@@ -30,7 +31,8 @@ pub(super) fn report(pool: &Pool, request: &FootprintRequest) -> Result<Answer> 
 
 fn row(found: Footprint) -> FootprintRow {
     FootprintRow {
-        path: String::from_utf8_lossy(&found.path).into_owned(),
+        path: names::text(&found.path),
+        path_bytes: names::lost_bytes(&found.path),
         kind: if found.is_directory { "directory" } else { "file" }.to_owned(),
         links: found.links,
         referenced_bytes: found.referenced_bytes,

@@ -10,6 +10,7 @@ pub(crate) use merge::Merge;
 
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow};
 use crate::error::{Error, Result};
+use crate::names;
 use marram_pool::Pool;
 use marram_posix::{AttributeChange, Difference, Kept, What, XattrChange};
 use marram_store::{Source, Store};
@@ -157,11 +158,13 @@ fn tell_place(
 }
 
 fn row(difference: Difference) -> DifferenceRow {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let old_path = difference.old_path.as_deref();
     let mut row = DifferenceRow {
         change: String::new(),
-        path: text(&difference.path),
-        old_path: difference.old_path.as_deref().map(text),
+        path: names::text(&difference.path),
+        path_bytes: names::lost_bytes(&difference.path),
+        old_path: old_path.map(names::text),
+        old_path_bytes: old_path.and_then(names::lost_bytes),
         kind: kind(difference.kind).to_owned(),
         ranges: Vec::new(),
         sizes: None,
@@ -219,8 +222,11 @@ fn attribute(change: AttributeChange) -> (String, Option<String>, Option<String>
 }
 
 fn xattr(change: XattrChange) -> (String, Option<String>, Option<String>) {
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (text(change.name), change.old.map(text), change.new.map(text))
+    let value = |bytes: Vec<u8>| match names::lost_bytes(&bytes) {
+        Some(lost) => format!("0x{lost}"),
+        None => names::text(&bytes),
+    };
+    (names::text(&change.name), change.old.map(value), change.new.map(value))
 }
 
 #[cfg(test)]

@@ -43,8 +43,9 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             let merge = history::Merge::of(pool, request)?;
             let files = open_files(pool, &merge.parent().dataset)?;
             let (summary, _nobody_remembers) = merge.run(pool, &files)?;
+            // As `marram destroy fork` does: an undo can bring it back.
             return merge.conclude(summary, || {
-                pool.destroy(merge.fork(), false)?;
+                pool.destroy_kept(std::slice::from_ref(merge.fork()))?;
                 Ok(())
             });
         }
@@ -54,9 +55,12 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             pool.clone_snapshot(&origin.parse()?, &name.parse()?)?;
         }
         Operation::CreateDataset { name, properties } => {
-            let name = name.parse()?;
+            let name: DatasetName = name.parse()?;
             pool.create(&name, &Properties(properties.clone()))?;
-            make_root_directory(pool, &name)?;
+            // One that is refused its first directory, as by a full pool, was not made.
+            make_root_directory(pool, &name).inspect_err(|_| {
+                let _stays_empty_at_worst = pool.destroy(&Source::live(name.clone()), false);
+            })?;
         }
         Operation::Destroy { source, dry_run } => return destroy(pool, source, *dry_run),
         Operation::Hide { sources } => return hide(pool, sources),

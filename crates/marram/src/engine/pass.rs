@@ -3,6 +3,7 @@
 
 use crate::control::protocol::{PassDirectory, PassOrder, SkippedRow};
 use crate::error::{Error, Result};
+use crate::names;
 use marram_pool::Pool;
 use marram_posix::{PassPlace, Posix, PosixOptions, Skipped};
 use marram_store::{Source, Store};
@@ -84,7 +85,8 @@ pub(super) fn measured<R>(
 pub(super) fn skipped_rows(told: &[Skipped]) -> Vec<SkippedRow> {
     let row = |skipped: &Skipped| SkippedRow {
         place: skipped.place,
-        path: String::from_utf8_lossy(&skipped.path).into_owned(),
+        path: names::text(&skipped.path),
+        path_bytes: names::lost_bytes(&skipped.path),
         reason: skipped.reason.to_string(),
     };
     told.iter().map(row).collect()

@@ -2,7 +2,7 @@
 
 use crate::control::protocol::{Answer, Author, OperationRow, UndoReport};
 use crate::error::{Error, Result};
-use crate::places;
+use crate::{names, places};
 use marram_pool::{Operation, Pool, Reversal};
 use marram_posix::{MergeOptions, MergeSides, OwnerClass, OwnerId, Posix, Touched};
 use marram_store::{DatasetName, Source};
@@ -13,7 +13,7 @@ const CONFLICTS_TOLD_MAX: usize = 10;
 
 /// Who runs this process, and how it was called.
 pub(crate) fn own_author() -> Author {
-    let mut words = std::env::args();
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default().to_owned();
     let command = [program].into_iter().chain(words).collect::<Vec<_>>().join(" ");
@@ -145,9 +145,11 @@ pub(crate) fn by_merge(
     if report.applied {
         return Ok(report.touched);
     }
-    let told = report.conflicts.iter().take(CONFLICTS_TOLD_MAX).map(|conflict| {
-        format!("\n  {}: {}", String::from_utf8_lossy(&conflict.path), conflict.detail)
-    });
+    let told = report
+        .conflicts
+        .iter()
+        .take(CONFLICTS_TOLD_MAX)
+        .map(|conflict| format!("\n  {}: {}", names::quoted(&conflict.path), conflict.detail));
     let (count, told) = (report.conflicts.len(), told.collect::<String>());
     Err(Error::failed(format!(
         "operation {number} cannot be taken back: {count} conflicts with what was changed since \

@@ -13,7 +13,8 @@ use crate::instants::format_instant;
 use crate::sizes::format_size;
 use rustix::termios::isatty;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Version of the JSON envelope and of what stands in it.
 pub(crate) const JSON_VERSION: u32 = 1;
@@ -89,10 +90,26 @@ pub(crate) fn say(text: &str) {
     let _told_or_nobody_there = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Writes to standard output; a reader that has closed it early has seen enough.
+/// Something could not be written to standard output, though somebody is to read it.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes to standard output; a reader that has closed it early has seen enough. What has been done
+/// stays done if it cannot be told, but whoever reads a file that is not whole must know: see
+/// [`is_lost`].
 pub(crate) fn write_out(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _reader_may_be_gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        say(&format!("marram: cannot write to standard output: {error}"));
+        IS_LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether not all that was to be printed could be.
+pub(crate) fn is_lost() -> bool {
+    IS_LOST.load(Ordering::Relaxed)
 }
 
 /// A size: for people, or with `exact` in bytes.

@@ -1,5 +1,7 @@
 //! Tables without lines around them, as `zfs list` prints them.
 
+use crate::names::printable;
+
 /// To which side a column leans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -22,10 +24,11 @@ impl Table {
         Table { header: header.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row with as many cells as there are columns.
+    /// Adds a row with as many cells as there are columns. What would end a row or a cell, or
+    /// moves the cursor, is told by escapes.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.header.len(), "a row fills its columns");
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(printable).collect());
     }
 
     /// The table for people, in columns; bold header with `colour`.
@@ -77,5 +80,12 @@ mod tests {
         assert_eq!(table.columns(false), text);
         assert_eq!(table.tab_separated(), "root\t1.00K\nroot@before\t0B\n");
         assert!(table.columns(true).starts_with("\x1b[1mNAME"));
+    }
+
+    #[test]
+    fn what_is_in_a_cell_stays_in_it() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("USED", Align::Right)]);
+        table.row(vec!["a\tb\nc\x1b[2K".into(), "0B".into()]);
+        assert_eq!(table.tab_separated(), "a\\tb\\nc\\033[2K\t0B\n");
     }
 }

@@ -154,6 +154,15 @@ impl Drop for Workbench {
     }
 }
 
+/// Runs a command to its end, with its standard output led elsewhere.
+pub(crate) fn outcome_to(command: &mut Command, to: impl Into<std::process::Stdio>) -> Outcome {
+    let child = command.stdout(to).stderr(std::process::Stdio::piped()).spawn();
+    let Output { status, stderr, .. } =
+        child.and_then(std::process::Child::wait_with_output).expect("the program runs");
+    let err = String::from_utf8_lossy(&stderr).into_owned();
+    Outcome { status: status.code().unwrap_or(-1), out: String::new(), err }
+}
+
 /// Runs a command to its end.
 pub(crate) fn outcome(command: &mut Command) -> Outcome {
     let Output { status, stdout, stderr } = command.output().expect("the program runs");

@@ -5,9 +5,14 @@
 //! snapshot; of the second the dataset takes over the tree, and the clone is gone. Both are a
 //! change of records. Whatever ends before that commit has changed nothing that anyone sees.
 //!
+//! **The dataset takes over what a clone of its newest snapshot has become.** Snapshots may have
+//! been taken since the clone began, and cannot stay between: what the stream has brought is older
+//! than they are, and would count as theirs. So the dataset leaves their line first, see [`Way`].
+//!
 //! A dataset that is to go on when its stream is cut has another name, and says how far it is in an
 //! item of its own: see `partial`. That item goes in the last commit too.
 
+use super::kept::is_hidden;
 use super::operations::{Author, entry};
 use super::partial::{ARRIVING_PREFIX, Partial, arriving};
 use super::records::parent_of;
@@ -51,6 +56,17 @@ struct Place {
     newest: Arc<DatasetRecord>,
     /// Why the dataset is not as the base is.
     changed: Option<&'static str>,
+}
+
+/// How a dataset comes to be what the clone began as that has received a stream for it. Nothing is
+/// destroyed on any way: whatever it leaves is a line of snapshots that ends.
+enum Way {
+    /// It is.
+    There,
+    /// Snapshots were taken since, and nothing has changed: it leaves the line of those.
+    Aside,
+    /// It leaves its line with a snapshot of this name, which is what it is now.
+    Back(Source),
 }
 
 impl Inner {
@@ -177,7 +193,8 @@ impl Inner {
             (None, None) => return Ok(None),
             (None, Some(_)) => {
                 return unfit(format!(
-                    "{name} exists, and a full stream makes a dataset: name another, or destroy it"
+                    "{name} exists, and a full stream makes a dataset: name another, or rename or \
+                     destroy that"
                 ));
             }
             (Some(_), None) => {
@@ -194,6 +211,9 @@ impl Inner {
                  dataset, or streams between were left out"
             ));
         };
+        if self.find(snapshot).is_ok() {
+            return unfit(format!("there is another {snapshot} here: rename or destroy it first"));
+        }
         self.refuse_taken(snapshot)?;
         let place = self.place(live, base)?;
         match place.changed {
@@ -247,40 +267,51 @@ impl Inner {
         self.commit()?;
         let turn = self.take_turn()?;
         let hidden = self.find_live(&arrival.hidden)?;
-        let name = &arrival.snapshot.dataset;
-        let place = self.refuse_unfit(name, &arrival.snapshot, &arrival.begin, arrival.force)?;
-        let kept = match place.as_ref().and_then(|place| place.changed) {
-            Some(_) => Some(self.name_to_keep(name)?),
-            None => None,
-        };
+        let (name, begin) = (&arrival.snapshot.dataset, &arrival.begin);
+        let place = self.refuse_unfit(name, &arrival.snapshot, begin, arrival.force)?;
+        let way = |place: Place| Ok::<_, Error>((self.way_to(&place, parent_of(&hidden))?, place));
+        let goes = place.map(way).transpose()?;
         let mut work = |commit: &mut Commit<'_>| {
-            let Some(place) = &place else {
-                commit.name_arrival(hidden.id, arrival)?;
-                let made = entry(OperationKind::Create, hidden.id, &[name.as_str()]);
-                return commit.enter(author, made).map(|_| ());
+            let entered = match &goes {
+                Some((way, place)) => commit.go_on_to(place, way, hidden.id, arrival)?,
+                None => {
+                    commit.name_arrival(hidden.id, arrival)?;
+                    entry(OperationKind::Create, hidden.id, &[name.as_str()])
+                }
             };
-            let mut before = (place.newest.id, place.newest.name.clone());
-            if let Some(kept) = &kept {
-                let id = commit.roll_back(place.live.id, place.base.id, kept)?;
-                before = (id, kept.to_string());
-            }
-            commit.take_over(place.live.id, hidden.id)?;
-            let other = commit.arrive(place.live.id, arrival)?;
-            // To take it back is to go back to what was there before.
-            let texts = [arrival.snapshot.to_string(), before.1];
-            let went = entry(OperationKind::Rollback, place.live.id, &[&texts[0], &texts[1]]);
-            let went = OperationRecord { other, before: before.0, ..went };
-            commit.enter(author, went).map(|_| ())
+            commit.enter(author, entered).map(|_| ())
         };
         match super::running(self, hidden.id).filter(|_| arrival.is_resumable) {
             Some(dataset) => {
                 let position = vec![Edit::Remove { key: POSITION_KEY }];
                 turn.commit_batch(&dataset, position, None, &mut work)?;
             }
-            None if place.is_none() => turn.commit(Some(&mut work))?,
+            None if goes.is_none() => turn.commit(Some(&mut work))?,
             None => turn.commit_alone(&mut work)?,
         }
-        Ok(kept)
+        Ok(match goes {
+            Some((Way::Back(kept), _)) => Some(kept),
+            _ => None,
+        })
+    }
+
+    /// How a dataset comes to be what the clone began as that is to be taken over.
+    fn way_to(&self, place: &Place, began_as: u64) -> std::result::Result<Way, Error> {
+        let Place { live, base, newest, changed } = place;
+        let records = Arc::clone(&self.records.read());
+        let is_own = |record: &&Arc<DatasetRecord>| record.parent == live.id;
+        if records.get(began_as).filter(is_own).is_none_or(|origin| origin.root != base.root) {
+            return Err(Error::Unfit(format!(
+                "what was received goes on from a snapshot that {} has handed over meanwhile: \
+                 receive it again from its beginning",
+                live.name
+            )));
+        }
+        Ok(match changed {
+            None if newest.id == began_as => Way::There,
+            None if newest.parent == live.id && newest.next == live.id => Way::Aside,
+            _ => Way::Back(self.name_to_keep(&live.name.parse()?)?),
+        })
     }
 
     /// A name for what a dataset was before it was set back.
@@ -299,6 +330,13 @@ impl Place {
     /// What the clone that receives the stream begins as.
     fn origin(&self, force: bool) -> u64 {
         if force && self.changed.is_some() { self.base.id } else { self.newest.id }
+    }
+
+    /// The id and name of a snapshot that has the state before, if the dataset has not changed: the
+    /// newest that is in sight.
+    fn before(&self) -> (u64, String) {
+        let before = if is_hidden(&self.newest) { &self.base } else { &self.newest };
+        (before.id, before.name.clone())
     }
 }
 
@@ -336,19 +374,53 @@ impl Commit<'_> {
         Ok(id)
     }
 
+    /// A dataset goes on to what a clone of one of its snapshots has received. Returns what is to
+    /// be entered into the log: to take it back is to go back to what was there before.
+    fn go_on_to(
+        &mut self,
+        place: &Place,
+        way: &Way,
+        clone: u64,
+        arrival: &Arrival,
+    ) -> Result<OperationRecord> {
+        let live = place.live.id;
+        let began_as = parent_of(&self.record(clone)?);
+        let mut before = place.before();
+        match way {
+            Way::There => {}
+            Way::Aside => {
+                self.refuse_unlike(live, place.newest.id)?;
+                self.leave_line(live, began_as)?;
+            }
+            Way::Back(kept) => {
+                before = (self.roll_back(live, began_as, kept)?, kept.to_string());
+            }
+        }
+        self.take_over(live, clone)?;
+        let other = self.arrive(live, arrival)?;
+        let texts = [arrival.snapshot.to_string(), before.1];
+        let went = entry(OperationKind::Rollback, live, &[&texts[0], &texts[1]]);
+        Ok(OperationRecord { other, before: before.0, ..went })
+    }
+
+    /// Refuses a dataset that is not as its newest snapshot is, or has another one.
+    fn refuse_unlike(&self, dataset: u64, newest: u64) -> Result<()> {
+        let (live, newest) = (self.record(dataset)?, self.record(newest)?);
+        if live.previous == newest.id && live.root == newest.root && live.dead_grains == 0 {
+            return Ok(());
+        }
+        let holder = "it was written to at the moment at which the stream was to be shown; try \
+                      again, or force it";
+        Err(StoreError::InUse { name: live.name, holder: holder.to_owned() })
+    }
+
     /// A dataset takes over the tree and the dead list of a clone of the snapshot that it goes on
     /// from, and the clone is gone. The dataset must be as that snapshot is.
     fn take_over(&mut self, dataset: u64, clone: u64) -> Result<()> {
-        let mut live = self.record(dataset)?;
         let clone = self.record(clone)?;
+        self.refuse_unlike(dataset, parent_of(&clone))?;
+        let mut live = self.record(dataset)?;
         let mut origin = self.record(parent_of(&clone))?;
-        if live.previous != origin.id || live.root != origin.root || live.dead_grains != 0 {
-            return Err(StoreError::InUse {
-                name: live.name,
-                holder: "it has been changed while the stream was received; receive it again"
-                    .to_owned(),
-            });
-        }
         origin.clones = origin.clones.saturating_sub(1);
         self.keep(origin)?;
         self.lead_on(&[live.dead_list], clone.previous_group, clone.dead_list);

@@ -94,9 +94,15 @@ impl Commit<'_> {
     /// another snapshot of its own. Returns the id of the one with the state before.
     pub(super) fn roll_back(&mut self, dataset: u64, to: u64, kept: &Source) -> Result<u64> {
         let before = self.snapshot(dataset, kept)?;
-        let mut kept = self.record(before)?;
-        kept.next = 0;
-        self.keep(kept)?;
+        self.leave_line(dataset, to)?;
+        Ok(before)
+    }
+
+    /// The dataset goes on from another snapshot of its own; its newest one is the last of its line
+    /// from then on. The dataset must be as that one is: nothing else has that state.
+    pub(super) fn leave_line(&mut self, dataset: u64, to: u64) -> Result<()> {
+        let newest = self.record(dataset)?.previous;
+        self.go_on(newest, dataset, 0)?;
         let mut target = self.record(to)?;
         target.clones += u32::from(target.next != 0);
         target.next = dataset;
@@ -110,9 +116,8 @@ impl Commit<'_> {
         let root = super::root_of(&live);
         self.publications.push(Publication::Root(dataset, root));
         self.keep(target)?;
-        self.keep(live)?;
         self.set_feature(feature::OWNERS);
-        Ok(before)
+        self.keep(live)
     }
 
     /// A clone takes over the snapshot that it began as, and those of the same dataset before it.

@@ -15,9 +15,9 @@ use super::records::{Records, parent_of};
 use crate::dataset::Dataset;
 use crate::pool::Inner;
 use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_store::{Error, Result, Source};
+use marram_store::{DatasetName, Error, Result, Source};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What the running pool has of datasets and snapshots.
@@ -191,9 +191,10 @@ impl Plan {
             [(is_next, only)] if is_next || of_gone(only) => Ok(Some(only)),
             _ => {
                 let began = stay.iter().filter(|(is_next, _)| !is_next);
-                let names: Vec<&str> = began.map(|(_, id)| line_name(records, gone, *id)).collect();
-                let began = names.join(", ");
-                let holder = format!("{began} began as it; destroy that first, or promote it");
+                // Several lines of one dataset have one name.
+                let names: BTreeSet<&str> =
+                    began.map(|(_, id)| line_name(records, gone, *id)).collect();
+                let holder = what_began(&names.into_iter().collect::<Vec<_>>());
                 Err(Error::InUse { name: gone.name.clone(), holder })
             }
         }
@@ -231,6 +232,19 @@ fn hidden_line(records: &Records, first: &Arc<DatasetRecord>) -> Vec<Arc<Dataset
         at += 1;
     }
     line
+}
+
+/// What of these names is in the way, and what to do about it.
+fn what_began(names: &[&str]) -> String {
+    let receives = |name: &&str| name.parse().is_ok_and(|name: DatasetName| name.is_receiving());
+    let names_told = names.join(", ");
+    if names.iter().any(receives) {
+        return format!(
+            "{names_told} goes on from it, a stream that is being received or of which a part is \
+             kept; end or drop that first"
+        );
+    }
+    format!("{names_told} began as it; destroy that first, or promote it")
 }
 
 /// The name of the dataset, or of the snapshot that a rollback has left, which began as `gone`.

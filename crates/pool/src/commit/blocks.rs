@@ -13,6 +13,7 @@ use marram_format::pointer::{
 use marram_store::{Error, FreshBlock, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 /// Most blocks that are prepared before any of them is queued.
 const PREPARE_BLOCKS_MAX: usize = 64;
@@ -68,7 +69,9 @@ fn prepare_all(blocks: &[Arc<FreshBlock>], settings: &Settings, threads: usize) 
         mine
     };
     let mut all: Vec<(usize, Prepared)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        // Where the system has no thread to give, those that there are do all of it.
+        let start = |_| Builder::new().spawn_scoped(scope, work).ok();
+        let workers: Vec<_> = (1..threads).map_while(start).collect();
         let mut all = work();
         for worker in workers {
             all.extend(worker.join().expect("preparing a block does not panic"));
@@ -108,11 +111,15 @@ impl Commit<'_> {
             return Ok(prepare_all(blocks, settings, threads));
         }
         let queue = &mut self.queue;
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| queue.write_out());
+        let (prepared, written) = std::thread::scope(|scope| {
+            let writer = Builder::new().spawn_scoped(scope, || queue.write_out()).ok();
             let prepared = prepare_all(blocks, settings, threads);
-            writer.join().expect("writing to a device does not panic").map(|()| prepared)
-        })
+            let ended = writer.map(|it| it.join().expect("writing to a device does not panic"));
+            (prepared, ended)
+        });
+        // Where the system had no thread for it, it is still to be done.
+        written.unwrap_or_else(|| self.queue.write_out())?;
+        Ok(prepared)
     }
 
     fn write_prepared(&mut self, logical_len: usize, prepared: Prepared) -> Result<Pointer> {

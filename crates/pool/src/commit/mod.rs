@@ -282,7 +282,10 @@ impl Turn<'_> {
             commits_left = commits_left.checked_sub(1).ok_or_else(|| busy(dataset))?;
             self.commit(Some(&mut |_| Ok(())))?;
         };
-        before.as_ref().map_or(Ok(()), |before| (before.check)())?;
+        if let Some(before) = &before {
+            (before.check)()?;
+            pool.refuse_unbalanced(dataset, &edits)?;
+        }
         // What was there before has layers of its own.
         pool.freeze();
         let mut committed = CommittedCounters::default();
@@ -310,7 +313,11 @@ impl Turn<'_> {
         made
     }
 
+    /// What every commit begins with: the state that the pool was opened with is made durable, and
+    /// bad copies are made good. **Before the first write**: what that state has freed is free for
+    /// this commit, and a power cut may leave what was before it.
     fn heal(&self) -> Result<()> {
+        self.pool.settle()?;
         self.pool.media.heal().inspect_err(|error| self.pool.fail(error))
     }
 

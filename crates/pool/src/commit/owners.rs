@@ -13,7 +13,7 @@ use marram_format::group::Group;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::space::{OwnersRecord, owners_key};
 use marram_format::version::feature;
-use marram_store::{Block, Damage, Error, Item, Result};
+use marram_store::{Block, Damage, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -87,8 +87,10 @@ impl Commit<'_> {
 impl crate::pool::Inner {
     /// Owners of a block that is in use, as the last commit has them.
     pub(crate) fn owners_of(&self, address: u64) -> Result<u64> {
-        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        // Asked first: under a later number what is read of this root could be made good over what
+        // lies there by then.
         let at = At { media: &self.media, epoch: self.media.epoch() };
+        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
         owners_in(&at, root.as_ref(), address)
     }
 }
@@ -97,7 +99,8 @@ impl crate::pool::Inner {
 fn adopted(layers: &[Arc<Layer>]) -> Result<BTreeSet<u64>> {
     let mut addresses = BTreeSet::new();
     for (_, entry) in flatten(layers) {
-        if let Entry::Item(Item { block: Some(Block::Stored(token)), .. }) = entry
+        if let Entry::Item(item) = entry
+            && let Some(Block::Stored(token)) = &item.block
             && Pointer::peek_waiting(&token.place)
         {
             addresses.extend(decode_pointer(&token.place)?.address());

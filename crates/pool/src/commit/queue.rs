@@ -12,6 +12,8 @@ use std::sync::Arc;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Longest single write, in bytes.
 const WRITE_BYTES_MAX: usize = 4 << 20;
+/// What follows a block in its last grain.
+const ZEROS: [u8; GRAIN_BYTES as usize] = [0; GRAIN_BYTES as usize];
 
 /// Bytes to write.
 #[derive(Clone)]
@@ -36,6 +38,26 @@ struct Write {
     payload: Payload,
     /// Which part of the payload goes here.
     from: usize,
+}
+
+impl Write {
+    fn start_bytes(&self) -> u64 {
+        self.extent.start * GRAIN_BYTES
+    }
+
+    /// Whether it can go out in one with the write `before`.
+    fn follows(&self, before: &Write) -> bool {
+        let end = before.extent.start + u64::from(before.extent.grains);
+        let is_next = self.extent.device == before.extent.device && self.extent.start == end;
+        is_next && self.copy == before.copy
+    }
+
+    /// What goes here, and the zeros behind it.
+    fn parts(&self) -> [&[u8]; 2] {
+        let (len, bytes) = (bytes_of(&self.extent), self.payload.bytes());
+        let content = &bytes[self.from..(self.from + len).min(bytes.len())];
+        [content, &ZEROS[..len - content.len()]]
+    }
 }
 
 /// Writes that wait.
@@ -70,36 +92,32 @@ impl<'p> WriteQueue<'p> {
     /// by zeros.
     pub(crate) fn write_out(&mut self) -> Result<()> {
         self.writes.sort_by_key(|write| (write.copy, write.extent.device, write.extent.start));
-        let mut run: Option<(u16, u64)> = None;
-        let mut run_copy = 0;
-        let mut buffer = Vec::with_capacity(self.bytes.min(WRITE_BYTES_MAX));
-        for write in self.writes.drain(..) {
-            let at = (write.extent.device, write.extent.start * GRAIN_BYTES);
-            let follows = run.is_some_and(|(device, start)| {
-                let is_next = device == at.0 && start + buffer.len() as u64 == at.1;
-                is_next && write.copy == run_copy
-            });
-            run_copy = write.copy;
-            if let Some((device, start)) = run
-                && (!follows || buffer.len() >= WRITE_BYTES_MAX)
-            {
-                self.media.write(device, start, &buffer)?;
-                buffer.clear();
-                run = None;
-            }
-            run.get_or_insert(at);
-            let end = buffer.len() + bytes_of(&write.extent);
-            let bytes = write.payload.bytes();
-            let to = (write.from + bytes_of(&write.extent)).min(bytes.len());
-            buffer.extend_from_slice(&bytes[write.from..to]);
-            buffer.resize(end, 0);
-        }
+        let written = self.write_runs();
+        self.writes.clear();
         self.bytes = 0;
-        match run {
-            Some((device, start)) => self.media.write(device, start, &buffer),
-            None => Ok(()),
-        }
+        written
     }
+
+    fn write_runs(&self) -> Result<()> {
+        let mut rest = &self.writes[..];
+        while let Some(first) = rest.first() {
+            let (run, after) = rest.split_at(run_len(rest));
+            let parts: Vec<&[u8]> = run.iter().flat_map(Write::parts).collect();
+            self.media.write_parts(first.extent.device, first.start_bytes(), &parts)?;
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+/// How many of these writes, from the first on, go out as one.
+fn run_len(writes: &[Write]) -> usize {
+    let mut bytes = 0;
+    let joined = writes.windows(2).take_while(|pair| {
+        bytes += bytes_of(&pair[0].extent);
+        bytes < WRITE_BYTES_MAX && pair[1].follows(&pair[0])
+    });
+    1 + joined.count()
 }
 
 fn bytes_of(extent: &Extent) -> usize {

@@ -9,13 +9,16 @@
 //! same block adopted at another time: each has its own count and is given back by itself.
 
 use super::trees::is_shared;
+use crate::dataset::Dataset;
+use crate::media::At;
 use crate::pointers::decode_pointer;
+use crate::pool::Inner;
 use crate::tree::{self, Change, NodeSource};
 use bytes::Bytes;
 use marram_format::group::Group;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::space::{ReferenceRecord, references_key};
-use marram_store::{Damage, Error, Key, Result};
+use marram_store::{Block, Damage, Edit, Error, Key, Result};
 use std::collections::BTreeMap;
 
 /// How often the items of a commit refer to each block.
@@ -102,13 +105,32 @@ struct Balance {
     lost: u64,
 }
 
-/// The changes of REFERENCES items that follow from a commit, and the blocks that are dead.
-pub(super) fn references_changes(
-    source: &dyn NodeSource,
-    root: Option<&Bytes>,
-    uses: &Uses,
-    dropped: &[Bytes],
-) -> Result<(Vec<Change>, Vec<Bytes>)> {
+impl Balance {
+    /// References before and after this commit; nothing if what the dataset counts does not vouch
+    /// for them.
+    fn settle(
+        &self,
+        source: &dyn NodeSource,
+        root: Option<&Bytes>,
+        key: Key,
+        group: Group,
+    ) -> Result<Option<(u64, u64)>> {
+        let Some(before) = count_before(source, root, key, self, group)? else { return Ok(None) };
+        let now = (before + self.gained).checked_sub(self.lost);
+        Ok(now.map(|now| (before, now)))
+    }
+
+    fn imbalance(&self, key: Key) -> String {
+        let Balance { pointer, gained, lost } = self;
+        let kind = if is_shared(pointer) { "a shared block" } else { "a block of one item" };
+        format!(
+            "{key:?}: {kind} gains {gained} references and loses {lost}, which does not fit what \
+             it had"
+        )
+    }
+}
+
+fn balances(uses: &Uses, dropped: &[Bytes]) -> Result<BTreeMap<Identity, Balance>> {
     let mut balances: BTreeMap<Identity, Balance> = BTreeMap::new();
     for (identity, used) in &uses.counts {
         let balance = Balance { pointer: used.pointer.clone(), gained: used.count, lost: 0 };
@@ -121,14 +143,22 @@ pub(super) fn references_changes(
             balances.entry(identity).or_insert(balance).lost += 1;
         }
     }
+    Ok(balances)
+}
+
+/// The changes of REFERENCES items that follow from a commit, and the blocks that are dead.
+pub(super) fn references_changes(
+    source: &dyn NodeSource,
+    root: Option<&Bytes>,
+    uses: &Uses,
+    dropped: &[Bytes],
+) -> Result<(Vec<Change>, Vec<Bytes>)> {
     let mut changes = Vec::new();
     let mut dead = Vec::new();
-    for (identity, balance) in balances {
+    for (identity, balance) in balances(uses, dropped)? {
         let key = identity.key();
-        let before = count_before(source, root, key, &balance, uses.group)?;
-        let now = (before + balance.gained).checked_sub(balance.lost).ok_or_else(|| {
-            damaged(format!("block {:#x} loses more references than it has", identity.address))
-        })?;
+        let settled = balance.settle(source, root, key, uses.group)?;
+        let (before, now) = settled.ok_or_else(|| damaged(balance.imbalance(key)))?;
         let counted = is_shared(&balance.pointer);
         if now == 0 {
             dead.push(balance.pointer.encode());
@@ -143,32 +173,89 @@ pub(super) fn references_changes(
 }
 
 /// References before this commit: as counted, or one if the block is not shared and not new.
+/// Nothing if a shared block has no count, or one gains a reference without its first one being put
+/// anew.
 fn count_before(
     source: &dyn NodeSource,
     root: Option<&Bytes>,
     key: Key,
     balance: &Balance,
     group: Group,
-) -> Result<u64> {
+) -> Result<Option<u64>> {
     if is_shared(&balance.pointer) {
         if balance.gained == balance.lost {
-            return Ok(balance.lost);
+            return Ok(Some(balance.lost));
         }
-        let found = tree::get(source, root, key)?;
-        let found =
-            found.ok_or_else(|| damaged(format!("{key:?}: a shared block has no count")))?;
+        let Some(found) = tree::get(source, root, key)? else { return Ok(None) };
         let record = ReferenceRecord::decode(&found.value);
-        return Ok(record.map_err(|error| damaged(error.to_string()))?.count);
+        return Ok(Some(record.map_err(|error| damaged(error.to_string()))?.count));
     }
     if balance.pointer.birth == group {
-        return Ok(0);
+        return Ok(Some(0));
     }
-    if balance.lost != 1 {
-        return Err(damaged(format!(
-            "{key:?}: a block gains a reference without its first one being put anew"
-        )));
+    Ok((balance.lost == 1).then_some(1))
+}
+
+impl Inner {
+    /// Refuses edits that refer to a block of a dataset and break the contract of `Batch` for that:
+    /// a commit that has taken them in could only fail, and the pool with it. Nothing else of the
+    /// dataset waits for a commit, and none is made meanwhile.
+    ///
+    /// What is new or adopted has no references to fit, so most batches are not looked at further.
+    pub(super) fn refuse_unbalanced(&self, dataset: &Dataset, edits: &[Edit<'_>]) -> Result<()> {
+        let group = Group(self.superblock.lock().group.0 + 1);
+        let mut uses = Uses::new(group);
+        for block in edits.iter().filter_map(block_of) {
+            if let Some(pointer) = stored_pointer(block)? {
+                uses.add(&pointer);
+            }
+        }
+        if uses.counts.is_empty() {
+            return Ok(());
+        }
+        let root = dataset.root();
+        let at = At { media: &self.media, epoch: self.media.epoch() };
+        uses.flag_counted(&at, root.as_ref())?;
+        let mut dropped = Vec::new();
+        for edit in edits {
+            let before = tree::get(&at, root.as_ref(), edit.key())?;
+            dropped.extend(before.and_then(|found| found.pointer));
+        }
+        let mut balances = balances(&uses, &dropped)?;
+        balances.retain(|_, balance| balance.gained > 0);
+        for (identity, balance) in balances {
+            let key = identity.key();
+            match balance.settle(&at, root.as_ref(), key, group)? {
+                Some(_) => {}
+                // What the edits replace does not have it: the edits are wrong, and not the tree.
+                None if balance.lost == 0 => return Err(Error::Invalid(balance.imbalance(key))),
+                None => return Err(damaged(balance.imbalance(key))),
+            }
+        }
+        Ok(())
     }
-    Ok(1)
+}
+
+fn block_of<'e>(edit: &'e Edit<'_>) -> Option<&'e Block> {
+    match edit {
+        Edit::Put { item, .. } => item.block.as_ref(),
+        Edit::Patch { .. } | Edit::Remove { .. } | Edit::Add { .. } => None,
+    }
+}
+
+/// The pointer of a block that the dataset is said to have.
+fn stored_pointer(block: &Block) -> Result<Option<Pointer>> {
+    let token = match block {
+        Block::Stored(token) => Some(token),
+        Block::Fresh(fresh) => fresh.stored(),
+    };
+    match token.filter(|token| !Pointer::peek_waiting(&token.place)) {
+        None => Ok(None),
+        Some(token) => match decode_pointer(&token.place) {
+            Ok(pointer) => Ok(Some(pointer)),
+            Err(error) => Err(Error::Invalid(format!("a block that makes no sense: {error}"))),
+        },
+    }
 }
 
 fn counted_item(pointer: &Pointer, count: u64) -> (Bytes, Option<Bytes>) {

@@ -14,7 +14,7 @@ use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::node::Node;
 use marram_format::pointer::{Pointer, PointerFlags};
-use marram_store::{Block, FreshBlock, Item, Key, Result, Token};
+use marram_store::{Block, FreshBlock, Key, Result, Token};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -116,7 +116,8 @@ impl Commit<'_> {
         let mut fresh: Vec<Arc<FreshBlock>> = Vec::new();
         let mut places: HashMap<*const FreshBlock, usize> = HashMap::new();
         for (_, entry) in &entries {
-            if let Entry::Item(Item { block: Some(Block::Fresh(block)), .. }) = entry
+            if let Entry::Item(item) = entry
+                && let Some(Block::Fresh(block)) = &item.block
                 && block.stored().is_none()
             {
                 places.entry(Arc::as_ptr(block)).or_insert_with(|| {
@@ -200,7 +201,7 @@ fn count_uses(
             Entry::Item(item) => {
                 let pointer = item.block.as_ref().map(pointer_of).transpose()?;
                 pointer.iter().for_each(|pointer| uses.add(pointer));
-                Some((item.value, pointer))
+                Some((item.value.clone(), pointer))
             }
         };
         items.push((key, item));

@@ -228,10 +228,16 @@ impl Inner {
             Some(log) => self.sync_by(log),
             None => self.commit(),
         };
-        synced.map_err(|error| match (error, self.health.lock().clone()) {
+        let settled = synced.and_then(|()| self.settle());
+        settled.map_err(|error| match (error, self.health.lock().clone()) {
             (_, Some(reason)) => Error::Io(reason),
             (error, None) => error,
         })
+    }
+
+    /// What was found when the pool was opened is durable from now on.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.media.settle().inspect_err(|error| self.fail(error))
     }
 
     fn sync_by(&self, log: &IntentLog) -> Result<()> {

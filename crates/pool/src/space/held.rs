@@ -6,6 +6,7 @@
 //! never makes a writer run out of space.** He finds out that what he reads is gone by its
 //! checksum, and asks whether that is why ([`SpaceMap::breaks`]).
 
+use super::going::Going;
 use super::{SpaceMap, zone_of};
 use marram_format::pointer::Extent;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(super) struct Held {
     /// How many read what was given back meanwhile.
     readers: u32,
     extents: BTreeMap<usize, Vec<Extent>>,
+    /// The same, to find what is given back once more.
+    going: Going,
     count: usize,
     grains: u64,
     /// How often it was let go of before its time.
@@ -29,6 +32,11 @@ impl Held {
     /// Grains that are held back.
     pub(super) fn grains(&self) -> u64 {
         self.grains
+    }
+
+    /// What is held back.
+    pub(super) fn going(&self) -> &Going {
+        &self.going
     }
 
     /// What is held back of a zone.
@@ -77,6 +85,7 @@ impl SpaceMap {
             return self.release(extent);
         }
         self.held.extents.entry(zone_of(extent)).or_default().push(extent);
+        self.held.going.note(extent);
         self.held.count += 1;
         self.held.grains += u64::from(extent.grains);
         if self.held.count > HELD_EXTENTS_MAX {
@@ -86,6 +95,7 @@ impl SpaceMap {
 
     fn use_held(&mut self) {
         (self.held.count, self.held.grains) = (0, 0);
+        self.held.going.clear();
         for extent in std::mem::take(&mut self.held.extents).into_values().flatten() {
             self.release(extent);
         }

@@ -11,10 +11,12 @@
 //! allocated and freed after [`SpaceMap::serialize`] is therefore told by the **tail** of the
 //! commit instead, and enters the bitmaps of the next one.
 
+mod going;
 mod held;
 mod zone;
 
 use crate::planted::{PlantedBug, is_planted};
+use going::Going;
 use held::Held;
 use marram_format::pointer::{
     Extent, GRAIN_BYTES, PIECES_MAX, SCATTERED_PIECES_MAX, can_be_scattered,
@@ -103,6 +105,8 @@ pub(crate) struct SpaceMap {
     written: BTreeSet<usize>,
     allocated: Vec<Extent>,
     freed: Vec<Extent>,
+    /// The same as `freed`, to find what is freed twice.
+    going: Going,
     held: Held,
     /// How many of `allocated` and `freed` the written bitmaps contain.
     serialized: Option<(usize, usize)>,
@@ -125,6 +129,7 @@ impl SpaceMap {
             written: BTreeSet::new(),
             allocated: Vec::new(),
             freed: Vec::new(),
+            going: Going::default(),
             held: Held::default(),
             serialized: None,
             grown_from: None,
@@ -451,10 +456,13 @@ impl SpaceMap {
     }
 
     /// Gives an extent back as of the commit that is being made.
+    ///
+    /// # Errors
+    /// It does not lie on the device, or some of it is free, or was given back already.
     pub(crate) fn free(&mut self, extent: Extent, source: &dyn ZoneSource) -> Result<()> {
         self.check(extent, "a freed block")?;
+        self.note_going(extent, source)?;
         let zone = zone_of(extent);
-        self.load(zone, source)?;
         self.dirty.insert(zone);
         if is_planted(PlantedBug::EarlyReuse) && self.serialized.is_none() {
             let grain = extent.start % ZONE_GRAINS;
@@ -518,6 +526,7 @@ impl SpaceMap {
         }
         self.show();
         self.allocated.clear();
+        self.going.clear();
         self.written.clear();
         self.serialized = None;
         self.grown_from = None;
@@ -535,6 +544,7 @@ impl SpaceMap {
             self.release(extent);
         }
         self.freed.clear();
+        self.going.clear();
         self.serialized = None;
         let written = std::mem::take(&mut self.written);
         self.dirty.extend(written);

@@ -1,7 +1,9 @@
 //! Allocation against what must hold at every commit.
 
 use super::{HEAD_GRAINS, Purpose, SpaceMap, ZoneSource};
+use marram_format::pointer::Extent;
 use marram_format::space::{ZONE_BITMAP_BYTES, ZONE_GRAINS};
+use marram_store::Error;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -65,6 +67,49 @@ fn a_failed_commit_leaves_the_map_as_it_was() {
     assert_eq!(map.gauge().free_grains(), before);
     assert_eq!(map.free_grains_after(), before);
     assert_eq!(map.serialize().len(), 1);
+}
+
+#[test]
+fn what_is_free_or_goes_already_is_not_freed_once_more() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 300);
+    let first = map.allocate(200, Purpose::Data, &source).unwrap().unwrap()[0];
+    let part = |start: u64, grains| Extent { device: 0, start: first.start + start, grains };
+    map.serialize();
+    map.finish();
+    for _ in 0..2 {
+        map.free(part(100, 50), &source).unwrap();
+        for wrong in [part(100, 50), part(149, 2), part(60, 41), part(199, 2), part(250, 1)] {
+            let refused = map.free(wrong, &source).unwrap_err();
+            assert!(matches!(refused, Error::Damaged(_)), "{wrong:?}: {refused}");
+        }
+        map.roll_back();
+    }
+    map.free(part(100, 50), &source).unwrap();
+    map.free(part(150, 50), &source).unwrap();
+    map.free(part(0, 100), &source).unwrap();
+    map.serialize();
+    map.finish();
+    assert!(map.free(part(0, 1), &source).is_err(), "it is free");
+    assert_eq!(map.gauge().free_grains(), 300);
+}
+
+#[test]
+fn what_is_held_back_for_a_reader_is_not_freed_once_more() {
+    let source = Written::default();
+    let mut map = SpaceMap::new(HEAD_GRAINS + 300);
+    let first = map.allocate(200, Purpose::Data, &source).unwrap().unwrap()[0];
+    map.serialize();
+    map.finish();
+    map.hold();
+    map.free(first, &source).unwrap();
+    map.serialize();
+    map.finish();
+    let part = Extent { start: first.start + 199, grains: 1, ..first };
+    assert!(map.free(part, &source).is_err());
+    map.let_go();
+    assert!(map.free(part, &source).is_err(), "it is free");
+    assert_eq!(map.gauge().free_grains(), 300);
 }
 
 #[test]

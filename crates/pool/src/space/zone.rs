@@ -80,6 +80,17 @@ impl Zone {
         *word &= !bit;
     }
 
+    /// Whether every grain of a run is free.
+    pub(crate) fn is_free(&self, start: u64, grains: u32) -> bool {
+        let end = start + u64::from(grains);
+        self.next_busy(start, end) == end
+    }
+
+    /// Whether every grain of a run is taken.
+    pub(crate) fn is_taken(&self, start: u64, grains: u32) -> bool {
+        self.next_free(start, start + u64::from(grains)).is_none()
+    }
+
     /// Takes a run; every grain of it must be free.
     pub(crate) fn take(&mut self, start: u64, grains: u32) {
         for grain in start..start + u64::from(grains) {

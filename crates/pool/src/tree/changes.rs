@@ -7,7 +7,7 @@
 use super::read::malformed;
 use super::{Found, LEVELS_MAX, NodeSource};
 use bytes::Bytes;
-use marram_format::key::Key;
+use marram_format::key::{KEY_BYTES, Key};
 use marram_format::node::{Leaf, Node};
 use marram_store::Result;
 use std::cmp::Ordering;
@@ -27,7 +27,7 @@ pub(crate) fn changes(
     from: Key,
     visit: &mut dyn FnMut(Differing) -> bool,
 ) -> Result<()> {
-    beside(source, (before, after), from, &mut |found| found.is_same() || visit(found))
+    walk(source, (before, after), from, (Same::PassedOver, visit))
 }
 
 /// As [`changes`], with all items of the leaves that are not the same in both trees.
@@ -37,9 +37,28 @@ pub(crate) fn beside(
     from: Key,
     visit: &mut dyn FnMut(Differing) -> bool,
 ) -> Result<()> {
+    walk(source, (before, after), from, (Same::Visited, visit))
+}
+
+/// What becomes of items that are the same in leaves that are not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Same {
+    PassedOver,
+    Visited,
+}
+
+fn walk(
+    source: &dyn NodeSource,
+    (before, after): (Option<&Bytes>, Option<&Bytes>),
+    from: Key,
+    (same, visit): (Same, &mut dyn FnMut(Differing) -> bool),
+) -> Result<()> {
     let mut before = Cursor::new(source, before, from);
     let mut after = Cursor::new(source, after, from);
     loop {
+        if let (Some(here), Some(there)) = (before.way.last_mut(), after.way.last_mut()) {
+            pass_same(here, there, same);
+        }
         let (here, there) = (before.front()?, after.front()?);
         let order = match (&here, &there) {
             (None, None) => return Ok(()),
@@ -71,31 +90,60 @@ pub(crate) fn beside(
     }
 }
 
+/// Passes over what comes next in both and is the same: that is most of what two nodes have, and
+/// nothing need be taken out of them to see it.
+fn pass_same((had, here): &mut Step, (has, there): &mut Step, same: Same) {
+    let is_same = |here: usize, there: usize| match (&**had, &**has) {
+        (Node::Branch(had), Node::Branch(has)) => {
+            here < had.len()
+                && there < has.len()
+                && had.pointer_bytes(here) == has.pointer_bytes(there)
+        }
+        (Node::Leaf(had), Node::Leaf(has)) => {
+            same == Same::PassedOver
+                && here < had.len()
+                && there < has.len()
+                && is_same_item(had.parts(here), has.parts(there))
+        }
+        _ => false,
+    };
+    while is_same(*here, *there) {
+        (*here, *there) = (*here + 1, *there + 1);
+    }
+}
+
+fn is_same_item(before: Parts<'_>, after: Parts<'_>) -> bool {
+    before.0 == after.0 && before.1 == after.1 && is_same_content(before.2, after.2)
+}
+
 impl Differing {
     pub(crate) fn is_same(&self) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => {
-                before.value == after.value
-                    && same_content(before.pointer.as_ref(), after.pointer.as_ref())
+                let pointers = [&before.pointer, &after.pointer];
+                let [had, has] = pointers.map(|pointer| pointer.as_deref().unwrap_or_default());
+                before.value == after.value && is_same_content(had, has)
             }
             _ => false,
         }
     }
 }
 
-/// Whether two pointers lead to the same block, whatever flags and birth they have: a block that
-/// was marked as shared, or adopted from another dataset, is still the same.
-fn same_content(before: Option<&Bytes>, after: Option<&Bytes>) -> bool {
+/// Whether two encoded pointers, empty ones for none, lead to the same block, whatever flags and
+/// birth they have: a block that was marked as shared, or adopted from another dataset, is still
+/// the same.
+fn is_same_content(before: &[u8], after: &[u8]) -> bool {
     /// Where flags and birth of an encoded pointer are.
     const FLAGS_AND_BIRTH: std::ops::Range<usize> = 2..12;
-    match (before, after) {
-        (Some(before), Some(after)) => {
-            before.get(..FLAGS_AND_BIRTH.start) == after.get(..FLAGS_AND_BIRTH.start)
-                && before.get(FLAGS_AND_BIRTH.end..) == after.get(FLAGS_AND_BIRTH.end..)
-        }
-        (before, after) => before == after,
-    }
+    before.get(..FLAGS_AND_BIRTH.start) == after.get(..FLAGS_AND_BIRTH.start)
+        && before.get(FLAGS_AND_BIRTH.end..) == after.get(FLAGS_AND_BIRTH.end..)
 }
+
+/// Encoded key, value and encoded pointer of an item.
+type Parts<'a> = (&'a [u8; KEY_BYTES], &'a [u8], &'a [u8]);
+
+/// A node that was entered, with the next of its entries.
+type Step = (Arc<Node>, usize);
 
 /// What comes next in a tree: an item, or a subtree that has not been looked into.
 struct Front {
@@ -125,8 +173,7 @@ struct Cursor<'s> {
     source: &'s dyn NodeSource,
     from: Key,
     root: Option<Bytes>,
-    /// The nodes that were entered, each with the next of its entries.
-    way: Vec<(Arc<Node>, usize)>,
+    way: Vec<Step>,
 }
 
 impl<'s> Cursor<'s> {

@@ -104,8 +104,8 @@ pub struct XattrChange {
 ///
 /// Costs what has changed. Where a file has lost the name that it was found by, and keeps another
 /// one, all directories are searched once. Directories that a rollback copied, or that are found by
-/// their path, are looked through; and so is all below `root` if a file that has changed has
-/// several names, the newest of them elsewhere.
+/// their path, are looked through; and so is all below `root` if a file that has changed, or that a
+/// rollback copied, has several names, the newest of them elsewhere.
 ///
 /// # Errors
 /// A dataset or snapshot that is not there, has no file system, or has nothing to do with the
@@ -219,7 +219,10 @@ impl<'a> Comparison<'a> {
         for (ino, names) in names {
             self.names(ino, &names, &mut told)?;
         }
-        let stayed = |(ino, change): (&u64, &InodeChange)| change.stayed().map(|_| *ino);
+        let twins = &self.twins.by_after;
+        let stayed = |(ino, change): (&u64, &InodeChange)| {
+            change.stayed().filter(|_| !twins.contains_key(ino)).map(|_| *ino)
+        };
         let inside: Vec<u64> = self.changes.by_inode.iter().filter_map(stayed).collect();
         self.new_paths.prepare(inside.iter().copied())?;
         for ino in inside {
@@ -314,7 +317,8 @@ impl<'a> Comparison<'a> {
             inodes: change.stayed().expect("only inodes that stayed are told so"),
             content: content_ranges(self.before, self.after, change)?,
             xattrs: xattr_changes(ino, self.before, self.after, &change.xattrs)?,
-            has_other_names: !change.entries.is_empty() || self.renamed_in.contains(&ino),
+            has_other_names: self.twins.has_other_names(ino, &change.entries)
+                || self.renamed_in.contains(&ino),
         };
         Ok(inside.told(path))
     }

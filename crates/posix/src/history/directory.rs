@@ -52,36 +52,34 @@ impl Posix {
     ) -> Result<Option<Touched>> {
         self.check_running()?;
         self.check_writable()?;
-        self.with_reclaim(|| self.roll_back_once(store, rollback))
+        let roll_back = || self.roll_back_once(store, rollback);
+        let (report, orphans) = self.with_reclaim(roll_back)?;
+        // Also where all is as it was: what was done before is durable then, whoever did it. Not
+        // begun anew if this finds no space: it has been applied.
+        self.conclude(true, orphans)?;
+        Ok(report.applied.then_some(report.touched))
     }
 
+    /// Returns what has become an orphan too.
     fn roll_back_once(
         &self,
         store: &dyn Store,
         rollback: DirectoryRollback<'_>,
-    ) -> Result<Option<Touched>> {
+    ) -> Result<(MergeReport, Vec<u64>)> {
         let open = |source: &Source| -> Result<State> {
             State::open(store.open(source).map_err(from_store)?, self.root())
         };
         let past = open(rollback.to)?;
-        let (report, orphans) = {
-            let _held = self.locks.all();
-            let kept = Kept::take(store, rollback.dataset, "merge")?;
-            let now = open(&kept.source)?;
-            check_related(&now, &past)?;
-            let goes_back = Counterpart::find((&now, &past), rollback.directory.0)?;
-            let (now, past) = (now.below(goes_back.now), past.below(goes_back.past));
-            let changes = Changes::gather(store, (&kept.source, rollback.to), &now, &past)?;
-            let untouched = Changes::default();
-            let sides = Sides::new((&now, &past, &now), &changes, &untouched);
-            self.roll_back_held(store, (&rollback, &goes_back), sides)?
-        };
-        // Also where all is as it was: what was done before is durable then, whoever did it.
-        self.conclude(true, orphans)?;
-        if !report.applied {
-            return Ok(None);
-        }
-        Ok(Some(report.touched))
+        let _held = self.locks.all();
+        let kept = Kept::take(store, rollback.dataset, "merge")?;
+        let now = open(&kept.source)?;
+        check_related(&now, &past)?;
+        let goes_back = Counterpart::find((&now, &past), rollback.directory.0)?;
+        let (now, past) = (now.below(goes_back.now), past.below(goes_back.past));
+        let changes = Changes::gather(store, (&kept.source, rollback.to), &now, &past)?;
+        let untouched = Changes::default();
+        let sides = Sides::new((&now, &past, &now), &changes, &untouched);
+        self.roll_back_held(store, (&rollback, &goes_back), sides)
     }
 
     /// Plans and applies, under all locks. Returns what has become an orphan too.

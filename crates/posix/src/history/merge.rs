@@ -75,7 +75,11 @@ impl Posix {
             return self.preview(store, sides, options);
         }
         self.check_writable()?;
-        self.with_reclaim(|| self.merge_once(store, sides, options))
+        let merge = || self.merge_once(store, sides, options);
+        let (report, orphans) = self.with_reclaim(merge)?;
+        // Not begun anew if this finds no space: it has been applied.
+        self.conclude(report.applied, orphans)?;
+        Ok(report)
     }
 
     /// Judges, and foresees whether there would be space. What has been removed, and waits to be
@@ -86,22 +90,23 @@ impl Posix {
         sides: MergeSides<'_>,
         options: &MergeOptions<'_>,
     ) -> Result<MergeReport> {
-        let report = self.merge_once(store, sides, options)?;
+        let (report, _) = self.merge_once(store, sides, options)?;
         if report.obstacle.is_none() || !self.view.writable() {
             return Ok(report);
         }
         while self.reclaim_step(RECLAIM_ITEMS)? {}
         self.view.commit().map_err(from_store)?;
-        self.merge_once(store, sides, options)
+        self.merge_once(store, sides, options).map(|(report, _)| report)
     }
 
     /// What the fork has is read from memory; if somebody writes to it meanwhile, from a snapshot.
+    /// Returns what has become an orphan too.
     fn merge_once(
         &self,
         store: &dyn Store,
         sides: MergeSides<'_>,
         options: &MergeOptions<'_>,
-    ) -> Result<MergeReport> {
+    ) -> Result<(MergeReport, Vec<u64>)> {
         let fork = Kept::of(store, sides.fork, "merge")?;
         let merged = self.merge_kept((store, &fork), sides, options);
         if merged.is_ok() || !fork.is_overtaken() {
@@ -117,7 +122,7 @@ impl Posix {
         (store, fork): (&dyn Store, &Kept<'_>),
         sides: MergeSides<'_>,
         options: &MergeOptions<'_>,
-    ) -> Result<MergeReport> {
+    ) -> Result<(MergeReport, Vec<u64>)> {
         let open = |source: &Source| -> Result<State> {
             State::open(store.open(source).map_err(from_store)?, sides.root.0)
         };
@@ -125,24 +130,20 @@ impl Posix {
         check_related(&base_state, &fork_state)?;
         let sources = (sides.base, &fork.source);
         let theirs = Changes::gather(store, sources, &base_state, &fork_state)?;
-        let (report, orphans) = {
-            let _held = self.locks.all();
-            let kept = Kept::take(store, sides.dataset, "merge")?;
-            let now = State::open(store.open(&kept.source).map_err(from_store)?, sides.root.0)?;
-            check_related(&base_state, &now)?;
-            let ours = Changes::gather(store, (sides.base, &kept.source), &base_state, &now)?;
-            let three = Sides::new((&base_state, &fork_state, &now), &theirs, &ours);
-            let merged = MergedFrom {
-                dataset: sides.dataset,
-                fork: sides.fork,
-                read: &fork.source,
-                keep: None,
-                root_object: sides.root.0,
-            };
-            self.merge_held((store, &merged), &three, options)?
+        let _held = self.locks.all();
+        let kept = Kept::take(store, sides.dataset, "merge")?;
+        let now = State::open(store.open(&kept.source).map_err(from_store)?, sides.root.0)?;
+        check_related(&base_state, &now)?;
+        let ours = Changes::gather(store, (sides.base, &kept.source), &base_state, &now)?;
+        let three = Sides::new((&base_state, &fork_state, &now), &theirs, &ours);
+        let merged = MergedFrom {
+            dataset: sides.dataset,
+            fork: sides.fork,
+            read: &fork.source,
+            keep: None,
+            root_object: sides.root.0,
         };
-        self.conclude(report.applied, orphans)?;
-        Ok(report)
+        self.merge_held((store, &merged), &three, options)
     }
 
     /// Makes what was applied durable, where the store has not done so yet; what has no name any

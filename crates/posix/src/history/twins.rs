@@ -3,13 +3,16 @@
 //! A rollback of a directory makes copies of what lies elsewhere by then, and the directory itself
 //! may be one. By number, all that was there went, and something else came. So what has the same
 //! path in both states and is the same inode but for its number counts as one that stayed, unless
-//! the one of the first state is below still, elsewhere. The two directories that are compared are
-//! twins whatever they are.
+//! the one of the first state is below still, elsewhere, or that of the second was: then that one
+//! stayed. The two directories that are compared are twins whatever they are.
 //!
 //! The names in twins are compared one by one, as what moved away with a directory has not changed
 //! in it. That costs what is in these directories.
+//!
+//! Where a file has a name is not always known from its record, which leads to the name that was
+//! made last. Such files are gathered, and all that is below is walked through once for them.
 
-use super::changes::{Changes, InodeChange, NameChanges, Place};
+use super::changes::{Changes, InodeChange, NameChanges, Pair, Place};
 use super::sides::NamePlace;
 use super::state::{Named, State, same_inode};
 use super::subtree::Subtree;
@@ -43,21 +46,21 @@ pub(super) struct Twin {
 impl Twins {
     /// Finds the twins below the roots of two states between which these are the changes.
     pub(super) fn find(before: &State, after: &State, changes: &Changes) -> Result<Twins> {
-        let below = Subtree::new(after, after.root);
-        let mut search =
-            Search { before, after, below, twins: Twins::default(), waiting: Vec::new() };
-        if before.root != after.root {
-            search.add((before.root, after.root), InodeKind::Directory);
-        }
-        for (directory, change) in &changes.by_inode {
-            if change.stayed().is_some() {
-                search.stayed(*directory, change)?;
-            }
-        }
-        while let Some(directories) = search.waiting.pop() {
-            search.directories(directories)?;
+        let mut search = Search::new(before, after);
+        search.search((before.root, after.root), changes)?;
+        // Directories are found without a walk, so the same files are asked for again.
+        if search.before.find_unsure()? | search.after.find_unsure()? {
+            search.twins = Twins::default();
+            search.search((before.root, after.root), changes)?;
         }
         Ok(search.twins)
+    }
+
+    /// Whether one of these names, of a directory that stayed, has come or gone or leads elsewhere.
+    pub(super) fn has_other_names(&self, directory: u64, entries: &[Pair<Named>]) -> bool {
+        let is_same = |name: &[u8]| self.same_names.contains(&(directory, name.to_vec()));
+        let mut names = entries.iter().flat_map(|pair| pair.before.iter().chain(&pair.after));
+        names.any(|entry| !is_same(&entry.name))
     }
 
     /// The changes of names where twins are the same.
@@ -90,17 +93,82 @@ fn add_new(places: &mut Vec<Place>, more: &[Place]) {
     }
 }
 
-struct Search<'a> {
-    before: &'a State,
-    after: &'a State,
-    /// What lies below in the second state.
+/// One of the two states.
+struct Side<'a> {
     below: Subtree<'a>,
+    /// Files of which the record does not say whether they have a name below.
+    unsure: BTreeSet<u64>,
+    /// Those of them that have one, once that is known.
+    found: BTreeSet<u64>,
+}
+
+impl<'a> Side<'a> {
+    fn new(state: &'a State) -> Side<'a> {
+        let below = Subtree::new(state, state.root);
+        Side { below, unsure: BTreeSet::new(), found: BTreeSet::new() }
+    }
+
+    fn state(&self) -> &'a State {
+        self.below.state
+    }
+
+    /// Whether an inode of the other state lies below in this one, where another one may have its
+    /// number. What is not known yet is noted, and not counted.
+    fn has(&mut self, ino: u64, other: &Inode) -> Result<bool> {
+        let named = self.state().named_inode(ino)?;
+        let Some(inode) = named.filter(|inode| same_inode(other, inode)) else {
+            return Ok(false);
+        };
+        if inode.kind == InodeKind::Directory {
+            return self.below.has(ino);
+        }
+        let entry = self.state().entry_at(inode.parent, inode.name_place)?;
+        let is_named = entry.is_some_and(|entry| entry.ino == ino);
+        if is_named && self.below.has(inode.parent)? {
+            return Ok(true);
+        }
+        if !is_named || inode.links > 1 {
+            self.unsure.insert(ino);
+        }
+        Ok(self.found.contains(&ino))
+    }
+
+    /// Walks to the files of which it is not known; returns whether any has a name below.
+    fn find_unsure(&mut self) -> Result<bool> {
+        self.found.extend(self.below.places(&self.unsure)?.into_keys());
+        Ok(!self.found.is_empty())
+    }
+}
+
+struct Search<'a> {
+    before: Side<'a>,
+    after: Side<'a>,
     twins: Twins,
     /// Directories of both states whose names have not been compared.
     waiting: Vec<(u64, u64)>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(before: &'a State, after: &'a State) -> Search<'a> {
+        let (before, after) = (Side::new(before), Side::new(after));
+        Search { before, after, twins: Twins::default(), waiting: Vec::new() }
+    }
+
+    fn search(&mut self, roots: (u64, u64), changes: &Changes) -> Result<()> {
+        if roots.0 != roots.1 {
+            self.add(roots, InodeKind::Directory);
+        }
+        for (directory, change) in &changes.by_inode {
+            if change.stayed().is_some() {
+                self.stayed(*directory, change)?;
+            }
+        }
+        while let Some(directories) = self.waiting.pop() {
+            self.directories(directories)?;
+        }
+        Ok(())
+    }
+
     fn add(&mut self, (before, after): (u64, u64), kind: InodeKind) {
         let twin = Twin { before, has_other_names: false };
         let is_new = self.twins.by_after.insert(after, twin).is_none();
@@ -119,7 +187,7 @@ impl Search<'_> {
             let Some(entry) = came.get(&gone.name[..]).filter(|came| came.ino != gone.ino) else {
                 continue;
             };
-            if self.below.has(directory)? && self.are_same(gone, entry)? {
+            if self.after.below.has(directory)? && self.are_same(gone, entry)? {
                 self.twins.same_names.insert((directory, gone.name.clone()));
             }
         }
@@ -128,8 +196,9 @@ impl Search<'_> {
 
     /// Whether what a name led to is what it leads to: itself, or its twin.
     fn are_same(&mut self, gone: &Named, came: &Named) -> Result<bool> {
-        let inodes = (self.before.named_inode(gone.ino)?, self.after.named_inode(came.ino)?);
-        let (Some(before), Some(after)) = inodes else {
+        let old = self.before.state().named_inode(gone.ino)?;
+        let new = self.after.state().named_inode(came.ino)?;
+        let (Some(before), Some(after)) = (old, new) else {
             return Ok(false);
         };
         if !same_inode(&before, &after) {
@@ -138,30 +207,20 @@ impl Search<'_> {
         if gone.ino == came.ino {
             return Ok(true);
         }
-        if self.is_below(gone.ino, &before)? {
+        if self.after.has(gone.ino, &before)? || self.before.has(came.ino, &after)? {
             return Ok(false);
         }
         self.add((gone.ino, came.ino), after.kind);
         Ok(true)
     }
 
-    /// Whether an inode lies below in the second state, where another one may have its number. Of a
-    /// file with several names, one counts.
-    fn is_below(&mut self, ino: u64, before: &Inode) -> Result<bool> {
-        let named = self.after.named_inode(ino)?;
-        let Some(inode) = named.filter(|inode| same_inode(before, inode)) else {
-            return Ok(false);
-        };
-        let entry = self.after.entry_at(inode.parent, inode.name_place)?;
-        Ok(entry.is_some_and(|entry| entry.ino == ino) && self.below.has(inode.parent)?)
-    }
-
     /// Compares the names in a directory and its twin.
     fn directories(&mut self, (before, after): (u64, u64)) -> Result<()> {
-        let entries = self.after.entries(after)?.into_iter();
+        let (old, new) = (self.before.state(), self.after.state());
+        let entries = new.entries(after)?.into_iter();
         let mut came: BTreeMap<_, _> = entries.map(|it| (it.name.clone(), it)).collect();
         let mut has_other_names = false;
-        for gone in self.before.entries(before)? {
+        for gone in old.entries(before)? {
             if let Some(entry) = came.get(&gone.name)
                 && self.are_same(&gone, entry)?
             {
@@ -170,14 +229,14 @@ impl Search<'_> {
             }
             has_other_names = true;
             // Where the directory itself is now, its name may be there too.
-            let stayed = self.after.entry(before, &gone.name)?.filter(|now| now.ino == gone.ino);
+            let stayed = new.entry(before, &gone.name)?.filter(|now| now.ino == gone.ino);
             let change = self.twins.names.entry(gone.ino).or_default();
             change.came.extend(stayed.map(|entry| Place { directory: before, entry }));
             change.gone.push(Place { directory: before, entry: gone });
         }
         for entry in came.into_values() {
             has_other_names = true;
-            let was = self.before.entry(after, &entry.name)?.filter(|was| was.ino == entry.ino);
+            let was = old.entry(after, &entry.name)?.filter(|was| was.ino == entry.ino);
             let change = self.twins.names.entry(entry.ino).or_default();
             change.gone.extend(was.map(|entry| Place { directory: after, entry }));
             change.came.push(Place { directory: after, entry });

@@ -23,13 +23,16 @@ const UNCHANGED_SECONDS: i64 = 600;
 pub(super) struct Gathered {
     pub(super) regions: Vec<Region>,
     pub(super) next: Option<Key>,
+    /// Where a record is that makes no sense, and what is wrong with it: the look ended there, and
+    /// goes on behind it.
+    pub(super) wrong: Option<(Key, Error)>,
 }
 
 impl Posix {
     /// Sections of files from a key on, as far as one look reaches.
     pub(super) fn gather(&self, from: Key, to: Key) -> Result<Gathered> {
         let mut found: Vec<(u64, Section)> = Vec::new();
-        let (mut passed, mut next, mut failure) = (0, None, None);
+        let (mut passed, mut next, mut wrong) = (0, None, None);
         let mut visit = |key: Key, item: &Item| {
             passed += 1;
             if found.len() >= SECTIONS_MAX || passed > ITEMS_MAX {
@@ -39,25 +42,25 @@ impl Posix {
             if key.kind == kind::SECTION {
                 match Section::decode(key, item) {
                     Ok(section) => found.push((key.object, section)),
-                    Err(error) => failure = Some(from_record(key.object, &error)),
+                    Err(error) => {
+                        wrong = Some((key, from_record(key.object, &error)));
+                        next = key.successor();
+                    }
                 }
             }
-            failure.is_none()
+            wrong.is_none()
         };
         self.view.scan(from, to, &mut visit).map_err(from_store)?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
         let mut regions = in_regions(found);
         // A region that goes on behind what was read is looked at as a whole the next time, unless
         // it is all that there is.
-        if let Some(key) = next.filter(|key| key.kind == kind::SECTION)
+        if let Some(key) = next.filter(|key| key.kind == kind::SECTION && wrong.is_none())
             && regions.len() > 1
             && let Some(last) = regions.pop_if(|last| last.is_of(key.object, key.offset))
         {
             next = last.sections.first().map(|section| Key { offset: section.at, ..key });
         }
-        Ok(Gathered { regions, next })
+        Ok(Gathered { regions, next, wrong })
     }
 }
 
@@ -120,6 +123,10 @@ impl Rewriter {
         let how = How { unchanged_since, ..How::default() };
         let gathered = files.gather(from, Key::MAX)?;
         self.next = gathered.next;
+        if let Some((key, error)) = gathered.wrong {
+            self.totals.unreadable += 1;
+            files.report_damage(key.object, key.offset, 0, error.to_string());
+        }
         let mut step = Step::default();
         for region in &gathered.regions {
             let is_rewritten = files.rewrite_region(region, how, &mut step, &mut self.totals);

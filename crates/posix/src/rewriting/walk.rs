@@ -120,6 +120,9 @@ impl<T> Walk<'_, T> {
             for region in &gathered.regions {
                 self.region(index, files, region, path)?;
             }
+            if let Some((_, error)) = gathered.wrong {
+                self.passed_over(index, path, error)?;
+            }
         }
         Ok(())
     }

@@ -17,6 +17,11 @@ fn told(prepare: impl FnOnce(&Tree), change: impl FnOnce(&Tree)) -> Vec<String> 
     family.diff("root@fork:fork", "root@after")
 }
 
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
 #[test]
 fn every_kind_of_change_is_told_and_sorted_by_path() {
     let prepare = |tree: &Tree| {
@@ -147,6 +152,23 @@ fn what_was_merged_is_the_same_in_the_fork_whoever_has_its_number() {
     assert_eq!(family.diff("root", "fork"), ["removed /own"]);
 }
 
+/// The time of a directory is told where all its names lead to what they led to, whether or not
+/// that has another number.
+#[test]
+fn a_directory_into_which_was_merged_has_another_time() {
+    for takes_number in [false, true] {
+        let family = Family::new(|tree| _ = tree.directory("/d"));
+        family.fork.file("/d/of the fork", b"f");
+        if takes_number {
+            family.parent.file("/own", b"p");
+        }
+        family.merge();
+        let told = family.diff("fork", "root");
+        assert!(told[0].starts_with("attributes /d [Modified("), "{told:?}");
+        assert_eq!(told[1..], ["created /own"][..usize::from(takes_number)]);
+    }
+}
+
 #[test]
 fn states_without_a_common_past_are_refused() {
     let family = Family::new(|_| ());
@@ -244,6 +266,49 @@ fn a_directory_that_a_rollback_copied_into_another_is_as_it_was() {
     let all = family.diff("root@s", "root");
     let told = |text: &str| all.iter().any(|line| line == text);
     assert!(told("renamed /d/sub /elsewhere") && told("created /d/sub"), "{all:?}");
+}
+
+/// The name that the file's record leads to is that of the copy by then.
+#[test]
+fn a_hard_link_that_a_rollback_has_split_is_told() {
+    let family = kept(|tree| {
+        tree.directory("/d");
+        tree.file("/outside", &[1; 10_000]);
+        tree.link("/outside", "/d/a");
+    });
+    family.parent.write("/outside", 5000, &[2; 100]);
+    roll_back(&family, family.parent.find("/d").unwrap().ino).unwrap().expect("it is copied");
+    let wanted = ["created /d/a", "content /outside [5000..5100] 10000 10000", "unlinked /d/a"];
+    assert_eq!(sorted(family.diff("root@s", "root")), sorted(wanted.map(str::to_owned).into()));
+    let wanted = ["linked /d/a", "content /d/a [5000..5100] 10000 10000", "removed /d/a"];
+    let back = family.diff("root", "root@s");
+    assert_eq!(sorted(back), sorted(wanted.map(str::to_owned).into()));
+    assert_eq!(of_d(&family, "root@s", "root"), Vec::<String>::new());
+}
+
+#[test]
+fn what_takes_the_place_of_its_copy_has_moved_there() {
+    let family = moved();
+    let tree = &family.parent;
+    tree.rename("/moved", "/d");
+    tree.rename("/d/sub", "/elsewhere");
+    roll_back(&family, tree.find("/d").unwrap().ino).unwrap().expect("something changes");
+    snapshot(&family, "t");
+    tree.unlink("/d/sub/b");
+    tree.remove_directory("/d/sub");
+    tree.file("/elsewhere/b", b"c");
+    tree.rename("/elsewhere", "/d/sub");
+    let wanted = [
+        "content /d/sub/b [0..1] 1 1",
+        "removed /d/sub",
+        "removed /d/sub/b",
+        "renamed /elsewhere /d/sub",
+    ];
+    assert_eq!(sorted(family.diff("root@t", "root")), wanted);
+    // Who looks at the directory alone sees neither go nor come.
+    let inside = of_d(&family, "root@t", "root");
+    assert!(inside[0].starts_with("attributes / [Modified("), "{inside:?}");
+    assert_eq!(inside[1..], ["content /sub/b [0..1] 1 1"]);
 }
 
 #[test]

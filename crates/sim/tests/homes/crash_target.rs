@@ -75,7 +75,7 @@ impl Target for PoolTarget {
 }
 
 /// Why a rollback was not done.
-struct Refused(String);
+pub(super) struct Refused(pub(super) String);
 
 impl From<marram_vfs::Error> for Refused {
     fn from(error: marram_vfs::Error) -> Refused {

@@ -8,12 +8,14 @@ mod memory;
 mod pool;
 
 pub use crash_target::PoolTarget;
-use marram_model::Clash;
+use crash_target::Refused;
+use marram_model::{Change, Clash};
 use marram_posix::{
-    AccessTimes, ConflictKind, DedupOptions, Deduplicator, DefragmentOptions, DirectoryRollback,
-    MergeOptions, MergeReport, MergeSides, PassPlace, Posix, PosixOptions, deduplicate, defragment,
+    AccessTimes, AttributeChange, ConflictKind, DedupOptions, Deduplicator, DefragmentOptions,
+    Difference, DirectoryRollback, MergeOptions, MergeReport, MergeSides, PassPlace, Posix,
+    PosixOptions, What, deduplicate, defragment, diff,
 };
-use marram_sim::{HistoryClock, Home, HomeResult, Options, Report, run_history};
+use marram_sim::{HistoryClock, Home, HomeResult, Moment, Options, Report, run_history};
 use marram_store::{DatasetName, Source, Store, View};
 use marram_vfs::{Caller, Clock, FileSystem, Ino};
 pub use memory::{busy_memory_home, memory_home};
@@ -114,6 +116,47 @@ fn clash_of(kind: ConflictKind) -> Clash {
         ConflictKind::Name => Clash::Name,
         ConflictKind::Removed => Clash::Removed,
         ConflictKind::Loop => Clash::Loop,
+    }
+}
+
+/// What is told of one path, in the words of the model.
+fn told(difference: Difference) -> HomeResult<Vec<marram_model::Difference>> {
+    let Difference { path, old_path, what, .. } = difference;
+    let changes = match what {
+        What::Created => vec![Change::Created],
+        What::Removed => vec![Change::Removed],
+        What::Renamed => vec![Change::Renamed(old_path.ok_or("renamed from nowhere")?)],
+        What::Linked => vec![Change::Linked],
+        What::Unlinked => vec![Change::Unlinked],
+        What::Content { ranges, old_size, new_size } => {
+            let ranges = ranges.iter().map(|range| (range.start, range.end)).collect();
+            vec![Change::Content { ranges, sizes: (old_size, new_size) }]
+        }
+        What::Attributes(all) => all.into_iter().map(attribute).collect::<Result<_, _>>()?,
+        What::Xattrs(all) => {
+            all.into_iter().map(|it| Change::Xattr(it.name, it.old, it.new)).collect()
+        }
+    };
+    let difference = |what| marram_model::Difference { path: path.clone(), what };
+    Ok(changes.into_iter().map(difference).collect())
+}
+
+fn attribute(change: AttributeChange) -> HomeResult<Change> {
+    match change {
+        AttributeChange::Permissions(old, new) => Ok(Change::Permissions(old, new)),
+        AttributeChange::User(old, new) => Ok(Change::User(old, new)),
+        AttributeChange::Group(old, new) => Ok(Change::Group(old, new)),
+        AttributeChange::Modified(old, new) => Ok(Change::Modified(old, new)),
+        change => Err(format!("{change:?}, which no step changes")),
+    }
+}
+
+/// The state that is meant.
+fn source_of(moment: &Moment) -> HomeResult<Source> {
+    match moment {
+        Moment::Live => Ok(root()),
+        Moment::Kept(name) => Ok(kept(name)),
+        Moment::Fork(name) => source(name),
     }
 }
 
@@ -247,6 +290,29 @@ impl<B: Backing> Home for StoreHome<B> {
 
     fn destroy_snapshot(&mut self, name: &str) -> HomeResult<()> {
         self.backing.store().destroy(&kept(name), false).map(|_| ()).map_err(text)
+    }
+
+    fn roll_back(&mut self, snapshot: &str, keep: &str) -> HomeResult<bool> {
+        let store = self.backing.store();
+        let to = kept(snapshot);
+        let go_back = || store.rollback(&to, keep).map_err(|error| Refused(text(error)));
+        self.live().roll_back(go_back).map_err(|Refused(reason)| reason)?;
+        Ok(true)
+    }
+
+    fn diff(
+        &self,
+        before: &Moment,
+        after: &Moment,
+    ) -> HomeResult<Option<marram_vfs::Result<Vec<marram_model::Difference>>>> {
+        let (before, after) = (source_of(before)?, source_of(after)?);
+        let mut all = Vec::new();
+        let found = diff(&*self.backing.store(), &before, &after, Ino::ROOT, &mut |difference| {
+            all.push(told(difference));
+            true
+        });
+        let all: Vec<Vec<_>> = all.into_iter().collect::<HomeResult<_>>()?;
+        Ok(Some(found.map(|()| all.concat())))
     }
 
     /// Frees what has no name before: else what comes back may get another number than in the

@@ -55,7 +55,7 @@ impl BlockTable {
     pub(super) fn read(&self, block: &Block) -> Result<Bytes> {
         let token = match block {
             Block::Fresh(fresh) => match fresh.stored() {
-                None => return Ok(Bytes::copy_from_slice(fresh.data())),
+                None => return Ok(fresh.bytes()),
                 Some(token) => token,
             },
             Block::Stored(token) => token,

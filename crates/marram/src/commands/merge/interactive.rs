@@ -6,6 +6,7 @@
 
 use crate::control::protocol::{ConflictChoice, ConflictRow, Decision, MergeRequest, MergeSummary};
 use crate::error::{Error, Result};
+use crate::names::printable;
 use std::io::{BufRead, Write};
 
 /// Most rounds of previews; each has at least one conflict more that was decided.
@@ -33,7 +34,7 @@ pub(super) fn decide(
             return Ok(());
         }
         for conflict in &summary.conflicts {
-            let is_same = |decision: &Decision| is_same(&decision.conflict, conflict);
+            let is_same = |decision: &Decision| decision.conflict.is_same(conflict);
             let known = request.decisions.iter().position(is_same);
             if known.is_some() {
                 tell(prompt, "that cannot be done there: decide otherwise\n");
@@ -47,13 +48,15 @@ pub(super) fn decide(
     Err(Error::usage("there are conflicts without end").hint("merge with --ours or --theirs"))
 }
 
-fn is_same(a: &ConflictRow, b: &ConflictRow) -> bool {
-    (&a.path, &a.kind, &a.detail) == (&b.path, &b.kind, &b.detail)
-}
-
 /// Says something to whoever decides; that it cannot be said is no reason to stop.
 fn tell(prompt: &mut dyn Write, text: &str) {
     let _unheard = prompt.write_all(text.as_bytes()).and_then(|()| prompt.flush());
+}
+
+/// A line of a text: what would move the cursor is told, but for tabs.
+fn printable_line(line: &str) -> String {
+    let parts = line.split('\t').map(|part| printable(part.to_owned()));
+    parts.collect::<Vec<_>>().join("\t")
 }
 
 fn ask(
@@ -61,10 +64,11 @@ fn ask(
     input: &mut dyn BufRead,
     prompt: &mut dyn Write,
 ) -> Result<ConflictChoice> {
-    let ConflictRow { path, kind, detail, marked } = conflict;
-    tell(prompt, &format!("{kind} {path}: {detail}\n"));
+    let marked = &conflict.marked;
+    tell(prompt, &format!("{}\n", conflict.line()));
     if let Some(text) = marked {
-        text.lines().take(LINES_MAX).for_each(|line| tell(prompt, &format!("    {line}\n")));
+        let line = |line: &str| format!("    {}\n", printable_line(line));
+        text.lines().take(LINES_MAX).for_each(|text| tell(prompt, &line(text)));
         if text.lines().nth(LINES_MAX).is_some() {
             tell(prompt, "    ...\n");
         }

@@ -6,9 +6,12 @@ use crate::control::protocol::{
     Answer, FootprintReport, FootprintRequest, FootprintRow, Operation,
 };
 use crate::error::{Error, Result};
+use crate::names::{bytes, quoted};
 use crate::output::{Align, Output, Table, size_text};
 use crate::target::{Target, with_optional_snapshot};
 use marram_store::Source;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(in crate::commands) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
@@ -69,10 +72,10 @@ fn table(
 }
 
 fn place(above: &Path, row: &FootprintRow) -> String {
-    let path = if row.path.is_empty() { above.to_owned() } else { above.join(&row.path) };
-    let path = path.display();
-    match row.kind.as_str() {
-        "directory" if !path.to_string().ends_with('/') => format!("{path}/"),
-        _ => path.to_string(),
-    }
+    let below = bytes(&row.path, row.path_bytes.as_ref());
+    let path =
+        if below.is_empty() { above.to_owned() } else { above.join(OsStr::from_bytes(&below)) };
+    let is_bare = row.kind == "directory" && !path.as_os_str().as_bytes().ends_with(b"/");
+    let slash = if is_bare { "/" } else { "" };
+    format!("{}{slash}", quoted(path.as_os_str().as_bytes()))
 }

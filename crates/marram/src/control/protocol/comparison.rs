@@ -1,5 +1,6 @@
 //! What is said of the differences between two states.
 
+use crate::names::{bytes, quoted};
 use serde::{Deserialize, Serialize};
 
 /// Two states to compare. What differs is told as lines of JSON, each a [`DifferenceRow`], sorted
@@ -39,9 +40,15 @@ pub(crate) struct DifferenceRow {
     pub(crate) change: String,
     /// Where, from the root of what is compared.
     pub(crate) path: String,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
     /// Where it was, of what was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) old_path: Option<String>,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) old_path_bytes: Option<String>,
     /// `file`, `directory`, `symlink`, `fifo`, `socket` or `device`.
     pub(crate) kind: String,
     /// Of changed content: first byte and end of each range that differs.
@@ -56,4 +63,32 @@ pub(crate) struct DifferenceRow {
     /// The lines that differ, as `diff -u` tells them, where they were asked for and it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) patch: Option<String>,
+}
+
+impl DifferenceRow {
+    /// The path with all its bytes.
+    pub(crate) fn path_in_bytes(&self) -> Vec<u8> {
+        bytes(&self.path, self.path_bytes.as_ref())
+    }
+
+    /// Where it was.
+    pub(crate) fn old_path_in_bytes(&self) -> Option<Vec<u8>> {
+        let old = self.old_path.as_ref()?;
+        Some(bytes(old, self.old_path_bytes.as_ref()))
+    }
+
+    /// The path for people.
+    pub(crate) fn place(&self) -> String {
+        quoted(&self.path_in_bytes())
+    }
+
+    /// Where it was, for people.
+    pub(crate) fn old_place(&self) -> Option<String> {
+        self.old_path_in_bytes().map(|path| quoted(&path))
+    }
+
+    /// Whether it is about the same path.
+    pub(crate) fn is_at(&self, other: &DifferenceRow) -> bool {
+        (&self.path, &self.path_bytes) == (&other.path, &other.path_bytes)
+    }
 }

@@ -27,6 +27,9 @@ pub(crate) struct SkippedRow {
     pub(crate) place: usize,
     /// The path from there.
     pub(crate) path: String,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
     /// Why.
     pub(crate) reason: String,
 }

@@ -59,6 +59,9 @@ pub(crate) struct FootprintRequest {
 pub(crate) struct FootprintRow {
     /// From the directory on; empty of itself.
     pub(crate) path: String,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
     /// `file` or `directory`, which is told with all that is in it. A file is what is no directory.
     pub(crate) kind: String,
     /// Names that the inode has.

@@ -5,8 +5,8 @@ use super::shelves::{Directory, HIDDEN_NAME, Shelf, Shelves};
 use super::{BASE_SLOT, Files, Namespace, Place, SHELVES_SLOT, join, slot_of};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
-    Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes, SetMarks,
-    Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
+    Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
+    SetMarks, Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
 };
 
 impl Namespace {
@@ -299,6 +299,17 @@ impl FileSystem for Namespace {
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
         let (files, ino) = self.at(ino)?;
         files.write(ino, offset, data, options)
+    }
+
+    fn write_kept(
+        &self,
+        ino: Ino,
+        offset: u64,
+        keepable: Keepable<'_>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.write_kept(ino, offset, keepable, options)
     }
 
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::row;
 use crate::control::protocol::{Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary};
 use crate::error::{Error, Result};
+use crate::names;
 use marram_pool::Pool;
 use marram_posix::{
     Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Posix, Touched,
@@ -82,11 +83,8 @@ impl<'a> Merge<'a> {
     /// What is done about a conflict: what was decided about it, or about all.
     fn choice(&self, conflict: &Conflict) -> Choice {
         let row = conflict_row(conflict, None);
-        let is_meant = |known: &ConflictRow| {
-            (&known.path, &known.kind, &known.detail) == (&row.path, &row.kind, &row.detail)
-        };
         let mut decisions = self.request.decisions.iter();
-        let decided = decisions.find(|decision| is_meant(&decision.conflict));
+        let decided = decisions.find(|decision| decision.conflict.is_same(&row));
         match decided.map_or(self.request.choice, |decision| decision.choice) {
             ConflictChoice::Refuse => Choice::Refuse,
             ConflictChoice::Ours => Choice::Ours,
@@ -119,6 +117,7 @@ impl<'a> Merge<'a> {
             state: format!("{:016x}", report.state),
             is_outdated: report.is_outdated,
             obstacle: report.obstacle.map(|error| error.to_string()),
+            differences_left_out: report.differences.len().saturating_sub(ROWS_MAX),
             differences: report.differences.into_iter().take(ROWS_MAX).map(row).collect(),
             dropped: false,
             engine_nanoseconds,
@@ -154,7 +153,8 @@ fn conflict_row(conflict: &Conflict, marked: Option<String>) -> ConflictRow {
         ConflictKind::Loop => "loop",
     };
     ConflictRow {
-        path: String::from_utf8_lossy(&conflict.path).into_owned(),
+        path: names::text(&conflict.path),
+        path_bytes: names::lost_bytes(&conflict.path),
         kind: kind.to_owned(),
         detail: conflict.detail.clone(),
         marked,

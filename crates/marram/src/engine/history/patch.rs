@@ -2,6 +2,7 @@
 
 use crate::control::protocol::DifferenceRow;
 use crate::error::Result;
+use crate::names;
 use marram_pool::Pool;
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::{Source, Store};
@@ -40,22 +41,54 @@ impl Texts {
             && is_file(came, "created")
         {
             let texts = (text_of(&self.before, *old)?, text_of(&self.after, *new)?);
-            came.patch = patch_of(&came.path, texts, (true, true));
+            let path = came.path_in_bytes();
+            came.patch = patch_of((Some(&path), Some(&path)), texts);
             return Ok(());
         }
-        rows.iter_mut().try_for_each(|(row, numbers)| self.add_to_one(row, *numbers))
+        let renamed = rows.iter().position(|(row, _)| is_file(row, "renamed"));
+        rows.iter_mut().try_for_each(|(row, numbers)| self.add_to_one(row, *numbers))?;
+        renamed.map_or(Ok(()), |at| self.add_rename(rows, at))
     }
 
     fn add_to_one(&self, row: &mut DifferenceRow, (old_ino, ino): (Ino, Ino)) -> Result<()> {
-        let (old, new) = match row.change.as_str() {
-            _ if row.kind != "file" => return Ok(()),
-            "content" => (text_of(&self.before, old_ino)?, text_of(&self.after, ino)?),
-            "created" => (Some(String::new()), text_of(&self.after, ino)?),
-            "removed" => (text_of(&self.before, old_ino)?, Some(String::new())),
-            _ => return Ok(()),
+        if row.kind != "file" {
+            return Ok(());
+        }
+        let path = row.path_in_bytes();
+        row.patch = match row.change.as_str() {
+            "content" => {
+                let texts = (text_of(&self.before, old_ino)?, text_of(&self.after, ino)?);
+                patch_of((Some(&path), Some(&path)), texts)
+            }
+            "created" => {
+                let texts = (Some(String::new()), text_of(&self.after, ino)?);
+                patch_of((None, Some(&path)), texts)
+            }
+            "removed" => {
+                let texts = (text_of(&self.before, old_ino)?, Some(String::new()));
+                patch_of((Some(&path), None), texts)
+            }
+            _ => None,
         };
-        let is_there = (row.change != "created", row.change != "removed");
-        row.patch = patch_of(&row.path, (old, new), is_there);
+        Ok(())
+    }
+
+    /// Tells where a file was that is elsewhere now, with the lines that differ, if any do.
+    fn add_rename(&self, rows: &mut [Numbered], renamed: usize) -> Result<()> {
+        let (row, numbers) = &rows[renamed];
+        let (numbers, path) = (*numbers, row.path_in_bytes());
+        let Some(old_path) = row.old_path_in_bytes() else { return Ok(()) };
+        let is_changed = |(row, of): &Numbered| *of == numbers && is_file(row, "content");
+        let changed = rows.iter().position(is_changed);
+        let lines = match changed {
+            Some(_) => {
+                let texts = (text_of(&self.before, numbers.0)?, text_of(&self.after, numbers.1)?);
+                patch_of((Some(&old_path), Some(&path)), texts)
+            }
+            None => None,
+        };
+        let at = changed.filter(|_| lines.is_some()).unwrap_or(renamed);
+        rows[at].0.patch = Some(rename_of(&old_path, &path, lines));
         Ok(())
     }
 }
@@ -64,25 +97,41 @@ fn is_file(row: &DifferenceRow, change: &str) -> bool {
     row.kind == "file" && row.change == change
 }
 
-/// The lines in which two texts differ, if both are; `is_there` says of each whether it is a file.
+/// The name of a file in a patch, below `a` or `b`; in quotes where it could be misread.
+fn name_in_patch(side: &str, path: &[u8]) -> String {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    names::quoted(&[side.as_bytes(), b"/", path].concat())
+}
+
+/// As git tells a rename. Where no lines follow, patch(1) knows its end by the head of another.
+fn rename_of(old: &[u8], new: &[u8], lines: Option<String>) -> String {
+    let bare = |path: &[u8]| names::quoted(path.strip_prefix(b"/").unwrap_or(path));
+    let name = |side: &str, path: &[u8]| name_in_patch(side, path);
+    let head = format!("diff --git {} {}\n", name("a", old), name("b", new));
+    let end = || format!("diff --git {} {}\n", name("a", new), name("b", new));
+    let rest = lines.unwrap_or_else(end);
+    format!("{head}rename from {}\nrename to {}\n{rest}", bare(old), bare(new))
+}
+
+/// The lines in which two texts differ, if both are; where one is no file it has no path.
 fn patch_of(
-    path: &str,
+    (before, after): (Option<&[u8]>, Option<&[u8]>),
     (old, new): (Option<String>, Option<String>),
-    is_there: (bool, bool),
 ) -> Option<String> {
-    let path = path.trim_start_matches('/');
-    let name = |of: &str, is_there: bool| match is_there {
-        true => format!("{of}/{path}"),
-        false => "/dev/null".to_owned(),
+    let name = |side: &str, path: Option<&[u8]>| {
+        let name = path.map_or("/dev/null".to_owned(), |path| name_in_patch(side, path));
+        // patch(1) takes a name with a space in it for one only if a tab ends it.
+        let end = if name.contains(' ') && !name.starts_with('"') { "\t" } else { "" };
+        format!("{name}{end}")
     };
     let (old, new) = (old?, new?);
-    (old != new).then(|| unified(&old, &new, &name("a", is_there.0), &name("b", is_there.1)))
+    (old != new).then(|| unified(&old, &new, &name("a", before), &name("b", after)))
 }
 
 fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
-    let mut options = diffy::DiffOptions::new();
-    options.set_original_filename(from.to_owned()).set_modified_filename(to.to_owned());
-    options.create_patch(old, new).to_string()
+    let hunks = diffy::DiffOptions::new().create_patch(old, new).to_string();
+    let hunks = hunks.find("@@ ").map_or("", |at| &hunks[at..]);
+    format!("--- {from}\n+++ {to}\n{hunks}")
 }
 
 /// The content of a file that is short enough, and text.
@@ -101,7 +150,7 @@ fn text_of(files: &Posix, ino: Ino) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::unified;
+    use super::{patch_of, rename_of, unified};
 
     #[test]
     fn lines_that_differ_are_told_as_patch_reads_them() {
@@ -109,5 +158,19 @@ mod tests {
         assert_eq!(text, "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
         let text = unified("", "new\n", "/dev/null", "b/f");
         assert!(text.ends_with("@@ -0,0 +1 @@\n+new\n"), "{text}");
+    }
+    #[test]
+    fn names_are_told_as_patch_reads_them() {
+        let told = |path: &[u8]| {
+            let texts = (Some("a\n".to_owned()), Some("b\n".to_owned()));
+            patch_of((None, Some(path)), texts).expect("lines that differ")
+        };
+        assert!(told(b"/d/f").starts_with("--- /dev/null\n+++ b/d/f\n@@ "));
+        assert!(told(b"/a b").starts_with("--- /dev/null\n+++ b/a b\t\n@@ "));
+        assert!(told(b"/\xff \n").starts_with("--- /dev/null\n+++ \"b/\\377 \\n\"\n@@ "));
+        let renamed = "diff --git a/x b/y\nrename from x\nrename to y\n";
+        let end = "diff --git a/y b/y\n";
+        assert_eq!(rename_of(b"/x", b"/y", None), format!("{renamed}{end}"));
+        assert_eq!(rename_of(b"/x", b"/y", Some("-a\n".to_owned())), format!("{renamed}-a\n"));
     }
 }

@@ -25,7 +25,9 @@ pub(super) fn run_all(stage: &mut Stage<'_>) -> Result<()> {
     })
 }
 
+/// The archive is read before, so that the host's disk has no part in the time.
 fn unpack(stage: &mut Stage<'_>, linux: &LinuxTree, place: &Path) -> Result<()> {
+    std::io::copy(&mut std::fs::File::open(&linux.archive)?, &mut std::io::sink())?;
     stage.settle()?;
     let empty_bytes = stage.used_bytes()?;
     let line = Line::seconds("unpack", "tar unpacks the tree", Ending::Syncfs);

@@ -1,0 +1,104 @@
+//! Paths and other text that programs have chosen, as commands print it.
+//!
+//! A name in a directory is any bytes: line ends, what moves a terminal's cursor, bytes that are no
+//! UTF-8. Whoever reads a report must not be deceived by one, nor take two for the same. People get
+//! such paths in quotes and with escapes, as git and diff(1) print them and patch(1) reads them.
+//! Programs get them as JSON text, and all their bytes beside it where the text has lost some.
+
+use serde::Serializer;
+use std::path::Path;
+
+/// A path as text; what is no UTF-8 is lost.
+pub(crate) fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// All bytes of a path in hexadecimal, if its text has lost some.
+pub(crate) fn lost_bytes(path: &[u8]) -> Option<String> {
+    let is_text = std::str::from_utf8(path).is_ok();
+    (!is_text).then(|| path.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The bytes of a path, from its text and what [`lost_bytes`] told of it.
+pub(crate) fn bytes(text: &str, lost: Option<&String>) -> Vec<u8> {
+    let digits = lost.map(|lost| lost.as_bytes().chunks(2));
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let known: Option<Vec<u8>> = digits.and_then(|digits| digits.map(byte).collect());
+    known.unwrap_or_else(|| text.as_bytes().to_vec())
+}
+
+/// A path for people: as it is, or in quotes where that could be misread.
+pub(crate) fn quoted(path: &[u8]) -> String {
+    let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '"' | '\\');
+    match std::str::from_utf8(path) {
+        Ok(text) if text.chars().all(is_plain) => text.to_owned(),
+        _ => format!("\"{}\"", escaped(path, true)),
+    }
+}
+
+/// Text for people in one line: what would end it, or moves the cursor, is told by its number.
+pub(crate) fn printable(text: String) -> String {
+    match text.chars().any(char::is_control) {
+        true => escaped(text.as_bytes(), false),
+        false => text,
+    }
+}
+
+/// The bytes with escapes: of what is not printed, of what is no UTF-8, and where text stands in
+/// quotes of these and of what escapes.
+fn escaped(bytes: &[u8], in_quotes: bool) -> String {
+    let mut told = String::with_capacity(bytes.len());
+    let octal = |told: &mut String, bytes: &[u8]| {
+        bytes.iter().for_each(|byte| told.push_str(&format!("\\{byte:03o}")));
+    };
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\n' => told.push_str("\\n"),
+                '\t' => told.push_str("\\t"),
+                '"' | '\\' if in_quotes => told.extend(['\\', letter]),
+                _ if letter.is_control() => {
+                    octal(&mut told, letter.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                _ => told.push(letter),
+            }
+        }
+        octal(&mut told, chunk.invalid());
+    }
+    told
+}
+
+/// Writes a path into JSON: as text, also one that is no UTF-8.
+pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, lost_bytes, printable, quoted, text};
+
+    #[test]
+    fn paths_that_could_be_misread_stand_in_quotes() {
+        for (path, told) in [
+            (&b"/a b/\xc3\xa9"[..], "/a b/\u{e9}"),
+            (b"/a\nD /b", r#""/a\nD /b""#),
+            (b"/a\x1b[2K", r#""/a\033[2K""#),
+            (b"/\xc2\x9b", r#""/\302\233""#),
+            (b"/\xff\"\\\xc3\xa9", "\"/\\377\\\"\\\\\u{e9}\""),
+            (b"", ""),
+        ] {
+            assert_eq!(quoted(path), told);
+        }
+        assert_eq!(printable("a\\b\r\"c\"\n".to_owned()), r#"a\b\015"c"\n"#);
+        assert_eq!(printable("\u{e9}".to_owned()), "\u{e9}");
+    }
+
+    #[test]
+    fn no_byte_of_a_path_is_lost_between_programs() {
+        for path in [&b"/plain"[..], b"/\xff", b"/\xfe", b"/\xef\xbf\xbd", b"/\xc3"] {
+            assert_eq!(bytes(&text(path), lost_bytes(path).as_ref()), path);
+        }
+        assert_eq!(lost_bytes("/\u{e9}".as_bytes()), None);
+        assert_eq!(bytes("/a", Some(&"zz".to_owned())), b"/a", "no hexadecimal is no path");
+    }
+}
