@@ -297,7 +297,10 @@ impl fmt::Display for Place {
             None => out.write_str("pool")?,
         }
         if let Some(path) = &self.path {
-            write!(out, ", {}", String::from_utf8_lossy(path))?;
+            match std::str::from_utf8(path) {
+                Ok(path) => write!(out, ", {path}")?,
+                Err(_) => write!(out, ", {}", path.escape_ascii())?,
+            }
         }
         if let Some(object) = self.object {
             write!(out, ", inode {object}")?;

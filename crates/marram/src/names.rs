@@ -27,18 +27,31 @@ pub(crate) fn bytes(text: &str, lost: Option<&String>) -> Vec<u8> {
     known.unwrap_or_else(|| text.as_bytes().to_vec())
 }
 
+/// What reports have behind a path: a path that has it itself could be taken for two things.
+const SEPARATORS: [&str; 3] = [" -> ", " (", ": "];
+
 /// A path for people: as it is, or in quotes where that could be misread.
 pub(crate) fn quoted(path: &[u8]) -> String {
-    let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '"' | '\\');
+    let is_plain = |letter: char| !is_deceptive(letter) && !matches!(letter, '"' | '\\');
+    let is_one = |text: &str| {
+        let has_separator = SEPARATORS.iter().any(|separator| text.contains(separator));
+        !has_separator && !text.ends_with(" ->") && !text.ends_with(':')
+    };
     match std::str::from_utf8(path) {
-        Ok(text) if text.chars().all(is_plain) => text.to_owned(),
+        Ok(text) if text.chars().all(is_plain) && is_one(text) => text.to_owned(),
         _ => format!("\"{}\"", escaped(path, true)),
     }
 }
 
+/// Whether a letter moves the cursor, ends a line, or changes the direction of what follows it.
+fn is_deceptive(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Text for people in one line: what would end it, or moves the cursor, is told by its number.
+/// Not for what must be read back: a `\` stays what it is.
 pub(crate) fn printable(text: String) -> String {
-    match text.chars().any(char::is_control) {
+    match text.chars().any(is_deceptive) {
         true => escaped(text.as_bytes(), false),
         false => text,
     }
@@ -57,7 +70,7 @@ fn escaped(bytes: &[u8], in_quotes: bool) -> String {
                 '\n' => told.push_str("\\n"),
                 '\t' => told.push_str("\\t"),
                 '"' | '\\' if in_quotes => told.extend(['\\', letter]),
-                _ if letter.is_control() => {
+                _ if is_deceptive(letter) => {
                     octal(&mut told, letter.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 _ => told.push(letter),
@@ -86,6 +99,12 @@ mod tests {
             (b"/\xc2\x9b", r#""/\302\233""#),
             (b"/\xff\"\\\xc3\xa9", "\"/\\377\\\"\\\\\u{e9}\""),
             (b"", ""),
+            (b"/y -> /z", r#""/y -> /z""#),
+            (b"/y ->", r#""/y ->""#),
+            (b"/y->(z)", "/y->(z)"),
+            (b"/y (1)", r#""/y (1)""#),
+            (b"/y: z", r#""/y: z""#),
+            ("/\u{2028}\u{202e}\u{2069}".as_bytes(), r#""/\342\200\250\342\200\256\342\201\251""#),
         ] {
             assert_eq!(quoted(path), told);
         }

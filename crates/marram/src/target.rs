@@ -241,7 +241,10 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 /// The same of a path that may be inside a mount, where names are any bytes.
-fn resolved(path: &Path) -> Result<PathBuf> {
+///
+/// # Errors
+/// When it does not exist, or lies behind a dead mount.
+pub(crate) fn resolved(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| match error.kind() {
         ErrorKind::NotConnected => dead_mount(path),
         _ => Error::system("find", path, error),

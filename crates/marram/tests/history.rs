@@ -33,10 +33,22 @@ fn where_the_kernel_says_how_long_files_are_no_other_state_is_put_below_it() {
     bench.run("unmount mnt").good();
     bench.run("mount work.pool mnt -o writeback").good();
     fs::write(bench.path("mnt/other"), "").unwrap();
+    fs::write(bench.path("mnt/.marram/forks/f/new"), "new\n").unwrap();
     for refused in ["rollback mnt@s", "merge mnt/.marram/forks/f"] {
         bench.run(refused).refused(11, &["writeback", "unmount it"]);
     }
+    let preview = bench.run("merge mnt/.marram/forks/f --preview");
+    for told in ["A /new\n", "would be refused: root is mounted with writeback"] {
+        assert!(preview.out.contains(told), "{preview:?}");
+    }
     assert_eq!(read(&bench, "mnt/other"), "");
+    // A fork has no mount of its own here: the one that shows it is named.
+    bench.run("fork mnt/.marram/forks/f g").good();
+    fs::write(bench.path("mnt/.marram/forks/g/newer"), "").unwrap();
+    let seen = fs::File::open(bench.path("mnt/.marram/forks/f/new")).unwrap();
+    let place = format!("f is shown at {}", bench.path("mnt").display());
+    bench.run("merge mnt/.marram/forks/g").refused(11, &[&place, "writeback", "unmount it"]);
+    drop(seen);
     bench.run("unmount mnt").good();
     bench.run("mount work.pool mnt").good();
     bench.run("rollback mnt@s").good();

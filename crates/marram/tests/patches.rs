@@ -1,5 +1,5 @@
 //! What `marram diff --patch` and `--stat` tell where files were saved as editors do: by a new file
-//! that takes the old one's name.
+//! that takes the old one's name; and that patch(1) and `git apply` make one state of the other.
 
 mod workbench;
 
@@ -25,18 +25,24 @@ fn save(bench: &Workbench, path: &str, content: &[u8]) {
     fs::rename(bench.path("mnt/saving"), bench.path(path)).expect("renamed");
 }
 
-/// Has patch(1), if it is there, apply what is told to a copy of one tree: it is the other then.
+/// Has patch(1) and `git apply`, as far as they are there, apply what is told to copies of one
+/// tree: each is the other then.
 fn applies(bench: &Workbench, told: &str, from: &str, to: &str) {
-    if Command::new("patch").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no patch(1)");
-        return;
-    }
     fs::write(bench.path("told"), told).expect("written");
-    let line = format!(
-        "rm -rf copy && cp -r {from} copy && patch -s -p1 -d copy <told && \
-         diff -r -x binary copy {to}"
-    );
-    bench.host(&["sh", "-c", &line]).good();
+    let programs = [
+        ("patch", "patch -s -f -p1 -d copy <told"),
+        ("git", "(cd copy && GIT_CEILING_DIRECTORIES=\"${PWD%/*}\" git apply ../told)"),
+    ];
+    for (program, call) in programs {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!("skipped: there is no {program}");
+            continue;
+        }
+        let line =
+            format!("rm -rf copy && cp -r {from} copy && {call} && diff -r -x binary copy {to}");
+        let applied = bench.host(&["sh", "-c", &line]);
+        assert_eq!(applied.status, 0, "{program}: {applied:?}\n{told}");
+    }
 }
 
 #[test]
@@ -50,7 +56,10 @@ fn of_a_saved_file_the_lines_are_told_that_differ() {
     fs::write(bench.path("mnt/d/made"), "made\n").unwrap();
     let told = bench.run("diff mnt/d@s --patch").good().out;
     assert!(
-        told.contains("M /saved (another file has its name)\n--- a/saved\n+++ b/saved\n"),
+        told.contains(
+            "M /saved (another file has its name)\n\
+             diff --git a/saved b/saved\n--- a/saved\n+++ b/saved\n"
+        ),
         "{told}"
     );
     assert!(told.contains(" one\n-two\n+TWO\n three\n"), "{told}");
@@ -74,5 +83,101 @@ fn of_a_saved_file_the_lines_are_told_that_differ() {
     let lines = bench.run("diff mnt/d mnt/d@s").good().out;
     assert!(lines.contains("M /saved (another file has its name)\n"), "{lines}");
     assert!(!lines.contains("A /saved") && !lines.contains("D /saved"), "{lines}");
+    bench.run("unmount work.pool").good();
+}
+
+/// Renames in the directory of the mount.
+fn rename(bench: &Workbench, from: &str, to: &str) {
+    let at = |name: &str| bench.path("mnt/d").join(name);
+    fs::rename(at(from), at(to)).expect("renamed");
+}
+
+#[test]
+fn after_a_rename_the_next_file_is_another_one() {
+    let Some(bench) = mounted() else { return };
+    rename(&bench, "edited", "README");
+    bench.make_folder("mnt/d/src");
+    fs::write(bench.path("mnt/d/src/main.rs"), "fn main() {}\n").unwrap();
+    fs::remove_file(bench.path("mnt/d/gone")).unwrap();
+    let told = bench.run("diff mnt/d@s --patch").good().out;
+    applies(&bench, &told, "mnt/.marram/snapshots/s/d", "mnt/d");
+    let back = bench.run("diff mnt/d mnt/d@s --patch").good().out;
+    applies(&bench, &back, "mnt/d", "mnt/.marram/snapshots/s/d");
+    // With nothing behind it a rename has an end, too.
+    bench.run("snapshot mnt@t").good();
+    rename(&bench, "README", "with a space");
+    let told = bench.run("diff mnt/d@t --patch").good().out;
+    assert!(told.ends_with("rename to \"with a space\"\n"), "{told}");
+    applies(&bench, &told, "mnt/.marram/snapshots/t/d", "mnt/d");
+    bench.run("unmount work.pool").good();
+}
+
+#[test]
+fn a_name_may_be_taken_by_another_file() {
+    let Some(bench) = mounted() else { return };
+    for name in ["over", "under", "left", "right", "first in line", "second"] {
+        fs::write(bench.path("mnt/d").join(name), format!("{name}\n{OLD}")).unwrap();
+    }
+    bench.run("snapshot mnt@t").good();
+    rename(&bench, "saved", "where it is now");
+    fs::write(bench.path("mnt/d/saved"), "a new one\n").unwrap();
+    rename(&bench, "over", "under");
+    rename(&bench, "left", "aside");
+    rename(&bench, "right", "left");
+    rename(&bench, "aside", "right");
+    fs::write(bench.path("mnt/d/right"), format!("right\n{OLD}more\n")).unwrap();
+    rename(&bench, "second", "third");
+    rename(&bench, "first in line", "second");
+    let told = bench.run("diff mnt/d@t --patch").good().out;
+    applies(&bench, &told, "mnt/.marram/snapshots/t/d", "mnt/d");
+    let back = bench.run("diff mnt/d mnt/d@t --patch").good().out;
+    applies(&bench, &back, "mnt/d", "mnt/.marram/snapshots/t/d");
+    bench.run("unmount work.pool").good();
+}
+
+#[test]
+fn what_has_changed_in_a_directory_that_was_moved_is_moved() {
+    let Some(bench) = mounted() else { return };
+    bench.make_folder("mnt/d/old/inner/deep");
+    for name in ["one", "inner/two", "inner/deep/three"] {
+        fs::write(bench.path("mnt/d/old").join(name), OLD).unwrap();
+    }
+    bench.run("snapshot mnt@t").good();
+    rename(&bench, "old", "new place");
+    rename(&bench, "new place/inner", "new place/within");
+    for name in ["one", "within/two", "within/deep/three"] {
+        fs::write(bench.path("mnt/d/new place").join(name), OLD.replace("two", name)).unwrap();
+    }
+    let told = bench.run("diff mnt/d@t --patch").good().out;
+    applies(&bench, &told, "mnt/.marram/snapshots/t/d", "mnt/d");
+    let back = bench.run("diff mnt/d mnt/d@t --patch").good().out;
+    applies(&bench, &back, "mnt/d", "mnt/.marram/snapshots/t/d");
+    bench.run("unmount work.pool").good();
+}
+
+#[test]
+fn new_files_may_be_empty_and_programs() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/d/empty"), "").unwrap();
+    fs::write(bench.path("mnt/d/program"), "#!/bin/sh\n").unwrap();
+    bench.host(&["chmod", "755", "mnt/d/program"]).good();
+    let told = bench.run("diff mnt/d@s --patch").good().out;
+    assert_eq!(told.matches("new file mode 100755\n").count(), 1, "{told}");
+    applies(&bench, &told, "mnt/.marram/snapshots/s/d", "mnt/d");
+    // That an empty file went is told, and is not in the patch: patch(1) would fail.
+    let back = bench.run("diff mnt/d mnt/d@s --patch").good().out;
+    assert!(back.contains("D /empty\n") && !back.contains("a/empty"), "{back}");
+    bench.run("unmount work.pool").good();
+}
+
+#[test]
+fn what_is_no_text_is_not_moved_with_its_old_content() {
+    let Some(bench) = mounted() else { return };
+    rename(&bench, "binary", "elsewhere");
+    let told = bench.run("diff mnt/d@s --patch").good().out;
+    assert!(told.contains("rename from binary\n"), "nothing else has changed: {told}");
+    fs::write(bench.path("mnt/d/elsewhere"), [0, 5, 6, 7]).unwrap();
+    let told = bench.run("diff mnt/d@s --patch").good().out;
+    assert_eq!(told, "R /binary -> /elsewhere\nM /elsewhere\n");
     bench.run("unmount work.pool").good();
 }

@@ -133,38 +133,45 @@ fn many_conflicts_can_be_decided_one_by_one() {
     end(&bench);
 }
 
-/// Has patch(1) apply what is told to a copy of the snapshot: it is as the mount then.
-fn applies(bench: &Workbench) {
+/// Has `program` apply what is told to a copy of the snapshot: it is as the mount then.
+fn applies(bench: &Workbench, program: &str, call: &str) {
+    if Command::new(program).arg("--version").output().is_err() {
+        eprintln!("skipped: there is no {program}");
+        return;
+    }
     let told = outcome(bench.command().args(["diff", "mnt@s", "--patch"])).good().out;
     fs::write(bench.path("told"), &told).expect("written");
-    let line = "cp -r mnt/.marram/snapshots/s copy && patch -s -p1 -d copy <told && \
-                diff -r copy mnt";
-    let applied = bench.host(&["sh", "-c", line]);
-    assert_eq!(applied.status, 0, "{told}\n{applied:?}");
+    let copy = "rm -rf copy && cp -r mnt/.marram/snapshots/s copy";
+    let line = format!("{copy} && (cd copy && {call}) && diff -r copy mnt");
+    let applied = bench.host(&["sh", "-c", &line]);
+    assert_eq!(applied.status, 0, "{program}: {told}\n{applied:?}");
 }
 
 #[test]
 fn patches_name_files_as_patch_reads_them() {
-    if Command::new("patch").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no patch(1)");
-        return;
-    }
     let Some(bench) = mounted() else { return };
     let names: [&[u8]; 6] = [b"a b", b"tab\tin", b"\xc3\xa9\"q", b"\xff", b"back\\slash", b" edge"];
     for name in names {
         fs::write(place(&bench, "mnt", name), "1\n2\n3\n").unwrap();
     }
-    fs::write(bench.path("mnt/moved"), "1\n2\n3\n4\n").unwrap();
+    let moved: [(&[u8], &[u8]); 4] =
+        [(b"moved", b"elsewhere"), (b"x 1", b"y 1"), (b" x", b" y"), (b"x\xff", b"y \"\n")];
+    for (old, _) in moved {
+        fs::write(place(&bench, "mnt", old), [old, b"\n2\n3\n4\n"].concat()).unwrap();
+    }
     fs::write(bench.path("mnt/moved and changed"), "1\n2\n3\n4\n").unwrap();
     bench.run("snapshot mnt@s").good();
     for name in names {
         fs::write(place(&bench, "mnt", name), "1\n3\n").unwrap();
         fs::write(place(&bench, "mnt", &[name, b" new"].concat()), "new\n").unwrap();
     }
-    fs::rename(bench.path("mnt/moved"), bench.path("mnt/elsewhere")).unwrap();
+    for (old, new) in moved {
+        fs::rename(place(&bench, "mnt", old), place(&bench, "mnt", new)).unwrap();
+    }
     let changed = bench.path("mnt/else where");
     fs::rename(bench.path("mnt/moved and changed"), &changed).unwrap();
     fs::write(&changed, "1\n2\nthree\n4\n").unwrap();
-    applies(&bench);
+    applies(&bench, "patch", "patch -s -f -p1 <../told");
+    applies(&bench, "git", "GIT_CEILING_DIRECTORIES=\"${PWD%/*}\" git apply ../told");
     end(&bench);
 }

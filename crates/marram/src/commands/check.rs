@@ -49,6 +49,8 @@ struct FindingRow {
     place: String,
     dataset: Option<String>,
     path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     inode: Option<u64>,
     offset_bytes: Option<u64>,
     advice: &'static str,
@@ -97,10 +99,11 @@ fn row(finding: &Finding) -> FindingRow {
         place: place.to_string(),
         dataset: place.dataset.clone(),
         path: place.path.as_deref().map(names::text),
+        path_bytes: place.path.as_deref().and_then(names::lost_bytes),
         inode: place.object,
         offset_bytes: place.offset_bytes,
         advice: finding.advice(),
-        text: finding.to_string(),
+        text: names::printable(finding.to_string()),
     }
 }
 

@@ -9,6 +9,8 @@ use crate::output::Output;
 use crate::target::{Target, with_optional_snapshot};
 use marram_store::Source;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// The inode of a root directory.
@@ -60,7 +62,7 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<()> {
         differences: &rows,
     };
     output.print(&told, || match () {
-        () if arguments.patch => each(&rows, patch),
+        () if arguments.patch => patches(&rows),
         () if arguments.stat => stat(&rows),
         () => lines(&rows),
     });
@@ -160,7 +162,10 @@ pub(super) fn lines(rows: &[DifferenceRow]) -> String {
 
 /// What `tell` says of each difference. Where a file was removed and another one has its name, as
 /// editors save, that is one: the other file's, of which it is told that it took a name over.
-fn each(rows: &[DifferenceRow], mut tell: impl FnMut(&DifferenceRow, bool) -> String) -> String {
+fn each<'r>(
+    rows: &'r [DifferenceRow],
+    mut tell: impl FnMut(&'r DifferenceRow, bool) -> String,
+) -> String {
     let mut text = String::new();
     let mut rows = rows.iter().peekable();
     while let Some(row) = rows.next() {
@@ -224,6 +229,59 @@ fn stat(rows: &[DifferenceRow]) -> String {
     text
 }
 
+/// All patches, in the order that patch(1) needs: what goes first and what is new last, as it may
+/// have the name of what was moved.
+fn patches(rows: &[DifferenceRow]) -> String {
+    let mut told = [String::new(), String::new(), String::new()];
+    let mut moves = Vec::new();
+    each(rows, |row, took_over| {
+        let text = patch(row, took_over);
+        match row.change.as_str() {
+            "removed" => told[0].push_str(&text),
+            "created" if !took_over => told[2].push_str(&text),
+            _ => match row.patch.as_deref().and_then(move_in) {
+                Some((old, new)) => moves.push((old, new, text)),
+                None => told[1].push_str(&text),
+            },
+        }
+        String::new()
+    });
+    let [gone, changed, new] = told;
+    [gone, changed, in_order(moves), new].concat()
+}
+
+/// The two names in a patch that moves a file.
+fn move_in(patch: &str) -> Option<(&str, &str)> {
+    let mut lines = patch.lines().skip(1);
+    let old = lines.next()?.strip_prefix("rename from ")?;
+    Some((old, lines.next()?.strip_prefix("rename to ")?))
+}
+
+/// Moves, each after the one that makes its new name free. Where they go round, one has to take a
+/// name that is in use, and patch(1) then takes the name that is best known to it for the old one:
+/// that must be so.
+fn in_order(mut moves: Vec<(&str, &str, String)>) -> String {
+    let length = |name: &str| {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        (name.matches('/').count(), last.len(), name.len())
+    };
+    moves.sort_by_key(|(old, ..)| Reverse(length(old)));
+    let mut waiting: HashMap<&str, (&str, &str)> = HashMap::new();
+    for (old, new, text) in &moves {
+        waiting.insert(old, (new, text));
+    }
+    let mut told = String::new();
+    for (old, ..) in &moves {
+        let (mut chain, mut name) = (Vec::new(), *old);
+        while let Some((next, text)) = waiting.remove(name) {
+            chain.push(text);
+            name = next;
+        }
+        told.extend(chain.into_iter().rev());
+    }
+    told
+}
+
 /// The lines that differ, or that there are none to tell.
 fn patch(row: &DifferenceRow, took_over: bool) -> String {
     match &row.patch {
@@ -234,7 +292,7 @@ fn patch(row: &DifferenceRow, took_over: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{DifferenceRow, line, lines, stat};
+    use super::{DifferenceRow, in_order, line, lines, stat};
 
     fn row(change: &str, path: &str) -> DifferenceRow {
         DifferenceRow {
@@ -288,6 +346,16 @@ mod tests {
             stat(&rows[..2]),
             "/a | another file has its name\n1 differences, 0 bytes of changed files\n"
         );
+    }
+
+    #[test]
+    fn moves_are_told_after_what_makes_their_names_free() {
+        let move_of = |old: &'static str, new| (old, new, format!("{old}>{new} "));
+        let chain = vec![move_of("long", "b"), move_of("b", "d/c"), move_of("x", "y")];
+        assert_eq!(in_order(chain), "b>d/c long>b x>y ");
+        // Each old name is shorter than the new one where that is in use.
+        let round = vec![move_of("a", "ccc"), move_of("bb", "a"), move_of("ccc", "bb")];
+        assert_eq!(in_order(round), "a>ccc bb>a ccc>bb ");
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(super) fn completion_script(shell: Shell) -> String {
 }
 
 pub(super) fn manual(folder: &Path, output: &Output) -> Result<()> {
+    output.refuse_untold(folder)?;
     let pages = write_manual(folder)?;
     let result = Manual { pages };
     output.print(&result, String::new);

@@ -22,6 +22,7 @@ struct Installed {
 
 pub(super) fn run(arguments: &InstallArguments, output: &Output) -> Result<()> {
     let prefix = below(&arguments.root, &arguments.prefix);
+    output.refuse_untold(&prefix)?;
     let mut files = vec![install_program(&prefix.join("bin"))?];
     let program = Path::new("/").join(&arguments.prefix).join("bin/marram");
     let system = below(&arguments.root, Path::new(SYSTEM_PROGRAMS));

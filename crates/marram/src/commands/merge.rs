@@ -74,7 +74,7 @@ fn text(summary: &MergeSummary, preview: bool) -> String {
     let fork = &summary.fork;
     text.push_str(&match &summary.obstacle {
         Some(obstacle) => {
-            format!("{fork} would be refused: {obstacle}; enlarge the quota or the pool first\n")
+            format!("{fork} would be refused: {obstacle}\n")
         }
         None => outcome(summary, preview),
     });

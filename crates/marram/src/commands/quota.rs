@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
 
 /// Whether a path lies in a mount whose daemon does not talk to this user.
 fn is_anothers(path: &Path) -> Result<bool> {
-    let entry = mountinfo::mount_of(&target::absolute(path)?)?;
+    let entry = mountinfo::mount_of(&target::resolved(path)?)?;
     let owner = entry.filter(MountEntry::is_marram).and_then(|entry| entry.owner_uid());
     Ok(!places::is_root() && owner.is_some_and(|owner| owner != places::own_uid()))
 }

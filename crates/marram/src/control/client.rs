@@ -2,8 +2,8 @@
 
 use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::protocol::{
-    ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting, Operation,
-    ReceiveOrder, Request, Response, SendOrder, VERSION,
+    ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting,
+    MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response, SendOrder, VERSION,
 };
 use crate::engine::undo::own_author;
 use crate::error::{Error, Result};
@@ -67,7 +67,7 @@ impl Client {
     /// What the daemon answers; a daemon of another version; a daemon that went away.
     pub(crate) fn ask(mut self, request: &Request) -> Result<Answer> {
         self.put(request)?;
-        self.answer()
+        self.answer(answer_bytes_max(request))
     }
 
     /// Asks what an inode of the mount on a directory belongs to. The conversation goes on.
@@ -76,7 +76,7 @@ impl Client {
     /// As [`Client::ask`].
     pub(crate) fn locate(&mut self, directory: PathBuf, ino: u64) -> Result<Answer> {
         self.put(&Request::Locate { directory, ino })?;
-        self.answer()
+        self.answer(ANSWER_BYTES_MAX)
     }
 
     /// Has two states compared; what differs.
@@ -93,7 +93,7 @@ impl Client {
             None => Error::failed(format!("the daemon's answer is garbled: {error}")),
         })?;
         drop(pieces);
-        self.answer().map(|_| rows)
+        self.answer(ANSWER_BYTES_MAX).map(|_| rows)
     }
 
     /// Has a snapshot sent to `out`.
@@ -114,7 +114,7 @@ impl Client {
         }
         let flushed = out.flush();
         flushed.map_err(|error| Error::failed(format!("cannot write the stream: {error}")))?;
-        self.answer()
+        self.answer(ANSWER_BYTES_MAX)
     }
 
     /// Has the stream that comes from `input` received.
@@ -142,7 +142,7 @@ impl Client {
             }
         }
         let _told_by_the_answer = pieces.finish();
-        self.answer()
+        self.answer(ANSWER_BYTES_MAX)
     }
 
     fn put(&mut self, request: &Request) -> Result<()> {
@@ -152,11 +152,13 @@ impl Client {
         let mut line = serde_json::to_vec(request)
             .map_err(|error| Error::usage(format!("cannot say that to the daemon: {error}")))?;
         line.push(b'\n');
-        socket.write_all(&line).map_err(lost)
+        let Err(error) = socket.write_all(&line) else { return Ok(()) };
+        // Who takes no more has said why, or is gone: the answer tells.
+        Err(self.answer(ANSWER_BYTES_MAX).err().unwrap_or_else(|| lost(error)))
     }
 
-    fn answer(&mut self) -> Result<Answer> {
-        let line = read_line(&mut self.stream, ANSWER_BYTES_MAX)?;
+    fn answer(&mut self, bytes_max: u64) -> Result<Answer> {
+        let line = read_line(&mut self.stream, bytes_max)?;
         let line = line.ok_or_else(|| lost(ErrorKind::UnexpectedEof.into()))?;
         let response: Response = serde_json::from_str(&line)
             .map_err(|error| Error::failed(format!("the daemon's answer is garbled: {error}")))?;
@@ -203,6 +205,15 @@ impl Process {
         };
         let mut polled = [PollFd::new(process, PollFlags::IN)];
         while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
+    }
+}
+
+/// Largest answer to a request, in bytes.
+fn answer_bytes_max(request: &Request) -> u64 {
+    match request {
+        Request::Perform(Operation::Merge(_))
+        | Request::PerformFor { operation: Operation::Merge(_), .. } => MERGE_ANSWER_BYTES_MAX,
+        _ => ANSWER_BYTES_MAX,
     }
 }
 

@@ -34,9 +34,11 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) const REQUEST_BYTES_MAX: u64 = 4 << 20;
 /// Largest greeting that a command reads, in bytes: nobody knows yet who gives it.
 pub(crate) const GREETING_BYTES_MAX: u64 = 64 << 20;
-/// Largest answer that a command reads, in bytes: a merge tells up to 200,000 differences, with
-/// their paths and ranges, and each conflict.
-pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 30;
+/// Largest answer that a command reads, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// The same of a merge: it tells up to 200,000 differences, with their paths and ranges, and each
+/// conflict.
+pub(crate) const MERGE_ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// The first line, from the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -543,11 +545,18 @@ pub(crate) struct ConflictRow {
     pub(crate) marked: Option<String>,
 }
 
+/// What tells conflicts apart: path, its bytes, kind and detail.
+pub(crate) type ConflictKey<'c> = (&'c str, Option<&'c str>, &'c str, &'c str);
+
 impl ConflictRow {
+    /// What it is about, however its texts are told.
+    pub(crate) fn key(&self) -> ConflictKey<'_> {
+        (&self.path, self.path_bytes.as_deref(), &self.kind, &self.detail)
+    }
+
     /// Whether it is about the same, however its texts are told.
     pub(crate) fn is_same(&self, other: &ConflictRow) -> bool {
-        let (a, b) = (self, other);
-        (&a.path, &a.path_bytes, &a.kind, &a.detail) == (&b.path, &b.path_bytes, &b.kind, &b.detail)
+        self.key() == other.key()
     }
 
     /// What it is and where, in a line for people.

@@ -441,6 +441,16 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_too_much_is_told_so() {
+        let (folder, _socket) = serve(VERSION);
+        let client = Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        let label = "x".repeat(5 << 20);
+        let error = client.perform(&Operation::Label { label }).unwrap_err();
+        assert_eq!(error.kind, Kind::Usage, "{error}");
+        assert!(error.message.contains("at most 4194304 bytes"), "{error}");
+    }
+
+    #[test]
     fn a_daemon_of_another_version_is_named() {
         let (folder, _socket) = serve("9.9.9");
         let client = Client::connect(&folder.path().join("x.sock")).unwrap();

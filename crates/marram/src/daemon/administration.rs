@@ -1,6 +1,7 @@
 //! Operations on the pool whose effects mounts show.
 
 use super::Daemon;
+use super::steps::Held;
 use crate::control::protocol::{Answer, DirectoryOrder, MergeRequest, Operation};
 use crate::engine;
 use crate::error::{Error, Kind as ErrorKind, Result};
@@ -132,11 +133,19 @@ impl Daemon {
     /// at once.
     fn merge(&self, pool: &Pool, request: &MergeRequest) -> Result<Answer> {
         let merge = engine::history::Merge::of(pool, request)?;
-        let (files, (summary, touched)) = self.on_whole(merge.parent(), |held| {
+        let work = |held: &Held<'_>| {
             let files = held.files(pool, merge.parent())?;
             let done = merge.run(pool, &files)?;
             Ok((files, done))
-        })?;
+        };
+        if request.preview {
+            let (_, (mut summary, _)) = self.look_at_whole(merge.parent(), work)?;
+            let refused = self.refuse_held_back(merge.parent()).err();
+            let advised = refused.map(|error| format!("{error}; unmount it first"));
+            summary.obstacle = summary.obstacle.or(advised);
+            return Ok(Answer::Merged(Box::new(summary)));
+        }
+        let (files, (summary, touched)) = self.on_whole(merge.parent(), work)?;
         self.dataset_changed(merge.parent(), &files, &touched);
         let fork = merge.fork();
         merge.conclude(summary, || {

@@ -5,14 +5,14 @@
 //! before the mount answers. What is damaged after that is told as damage of the file that it hits.
 
 use super::background::Signals;
-use super::damage::DamageList;
+use super::damage::{self, DamageList};
 use super::log::Log;
 use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options};
 use super::namespace::Namespace;
 use super::{Launch, Ready, own_pid};
 use crate::control::protocol::{
-    Answer, CompareOrder, DamageRow, Greeting, MountReport, Operation, PassOrder, ReceiveOrder,
-    Request, SendOrder, ShownFile, ShownReport, VERSION,
+    Answer, CompareOrder, Greeting, MountReport, Operation, PassOrder, ReceiveOrder, Request,
+    SendOrder, ShownFile, ShownReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::streams;
@@ -120,14 +120,7 @@ fn namespace(
         root_owner: places::own_identity(),
         access_times: marram_posix::AccessTimes::Never,
         on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
-            let path = range.path.as_deref().map(String::from_utf8_lossy);
-            let place = path.map_or_else(|| format!("inode {}", range.ino.0), Into::into);
-            let row = DamageRow {
-                place: format!("{source}:{place}"),
-                offset: Some(range.offset),
-                len: Some(range.len),
-                reason: range.reason,
-            };
+            let row = damage::row(&source, &range);
             let told = format!("damaged: {}: {}", row.place, row.reason);
             if damage.add(row) {
                 log.write(&told);

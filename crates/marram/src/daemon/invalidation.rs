@@ -110,12 +110,14 @@ impl Daemon {
     /// Such a mount shows the dataset.
     pub(super) fn refuse_held_back(&self, source: &Source) -> Result<()> {
         let served = self.mounts.served();
-        let mut held_back = served.iter().filter(|mount| mount.writeback);
-        if held_back.all(|mount| shown_by(mount, source).is_none()) {
-            return Ok(());
-        }
-        Err(Error::in_use(format!("{source} is mounted with writeback"))
-            .hint("unmount it first, or mount it without that option"))
+        let shows = |mount: &&Served| mount.writeback && shown_by(mount, source).is_some();
+        let Some(mount) = served.iter().find(shows) else { return Ok(()) };
+        let place = mount.directory.display();
+        let what = match mount.source == *source {
+            true => format!("{source} is mounted with writeback at {place}"),
+            false => format!("{source} is shown at {place}, which is mounted with writeback"),
+        };
+        Err(Error::in_use(what).hint("unmount it first, or mount it without that option"))
     }
 
     /// As [`Daemon::dataset_changed`], for what was looked up afterwards: if that failed, all that

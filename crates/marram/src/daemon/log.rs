@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::instants::{format_instant, now_seconds};
+use crate::names::printable;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -53,9 +54,11 @@ impl Log {
         }
     }
 
-    /// Writes one line. A log that cannot be written is no reason to stop serving.
+    /// Writes one line, of which no name that it tells can make two. A log that cannot be written
+    /// is no reason to stop serving.
     pub(crate) fn write(&self, message: &str) {
-        let line = format!("{} {}\n", format_instant(now_seconds()), message.replace('\n', " | "));
+        let message = printable(message.replace('\n', " | "));
+        let line = format!("{} {message}\n", format_instant(now_seconds()));
         let mut sink = self.sink.lock();
         self.rotate_if_full(&mut sink);
         let _unwritten_is_lost = match &mut *sink {

@@ -10,9 +10,9 @@ mod again;
 use super::catalogue::PoolCatalogue;
 use super::loop_device::LoopDevice;
 use super::namespace::Namespace;
-use super::{Daemon, Log};
+use super::{Daemon, Log, damage};
 use crate::commands::mount::ENDING;
-use crate::control::protocol::{DamageRow, MountReport, MountRequest};
+use crate::control::protocol::{MountReport, MountRequest};
 use crate::error::{Error, Result};
 use crate::options::{AccessTimes, BlockDevice, MountOptions, Transport};
 use crate::{engine, places};
@@ -87,6 +87,8 @@ pub(super) struct Served {
     pub(super) namespace: Arc<Namespace>,
     /// The way to the kernel.
     pub(super) session: SessionHandle,
+    /// Where it is.
+    pub(super) directory: PathBuf,
     /// The kernel gathers what is written, and has lengths and times of its own.
     pub(super) writeback: bool,
 }
@@ -113,6 +115,7 @@ impl MountTable {
             source: mount.source.clone(),
             namespace: Arc::clone(&mount.namespace),
             session: mount.session.clone(),
+            directory: mount.report.directory.clone(),
             writeback: mount.report.options.split(',').any(|word| word == "writeback"),
         };
         self.state.lock().mounts.iter().map(served).collect()
@@ -546,7 +549,7 @@ impl Daemon {
             directory_access_times: !asked.no_directory_access_times,
             lazy_times: asked.lazy_times,
             on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
-                let row = damage_row(&dataset, &range);
+                let row = damage::row(&dataset, &range);
                 let line = format!(
                     "damaged: {} at offset {} for {} bytes: {}",
                     row.place, range.offset, range.len, row.reason
@@ -678,19 +681,6 @@ pub(super) fn check_wakeful(options: &MountOptions) -> Result<()> {
     }
     Err(Error::failed("mount option wakeful: /dev/cpu_dma_latency cannot be opened for writing")
         .hint("mount as root, or leave the option out"))
-}
-
-fn damage_row(dataset: &str, range: &marram_posix::DamagedRange) -> DamageRow {
-    let file = match &range.path {
-        Some(path) => String::from_utf8_lossy(path).into_owned(),
-        None => format!("inode {}", range.ino.0),
-    };
-    DamageRow {
-        place: format!("{dataset}:{file}"),
-        offset: Some(range.offset),
-        len: Some(range.len),
-        reason: range.reason.clone(),
-    }
 }
 
 /// The options of a mount in words, as `/proc/mounts` would have them.

@@ -122,6 +122,18 @@ impl Daemon {
         done
     }
 
+    /// Runs what only looks at the whole of a dataset while it is [held](Daemon::hold).
+    ///
+    /// # Errors
+    /// As for [`Daemon::hold`]; those of `work`.
+    pub(super) fn look_at_whole<T>(
+        &self,
+        live: &Source,
+        work: impl FnOnce(&Held<'_>) -> Result<T>,
+    ) -> Result<T> {
+        work(&self.hold(live)?)
+    }
+
     fn hold_open(&self, live: &Source) -> Result<Option<Held<'_>>> {
         let Some(files) = self.files_of(live) else { return Ok(None) };
         let closing = || {

@@ -129,22 +129,22 @@ fn compare(
     of: (&Source, &Source),
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
-    let texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
+    let mut texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
     let (mut place, mut told) = (Vec::new(), Ok(()));
     marram_posix::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
         if place.last().is_some_and(|last: &Difference| last.path != difference.path) {
-            told = tell_place(std::mem::take(&mut place), texts.as_ref(), tell);
+            told = tell_place(std::mem::take(&mut place), texts.as_mut(), tell);
         }
         place.push(difference);
         told.is_ok()
     })?;
-    told.and_then(|()| tell_place(place, texts.as_ref(), tell))
+    told.and_then(|()| tell_place(place, texts.as_mut(), tell))
 }
 
 /// Tells what has happened at one path: what went first, and then what came in its place.
 fn tell_place(
     mut place: Vec<Difference>,
-    texts: Option<&patch::Texts>,
+    texts: Option<&mut patch::Texts>,
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
     place.sort_by_key(|difference| !matches!(difference.what, What::Removed | What::Unlinked));

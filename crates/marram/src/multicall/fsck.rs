@@ -5,6 +5,7 @@
 use super::texts;
 use crate::commands::check::verify;
 use crate::error::{Error, Result};
+use crate::names::printable;
 use crate::output::{print_error, write_out};
 use marram_check::{CheckOptions, Finding, Severity};
 use std::ffi::OsString;
@@ -36,7 +37,8 @@ pub(super) fn run(words: &[OsString]) -> u8 {
 fn check(device: &Path) -> Result<u8> {
     let mut tell = |finding: Finding| {
         if finding.severity() != Severity::Warning {
-            write_out(&format!("{}: {finding}\n", device.display()));
+            let line = printable(format!("{}: {finding}", device.display()));
+            write_out(&format!("{line}\n"));
         }
     };
     let summary = verify(device, &CheckOptions::default(), &mut tell)?;

@@ -8,12 +8,13 @@ mod table;
 
 pub(crate) use table::{Align, Table};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::instants::format_instant;
 use crate::sizes::format_size;
 use rustix::termios::isatty;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Version of the JSON envelope and of what stands in it.
@@ -57,6 +58,18 @@ impl Output {
         if !text.is_empty() {
             write_out(&text);
         }
+    }
+
+    /// Refuses a path that the answer would have to tell and JSON cannot, before anything is done.
+    ///
+    /// # Errors
+    /// It is not UTF-8, and JSON was asked for.
+    pub(crate) fn refuse_untold(&self, path: &Path) -> Result<()> {
+        if !self.json || path.to_str().is_some() {
+            return Ok(());
+        }
+        Err(Error::usage(format!("{} is not UTF-8, as JSON must be", path.display()))
+            .hint("leave out --json, or name another folder"))
     }
 
     /// Prints an error: on standard error, and as JSON too where that was asked for.

@@ -357,7 +357,7 @@ impl<'a, 's> Three<'a, 's> {
         let access = [ListName::PosixAccess.bytes(), ListName::Nfs4.bytes()];
         for name in names.into_iter().filter(|name| !access.contains(&name.as_slice())) {
             let (base, fork, now) = (base.get(name), fork.get(name), now.get(name));
-            let detail = String::from_utf8_lossy(name);
+            let detail = attribute_name(name);
             let is_capability = name == CAPABILITY;
             let misplaced = is_capability && self.is_misplaced(base, fork, now);
             let takes = match misplaced {
@@ -402,6 +402,14 @@ impl<'a, 's> Three<'a, 's> {
     }
 }
 
+/// The name of an attribute as text, such that no two are told alike.
+fn attribute_name(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.contains('\\') => text.to_owned(),
+        _ => name.escape_ascii().to_string(),
+    }
+}
+
 /// Permission bits and the lists of both kinds.
 type Access = (u16, [Option<Vec<u8>>; 2]);
 
@@ -418,4 +426,20 @@ fn are_disjoint(a: &[Range<u64>], b: &[Range<u64>]) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::attribute_name;
+
+    #[test]
+    fn no_two_attributes_are_told_alike() {
+        let told: [(&[u8], &str); 4] = [
+            ("user.\u{e9}".as_bytes(), "user.\u{e9}"),
+            (b"user.\xfe", r"user.\xfe"),
+            (b"user.\xff", r"user.\xff"),
+            (br"user.\xff", r"user.\\xff"),
+        ];
+        told.iter().for_each(|(name, text)| assert_eq!(attribute_name(name), *text));
+    }
 }

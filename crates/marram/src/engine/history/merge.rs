@@ -1,7 +1,9 @@
 //! A fork's changes, brought into what it was forked from.
 
 use super::row;
-use crate::control::protocol::{Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary};
+use crate::control::protocol::{
+    Answer, ConflictChoice, ConflictKey, ConflictRow, MergeRequest, MergeSummary,
+};
 use crate::error::{Error, Result};
 use crate::names;
 use marram_pool::Pool;
@@ -18,6 +20,9 @@ const ROWS_MAX: usize = 200_000;
 /// Longer texts of conflicts are not told, in bytes; nor are more than so many of them together.
 const MARKED_BYTES_MAX: usize = 64 << 10;
 const MARKED_BYTES_SUM_MAX: usize = 1 << 20;
+
+/// Decisions by what they are about.
+type Decided<'d> = BTreeMap<ConflictKey<'d>, ConflictChoice>;
 
 /// What is to be merged into what, and how.
 pub(crate) struct Merge<'a> {
@@ -60,13 +65,14 @@ impl<'a> Merge<'a> {
     pub(crate) fn run(&self, pool: &Pool, files: &Posix) -> Result<(MergeSummary, Touched)> {
         let state = self.request.state.as_ref().map(|state| u64::from_str_radix(state, 16));
         let state = state.transpose().map_err(|_| Error::usage("that is no state of a merge"))?;
+        let decided = self.decided();
         let options = MergeOptions {
             preview: self.request.preview,
             ranges: self.request.ranges,
             text: self.request.text,
             marks: self.request.marks || !self.request.decisions.is_empty(),
             state,
-            choose: &|conflict| self.choice(conflict),
+            choose: &|conflict| self.choice(&decided, conflict),
         };
         let sides = MergeSides {
             dataset: &self.parent.dataset,
@@ -80,12 +86,16 @@ impl<'a> Merge<'a> {
         Ok(self.summary(report, engine_nanoseconds))
     }
 
+    /// What was decided about single conflicts: looked up while others wait for the parent.
+    fn decided(&self) -> Decided<'_> {
+        let decisions = self.request.decisions.iter();
+        decisions.map(|decision| (decision.conflict.key(), decision.choice)).collect()
+    }
+
     /// What is done about a conflict: what was decided about it, or about all.
-    fn choice(&self, conflict: &Conflict) -> Choice {
+    fn choice(&self, decided: &Decided<'_>, conflict: &Conflict) -> Choice {
         let row = conflict_row(conflict, None);
-        let mut decisions = self.request.decisions.iter();
-        let decided = decisions.find(|decision| decision.conflict.is_same(&row));
-        match decided.map_or(self.request.choice, |decision| decision.choice) {
+        match decided.get(&row.key()).copied().unwrap_or(self.request.choice) {
             ConflictChoice::Refuse => Choice::Refuse,
             ConflictChoice::Ours => Choice::Ours,
             ConflictChoice::Theirs => Choice::Theirs,
@@ -116,7 +126,9 @@ impl<'a> Merge<'a> {
             conflicts,
             state: format!("{:016x}", report.state),
             is_outdated: report.is_outdated,
-            obstacle: report.obstacle.map(|error| error.to_string()),
+            obstacle: report
+                .obstacle
+                .map(|error| format!("{error}; enlarge the quota or the pool first")),
             differences_left_out: report.differences.len().saturating_sub(ROWS_MAX),
             differences: report.differences.into_iter().take(ROWS_MAX).map(row).collect(),
             dropped: false,

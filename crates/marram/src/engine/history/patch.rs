@@ -1,4 +1,5 @@
-//! The lines of text in which two states of a file differ, as `diff -u` tells them.
+//! The lines of text in which two states of a file differ, as `diff -u` tells them, below heads as
+//! git tells them: patch(1) and `git apply` take a file without one for a part of the file before.
 
 use crate::control::protocol::DifferenceRow;
 use crate::error::Result;
@@ -7,11 +8,14 @@ use marram_pool::Pool;
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::{Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind};
+use std::collections::BTreeMap;
 
 /// Largest file of which lines are compared, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A file with a zero in its first bytes is no text; so many are looked at.
 const LOOK_BYTES: usize = 8000;
+/// The bits of a mode that let somebody run the file.
+const RUN_BITS: u32 = 0o111;
 
 /// What is told of a file, with the numbers that it has in both states.
 pub(super) type Numbered = (DifferenceRow, (Ino, Ino));
@@ -20,6 +24,16 @@ pub(super) type Numbered = (DifferenceRow, (Ino, Ino));
 pub(super) struct Texts {
     before: Posix,
     after: Posix,
+    /// Where the directories were that are elsewhere now, of all that has been told.
+    moved: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// A text in one of the two states.
+struct Text<'p> {
+    path: &'p [u8],
+    /// Somebody may run it.
+    is_program: bool,
+    content: String,
 }
 
 impl Texts {
@@ -30,65 +44,87 @@ impl Texts {
             let options = PosixOptions { access_times, root, ..PosixOptions::default() };
             Ok(Posix::new(pool.open(source)?, options)?)
         };
-        Ok(Texts { before: open(of.0)?, after: open(of.1)? })
+        Ok(Texts { before: open(of.0)?, after: open(of.1)?, moved: BTreeMap::new() })
     }
 
-    /// Adds to what is told of one path which lines differ. Where a file has taken the name of
-    /// one that went, as editors save, those are the lines in which the two differ.
-    pub(super) fn add_to(&self, rows: &mut [Numbered]) -> Result<()> {
+    /// Adds to what is told of one path which lines differ. Paths come sorted, so that of a
+    /// directory before those of what is in it. Where a file has taken the name of one that went,
+    /// as editors save, those are the lines in which the two differ.
+    pub(super) fn add_to(&mut self, rows: &mut [Numbered]) -> Result<()> {
+        self.note_moved(rows);
         if let [(gone, (old, _)), (came, (_, new))] = rows
             && is_file(gone, "removed")
             && is_file(came, "created")
         {
-            let texts = (text_of(&self.before, *old)?, text_of(&self.after, *new)?);
             let path = came.path_in_bytes();
-            came.patch = patch_of((Some(&path), Some(&path)), texts);
+            came.patch = self.of_both((*old, &path), (*new, &path))?;
             return Ok(());
         }
-        let renamed = rows.iter().position(|(row, _)| is_file(row, "renamed"));
-        rows.iter_mut().try_for_each(|(row, numbers)| self.add_to_one(row, *numbers))?;
-        renamed.map_or(Ok(()), |at| self.add_rename(rows, at))
+        let find = |change| rows.iter().position(|(row, _)| is_file(row, change));
+        let (renamed, linked, changed) = (find("renamed"), find("linked"), find("content"));
+        for (row, numbers) in rows.iter_mut().filter(|(row, _)| row.kind == "file") {
+            // Under a name that a file has got there is nothing that could be changed.
+            if row.change != "content" || (renamed.is_none() && linked.is_none()) {
+                row.patch = self.of_one(row, *numbers)?;
+            }
+        }
+        renamed.map_or(Ok(()), |at| self.add_rename(rows, at, changed))
     }
 
-    fn add_to_one(&self, row: &mut DifferenceRow, (old_ino, ino): (Ino, Ino)) -> Result<()> {
-        if row.kind != "file" {
-            return Ok(());
+    fn note_moved(&mut self, rows: &[Numbered]) {
+        let directories = rows.iter().filter(|(row, _)| row.kind == "directory");
+        for (row, _) in directories {
+            if let Some(old_path) = row.old_path_in_bytes() {
+                self.moved.insert(row.path_in_bytes(), old_path);
+            }
         }
+    }
+
+    /// Where a file was that has not been moved itself: the nearest directory above it that has
+    /// been tells.
+    fn old_path(&self, path: &[u8]) -> Vec<u8> {
+        let ends = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        let above = ends.map(|(end, _)| path.split_at(end));
+        let mut old = above.filter_map(|(directory, rest)| {
+            self.moved.get(directory).map(|old| [old.as_slice(), rest].concat())
+        });
+        old.next().unwrap_or_else(|| path.to_vec())
+    }
+
+    fn of_one(&self, row: &DifferenceRow, (old_ino, ino): (Ino, Ino)) -> Result<Option<String>> {
         let path = row.path_in_bytes();
-        row.patch = match row.change.as_str() {
-            "content" => {
-                let texts = (text_of(&self.before, old_ino)?, text_of(&self.after, ino)?);
-                patch_of((Some(&path), Some(&path)), texts)
-            }
-            "created" => {
-                let texts = (Some(String::new()), text_of(&self.after, ino)?);
-                patch_of((None, Some(&path)), texts)
-            }
-            "removed" => {
-                let texts = (text_of(&self.before, old_ino)?, Some(String::new()));
-                patch_of((Some(&path), None), texts)
-            }
+        Ok(match row.change.as_str() {
+            "content" => self.of_both((old_ino, &self.old_path(&path)), (ino, &path))?,
+            "created" => text_of(&self.after, ino, &path)?.map(|new| created(&new)),
+            "removed" => text_of(&self.before, old_ino, &path)?.and_then(|old| removed(&old)),
             _ => None,
-        };
-        Ok(())
+        })
     }
 
-    /// Tells where a file was that is elsewhere now, with the lines that differ, if any do.
-    fn add_rename(&self, rows: &mut [Numbered], renamed: usize) -> Result<()> {
-        let (row, numbers) = &rows[renamed];
-        let (numbers, path) = (*numbers, row.path_in_bytes());
+    fn of_both(&self, old: (Ino, &[u8]), new: (Ino, &[u8])) -> Result<Option<String>> {
+        let old = text_of(&self.before, old.0, old.1)?;
+        let new = text_of(&self.after, new.0, new.1)?;
+        Ok(old.zip(new).and_then(|(old, new)| changed(&old, &new)))
+    }
+
+    /// Tells where a file was that is elsewhere now, with the lines that differ, if any do. What
+    /// has changed and is no text would keep its old content: that is not told.
+    fn add_rename(
+        &self,
+        rows: &mut [Numbered],
+        renamed: usize,
+        changed: Option<usize>,
+    ) -> Result<()> {
+        let row = &rows[renamed].0;
         let Some(old_path) = row.old_path_in_bytes() else { return Ok(()) };
-        let is_changed = |(row, of): &Numbered| *of == numbers && is_file(row, "content");
-        let changed = rows.iter().position(is_changed);
-        let lines = match changed {
-            Some(_) => {
-                let texts = (text_of(&self.before, numbers.0)?, text_of(&self.after, numbers.1)?);
-                patch_of((Some(&old_path), Some(&path)), texts)
+        let path = row.path_in_bytes();
+        match changed {
+            Some(at) => {
+                let (old, new) = rows[at].1;
+                rows[at].0.patch = self.of_both((old, &old_path), (new, &path))?;
             }
-            None => None,
-        };
-        let at = changed.filter(|_| lines.is_some()).unwrap_or(renamed);
-        rows[at].0.patch = Some(rename_of(&old_path, &path, lines));
+            None => rows[renamed].0.patch = Some(rename_of(&old_path, &path)),
+        }
         Ok(())
     }
 }
@@ -97,35 +133,70 @@ fn is_file(row: &DifferenceRow, change: &str) -> bool {
     row.kind == "file" && row.change == change
 }
 
-/// The name of a file in a patch, below `a` or `b`; in quotes where it could be misread.
-fn name_in_patch(side: &str, path: &[u8]) -> String {
-    let path = path.strip_prefix(b"/").unwrap_or(path);
-    names::quoted(&[side.as_bytes(), b"/", path].concat())
+/// A path below the root, on one side of a patch.
+fn on_side(side: &str, path: &[u8]) -> Vec<u8> {
+    [side.as_bytes(), path.strip_prefix(b"/").unwrap_or(path)].concat()
 }
 
-/// As git tells a rename. Where no lines follow, patch(1) knows its end by the head of another.
-fn rename_of(old: &[u8], new: &[u8], lines: Option<String>) -> String {
-    let bare = |path: &[u8]| names::quoted(path.strip_prefix(b"/").unwrap_or(path));
-    let name = |side: &str, path: &[u8]| name_in_patch(side, path);
-    let head = format!("diff --git {} {}\n", name("a", old), name("b", new));
-    let end = || format!("diff --git {} {}\n", name("a", new), name("b", new));
-    let rest = lines.unwrap_or_else(end);
-    format!("{head}rename from {}\nrename to {}\n{rest}", bare(old), bare(new))
+/// A name in the head of a file, in quotes where it could be misread: also if it has a space.
+fn name_in_head(name: &[u8]) -> String {
+    let told = names::quoted(name);
+    if told.contains(' ') && !told.starts_with('"') { format!("\"{told}\"") } else { told }
 }
 
-/// The lines in which two texts differ, if both are; where one is no file it has no path.
-fn patch_of(
-    (before, after): (Option<&[u8]>, Option<&[u8]>),
-    (old, new): (Option<String>, Option<String>),
-) -> Option<String> {
-    let name = |side: &str, path: Option<&[u8]>| {
-        let name = path.map_or("/dev/null".to_owned(), |path| name_in_patch(side, path));
+fn head_of(old: &[u8], new: &[u8]) -> String {
+    let (old, new) = (name_in_head(&on_side("a/", old)), name_in_head(&on_side("b/", new)));
+    format!("diff --git {old} {new}\n")
+}
+
+fn rename_of(old: &[u8], new: &[u8]) -> String {
+    let name = |path: &[u8]| name_in_head(&on_side("", path));
+    format!("{}rename from {}\nrename to {}\n", head_of(old, new), name(old), name(new))
+}
+
+/// What makes a file. Of an empty one the head alone does.
+fn created(new: &Text<'_>) -> String {
+    let head = head_of(new.path, new.path);
+    format!("{head}new file mode {}\n{}", mode_of(new), lines_of(None, Some(new)))
+}
+
+/// What removes a file, unless it is empty: patch(1) refuses that.
+fn removed(old: &Text<'_>) -> Option<String> {
+    let head = head_of(old.path, old.path);
+    let lines = lines_of(Some(old), None);
+    (!lines.is_empty()).then(|| format!("{head}deleted file mode {}\n{lines}", mode_of(old)))
+}
+
+/// What makes one text of the other, if anything differs.
+fn changed(old: &Text<'_>, new: &Text<'_>) -> Option<String> {
+    let lines = lines_of(Some(old), Some(new));
+    match (old.path == new.path, lines.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(format!("{}{lines}", head_of(old.path, new.path))),
+        (false, _) => Some(format!("{}{lines}", rename_of(old.path, new.path))),
+    }
+}
+
+/// The mode as git knows modes.
+fn mode_of(text: &Text<'_>) -> &'static str {
+    if text.is_program { "100755" } else { "100644" }
+}
+
+/// The lines in which two texts differ; nothing if none do.
+fn lines_of(old: Option<&Text<'_>>, new: Option<&Text<'_>>) -> String {
+    let name = |side: &str, text: Option<&Text<'_>>| {
+        let name =
+            text.map_or("/dev/null".to_owned(), |text| names::quoted(&on_side(side, text.path)));
         // patch(1) takes a name with a space in it for one only if a tab ends it.
         let end = if name.contains(' ') && !name.starts_with('"') { "\t" } else { "" };
         format!("{name}{end}")
     };
-    let (old, new) = (old?, new?);
-    (old != new).then(|| unified(&old, &new, &name("a", before), &name("b", after)))
+    let content = |text: Option<&Text<'_>>| text.map_or(String::new(), |text| text.content.clone());
+    let (from, to) = (name("a/", old), name("b/", new));
+    match (content(old), content(new)) {
+        (old, new) if old == new => String::new(),
+        (old, new) => unified(&old, &new, &from, &to),
+    }
 }
 
 fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
@@ -134,8 +205,8 @@ fn unified(old: &str, new: &str, from: &str, to: &str) -> String {
     format!("--- {from}\n+++ {to}\n{hunks}")
 }
 
-/// The content of a file that is short enough, and text.
-fn text_of(files: &Posix, ino: Ino) -> Result<Option<String>> {
+/// A file that is short enough, and text.
+fn text_of<'p>(files: &Posix, ino: Ino, path: &'p [u8]) -> Result<Option<Text<'p>>> {
     let attributes = files.attributes(ino)?;
     if attributes.kind != Kind::Regular || attributes.size > FILE_BYTES_MAX {
         return Ok(None);
@@ -145,12 +216,17 @@ fn text_of(files: &Posix, ino: Ino) -> Result<Option<String>> {
     if content.iter().take(LOOK_BYTES).any(|byte| *byte == 0) {
         return Ok(None);
     }
-    Ok(String::from_utf8(content).ok())
+    let is_program = attributes.permissions & RUN_BITS != 0;
+    Ok(String::from_utf8(content).ok().map(|content| Text { path, is_program, content }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{patch_of, rename_of, unified};
+    use super::{Text, changed, created, removed, rename_of, unified};
+
+    fn text<'p>(path: &'p [u8], content: &str) -> Text<'p> {
+        Text { path, is_program: false, content: content.to_owned() }
+    }
 
     #[test]
     fn lines_that_differ_are_told_as_patch_reads_them() {
@@ -159,18 +235,40 @@ mod tests {
         let text = unified("", "new\n", "/dev/null", "b/f");
         assert!(text.ends_with("@@ -0,0 +1 @@\n+new\n"), "{text}");
     }
+
+    #[test]
+    fn each_file_has_a_head() {
+        let program = Text { is_program: true, ..text(b"/d/f", "a\n") };
+        let told = created(&program);
+        let head = "diff --git a/d/f b/d/f\n";
+        let lines = "--- /dev/null\n+++ b/d/f\n@@ -0,0 +1 @@\n+a\n";
+        assert_eq!(told, format!("{head}new file mode 100755\n{lines}"));
+        let told = removed(&program).expect("it has lines");
+        assert!(told.starts_with(&format!("{head}deleted file mode 100755\n--- a/d/f\n")));
+        let told = changed(&text(b"/f", "a\n"), &text(b"/f", "b\n")).expect("lines that differ");
+        assert!(told.starts_with("diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ "), "{told}");
+    }
+
+    #[test]
+    fn what_is_empty_has_no_lines() {
+        let empty = text(b"/f", "");
+        assert_eq!(created(&empty), "diff --git a/f b/f\nnew file mode 100644\n");
+        assert_eq!(removed(&empty), None);
+        assert_eq!(changed(&empty, &empty), None);
+    }
+
     #[test]
     fn names_are_told_as_patch_reads_them() {
-        let told = |path: &[u8]| {
-            let texts = (Some("a\n".to_owned()), Some("b\n".to_owned()));
-            patch_of((None, Some(path)), texts).expect("lines that differ")
-        };
-        assert!(told(b"/d/f").starts_with("--- /dev/null\n+++ b/d/f\n@@ "));
-        assert!(told(b"/a b").starts_with("--- /dev/null\n+++ b/a b\t\n@@ "));
-        assert!(told(b"/\xff \n").starts_with("--- /dev/null\n+++ \"b/\\377 \\n\"\n@@ "));
+        let told = |path: &[u8]| created(&text(path, "b\n"));
+        let mode = "new file mode 100644\n--- /dev/null\n+++";
+        let spaced = format!("diff --git \"a/a b\" \"b/a b\"\n{mode} b/a b\t\n@@ ");
+        assert!(told(b"/a b").starts_with(&spaced), "{}", told(b"/a b"));
+        assert!(told(b"/\xff \n").contains("\n+++ \"b/\\377 \\n\"\n@@ "));
         let renamed = "diff --git a/x b/y\nrename from x\nrename to y\n";
-        let end = "diff --git a/y b/y\n";
-        assert_eq!(rename_of(b"/x", b"/y", None), format!("{renamed}{end}"));
-        assert_eq!(rename_of(b"/x", b"/y", Some("-a\n".to_owned())), format!("{renamed}-a\n"));
+        assert_eq!(rename_of(b"/x", b"/y"), renamed);
+        let told = changed(&text(b"/x", "a\n"), &text(b"/y", "b\n")).expect("another name");
+        assert!(told.starts_with(&format!("{renamed}--- a/x\n+++ b/y\n")), "{told}");
+        let unchanged = changed(&text(b"/x", "a\n"), &text(b"/y", "a\n"));
+        assert_eq!(unchanged.as_deref(), Some(renamed));
     }
 }
