@@ -26,6 +26,7 @@ pub(super) struct PausingDevice {
 pub(super) struct Pause {
     thread: ThreadId,
     left: u64,
+    has_written: bool,
     arrived: Sender<()>,
     go_on: Receiver<()>,
 }
@@ -37,11 +38,13 @@ pub(super) struct Stop {
 }
 
 /// A stop before the write or flush of a thread that comes after `at` others: for the thread, and
-/// for the one who ends it.
+/// for the one who ends it. A flush before the first write does not count: it makes durable what a
+/// pool was opened with, and what the thread does comes after all that others do until then.
 pub(super) fn stop_before(at: u64) -> (Pause, Stop) {
     let (arrived, arrival) = channel();
     let (end, go_on) = channel();
-    let pause = Pause { thread: thread::current().id(), left: at, arrived, go_on };
+    let thread = thread::current().id();
+    let pause = Pause { thread, left: at, has_written: false, arrived, go_on };
     (pause, Stop { arrived: arrival, go_on: end })
 }
 
@@ -73,10 +76,14 @@ impl PausingDevice {
         self.pause.lock().take_if(|pause| pause.thread == thread::current().id());
     }
 
-    fn count(&self) {
+    fn count(&self, is_write: bool) {
         let mut pause = self.pause.lock();
         let here = thread::current().id();
         let Some(waiting) = pause.as_mut().filter(|pause| pause.thread == here) else { return };
+        waiting.has_written |= is_write;
+        if !waiting.has_written {
+            return;
+        }
         if waiting.left > 0 {
             waiting.left -= 1;
             return;
@@ -104,12 +111,12 @@ impl Device for PausingDevice {
     }
 
     fn write(&self, offset: u64, buffer: &[u8]) -> Result<()> {
-        self.count();
+        self.count(true);
         self.inner.write(offset, buffer)
     }
 
     fn flush(&self) -> Result<()> {
-        self.count();
+        self.count(false);
         self.inner.flush()
     }
 
