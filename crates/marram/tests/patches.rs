@@ -45,6 +45,16 @@ fn applies(bench: &Workbench, told: &str, from: &str, to: &str) {
     }
 }
 
+/// What has changed since a snapshot leads there from it, and the other way round back to it.
+#[track_caller]
+fn applies_both_ways(bench: &Workbench, snapshot: &str) {
+    let past = format!("mnt/.marram/snapshots/{snapshot}/d");
+    let told = bench.run(&format!("diff mnt/d@{snapshot} --patch")).good().out;
+    applies(bench, &told, &past, "mnt/d");
+    let back = bench.run(&format!("diff mnt/d mnt/d@{snapshot} --patch")).good().out;
+    applies(bench, &back, "mnt/d", &past);
+}
+
 #[test]
 fn of_a_saved_file_the_lines_are_told_that_differ() {
     let Some(bench) = mounted() else { return };
@@ -99,10 +109,7 @@ fn after_a_rename_the_next_file_is_another_one() {
     bench.make_folder("mnt/d/src");
     fs::write(bench.path("mnt/d/src/main.rs"), "fn main() {}\n").unwrap();
     fs::remove_file(bench.path("mnt/d/gone")).unwrap();
-    let told = bench.run("diff mnt/d@s --patch").good().out;
-    applies(&bench, &told, "mnt/.marram/snapshots/s/d", "mnt/d");
-    let back = bench.run("diff mnt/d mnt/d@s --patch").good().out;
-    applies(&bench, &back, "mnt/d", "mnt/.marram/snapshots/s/d");
+    applies_both_ways(&bench, "s");
     // With nothing behind it a rename has an end, too.
     bench.run("snapshot mnt@t").good();
     rename(&bench, "README", "with a space");
@@ -128,10 +135,7 @@ fn a_name_may_be_taken_by_another_file() {
     fs::write(bench.path("mnt/d/right"), format!("right\n{OLD}more\n")).unwrap();
     rename(&bench, "second", "third");
     rename(&bench, "first in line", "second");
-    let told = bench.run("diff mnt/d@t --patch").good().out;
-    applies(&bench, &told, "mnt/.marram/snapshots/t/d", "mnt/d");
-    let back = bench.run("diff mnt/d mnt/d@t --patch").good().out;
-    applies(&bench, &back, "mnt/d", "mnt/.marram/snapshots/t/d");
+    applies_both_ways(&bench, "t");
     bench.run("unmount work.pool").good();
 }
 
@@ -148,10 +152,7 @@ fn what_has_changed_in_a_directory_that_was_moved_is_moved() {
     for name in ["one", "within/two", "within/deep/three"] {
         fs::write(bench.path("mnt/d/new place").join(name), OLD.replace("two", name)).unwrap();
     }
-    let told = bench.run("diff mnt/d@t --patch").good().out;
-    applies(&bench, &told, "mnt/.marram/snapshots/t/d", "mnt/d");
-    let back = bench.run("diff mnt/d mnt/d@t --patch").good().out;
-    applies(&bench, &back, "mnt/d", "mnt/.marram/snapshots/t/d");
+    applies_both_ways(&bench, "t");
     bench.run("unmount work.pool").good();
 }
 
