@@ -167,7 +167,9 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
 /// ours is what every kernel has.
 fn transport_words(kind: Kind) -> Vec<String> {
     match kind {
-        Kind::Marram | Kind::MarramLoop => ["-o", "transport=classic"].map(String::from).into(),
+        Kind::Marram | Kind::MarramLoop | Kind::MarramWriteback => {
+            ["-o", "transport=classic"].map(String::from).into()
+        }
         _ => Vec::new(),
     }
 }

@@ -29,6 +29,9 @@ pub(crate) enum Kind {
     MarramLoop,
     /// A Marram pool in a file, with requests over io_uring, where the kernel offers that.
     MarramUring,
+    /// A Marram pool in a file, mounted with `-o writeback`: the kernel gathers writes, as it does
+    /// for its own file systems.
+    MarramWriteback,
     /// A Marram pool that compresses nothing: beside Btrfs as it is made.
     MarramOff,
     /// A Marram pool with zstd:1: beside Btrfs with the same.
@@ -66,6 +69,7 @@ impl Kind {
             Kind::Marram => "marram",
             Kind::MarramLoop => "marram-loop",
             Kind::MarramUring => "marram-io_uring",
+            Kind::MarramWriteback => "marram-writeback",
             Kind::MarramOff => "marram-off",
             Kind::MarramZstd => "marram-zstd:1",
             Kind::Plain => "plain",
@@ -90,6 +94,7 @@ impl Kind {
             Kind::Marram
                 | Kind::MarramLoop
                 | Kind::MarramUring
+                | Kind::MarramWriteback
                 | Kind::MarramOff
                 | Kind::MarramZstd
         )
@@ -113,6 +118,9 @@ impl Kind {
         match self {
             Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
                 "all, at one moment, lz4; data and metadata checksummed"
+            }
+            Kind::MarramWriteback => {
+                "all, in the kernel's order before a sync, lz4; data and metadata checksummed"
             }
             Kind::MarramOff => "all, at one moment; data and metadata checksummed",
             Kind::MarramZstd => "all, at one moment, zstd:1; data and metadata checksummed",
@@ -226,9 +234,11 @@ pub(crate) trait Subject {
 pub(crate) fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn Subject>> {
     std::fs::create_dir_all(folder)?;
     Ok(match kind {
-        Kind::Marram | Kind::MarramUring | Kind::MarramOff | Kind::MarramZstd => {
-            Box::new(Marram::make_as(kind, folder, making)?)
-        }
+        Kind::Marram
+        | Kind::MarramUring
+        | Kind::MarramWriteback
+        | Kind::MarramOff
+        | Kind::MarramZstd => Box::new(Marram::make_as(kind, folder, making)?),
         Kind::MarramLoop => Box::new(Marram::make_on_loop_device(folder, making)?),
         Kind::Plain => Box::new(Plain::make(folder)?),
         Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd | Kind::BtrfsLzo => {

@@ -30,9 +30,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// All subjects of a whole race. Ours come first.
-const ALL: [Kind; 15] = [
+const ALL: [Kind; 16] = [
     Kind::Marram,
     Kind::MarramUring,
+    Kind::MarramWriteback,
     Kind::MarramOff,
     Kind::MarramZstd,
     Kind::Ext4,
@@ -196,7 +197,7 @@ impl<'run> Race<'run> {
 /// The same in the same circle, begun by another in each repetition (from 1 on). Which is first is
 /// spread over all of them however few repetitions there are.
 fn turned(kinds: &[Kind], repetition: usize) -> Vec<Kind> {
-    let step = kinds.len().div_ceil(REPETITIONS).max(1);
+    let step = (kinds.len() / REPETITIONS).max(1);
     let mut turned = kinds.to_vec();
     turned.rotate_left((repetition - 1) * step % kinds.len().max(1));
     turned

@@ -8,7 +8,7 @@ use super::tree::{compare, make_oddities};
 use super::{GIB, Setting, step};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, require, run, text};
-use crate::subject::{Kind, Making, MountPoint, make};
+use crate::subject::{Making, MountPoint, make};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -30,12 +30,10 @@ const READS: &str = "set -e; for round in 1 2 3; do \
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     require(&[("setfattr", "attr"), ("mount", "mount")])?;
     let mut making = Making::sized(GIB);
-    making.mount_words = match setting.kind {
-        Kind::Marram | Kind::MarramLoop | Kind::MarramUring => {
-            ["-o", "suid,dev,allow_other,default_permissions,nohandles"].map(String::from).into()
-        }
-        _ => Vec::new(),
-    };
+    if setting.kind.is_marram() {
+        making.mount_words =
+            ["-o", "suid,dev,allow_other,default_permissions,nohandles"].map(String::from).into();
+    }
     let mut subject = make(setting.kind, &setting.folder.join("subject"), &making)?;
     let root = subject.root().to_owned();
     let expected = setting.folder.join("expected");

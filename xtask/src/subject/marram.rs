@@ -57,6 +57,7 @@ impl Marram {
         let more = |words: &mut Vec<String>, new: [&str; 2]| words.extend(new.map(String::from));
         match kind {
             Kind::MarramUring => more(&mut making.mount_words, ["-o", "transport=io_uring"]),
+            Kind::MarramWriteback => more(&mut making.mount_words, ["-o", "writeback"]),
             Kind::MarramOff => more(&mut making.create_words, ["-O", "compression=off"]),
             Kind::MarramZstd => more(&mut making.create_words, ["-O", "compression=zstd:1"]),
             _ => {}
