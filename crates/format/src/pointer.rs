@@ -351,6 +351,12 @@ impl Pointer {
         Some((Group(word(4)?), address))
     }
 
+    /// Bytes of content of an encoded pointer, without decoding the rest. `None` for bytes that are
+    /// too short to tell.
+    pub fn peek_logical_len(encoded: &[u8]) -> Option<u32> {
+        Some(u32::from_le_bytes(encoded.get(12..16)?.try_into().ok()?))
+    }
+
     /// Whether it takes the feature [`crate::version::feature::SCATTERED`] to read it.
     pub fn is_scattered(&self) -> bool {
         matches!(&self.place, Place::Stored { copies, .. } if is_scattered(copies))

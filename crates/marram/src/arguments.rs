@@ -31,7 +31,8 @@ const AFTER_HELP: &str = "\
 Targets:
   A pool is named by its file or block device, or by any path inside a mounted file system of
   it; --dataset NAME picks a dataset, and @NAME at the end a snapshot: /mnt@before. The hidden
-  directory .marram at the root of a mount shows its snapshots and forks.
+  directory .marram at the root of a mount shows its snapshots and forks. While a pool is mounted
+  a copy of its file or device is refused (11): it has the same id, and is another pool.
 
 Exit status:
   0 done, 1 failed, 2 wrong usage, 10 not found, 11 locked or in use,

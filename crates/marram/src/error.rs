@@ -4,8 +4,10 @@
 //! the exit status, which scripts rely on: it never changes meaning. Errors travel over the
 //! control socket unchanged, so a command reports what the daemon found as if it had found it.
 
+use crate::names::quoted;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use thiserror::Error;
 
@@ -49,13 +51,16 @@ pub(crate) struct Error {
     pub(crate) kind: Kind,
     /// What failed, where, and why.
     pub(crate) message: String,
+    /// More of it, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) details: Vec<String>,
     /// What to do next, where that is known.
     pub(crate) hint: Option<String>,
 }
 
 impl Error {
     fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), hint: None }
+        Error { kind, message: message.into(), details: Vec::new(), hint: None }
     }
 
     /// It could not be done.
@@ -91,7 +96,15 @@ impl Error {
             std::io::ErrorKind::ResourceBusy => Kind::InUse,
             _ => Kind::Failed,
         };
-        Error::new(kind, format!("cannot {action} {}: {error}", path.display()))
+        let place = quoted(path.as_os_str().as_bytes());
+        Error::new(kind, format!("cannot {action} {place}: {error}"))
+    }
+
+    /// The same error with more of it, a line each.
+    #[must_use]
+    pub(crate) fn details(mut self, details: impl Iterator<Item = String>) -> Error {
+        self.details = details.collect();
+        self
     }
 
     /// The same error with what to do next.

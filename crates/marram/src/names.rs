@@ -57,6 +57,17 @@ pub(crate) fn printable(text: String) -> String {
     }
 }
 
+/// A path as a word of a command that people copy: in quotes where a shell would part it, or do
+/// something else with it.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+,:=@%".contains(letter);
+    let text = printable(path.display().to_string());
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// The bytes with escapes: of what is not printed, of what is no UTF-8, and where text stands in
 /// quotes of these and of what escapes.
 fn escaped(bytes: &[u8], in_quotes: bool) -> String {
@@ -88,7 +99,8 @@ pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::E
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, lost_bytes, printable, quoted, text};
+    use super::{bytes, lost_bytes, printable, quoted, shell_word, text};
+    use std::path::Path;
 
     #[test]
     fn paths_that_could_be_misread_stand_in_quotes() {
@@ -110,6 +122,21 @@ mod tests {
         }
         assert_eq!(printable("a\\b\r\"c\"\n".to_owned()), r#"a\b\015"c"\n"#);
         assert_eq!(printable("\u{e9}".to_owned()), "\u{e9}");
+    }
+
+    #[test]
+    fn what_people_copy_into_a_shell_is_one_word() {
+        for (path, told) in [
+            ("/mnt/a-b_c.1@s", "/mnt/a-b_c.1@s"),
+            ("/mnt/\u{e9}", "/mnt/\u{e9}"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("a; rm -rf ~", "'a; rm -rf ~'"),
+            ("it's", r"'it'\''s'"),
+            ("a\nb", r"'a\nb'"),
+        ] {
+            assert_eq!(shell_word(Path::new(path)), told);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use marram_vfs::Caller;
 use rustix::process::{getegid, geteuid};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -61,22 +62,27 @@ pub(crate) fn control_folders_of(uid: u32) -> Vec<PathBuf> {
 /// The folders in which to look for daemons: this user's, and for root everybody's. Folders that
 /// others could have filled are left out.
 pub(crate) fn control_folders() -> Vec<PathBuf> {
-    let mut folders = control_folders_of(own_uid());
+    let mut users = BTreeSet::from([own_uid()]);
     if is_root() {
-        let below = |folder: &str, end: fn(PathBuf) -> PathBuf| {
-            let entries = std::fs::read_dir(folder).into_iter().flatten();
-            let paths = entries.filter_map(|entry| Some(end(entry.ok()?.path())));
-            paths.collect::<Vec<PathBuf>>()
-        };
-        folders.extend(below("/run/user", |user| user.join("marram")));
-        let named = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with("marram-"))
-        };
-        folders.extend(below("/tmp", |path| path).into_iter().filter(named));
+        users.extend(users_named_in("/run/user", ""));
+        users.extend(users_named_in("/tmp", "marram-"));
     }
-    folders.retain(|folder| check_private_folder(folder).is_ok());
+    users.into_iter().flat_map(private_control_folders_of).collect()
+}
+
+/// The folders in which to look for daemons of the user `uid`: none that another could have filled.
+pub(crate) fn private_control_folders_of(uid: u32) -> Vec<PathBuf> {
+    let mut folders = control_folders_of(uid);
+    // Who is root in a user namespace sees the folders of the user who he is outside as his own.
+    folders.retain(|folder| is_private(folder, uid) || is_private(folder, own_uid()));
     folders
+}
+
+/// The users by whose numbers something in `folder` is named, behind `prefix`.
+fn users_named_in(folder: &str, prefix: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
 }
 
 /// Makes `folder` if needed, and makes sure that it is ours alone.
@@ -99,10 +105,9 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
 /// # Errors
 /// When it is not, or does not exist.
 pub(crate) fn check_private_folder(folder: &Path) -> Result<()> {
-    let found = std::fs::symlink_metadata(folder)
+    std::fs::symlink_metadata(folder)
         .map_err(|error| Error::system("look at the folder", folder, error))?;
-    let trusted = found.uid() == own_uid() || is_root();
-    if found.is_dir() && trusted && found.mode() & 0o022 == 0 {
+    if is_private(folder, own_uid()) {
         return Ok(());
     }
     Err(Error::failed(format!(
@@ -110,6 +115,12 @@ pub(crate) fn check_private_folder(folder: &Path) -> Result<()> {
         folder.display()
     ))
     .hint("somebody else may have made it: remove it, and try again"))
+}
+
+/// Whether `folder` is a real folder of the user `uid` that nobody else can put anything into.
+pub(crate) fn is_private(folder: &Path, uid: u32) -> bool {
+    let found = std::fs::symlink_metadata(folder);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0)
 }
 
 /// The folder for logs of daemons in the background.
@@ -162,7 +173,7 @@ pub(crate) fn home() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_private_folder, make_private_folder};
+    use super::{check_private_folder, is_private, make_private_folder, own_uid};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -173,6 +184,8 @@ mod tests {
         make_private_folder(&control).unwrap();
         std::fs::set_permissions(&control, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(make_private_folder(&control).is_err());
+        assert!(!is_private(&control, own_uid()) && is_private(folder.path(), own_uid()));
+        assert!(!is_private(folder.path(), own_uid() + 1), "of somebody else");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/etc", &link).unwrap();
         assert!(check_private_folder(&link).is_err());

@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::mountinfo;
-use crate::{engine, target};
+use crate::{daemons, engine, target};
 use marram_device::{FileDevice, Lock};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,8 +45,8 @@ pub(crate) fn take(device: &FileDevice) -> Result<Lock> {
 /// How long whoever has the pool at `path` is to be waited for, if nothing of it is in sight.
 fn patience_for(path: &Path) -> Duration {
     let found = engine::probe(path).ok().flatten();
-    let daemon = found.and_then(|probe| target::daemon_of_pool(&probe.pool_id));
-    if daemon.is_some() { ENDING_PATIENCE } else { LOOKING_PATIENCE }
+    let daemon = found.map(|probe| daemons::of_pool(path, &probe.pool_id));
+    if matches!(daemon, Some(Ok(Some(_)))) { ENDING_PATIENCE } else { LOOKING_PATIENCE }
 }
 
 /// Whether the pool at `path` is mounted where this process can see it.

@@ -5,12 +5,16 @@
 //! a daemon has the pool, which must then do what is asked, or the command can open it itself.
 
 use crate::control::client::Client;
-use crate::control::protocol::{Answer, Greeting, Operation};
+use crate::control::protocol::{Answer, Operation};
+use crate::daemons::{self, Daemon};
 use crate::engine::{self, OpenMode, OpenPool};
 use crate::error::{Error, Kind, Result};
+use crate::identity::Identity;
 use crate::mountinfo::MountEntry;
+use crate::names::{printable, shell_word};
 use crate::options::snapshot_name;
-use crate::{dead_mounts, mountinfo, places};
+use crate::output::say;
+use crate::{dead_mounts, mountinfo};
 use marram_store::{DatasetName, Source};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,8 +25,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Most sockets that are looked at when a daemon is searched.
-const SOCKETS_MAX: usize = 256;
 /// How long a conversation may pause: a daemon waits longer for a request, but not for ever.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
@@ -39,8 +41,8 @@ pub(crate) struct Target {
     pub(crate) ino: Option<u64>,
     /// The inode that is shown as the root of that dataset or snapshot.
     pub(crate) root: Option<u64>,
-    /// The socket of the daemon that has the pool, if one has, and what it said.
-    pub(crate) daemon: Option<(PathBuf, Greeting)>,
+    /// The daemon that has the pool, if one has.
+    pub(crate) daemon: Option<Daemon>,
     /// The conversation in which it was asked where the path is, and since when.
     conversation: RefCell<Option<(Client, Instant)>>,
 }
@@ -73,16 +75,15 @@ impl Target {
 
     /// Finds the daemon behind the mount that `path` lies in.
     fn of_mount(path: &Path, entry: MountEntry) -> Result<Target> {
-        if let Some((socket, mut client)) = daemon_behind(&entry) {
+        if let Some((daemon, mut client)) = daemons::behind(&entry) {
             let (mounted, ino, root) = locate(&mut client, &entry.directory, path)?;
-            let greeting = client.greeting().clone();
             return Ok(Target {
                 mounted: Some(mounted),
                 directory: Some(entry.directory),
                 ino: Some(ino),
                 root: Some(root),
                 conversation: RefCell::new(Some((client, Instant::now()))),
-                ..Target::of_daemon((socket, greeting))
+                ..Target::of_daemon(daemon)
             });
         }
         if marram_fuse::is_dead_mount(&entry.directory) {
@@ -98,14 +99,14 @@ impl Target {
         let Some(probe) = engine::probe(path)? else {
             return Err(engine::no_pool(path));
         };
-        let daemon = daemon_of_pool(&probe.pool_id);
+        let daemon = daemons::of_pool(path, &probe.pool_id)?;
         Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
     }
 
     /// What a daemon has: a pool, or streams in files.
-    pub(crate) fn of_daemon((socket, greeting): (PathBuf, Greeting)) -> Target {
-        let pool = greeting.pool.clone();
-        Target { daemon: Some((socket, greeting)), ..Target::unmounted(pool) }
+    pub(crate) fn of_daemon(daemon: Daemon) -> Target {
+        let pool = daemon.greeting.pool.clone();
+        Target { daemon: Some(daemon), ..Target::unmounted(pool) }
     }
 
     /// A pool, whoever has it.
@@ -146,12 +147,52 @@ impl Target {
         answer
     }
 
+    /// Where all daemons are asked: what one of another user fails with is said, and is no reason
+    /// to tell nothing of the others.
+    ///
+    /// # Errors
+    /// Those of this user's and of root's.
+    pub(crate) fn among_others<T>(&self, answer: Result<T>) -> Result<Option<T>> {
+        match (answer, self.daemon.as_ref().and_then(Daemon::other_user)) {
+            (Err(error), Some(user)) => {
+                let told = printable(format!("{}: {error}", self.pool.display()));
+                say(&format!("marram: warning: the daemon of user {user} for {told}"));
+                Ok(None)
+            }
+            (answer, _) => answer.map(Some),
+        }
+    }
+
     /// Opens the pool itself, which no daemon has.
     ///
     /// # Errors
-    /// Whatever refuses it or fails.
+    /// Whatever refuses it or fails. Only the daemon of another user has said which pool it is: on
+    /// his word none is opened.
     pub(crate) fn open(&self, mode: &OpenMode) -> Result<OpenPool> {
+        if let Some(user) = self.daemon.as_ref().and_then(Daemon::other_user) {
+            let pool = self.pool.display();
+            return Err(Error::in_use(format!("the daemon of user {user} for {pool} has gone"))
+                .hint("name the pool by its path, or try again"));
+        }
+        self.check_still_there()?;
         OpenPool::open(&self.pool, mode).map_err(|error| self.name_holder(error))
+    }
+
+    /// A daemon told which pool is meant: what is at the path from which it served that is opened
+    /// only if it is that pool, and no copy that has come there.
+    ///
+    /// # Errors
+    /// It is something else, or nothing.
+    pub(crate) fn check_still_there(&self) -> Result<()> {
+        let Some(daemon) = &self.daemon else { return Ok(()) };
+        let found = Identity::of(&self.pool);
+        let found = found.map_err(|error| Error::system("look at", &self.pool, error))?;
+        if daemon.serves(found) {
+            return Ok(());
+        }
+        let (pool, pid) = (self.pool.display(), daemon.greeting.pid);
+        Err(Error::in_use(format!("{pool} is not the pool any more that process {pid} serves"))
+            .hint("that one was moved or removed: name it by the path that it has now"))
     }
 
     /// A dead mount holds the block device that it was made on, and the system does not say so.
@@ -177,7 +218,7 @@ impl Target {
             return Ok(Some(client));
         }
         match &self.daemon {
-            Some((socket, _)) => Client::connect(socket),
+            Some(daemon) => daemon.connect(),
             None => Ok(None),
         }
     }
@@ -254,7 +295,7 @@ pub(crate) fn resolved(path: &Path) -> Result<PathBuf> {
 fn dead_mount(path: &Path) -> Error {
     let place = path.display();
     Error::failed(format!("{place}: the daemon of this mount has died"))
-        .hint(format!("clear it with `marram unmount {place}`"))
+        .hint(format!("clear it with `marram unmount {}`", shell_word(path)))
 }
 
 /// A path as text.
@@ -268,37 +309,6 @@ pub(crate) fn utf8(path: &Path) -> Result<&str> {
     })
 }
 
-/// The daemon that has the pool, if one of ours or, for root, of anybody has it.
-pub(crate) fn daemon_of_pool(pool_id: &str) -> Option<(PathBuf, Greeting)> {
-    let folders = places::control_folders();
-    folders.iter().find_map(|folder| {
-        let socket = folder.join(format!("{pool_id}.sock"));
-        let client = greeted(&socket)?;
-        Some((socket, client))
-    })
-}
-
-/// The daemon that has made the mount on `directory`, if it can be asked.
-///
-/// # Errors
-/// When `/proc` cannot be read.
-pub(crate) fn daemon_of_mount(directory: &Path) -> Result<Option<(PathBuf, Greeting)>> {
-    let behind = mountinfo::mount_on(directory)?.as_ref().and_then(daemon_behind);
-    Ok(behind.map(|(socket, client)| (socket, client.greeting().clone())))
-}
-
-/// The daemon that has made a mount; none is asked any more once it is found.
-fn daemon_behind(entry: &MountEntry) -> Option<(PathBuf, Client)> {
-    let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
-    let folders = places::control_folders_of(owner);
-    let mut sockets = folders.iter().flat_map(|folder| sockets_in(folder));
-    sockets.find_map(|socket| {
-        let client = Client::connect(&socket).ok().flatten()?;
-        let serves = client.greeting().mounts.iter().any(|it| it.directory == entry.directory);
-        serves.then_some((socket, client))
-    })
-}
-
 /// What `path`, which lies in the mount on `directory`, belongs to; the daemon knows, since a path
 /// may lead below `.marram`.
 fn locate(client: &mut Client, directory: &Path, path: &Path) -> Result<(Source, u64, u64)> {
@@ -307,48 +317,6 @@ fn locate(client: &mut Client, directory: &Path, path: &Path) -> Result<(Source,
         Answer::Located { source, ino, root } => Ok((source.parse()?, ino, root)),
         other => Err(Error::failed(format!("the daemon answered something else: {other:?}"))),
     }
-}
-
-/// The daemons that show the stream in this file: one for each mount of it.
-///
-/// # Errors
-/// The file is not there.
-pub(crate) fn daemons_showing(file: &Path) -> Result<Vec<(PathBuf, Greeting)>> {
-    let found = std::fs::metadata(file).map_err(|error| Error::system("look at", file, error))?;
-    let identity = (found.dev(), found.ino());
-    let shows = |greeting: &Greeting| greeting.shown.iter().any(|shown| shown.identity == identity);
-    Ok(daemons().into_iter().filter(|(_, greeting)| shows(greeting)).collect())
-}
-
-/// All daemons of this user, or for root of everybody.
-pub(crate) fn daemons() -> Vec<(PathBuf, Greeting)> {
-    let folders = places::control_folders();
-    folders.iter().flat_map(|folder| daemons_in(folder)).collect()
-}
-
-fn daemons_in(folder: &Path) -> Vec<(PathBuf, Greeting)> {
-    let greet = |socket: PathBuf| {
-        let greeting = greeted(&socket)?;
-        Some((socket, greeting))
-    };
-    sockets_in(folder).into_iter().filter_map(greet).collect()
-}
-
-fn sockets_in(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_socket = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
-    let mut sockets: Vec<PathBuf> = paths.filter(is_socket).take(SOCKETS_MAX).collect();
-    sockets.sort();
-    sockets
-}
-
-/// What the daemon behind `socket` says first; a broken one is as good as none.
-fn greeted(socket: &Path) -> Option<Greeting> {
-    let client = Client::connect(socket).ok().flatten()?;
-    Some(client.greeting().clone())
 }
 
 #[cfg(test)]

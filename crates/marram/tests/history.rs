@@ -42,6 +42,10 @@ fn where_the_kernel_says_how_long_files_are_no_other_state_is_put_below_it() {
         assert!(preview.out.contains(told), "{preview:?}");
     }
     assert_eq!(read(&bench, "mnt/other"), "");
+    fs::write(bench.path("mnt/.marram/forks/f/other"), "fork\n").unwrap();
+    let refused = bench.run("merge mnt/.marram/forks/f --interactive");
+    let refused = refused.refused(11, &["mounted with writeback", "unmount it"]);
+    assert!(!refused.err.contains("[o]urs"), "nobody decides for nothing: {refused:?}");
     // A fork has no mount of its own here: the one that shows it is named.
     bench.run("fork mnt/.marram/forks/f g").good();
     fs::write(bench.path("mnt/.marram/forks/g/newer"), "").unwrap();

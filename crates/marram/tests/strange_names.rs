@@ -47,6 +47,21 @@ fn no_name_makes_a_line_of_its_own() {
 }
 
 #[test]
+fn no_name_makes_an_error_of_its_own() {
+    let Some(bench) = mounted() else { return };
+    let forged = b"mnt/x\nmarram diff: \x1b[2Kall is well";
+    for line in ["diff", "space", "fork", "rollback"] {
+        let words = run_with(&bench, line, &[&forged[..], b"@s"].concat());
+        assert_ne!(words.status, 0, "{words:?}");
+        assert!(!words.err.contains("\nmarram diff:") && !words.err.contains('\x1b'), "{words:?}");
+    }
+    bench.run("snapshot mnt@s").good();
+    let told = run_with(&bench, "rollback", b"mnt/a b; c@s").refused(10, &["`mkdir 'mnt/a b; c'"]);
+    assert!(told.err.contains("marram rollback 'mnt/a b; c'@s`"), "{told:?}");
+    end(&bench);
+}
+
+#[test]
 fn a_directory_may_have_any_name() {
     let Some(bench) = mounted() else { return };
     let directory = place(&bench, "mnt", b"d\xff@x");

@@ -95,6 +95,56 @@ fn a_mounted_tree_arrives_with_all_that_it_is() {
 }
 
 #[test]
+fn whoever_only_reads_what_was_received_is_in_nobodys_way() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.run("create other.pool --size 128M").good();
+    bench.make_folder("mnt");
+    bench.make_folder("there");
+    bench.run("mount work.pool mnt -o noatime").good();
+    fill(&bench.path("mnt"));
+    fs::write(bench.path("mnt/read"), "read").unwrap();
+    let past = |days: u64| {
+        std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(days * 86_400)
+    };
+    let sent = fs::FileTimes::new().set_accessed(past(9000)).set_modified(past(8000));
+    fs::File::open(bench.path("mnt/read")).unwrap().set_times(sent).unwrap();
+    bench.run("snapshot mnt@s0").good();
+    shell(&bench, "marram send mnt@s0 | marram receive other.pool copy").good();
+    let accessed = || fs::metadata(bench.path("there/read")).unwrap().accessed().unwrap();
+    for (round, options) in ["strictatime", "relatime", "strictatime,lazytime"].iter().enumerate() {
+        bench.run(&format!("mount other.pool there --dataset copy -o {options}")).good();
+        assert_eq!(accessed(), past(9000), "{options}");
+        shell(&bench, "cat there/read there/d/f* >/dev/null && ls -lR there >/dev/null").good();
+        assert!(accessed() > past(9000), "{options}: it was read");
+        bench.run("snapshot there@mine").good();
+        fs::write(bench.path("mnt/new"), format!("{round}")).unwrap();
+        let (base, next) = (format!("s{round}"), format!("s{}", round + 1));
+        bench.run(&format!("snapshot mnt@{next}")).good();
+        fs::read(bench.path("there/read")).unwrap();
+        let line = format!("marram send mnt@{next} --from {base} | marram receive there copy");
+        let told = shell(&bench, &line).good().out;
+        assert!(!told.contains("kept as"), "{told}");
+        assert_eq!(fs::read_to_string(bench.path("there/new")).unwrap(), format!("{round}"));
+        assert_eq!(accessed(), past(9000), "{options}: as it was sent, and seen at once");
+        bench.run("destroy snapshot there@mine --yes --now").good();
+        bench.run("unmount there").good();
+    }
+    // A time that somebody sets is a change.
+    bench.run("mount other.pool there --dataset copy").good();
+    let set = fs::FileTimes::new().set_accessed(past(9001));
+    fs::File::open(bench.path("there/read")).unwrap().set_times(set).unwrap();
+    bench.run("snapshot mnt@last").good();
+    shell(&bench, "marram send mnt@last --from s3 | marram receive there copy")
+        .refused(1, &["has been changed since copy@s3", "force"]);
+    assert_eq!(accessed(), past(9001));
+    bench.run("unmount mnt there").good();
+    bench.run("check other.pool --data").good();
+}
+
+#[test]
 fn what_was_received_is_in_the_log_and_can_be_taken_back() {
     if !can_mount() {
         return;

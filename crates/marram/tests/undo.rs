@@ -64,6 +64,80 @@ fn whoever_asks_for_snapshots_of_many_datasets_is_in_the_log() {
 }
 
 #[test]
+fn snapshots_of_one_command_go_together_and_come_together() {
+    let Some(bench) = mounted() else { return };
+    for dataset in ["home", "home/a"] {
+        bench.run(&format!("create work.pool --dataset {dataset}")).good();
+    }
+    bench.run("snapshot mnt@all --recursive").good(); // 4 to 6
+    let list = || bench.run("list mnt -H").good().out;
+    let all = ["root@all", "home@all", "home/a@all"];
+    let has_all = |list: &str| all.map(|name| list.contains(name));
+    assert_eq!(has_all(&list()), [true; 3]);
+    let log = bench.run("log mnt").good().out;
+    assert_eq!(log.matches("(one step: 4-6)").count(), 3, "{log}");
+    let row = rows(&bench, "mnt").pop().unwrap();
+    assert_eq!(row["together"], serde_json::json!([4, 6]));
+    assert_eq!(rows(&bench, "mnt")[0]["together"], serde_json::Value::Null);
+    assert!(bench.path("mnt/.marram/snapshots/all").exists());
+
+    let told = bench.run("undo mnt").good().out;
+    assert_eq!(told.matches("took back operation").count(), 3, "{told}");
+    assert!(told.contains("this is operation 9: destroy") && told.contains("undoes 6"), "{told}");
+    assert_eq!(has_all(&list()), [false; 3]);
+    assert!(!bench.path("mnt/.marram/snapshots/all").exists());
+    bench.run("undo mnt").good();
+    assert_eq!(has_all(&list()), [true; 3]);
+    assert_eq!(read(&bench, "mnt/.marram/snapshots/all/src/a"), "one\n");
+
+    // What was destroyed meanwhile is left alone, and that is told; 10 to 12 are the last step.
+    bench.run("destroy snapshot mnt@all --dataset home --yes").good();
+    let told = bench.run("undo mnt 11 --json").result();
+    assert_eq!(told["undone"].as_array().unwrap().len(), 2, "{told}");
+    let left = &told["left"][0];
+    assert!(left["obstacle"].as_str().unwrap().contains("destroyed by operation 13"), "{told}");
+    assert_eq!(has_all(&list()), [false; 3]);
+    bench.run("undo mnt 13").good();
+    assert_eq!(has_all(&list()), [false, true, false]);
+    // One that is in use is in the way of all of them.
+    bench.run("snapshot mnt@more --recursive").good();
+    bench.make_folder("more");
+    bench.run("mount work.pool@more more --dataset home").good();
+    bench.run("undo mnt").refused(11, &["home@more is mounted"]);
+    assert!(list().contains("root@more"), "{}", list());
+    bench.run("unmount more").good();
+    bench.run("undo mnt").good();
+    assert!(!list().contains("@more"), "{}", list());
+    end(&bench);
+}
+
+#[test]
+fn what_one_command_does_in_several_steps_is_told() {
+    let Some(bench) = mounted() else { return };
+    bench.run("fork mnt/src work").good();
+    fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
+    bench.run("merge mnt/.marram/forks/work --drop").good();
+    let merge = rows(&bench, "mnt").into_iter().find(|row| row["operation"] == "merge").unwrap();
+    let number = merge["number"].as_u64().unwrap();
+    let told = bench.run("undo mnt").good().out;
+    let stays = format!("the same command did operation {number}, which stays: merge work");
+    assert!(told.contains(&stays), "{told}");
+    assert!(told.contains(&format!("marram undo TARGET {number}")), "{told}");
+    let told = bench.run(&format!("undo mnt {number}")).good().out;
+    assert!(!told.contains("the same command"), "{told}");
+    assert!(!bench.path("mnt/src/new").exists());
+
+    // Properties that are set together are one step.
+    let value = |name: &str| bench.run(&format!("get mnt {name} -H")).good().out;
+    bench.run("set mnt compression=zstd:3 atime=off").good();
+    bench.run("undo mnt").good();
+    assert!(value("compression").contains("lz4") && value("atime").contains("relative"));
+    bench.run("set mnt compression=zstd:3 reservation=9T").refused(2, &["reservation"]);
+    assert!(value("compression").contains("lz4"), "none or all");
+    end(&bench);
+}
+
+#[test]
 fn a_fork_that_a_merge_dropped_comes_back_also_where_nobody_has_mounted_it() {
     let Some(bench) = mounted() else { return };
     bench.run("fork mnt/src work").good();

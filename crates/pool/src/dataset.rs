@@ -6,6 +6,7 @@
 //! starts again from the new root. Damage is believed only if no commit has passed.
 
 use crate::counters::{self, CommittedCounters, Settled};
+use crate::dirty::Dirty;
 use crate::media::{At, Media};
 use crate::order::{self, RwLock, RwLockReadGuard};
 use crate::overlay::{Entry, Layer, Overlay};
@@ -17,7 +18,7 @@ use crate::touched::Touched;
 use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
-use marram_store::{Block, Counter, Edit, Error, Item, Key, Result};
+use marram_store::{Block, Counter, Edit, Error, Item, Key, Part, Result, Unread};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,8 +44,8 @@ pub(crate) struct Dataset {
 
 /// What became of edits that were to be applied.
 pub(crate) enum Attempt<'a> {
-    /// They have been; by how much bytes of fresh blocks and number of edits have grown.
-    Applied((u64, u64)),
+    /// They have been; by how much what waits has grown.
+    Applied(Dirty),
     /// Nothing yet: a counter must be read from the tree under this root.
     Unread { edits: Vec<Edit<'a>>, key: Key, root: Option<Bytes> },
 }
@@ -91,7 +92,7 @@ impl Dataset {
     pub(crate) fn dirty(&self) -> (u64, u64) {
         let state = self.state.read();
         let add = |sum: (u64, u64), layer: &Layer| {
-            (sum.0 + layer.fresh_bytes + layer.adoptions.bytes(), sum.1 + layer.edits)
+            (sum.0 + layer.unwritten.bytes() + layer.adoptions.bytes(), sum.1 + layer.edits)
         };
         state.overlay.layers().fold((0, 0), add)
     }
@@ -106,12 +107,15 @@ impl Dataset {
         self.views.load(Ordering::Acquire) > 0
     }
 
-    /// Applies edits without additions, or refuses all of them if a patch does not meet a fresh
-    /// block. Returns by how much bytes of fresh blocks and number of edits have grown.
-    pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<(u64, u64)> {
+    /// Applies edits without additions that the intent log has, or refuses all of them if a patch
+    /// does not meet a fresh block. Returns by how much what waits has grown.
+    pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<Dirty> {
         let mut state = self.state.write();
         self.touch();
-        self.apply_to(&mut state, edits, Vec::new())
+        if !state.overlay.can_patch(&edits, true) {
+            return Err(Error::NotFresh);
+        }
+        Ok(self.apply_to(&mut state, edits, Vec::new()))
     }
 
     /// As [`Dataset::apply`], for edits that may add to counters; refuses all of them if one would
@@ -124,9 +128,10 @@ impl Dataset {
         let mut state = self.state.write();
         committed.keep_if_under(state.root.as_ref());
         match counters::settle(&edits, &state.overlay, committed)? {
+            Settled::Sums(_) if !state.overlay.can_patch(&edits, false) => Err(Error::NotFresh),
             Settled::Sums(sums) => {
                 self.touch();
-                self.apply_to(&mut state, edits, sums).map(Attempt::Applied)
+                Ok(Attempt::Applied(self.apply_to(&mut state, edits, sums)))
             }
             Settled::Unread(key) => Ok(Attempt::Unread { edits, key, root: state.root.clone() }),
         }
@@ -175,23 +180,20 @@ impl Dataset {
         }
     }
 
-    /// Applies edits whose additions make these sums of the counters.
+    /// Applies edits whose patches are possible and whose additions make these sums.
     fn apply_to(
         &self,
         state: &mut State,
         mut edits: Vec<Edit<'_>>,
         sums: Vec<(usize, Counter)>,
-    ) -> Result<(u64, u64)> {
+    ) -> Dirty {
         let State { overlay, owner, .. } = state;
-        if !overlay.can_patch(&edits) {
-            return Err(Error::NotFresh);
-        }
         overlay.held.let_go(&edits);
         overlay.held.take_over(&mut edits, sums);
         edits.iter().for_each(|edit| self.recent.note(*owner, edit));
-        let before = (overlay.open.fresh_bytes, overlay.open.edits);
+        let before = overlay.open.dirty();
         overlay.apply(edits);
-        Ok((overlay.open.fresh_bytes - before.0, overlay.open.edits - before.1))
+        overlay.open.dirty().since(before)
     }
 
     /// The state, with all counters in a range of keys as they are now.
@@ -469,26 +471,43 @@ impl Dataset {
             Block::Fresh(fresh) => Ok(fresh.bytes()),
             Block::Stored(token) => {
                 let read = media.block(&token.place, media.epoch());
-                if let Err(Error::Damaged(damage)) = &read {
-                    media.keep_damage(damage);
-                }
-                read
+                read.inspect_err(|error| keep_if_damage(media, error))
             }
         }
     }
 
-    /// As `read_block` for several, in their order: what lies side by side is read in one go.
-    pub(crate) fn read_blocks(&self, media: &Media, blocks: &[&Block]) -> Vec<Result<Bytes>> {
-        let place = |block: &&Block| match block {
-            Block::Fresh(_) => None,
-            Block::Stored(token) => Some(token.place.clone()),
+    /// Appends the parts of one request: what lies side by side is read in one go.
+    pub(crate) fn read_parts(
+        &self,
+        media: &Media,
+        parts: &[Part<'_>],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), Unread> {
+        let joined = match parts {
+            [_] => vec![None],
+            _ => media.joined(&parts.iter().map(place_of).collect::<Vec<_>>()),
         };
-        let joined = media.joined(&blocks.iter().map(place).collect::<Vec<_>>());
-        let alone = |(block, content): (&&Block, Option<Bytes>)| match content {
-            Some(content) => Ok(content),
-            None => self.read_block(media, block),
-        };
-        blocks.iter().zip(joined).map(alone).collect()
+        for (number, (part, content)) in parts.iter().zip(joined).enumerate() {
+            out.resize(part.at, 0);
+            match content {
+                Some(content) => part.append(&content, out),
+                None => {
+                    self.read_part(media, part, out).map_err(|error| Unread { number, error })?
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_part(&self, media: &Media, part: &Part<'_>, out: &mut Vec<u8>) -> Result<()> {
+        match part.block {
+            Block::Stored(token) if part.passes_by && part.is_whole() => {
+                out.resize(part.at + part.len, 0);
+                let read = media.block_into(&token.place, media.epoch(), &mut out[part.at..]);
+                read.inspect_err(|error| keep_if_damage(media, error))
+            }
+            block => self.read_block(media, block).map(|content| part.append(&content, out)),
+        }
     }
 
     /// As `read_block`, past the cache.
@@ -501,10 +520,22 @@ impl Dataset {
             },
         };
         let read = media.block_anew(&decode_pointer(&token.place)?, media.epoch());
-        if let Err(Error::Damaged(damage)) = &read {
-            media.keep_damage(damage);
-        }
-        read
+        read.inspect_err(|error| keep_if_damage(media, error))
+    }
+}
+
+/// The encoded pointer of a block that has been written.
+fn place_of(part: &Part<'_>) -> Option<Bytes> {
+    match part.block {
+        Block::Fresh(_) => None,
+        Block::Stored(token) => Some(token.place.clone()),
+    }
+}
+
+/// Damage is kept for the report.
+fn keep_if_damage(media: &Media, error: &Error) {
+    if let Error::Damaged(damage) = error {
+        media.keep_damage(damage);
     }
 }
 

@@ -9,6 +9,7 @@
 //! the next commit, which nothing runs beside, heals it if no commit lies between.
 
 mod joined;
+mod passing;
 
 use crate::order::{self, Mutex};
 use crate::pointers::decode_pointer;
@@ -17,9 +18,10 @@ use bytes::Bytes;
 use marram_codec::{ChecksumKind, CodecError, checksum, decompress};
 use marram_device::Device;
 use marram_format::node::Node;
-use marram_format::pointer::{Checksum, Extent, GRAIN_BYTES, Place, Pointer};
+use marram_format::pointer::{Checksum, Extent, GRAIN_BYTES, Place, Pointer, grains_needed};
 use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{BLOCK_BYTES_MAX, Damage, Error, Result};
+use passing::Passed;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -81,6 +83,7 @@ pub struct DamageReport {
 pub(crate) struct Media {
     devices: Vec<Arc<dyn Device>>,
     cache: Cache<CacheKey, Cached, WeighBytes>,
+    passed: Passed,
     /// The number of the last durable commit.
     epoch: AtomicU64,
     heals: Mutex<Vec<Heal>>,
@@ -96,6 +99,7 @@ impl Media {
         Media {
             devices,
             cache: Cache::with_weighter(blocks, cache_bytes as u64, WeighBytes),
+            passed: Passed::new(cache_bytes),
             epoch: AtomicU64::new(0),
             heals: Mutex::new(order::HEALS, Vec::new()),
             damage: Mutex::new(order::DAMAGE, Vec::new()),
@@ -127,14 +131,11 @@ impl Media {
     /// The content that an encoded pointer leads to. `epoch` is that of the root it was found
     /// under.
     pub(crate) fn block(&self, pointer: &Bytes, epoch: u64) -> Result<Bytes> {
-        let key = peek_key(pointer);
-        if let Some(key) = key
-            && let Some(Cached::Data(data)) = self.cache.get(&key)
-        {
+        if let Some(data) = self.cached(pointer) {
             return Ok(data);
         }
         let data = self.read(&decode_pointer(pointer)?, epoch)?;
-        if let Some(key) = key {
+        if let Some(key) = peek_key(pointer) {
             self.cache.insert(key, Cached::Data(data.clone()));
         }
         Ok(data)
@@ -150,7 +151,10 @@ impl Media {
         match &pointer.place {
             Place::Embedded(data) => Ok(data.clone()),
             Place::Stored { checksum, copies } => {
-                Ok(Bytes::from(self.read_stored(pointer, checksum, copies, epoch)?))
+                let mut stored = vec![0; grains_bytes(pointer)];
+                self.read_stored(pointer, checksum, copies, epoch, &mut stored)?;
+                stored.truncate(pointer.physical_len as usize);
+                Ok(Bytes::from(stored))
             }
         }
     }
@@ -205,31 +209,27 @@ impl Media {
         if logical_len > BLOCK_BYTES_MAX {
             return Err(self.report("a block", pointer, format!("{logical_len} bytes long")));
         }
-        let stored = match &pointer.place {
-            Place::Embedded(data) => data.to_vec(),
-            Place::Stored { checksum, copies } => {
-                self.read_stored(pointer, checksum, copies, epoch)?
-            }
-        };
-        unpack(pointer, stored).map_err(|error| {
-            self.report("a block", pointer, format!("checksum right, but {error}"))
-        })
+        let stored = self.stored(pointer, epoch)?;
+        unpack(pointer, stored).map_err(|error| self.not_unpacked(pointer, &error))
     }
 
+    /// Fills `grains`, as many as a copy has, from the first good copy.
     fn read_stored(
         &self,
         pointer: &Pointer,
         expected: &Checksum,
         copies: &[Vec<Extent>],
         epoch: u64,
-    ) -> Result<Vec<u8>> {
+        grains: &mut [u8],
+    ) -> Result<()> {
+        let len = pointer.physical_len as usize;
         let mut bad = Vec::new();
         let mut reason = String::new();
         for copy in copies {
-            match self.read_copy(copy, pointer.physical_len as usize, expected) {
-                Ok(stored) => {
-                    self.note_heals(bad, &stored, epoch);
-                    return Ok(stored);
+            match self.read_copy(copy, len, expected, grains) {
+                Ok(()) => {
+                    self.note_heals(bad, &grains[..len], epoch);
+                    return Ok(());
                 }
                 Err(why) => {
                     bad.push(copy.clone());
@@ -246,9 +246,8 @@ impl Media {
         copy: &[Extent],
         len: usize,
         expected: &Checksum,
-    ) -> std::result::Result<Vec<u8>, String> {
-        let grains: u64 = copy.iter().map(|extent| u64::from(extent.grains)).sum();
-        let mut stored = vec![0; usize::try_from(grains * GRAIN_BYTES).unwrap_or(usize::MAX)];
+        grains: &mut [u8],
+    ) -> std::result::Result<(), String> {
         let mut at = 0;
         for extent in copy {
             let end = at + extent.grains as usize * GRAIN_BYTES as usize;
@@ -256,15 +255,14 @@ impl Media {
                 .devices
                 .get(usize::from(extent.device))
                 .ok_or_else(|| format!("the pool has no device {}", extent.device))?;
-            device.read(extent.start * GRAIN_BYTES, &mut stored[at..end]).map_err(|error| {
+            device.read(extent.start * GRAIN_BYTES, &mut grains[at..end]).map_err(|error| {
                 self.counters.read_errors.fetch_add(1, Ordering::Relaxed);
                 error.to_string()
             })?;
             at = end;
         }
-        stored.truncate(len);
-        match verify(&stored, expected)? {
-            true => Ok(stored),
+        match verify(&grains[..len], expected)? {
+            true => Ok(()),
             false => {
                 self.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
                 Err("checksum mismatch".to_owned())
@@ -366,6 +364,10 @@ impl Media {
         damage(what, pointer, &self.devices, reason)
     }
 
+    fn not_unpacked(&self, pointer: &Pointer, error: &CodecError) -> Error {
+        self.report("a block", pointer, format!("checksum right, but {error}"))
+    }
+
     /// Keeps damage for the report, once it is sure that the block was still in use.
     pub(crate) fn keep_damage(&self, damage: &Damage) {
         let report = DamageReport { place: damage.place.clone(), reason: damage.to_string() };
@@ -383,11 +385,16 @@ fn verify(stored: &[u8], expected: &Checksum) -> std::result::Result<bool, Strin
     Ok(checksum(kind, stored) == expected.bytes)
 }
 
+/// Bytes that each copy of a stored block takes.
+fn grains_bytes(pointer: &Pointer) -> usize {
+    usize::try_from(grains_needed(pointer.physical_len) * GRAIN_BYTES).unwrap_or(usize::MAX)
+}
+
 /// The content of a block whose stored bytes have been verified.
-fn unpack(pointer: &Pointer, stored: Vec<u8>) -> std::result::Result<Bytes, CodecError> {
+fn unpack(pointer: &Pointer, stored: Bytes) -> std::result::Result<Bytes, CodecError> {
     let logical_len = pointer.logical_len as usize;
     if pointer.codec == marram_format::pointer::codec_id::OFF && stored.len() == logical_len {
-        return Ok(Bytes::from(stored));
+        return Ok(stored);
     }
     decompress(pointer.codec, &stored, logical_len).map(Bytes::from)
 }

@@ -7,15 +7,18 @@
 
 use crate::adoptions::Adoptions;
 use crate::counters::HeldCounters;
+use crate::dirty::Dirty;
 use crate::log::{Extent, Unlogged};
+use crate::unwritten::{Unwritten, space_of};
 use bytes::Bytes;
 use marram_store::{Block, Edit, FreshBlock, Item, Key};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A block that a commit is writing is copied to be patched only up to this length, in bytes: the
-/// copy is written anew as a whole, to the intent log and by the next commit.
+/// A block that a commit is writing, or that other items have too, is copied to be patched only up
+/// to this length, in bytes: the copy is written anew as a whole, to the intent log and by the next
+/// commit, and nobody has found space for it.
 const COPY_BYTES_MAX: usize = 16 << 10;
 
 /// One key's newest state: an item, or none. A map moves entries to make room for others, and looks
@@ -24,6 +27,19 @@ const COPY_BYTES_MAX: usize = 16 << 10;
 pub(crate) enum Entry {
     Item(Arc<Item>),
     Removed,
+}
+
+impl Entry {
+    /// The fresh block of the item, if it has one.
+    pub(crate) fn fresh(&self) -> Option<&Arc<FreshBlock>> {
+        match self {
+            Entry::Item(item) => match &item.block {
+                Some(Block::Fresh(fresh)) => Some(fresh),
+                Some(Block::Stored(_)) | None => None,
+            },
+            Entry::Removed => None,
+        }
+    }
 }
 
 /// Changes, by key.
@@ -37,11 +53,19 @@ pub(crate) struct Layer {
     pub(crate) edits: u64,
     /// Blocks that are to be adopted.
     pub(crate) adoptions: Adoptions,
+    /// Blocks that are to be written.
+    pub(crate) unwritten: Unwritten,
 }
 
 impl Layer {
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// What waits in it.
+    pub(crate) fn dirty(&self) -> Dirty {
+        let (memory_bytes, content_bytes) = (self.fresh_bytes, self.unwritten.bytes());
+        Dirty { memory_bytes, content_bytes, edits: self.edits }
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Entry> {
@@ -52,8 +76,13 @@ impl Layer {
         self.entries.range(range)
     }
 
-    fn put(&mut self, key: Key, entry: Entry) {
-        self.edits += u64::from(self.entries.insert(key, entry).is_none());
+    /// Sets an entry, over a layer that has the blocks `below` to be written.
+    fn put(&mut self, key: Key, entry: Entry, below: Option<&Unwritten>) {
+        entry.fresh().into_iter().for_each(|fresh| self.unwritten.add(fresh, below));
+        match self.entries.insert(key, entry) {
+            None => self.edits += 1,
+            Some(old) => old.fresh().into_iter().for_each(|fresh| self.unwritten.remove(fresh)),
+        }
     }
 }
 
@@ -88,21 +117,25 @@ impl Overlay {
 
     /// The fresh block of the item under `key`, if it has one.
     fn fresh(&self, key: Key) -> Option<&Arc<FreshBlock>> {
-        match self.get(key) {
-            Some(Entry::Item(item)) => match &item.block {
-                Some(Block::Fresh(fresh)) => Some(fresh),
-                Some(Block::Stored(_)) | None => None,
-            },
-            Some(Entry::Removed) | None => None,
-        }
+        self.get(key)?.fresh()
+    }
+
+    /// Sets an entry of the open layer.
+    fn put(&mut self, key: Key, entry: Entry) {
+        let below = self.frozen.last().map(|frozen| &frozen.layer.unwritten);
+        self.open.put(key, entry, below);
     }
 
     /// Whether all patches of a batch meet fresh blocks, of which none has to be copied that is
-    /// long.
-    pub(crate) fn can_patch(&self, edits: &[Edit<'_>]) -> bool {
+    /// long: a replay may do that, as what comes later in the log may take the others away.
+    pub(crate) fn can_patch(&self, edits: &[Edit<'_>], is_replay: bool) -> bool {
         edits.iter().all(|edit| match edit {
             Edit::Patch { key, .. } => self.fresh(*key).is_some_and(|fresh| {
-                fresh.data().len() <= COPY_BYTES_MAX || self.open.get(*key).is_some()
+                fresh.data().len() <= COPY_BYTES_MAX
+                    || self.open.get(*key).is_some()
+                        && (is_replay
+                            || Arc::strong_count(fresh) == 1
+                            || self.open.unwritten.is_of_one_item(fresh))
             }),
             Edit::Put { .. } | Edit::Remove { .. } | Edit::Add { .. } => true,
         })
@@ -128,13 +161,15 @@ impl Overlay {
     fn apply_one(&mut self, edit: Edit<'_>) -> Extent {
         match edit {
             Edit::Put { key, item } => {
-                self.open.fresh_bytes += fresh_bytes(&item);
+                if let Some(Block::Fresh(fresh)) = &item.block {
+                    self.open.fresh_bytes += self.open.unwritten.memory_bytes(fresh) as u64;
+                }
                 self.open.edits += u64::from(self.open.adoptions.note(&item));
-                self.open.put(key, Entry::Item(Arc::new(item)));
+                self.put(key, Entry::Item(Arc::new(item)));
                 Extent::Whole
             }
             Edit::Remove { key } => {
-                self.open.put(key, Entry::Removed);
+                self.put(key, Entry::Removed);
                 Extent::Whole
             }
             Edit::Patch { key, value, at, data } => self.patch(key, value, at, data),
@@ -156,7 +191,9 @@ impl Overlay {
             // The first patch takes it out of memory that others may need as before.
             let copied = alone.shared().map_or(0, |shared| shared.bytes.len());
             self.open.fresh_bytes += copied as u64;
+            let space_before = space_of(alone);
             alone.patch(at, data);
+            self.open.unwritten.patched(space_before, alone);
             item.value = value;
             return Extent::Range { from, to: at + data.len() };
         }
@@ -164,7 +201,7 @@ impl Overlay {
         copy.patch(at, data);
         self.open.fresh_bytes += copy.data().len() as u64;
         let item = Item::with_block(value, Block::Fresh(Arc::new(copy)));
-        self.open.put(key, Entry::Item(Arc::new(item)));
+        self.put(key, Entry::Item(Arc::new(item)));
         Extent::Whole
     }
 
@@ -213,18 +250,6 @@ impl Overlay {
         }
         (merged, full_to)
     }
-}
-
-/// Bytes of memory that an item brings. Who has a block already that lies in memory of others may
-/// let go of those others before this layer is committed: then it keeps the whole alone.
-fn fresh_bytes(item: &Item) -> u64 {
-    let Some(Block::Fresh(fresh)) = &item.block else { return 0 };
-    let bytes = match fresh.shared() {
-        Some(shared) if Arc::strong_count(fresh) > 1 => shared.memory_bytes,
-        _ if fresh.stored().is_none() => fresh.held_bytes(),
-        _ => 0,
-    };
-    bytes as u64
 }
 
 /// All entries of several layers, oldest first, as one.

@@ -117,7 +117,9 @@ pub(crate) struct Inner {
     pub(crate) size_bytes: Mutex<u64>,
     /// Why the pool takes no more changes, if so.
     pub(crate) health: Mutex<Option<String>>,
+    /// See [`Dirty`](crate::dirty::Dirty), as of the two below.
     pub(crate) dirty_bytes: AtomicU64,
+    pub(crate) dirty_content_bytes: AtomicU64,
     pub(crate) dirty_edits: AtomicU64,
     /// What batches need that have found space and are not among what is dirty yet, in bytes.
     pub(crate) admitted_bytes: Mutex<u64>,
@@ -195,13 +197,8 @@ impl Pool {
         let root = superblock.pool_tree.as_ref().map(Pointer::encode);
         let records = read_records(&media, root.as_ref())?;
         let space = read_space(&media, root.as_ref(), size_bytes / GRAIN_BYTES, tail.as_ref())?;
-        let (mut datasets, touched) = (BTreeMap::new(), Arc::<Touched>::default());
-        for record in records.values() {
-            if record.state != DatasetState::Destroying {
-                let dataset = dataset_of(record, options.read_only, (&touched, &recent))?;
-                datasets.insert(record.id, Arc::new(dataset));
-            }
-        }
+        let touched = Arc::<Touched>::default();
+        let datasets = datasets_of(&records, options.read_only, (&touched, &recent))?;
         let mut known = Records::default();
         known.apply(records.into_iter().map(|(id, record)| (id, Some(record))).collect());
         known.set_sifting(Arc::new(read_sifting(&media, root.as_ref())?));
@@ -233,8 +230,9 @@ impl Pool {
             superblock: Mutex::new(order::SUPERBLOCK, superblock),
             size_bytes: Mutex::new(order::SIZE, size_bytes),
             health: Mutex::new(order::HEALTH, None),
-            dirty_bytes: AtomicU64::new(replayed.dirty.0),
-            dirty_edits: AtomicU64::new(replayed.dirty.1),
+            dirty_bytes: AtomicU64::new(replayed.dirty.memory_bytes),
+            dirty_content_bytes: AtomicU64::new(replayed.dirty.content_bytes),
+            dirty_edits: AtomicU64::new(replayed.dirty.edits),
             admitted_bytes: Mutex::new(order::ADMITTED, 0),
             last_look: Mutex::new(order::LAST_LOOK, None),
             kept_free_bytes: AtomicU64::new(0),
@@ -436,6 +434,18 @@ fn malformed(what: String) -> marram_store::Error {
         place: what,
         reason: "it has the wrong form".to_owned(),
     })
+}
+
+/// All that are not being destroyed.
+fn datasets_of(
+    records: &BTreeMap<u64, DatasetRecord>,
+    read_only: bool,
+    shared: (&Arc<Touched>, &Arc<RecentItems>),
+) -> Result<BTreeMap<u64, Arc<Dataset>>> {
+    let known = records.values().filter(|record| record.state != DatasetState::Destroying);
+    let open =
+        |record: &DatasetRecord| Ok((record.id, Arc::new(dataset_of(record, read_only, shared)?)));
+    known.map(open).collect()
 }
 
 pub(crate) fn dataset_of(

@@ -27,10 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Content that a cache has accepted may pass a quota by an eighth and this many bytes.
 const ACCEPTED_BYTES: u64 = 16 << 20;
 
-/// What a key that waits for a commit may need beside its content: its part of a leaf, and what
-/// the content is rounded up by.
-const DIRTY_KEY_BYTES: u64 = KEY_BYTES + GRAIN_BYTES;
-
 /// What a dataset may use and has used, readable without its lock. In bytes.
 pub(crate) struct Allowance {
     quota: AtomicU64,
@@ -146,20 +142,20 @@ impl Inner {
             Admission::Ordinary | Admission::Freeing => quota,
         };
         let adoptions = Adoptions::of(batch);
-        let content = content_bytes(batch) + adoptions.bytes();
-        let wanted = content + batch.edits.len() as u64 * KEY_BYTES;
-        let room = || quota.saturating_sub(used_bytes(dataset, DIRTY_KEY_BYTES));
-        if wanted <= room() {
+        let others = adoptions.bytes() + batch.edits.len() as u64 * KEY_BYTES;
+        let wanted = || content_bytes(batch) + others;
+        let room = || quota.saturating_sub(used_bytes(dataset));
+        if wanted() <= room() {
             return Ok(());
         }
         if dataset.has_dirty() {
             self.commit()?;
         }
-        if wanted <= room() {
+        if wanted() <= room() {
             return Ok(());
         }
         if !adoptions.is_empty()
-            && wanted.saturating_sub(self.replaced_bytes(dataset, batch)?) <= room()
+            && wanted().saturating_sub(self.replaced_bytes(dataset, batch)?) <= room()
         {
             return Ok(());
         }
@@ -209,16 +205,15 @@ impl Inner {
         if quota == u64::MAX {
             return space;
         }
-        let used = used_bytes(dataset, KEY_BYTES).saturating_add(promised_bytes);
+        let used = used_bytes(dataset).saturating_add(promised_bytes);
         let free_bytes = space.free_bytes.min(quota.saturating_sub(used));
         Space { total_bytes: used.saturating_add(free_bytes).min(pool.total_bytes), free_bytes }
     }
 }
 
-/// Bytes that a dataset refers to, with what waits for a commit: of that each key is taken to need
-/// so many bytes beside its content.
-fn used_bytes(dataset: &Dataset, key_bytes: u64) -> u64 {
+/// Bytes that a dataset refers to, with what waits for a commit.
+fn used_bytes(dataset: &Dataset) -> u64 {
     let (content, keys) = dataset.dirty();
     let referenced = dataset.allowance.referenced.load(Ordering::Acquire);
-    referenced.saturating_add(content + keys * key_bytes)
+    referenced.saturating_add(content + keys * KEY_BYTES)
 }

@@ -15,12 +15,18 @@
 //! his batch is applied, and commits again as long as anything waits: what others apply between a
 //! commit and the next look must not make a full pool refuse to free something.
 //!
+//! A large merge is looked at too before it is refused: what a commit would do with it is found by
+//! doing so without writing (`commit/foresight.rs`). It is looked at once, and again only if a
+//! commit has passed when it is about to be made. A batch that is only applied is not: its commit
+//! may take in others with it, and must not fail.
+//!
 //! **What it needs is never taken to be less, nor what it gives back**; but for what nodes shrink
 //! by when they are written anew with other content: that which compresses better by chance, and
 //! what was rounded up to grains.
 
+use crate::administration::is_hidden;
 use crate::adoptions::is_adoption;
-use crate::commit::Turn;
+use crate::commit::{Turn, least_foreseen};
 use crate::dataset::Dataset;
 use crate::media::At;
 use crate::overlay::Entry;
@@ -29,10 +35,12 @@ use crate::pool::Inner;
 use crate::tree::{self, Found};
 use crate::view::{KEY_BYTES_MAX, cost};
 use bytes::Bytes;
+use marram_format::dataset::DatasetState;
 use marram_format::group::Group;
 use marram_format::node::leaf_entry_bytes;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
-use marram_store::{Batch, Block, Item, Result};
+use marram_store::{Admission, Batch, Block, Edit, Error, Item, Result};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
@@ -44,6 +52,8 @@ const KEYS_MAX: u64 = 256;
 const NODE_PART: u64 = 4;
 /// Most commits that are made for one batch: after each of them others may be faster.
 const COMMITS_MAX: usize = 16;
+/// A merge of fewer edits than these is not large: nobody looks what a commit would do with it.
+const LARGE_EDITS_MIN: usize = 64;
 /// The shortest tail: a grain in each of two copies.
 const TAIL_GRAINS_MIN: u64 = 2;
 
@@ -56,6 +66,8 @@ pub(crate) struct Waiting {
     pub(crate) keys: u64,
     /// What is free after it and was not before.
     pub(crate) freed: u64,
+    /// What only snapshots refer to after it.
+    pub(crate) left: u64,
     /// Blocks that it adopts: datasets that space is kept free for have them without using it.
     pub(crate) adopted: u64,
 }
@@ -64,6 +76,81 @@ pub(crate) struct Waiting {
 pub(crate) struct Admitted<'p> {
     pool: &'p Inner,
     bytes: u64,
+    /// If it is less than what is reckoned by keys, why it is.
+    foreseen: Cell<Option<Foreseen>>,
+}
+
+/// What a batch is taken to need, in bytes.
+pub(crate) struct Need {
+    /// Reckoned by its keys; it is never taken to need more.
+    cost: u64,
+    /// No look can find that it needs less.
+    least: u64,
+    may_be_foreseen: bool,
+    foreseen: Option<Foreseen>,
+}
+
+/// What was found that a commit would do with a batch. It is true as long as no commit has passed.
+#[derive(Clone, Copy)]
+struct Foreseen {
+    epoch: u64,
+    bytes: u64,
+}
+
+/// What came of a search for space.
+pub(crate) enum Search<'p> {
+    Found(Granted<'p>),
+    None {
+        /// Nor would there be any if all went that is being destroyed or is kept for an undo.
+        is_hopeless: bool,
+    },
+    /// Others wrote to the dataset all the time, so nobody could look what a commit would do with
+    /// the batch. That says nothing of the space: nothing is let go of for it.
+    Unlooked,
+}
+
+impl Need {
+    /// Of a batch that is only applied.
+    pub(crate) fn of(batch: &Batch<'_>) -> Need {
+        let cost = cost(batch);
+        Need { cost, least: cost, may_be_foreseen: false, foreseen: None }
+    }
+
+    /// Of a merge: one commit for it alone, which may fail without harm.
+    pub(crate) fn of_merge(batch: &Batch<'_>) -> Need {
+        let reckoned = Need::of(batch);
+        if !may_be_foreseen(batch) {
+            return reckoned;
+        }
+        let least = least_foreseen(batch).min(reckoned.cost);
+        Need { least, may_be_foreseen: true, ..reckoned }
+    }
+
+    /// Content that other items had already, and that a commit has written meanwhile, is there.
+    fn leave_out_written(&mut self, batch: &Batch<'_>) {
+        let cost = cost(batch);
+        let written = self.cost.saturating_sub(cost);
+        self.cost = cost;
+        self.least = self.least.saturating_sub(written);
+    }
+
+    /// Whether a look could find that it needs less.
+    pub(crate) fn may_be_foreseen(&self) -> bool {
+        self.may_be_foreseen
+    }
+
+    /// As reckoned by its keys.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// What is known of it; nothing as long as a look could find less.
+    fn known(&self) -> Option<u64> {
+        match self.foreseen {
+            Some(foreseen) => Some(foreseen.bytes),
+            None => (!self.may_be_foreseen).then_some(self.cost),
+        }
+    }
 }
 
 impl Drop for Admitted<'_> {
@@ -95,15 +182,16 @@ pub(crate) struct Look {
 }
 
 impl Inner {
-    /// Finds space for a batch beside what waits for a commit, if there is so much at this moment.
-    /// Of that, what was `looked` at needs what was found, and each other key a leaf of its own.
+    /// Finds space for a batch that needs so many `bytes` beside what waits for a commit, if there
+    /// is so much at this moment. Of what waits, what was `looked` at needs what was found, and
+    /// each other key a leaf of its own.
     pub(crate) fn admit(
         &self,
         dataset: &Dataset,
         batch: &Batch<'_>,
+        bytes: u64,
         looked: Waiting,
     ) -> Option<Admitted<'_>> {
-        let bytes = cost(batch);
         let mut admitted = self.admitted_bytes.lock();
         // Before it is asked what is free: a commit that ends gives back first.
         let needed = *admitted + self.needed_by_dirty(looked);
@@ -111,49 +199,155 @@ impl Inner {
             return None;
         }
         *admitted += bytes;
-        Some(Admitted { pool: self, bytes })
+        Some(Admitted { pool: self, bytes, foreseen: Cell::new(None) })
     }
 
     fn needed_by_dirty(&self, looked: Waiting) -> u64 {
         let keys = self.dirty_edits.load(Ordering::Acquire).saturating_sub(looked.keys);
-        self.dirty_bytes.load(Ordering::Acquire) + looked.needed + keys * KEY_BYTES_MAX
+        self.content_bytes_to_write() + looked.needed + keys * KEY_BYTES_MAX
     }
 
     /// Looks for space for a batch that does not seem to fit, and commits if that could make room,
     /// again as long as something has come to wait. Waits for the commit that is under way: what
-    /// that gives back counts too. `None` if there is no space.
+    /// that gives back counts too.
     pub(crate) fn find_space(
         &self,
         dataset: &Dataset,
         batch: &Batch<'_>,
-    ) -> Result<Option<Granted<'_>>> {
+        need: &mut Need,
+    ) -> Result<Search<'_>> {
         let turn = self.turn(None)?;
         for commits in 0..=COMMITS_MAX {
-            if let Some(admitted) = self.admit(dataset, batch, Waiting::default()) {
-                return Ok(Some(Granted { admitted, _turn: turn }));
+            need.leave_out_written(batch);
+            let admit = |bytes, looked| self.admit(dataset, batch, bytes, looked);
+            if let Some(admitted) = admit(need.cost, Waiting::default()) {
+                return Ok(Search::Found(Granted { admitted, _turn: turn }));
             }
-            if commits > 0 && self.nothing_waits() {
-                break;
+            let keys = self.look_at_keys();
+            let back = keys.map(|keys| Waiting { needed: 0, ..keys });
+            let room = back.map_or(u64::MAX, |back| self.room(dataset, batch, back));
+            // What needs that much in any case need not be looked at.
+            if need.least <= room {
+                self.foresee_once(dataset, batch, need)?;
+                let looked = keys.map(|keys| Waiting { freed: 0, adopted: 0, ..keys });
+                let beside = [Some(Waiting::default()), looked].into_iter().flatten();
+                let closer = |bytes| beside.clone().find_map(|looked| admit(bytes, looked));
+                if let Some(admitted) = need.known().and_then(closer) {
+                    admitted.foreseen.set(need.foreseen.filter(|it| it.bytes < need.cost));
+                    return Ok(Search::Found(Granted { admitted, _turn: turn }));
+                }
             }
-            if let Some(keys) = self.look_at_keys() {
-                let looked = Waiting { freed: 0, adopted: 0, ..keys };
-                if let Some(admitted) = self.admit(dataset, batch, looked) {
-                    return Ok(Some(Granted { admitted, _turn: turn }));
-                }
-                if cost(batch) > self.room(dataset, batch, Waiting { needed: 0, ..keys }) {
-                    break;
-                }
+            if need.known().unwrap_or(need.least) > room || commits > 0 && self.nothing_waits() {
+                return Ok(self.search_in_vain(dataset, batch, need, back));
             }
             if commits < COMMITS_MAX {
                 turn.commit(None)?;
             }
         }
-        Ok(None)
+        Ok(match need.known() {
+            Some(_) => Search::None { is_hopeless: false },
+            None => Search::Unlooked,
+        })
+    }
+
+    /// There is no space, also with what comes `back` by a commit.
+    fn search_in_vain(
+        &self,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+        need: &Need,
+        back: Option<Waiting>,
+    ) -> Search<'_> {
+        let with_all = |back: Waiting| {
+            let given_up = self.bytes_to_give_up().saturating_add(back.left);
+            let freed = back.freed.saturating_add(given_up);
+            self.room(dataset, batch, Waiting { freed, ..back })
+        };
+        let bytes = need.known().unwrap_or(need.least);
+        Search::None { is_hopeless: back.map(with_all).is_some_and(|room| bytes > room) }
+    }
+
+    /// What comes back at most if all goes that is being destroyed or is kept for an undo: not what
+    /// the largest of the other datasets refers to since the last commit.
+    fn bytes_to_give_up(&self) -> u64 {
+        let records = self.records.read();
+        if !records.is_leaving() && records.kept_numbers().is_empty() {
+            return 0;
+        }
+        let live = records.known().filter(|it| it.state == DatasetState::Live && !is_hidden(it));
+        let stays = live.map(|record| record.referenced_grains).max().unwrap_or(0);
+        let used = self.gauge.total_grains().saturating_sub(self.gauge.free_grains());
+        used.saturating_sub(stays) * GRAIN_BYTES
+    }
+
+    /// Looks what a commit would do with a merge, if nobody has yet and nothing waits in its
+    /// dataset: else a commit must come before. For the one whose turn it is.
+    fn foresee_once(&self, dataset: &Dataset, batch: &Batch<'_>, need: &mut Need) -> Result<()> {
+        if need.may_be_foreseen && need.foreseen.is_none() && !dataset.has_dirty() {
+            need.foreseen = Some(self.foresee(dataset, batch, need.cost)?);
+        }
+        Ok(())
+    }
+
+    fn foresee(&self, dataset: &Dataset, batch: &Batch<'_>, cost: u64) -> Result<Foreseen> {
+        let epoch = self.media.epoch();
+        let found = self.foresee_commit(dataset, batch)?;
+        Ok(Foreseen { epoch, bytes: found.map_or(cost, |found| found.min(cost)) })
+    }
+
+    /// Looks again what a commit would do with what was admitted, if a commit has passed since. For
+    /// the one whose turn it is; nothing waits in the dataset, or it is all for nothing.
+    pub(crate) fn foresee_again(
+        &self,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+        admitted: &Admitted<'_>,
+    ) -> Result<()> {
+        if let Some(foreseen) = admitted.foreseen.get()
+            && foreseen.epoch != self.media.epoch()
+            && !dataset.has_dirty()
+        {
+            admitted.foreseen.set(Some(self.foresee(dataset, batch, cost(batch))?));
+        }
+        Ok(())
+    }
+
+    /// Whether there is still space for what was admitted, when no batch is under way and nothing
+    /// waits in its dataset: the trees may have grown since. `false` if a commit could make room.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if none could; what the commit would find wrong.
+    pub(crate) fn still_fits(
+        &self,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+        admitted: &Admitted<'_>,
+    ) -> Result<bool> {
+        self.foresee_again(dataset, batch, admitted)?;
+        let Some(Foreseen { bytes, .. }) = admitted.foreseen.get() else { return Ok(true) };
+        // What cannot be read is told by the commit.
+        let keys = self.add_up_keys().ok().flatten();
+        let looked = keys.map(|keys| Waiting { freed: 0, adopted: 0, ..keys }).unwrap_or_default();
+        let others = *self.admitted_bytes.lock() - admitted.bytes;
+        let needed = others + self.needed_by_dirty(looked);
+        if bytes <= self.room(dataset, batch, Waiting { needed, ..Waiting::default() }) {
+            return Ok(true);
+        }
+        let back = keys.map(|keys| Waiting { needed: 0, ..keys });
+        let room = back.map_or(u64::MAX, |back| self.room(dataset, batch, back));
+        match bytes > room || self.nothing_is_dirty() {
+            true => Err(Error::NoSpace),
+            false => Ok(false),
+        }
     }
 
     /// Whether a commit would have nothing to take in.
     fn nothing_waits(&self) -> bool {
-        *self.admitted_bytes.lock() == 0 && self.dirty_edits.load(Ordering::Acquire) == 0
+        *self.admitted_bytes.lock() == 0 && self.nothing_is_dirty()
+    }
+
+    fn nothing_is_dirty(&self) -> bool {
+        self.dirty_edits.load(Ordering::Acquire) == 0
     }
 
     /// What the changed keys need and give back that wait for a commit; `None` if it may be
@@ -185,6 +379,7 @@ impl Inner {
             let waiting = self.waiting_of(&dataset)?;
             sum.needed += waiting.needed;
             sum.freed += waiting.freed;
+            sum.left += waiting.left;
             sum.adopted += waiting.adopted;
         }
         Ok(Some(sum))
@@ -207,23 +402,24 @@ impl Inner {
                 losses.lose(decode_pointer(&pointer)?);
             }
         }
-        let freed = nodes.freed_bytes() + self.freed_blocks(dataset, losses)?;
-        Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted, ..Waiting::default() })
+        let blocks = self.freed_blocks(dataset, losses)?;
+        let freed = nodes.freed_bytes() + blocks.freed;
+        Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted, ..blocks })
     }
 
-    /// Bytes of the blocks that a dataset lets go of and that are free then. What another dataset
-    /// owns too is taken as if that one let go of it as well.
-    fn freed_blocks(&self, dataset: &Dataset, losses: Losses) -> Result<u64> {
+    /// Bytes of the blocks that a dataset lets go of and that are free then, or are left to its
+    /// snapshots. What another dataset owns too is taken as if that one let go of it as well.
+    fn freed_blocks(&self, dataset: &Dataset, losses: Losses) -> Result<Waiting> {
         let previous = self.records.read().get(dataset.id).map(|record| record.previous_group);
-        let mut freed = 0;
+        let mut blocks = Waiting::default();
         for (pointer, address, lost) in losses.blocks() {
-            if previous.is_none_or(|previous| pointer.birth > previous)
-                && self.references_to(dataset, &pointer, address)? <= lost
-            {
-                freed += pointer.grains() * GRAIN_BYTES;
+            if self.references_to(dataset, &pointer, address)? <= lost {
+                let is_left = previous.is_some_and(|previous| pointer.birth <= previous);
+                let sum = if is_left { &mut blocks.left } else { &mut blocks.freed };
+                *sum += pointer.grains() * GRAIN_BYTES;
             }
         }
-        Ok(freed)
+        Ok(blocks)
     }
 
     /// What the tail of the last commit has more than any tail needs.
@@ -231,6 +427,17 @@ impl Inner {
         let tail = self.superblock.lock().tail.as_ref().map_or(0, Pointer::grains);
         tail.saturating_sub(TAIL_GRAINS_MIN) * GRAIN_BYTES
     }
+}
+
+/// Whether it is worth it to look what a commit would do with a batch. What it patches nobody can
+/// tell beforehand; and what may use a part of what is kept back is never taken to need less than
+/// is reckoned by its keys.
+fn may_be_foreseen(batch: &Batch<'_>) -> bool {
+    let patches = |edit: &Edit<'_>| matches!(edit, Edit::Patch { .. });
+    batch.edits.len() >= LARGE_EDITS_MIN
+        && !batch.edits.iter().any(patches)
+        && batch.admission == Admission::Ordinary
+        && batch.promised_bytes == 0
 }
 
 /// What becomes of the nodes of one tree when keys change, told in their order.

@@ -2,18 +2,20 @@
 
 use crate::administration::Author;
 use crate::adoptions::is_adoption;
-use crate::commit::{is_shared, waiting};
+use crate::commit::{busy, is_shared, waiting};
 use crate::counters::CommittedCounters;
 use crate::dataset::{Attempt, Dataset};
 use crate::pointers::{decode_pointer, token_of};
 use crate::pool::Inner;
-use crate::shortage::{Granted, Waiting};
+use crate::shortage::{Granted, Need, Search, Waiting};
 use bytes::Bytes;
 use marram_format::node::NODE_BYTES_MAX;
 use marram_format::pointer::{Extent, GRAIN_BYTES, Place, Pointer};
 use marram_store::{
-    Admission, Batch, Block, BlockPlace, Edit, Error, Item, Key, Properties, Result, Space, View,
+    Admission, Batch, Block, BlockPlace, Edit, Error, Item, Key, Part, Properties, Result, Space,
+    Unread, View,
 };
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +72,8 @@ impl DatasetView {
         loop {
             let unread = {
                 let _no_freeze = self.pool.gate.read();
-                let admit = || self.pool.admit(&self.dataset, batch, Waiting::default());
+                let unlooked = Waiting::default();
+                let admit = || self.pool.admit(&self.dataset, batch, cost(batch), unlooked);
                 let _admitted = match &granted {
                     Some(_) => None,
                     None => match admit() {
@@ -80,9 +83,8 @@ impl DatasetView {
                 };
                 let (edits, promised) = (std::mem::take(&mut batch.edits), batch.promised_bytes);
                 match self.dataset.apply_counted(edits, &mut committed)? {
-                    Attempt::Applied((bytes, edits)) => {
-                        self.pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
-                        self.pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
+                    Attempt::Applied(grown) => {
+                        self.pool.add_dirty(grown);
                         self.pool.batches.fetch_add(1, Ordering::AcqRel);
                         self.use_up(promised);
                         return Ok(true);
@@ -167,7 +169,7 @@ impl View for DatasetView {
         match self.apply_beside(&mut batch, None)? {
             true => self.pool.announce_shortage(),
             false => {
-                let granted = self.pool.reserve(&self.dataset, &batch)?;
+                let granted = self.pool.reserve(&self.dataset, &batch, Need::of(&batch))?;
                 self.apply_beside(&mut batch, Some(granted))?;
             }
         }
@@ -183,9 +185,10 @@ impl View for DatasetView {
     }
 
     fn foresee(&self, batch: Batch<'_>) -> Result<()> {
+        let mut batch = batch;
         self.pool.check_writable()?;
         self.pool.check_quota(&self.dataset, &batch)?;
-        self.pool.foresee_space(&self.dataset, &batch)?;
+        self.pool.foresee_space(&self.dataset, &mut batch)?;
         self.dataset.foresee(&self.pool.media, &batch.edits)
     }
 
@@ -193,8 +196,8 @@ impl View for DatasetView {
         self.dataset.read_block(&self.pool.media, block)
     }
 
-    fn read_blocks(&self, blocks: &[&Block]) -> Vec<Result<Bytes>> {
-        self.dataset.read_blocks(&self.pool.media, blocks)
+    fn read_parts(&self, parts: &[Part<'_>], out: &mut Vec<u8>) -> std::result::Result<(), Unread> {
+        self.dataset.read_parts(&self.pool.media, parts, out)
     }
 
     fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
@@ -289,28 +292,79 @@ impl Inner {
     ///
     /// **What was taken can be committed**: a sync that fails for want of space would break the
     /// promise that the batch was given. So all keys that wait for a commit are counted as if each
-    /// rewrote a leaf of its own; only of one batch on its own is more expected.
-    pub(crate) fn reserve(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<Granted<'_>> {
+    /// rewrote a leaf of its own; only of one batch on its own is more expected, and of a large
+    /// merge it is found what its commit would do.
+    pub(crate) fn reserve(
+        &self,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+        mut need: Need,
+    ) -> Result<Granted<'_>> {
         loop {
-            if let Some(granted) = self.find_space(dataset, batch)? {
-                return Ok(granted);
-            }
-            if !self.make_space()? {
-                return Err(Error::NoSpace);
+            match self.find_space(dataset, batch, &mut need)? {
+                Search::Found(granted) => return Ok(granted),
+                Search::Unlooked => return Err(busy(dataset)),
+                Search::None { is_hopeless } => {
+                    if is_hopeless || !self.make_space()? {
+                        return Err(Error::NoSpace);
+                    }
+                }
             }
         }
     }
 
-    /// Whether [`Inner::reserve`] would find space for a batch. Gives nothing back for it, and
-    /// takes what it could give back as enough.
-    fn foresee_space(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<()> {
-        let has_space = self.admit(dataset, batch, Waiting::default()).is_some()
-            || self.find_space(dataset, batch)?.is_some();
-        let can_give_back = || {
-            let records = self.records.read();
-            records.is_leaving() || !records.kept_numbers().is_empty()
+    /// As [`Inner::reserve`], for a merge.
+    pub(crate) fn reserve_merge(
+        &self,
+        dataset: &Dataset,
+        batch: &mut Batch<'_>,
+    ) -> Result<Granted<'_>> {
+        match self.find_as_ordinary(dataset, batch)? {
+            Some(granted) => Ok(granted),
+            None => self.reserve(dataset, batch, Need::of_merge(batch)),
+        }
+    }
+
+    /// Finds space for a merge that only frees as if it did not. It could use a part of what is
+    /// kept back, but is reckoned by its keys for that; so where these are very many it is tried
+    /// first to do without. `None` if that does not find any, or need not.
+    fn find_as_ordinary(
+        &self,
+        dataset: &Dataset,
+        batch: &mut Batch<'_>,
+    ) -> Result<Option<Granted<'_>>> {
+        if batch.admission != Admission::Freeing
+            || self.admit(dataset, batch, cost(batch), Waiting::default()).is_some()
+        {
+            return Ok(None);
+        }
+        batch.admission = Admission::Ordinary;
+        let mut need = Need::of_merge(batch);
+        if need.may_be_foreseen()
+            && let Search::Found(granted) = self.find_space(dataset, batch, &mut need)?
+        {
+            return Ok(Some(granted));
+        }
+        batch.admission = Admission::Freeing;
+        Ok(None)
+    }
+
+    /// Whether [`Inner::reserve_merge`] would find space for a batch. Gives nothing back for it,
+    /// and takes what it could give back as enough unless it cannot be.
+    fn foresee_space(&self, dataset: &Dataset, batch: &mut Batch<'_>) -> Result<()> {
+        let mut need = Need::of_merge(batch);
+        if self.admit(dataset, batch, need.cost(), Waiting::default()).is_some()
+            || self.find_as_ordinary(dataset, batch)?.is_some()
+        {
+            return Ok(());
+        }
+        let is_hopeless = match self.find_space(dataset, batch, &mut need)? {
+            Search::Found(_) => return Ok(()),
+            Search::Unlooked => return Err(busy(dataset)),
+            Search::None { is_hopeless } => is_hopeless,
         };
-        match has_space || can_give_back() {
+        let records = self.records.read();
+        match !is_hopeless && (records.is_leaving() || !records.kept_numbers().is_empty()) {
             true => Ok(()),
             false => Err(Error::NoSpace),
         }
@@ -320,7 +374,7 @@ impl Inner {
     /// is left: better than to let a writer wait for it when there is none.
     fn announce_shortage(&self) {
         let dirty_keys = self.dirty_edits.load(Ordering::Acquire);
-        let dirty = self.dirty_bytes.load(Ordering::Acquire) + dirty_keys * KEY_BYTES_MAX;
+        let dirty = self.content_bytes_to_write() + dirty_keys * KEY_BYTES_MAX;
         let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
         let left = (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(self.promised(0));
         if dirty_keys >= WAITING_KEYS_MIN && dirty > left / 2 {
@@ -363,8 +417,8 @@ impl Inner {
     pub(crate) fn space(&self) -> Space {
         let (free, reserved) = (self.gauge.free_grains(), self.gauge.reserved_grains());
         let total = self.gauge.total_grains();
-        let dirty = self.dirty_bytes.load(Ordering::Acquire)
-            + self.dirty_edits.load(Ordering::Acquire) * KEY_BYTES;
+        let dirty =
+            self.content_bytes_to_write() + self.dirty_edits.load(Ordering::Acquire) * KEY_BYTES;
         let taken = dirty.saturating_add(self.promised(0));
         Space {
             total_bytes: (total - reserved) * GRAIN_BYTES,
@@ -373,11 +427,17 @@ impl Inner {
     }
 }
 
-/// Bytes of content that a batch brings, counted in grains.
+/// Bytes of content that a batch brings, counted in grains. A block that several items refer to is
+/// written once, and one that was written while somebody looked for space is there.
 pub(crate) fn content_bytes(batch: &Batch<'_>) -> u64 {
+    let mut seen = HashSet::new();
     let bytes = batch.edits.iter().map(|edit| match edit {
         Edit::Put { item: Item { block: Some(Block::Fresh(fresh)), .. }, .. } => {
-            (fresh.data().len() as u64).next_multiple_of(GRAIN_BYTES)
+            let is_again = Arc::strong_count(fresh) > 1 && !seen.insert(Arc::as_ptr(fresh));
+            match is_again || fresh.stored().is_some() {
+                true => 0,
+                false => (fresh.data().len() as u64).next_multiple_of(GRAIN_BYTES),
+            }
         }
         Edit::Patch { data, .. } => data.len() as u64,
         Edit::Put { .. } | Edit::Remove { .. } | Edit::Add { .. } => 0,

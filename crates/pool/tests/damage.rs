@@ -3,8 +3,10 @@
 mod support;
 
 use marram_device::{Device, MemoryDevice};
+use marram_format::pointer::Pointer;
 use marram_pool::{OpenOptions, Pool, create};
-use marram_store::{Error, Store};
+use marram_store::{Block, Error, Part, Store, Token, Unread};
+use std::ops::Range;
 use std::sync::Arc;
 use support::{create_on, new_pool, noise, open, put, root, section};
 
@@ -84,17 +86,96 @@ fn a_block_that_rots_among_neighbours_read_in_one_go_is_refused_alone() {
         let live = root(&pool);
         let block = |offset| live.get(section(7, offset)).unwrap().unwrap().block.unwrap();
         let blocks: Vec<_> = (0..BLOCKS).map(block).collect();
-        let read = live.read_blocks(&blocks.iter().collect::<Vec<_>>());
-        for (offset, read) in (0..BLOCKS).zip(read) {
-            match read {
-                Ok(content) if offset != rotten => assert_eq!(content, noise(offset, 5000)),
-                Err(Error::Damaged(_)) if offset == rotten => {}
-                other => panic!("block {offset} of which {rotten} is bad: {other:?}"),
-            }
+        let read = |range: Range<u64>| {
+            let part = |(number, offset): (usize, u64)| {
+                let block = &blocks[usize::try_from(offset).unwrap()];
+                Part { block, from: 0, len: 5000, at: number * 5000, passes_by: false }
+            };
+            let mut out = Vec::new();
+            live.read_parts(&range.enumerate().map(part).collect::<Vec<_>>(), &mut out)?;
+            Ok(out)
+        };
+        match read(0..BLOCKS) {
+            Err(Unread { number, error: Error::Damaged(_) }) if number as u64 == rotten => {}
+            other => panic!("block {rotten} is bad: {other:?}"),
+        }
+        for range in [0..rotten, rotten + 1..BLOCKS] {
+            let good: Vec<u8> = range.clone().flat_map(|offset| noise(offset, 5000)).collect();
+            assert!(read(range) == Ok(good), "block {rotten} alone is bad");
         }
         let status = pool.status();
         assert_eq!((status.damage.len(), status.devices[0].checksum_errors), (1, 1), "{status:?}");
     }
+}
+
+#[test]
+fn a_long_record_that_rots_is_refused_each_time_that_it_is_read() {
+    const LEN: usize = 128 << 10;
+    let half = |seed| [noise(seed, LEN / 2), vec![0; LEN / 2]].concat();
+    for (compression, contents) in
+        [("off", [noise(1, LEN), noise(2, LEN)]), ("lz4", [half(1), half(2)])]
+    {
+        let (memory, pool) = new_pool(256, &[("compression", compression)]);
+        for (offset, content) in (0..).zip(&contents) {
+            put(&*root(&pool), section(7, offset), content.clone()).unwrap();
+        }
+        pool.close().unwrap();
+        let mut bytes = memory.snapshot();
+        let middle = &contents[1][LEN / 4..][..64];
+        let place = bytes.windows(64).position(|window| window == middle).unwrap();
+        bytes[place] ^= 1;
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes));
+        let pool = open(&device);
+        let live = root(&pool);
+        let block = |offset| live.get(section(7, offset)).unwrap().unwrap().block.unwrap();
+        let blocks = [block(0), block(1)];
+        let part = |number| Part {
+            block: &blocks[number],
+            from: 0,
+            len: LEN,
+            at: number * LEN,
+            passes_by: true,
+        };
+        for time in 1..=4 {
+            let mut out = Vec::new();
+            live.read_parts(&[part(0)], &mut out).unwrap();
+            assert!(out == contents[0], "{compression}, time {time}");
+            match live.read_parts(&[part(0), part(1)], &mut Vec::new()) {
+                Err(Unread { number: 1, error: Error::Damaged(_) }) => {}
+                other => panic!("{compression}, time {time}: {other:?}"),
+            }
+            let status = pool.status();
+            let counts = (status.damage.len(), status.devices[0].checksum_errors);
+            assert_eq!(counts, (1, time), "{compression}: {status:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pointer_that_claims_more_than_its_block_has_is_refused_also_when_the_block_is_in_memory() {
+    const LEN: usize = 128 << 10;
+    let (_memory, pool) = new_pool(256, &[("compression", "off")]);
+    put(&*root(&pool), section(7, 0), noise(1, LEN)).unwrap();
+    pool.commit().unwrap();
+    let live = root(&pool);
+    let good = live.get(section(7, 0)).unwrap().unwrap().block.unwrap();
+    let Block::Stored(token) = &good else { panic!("it was written") };
+    let mut pointer = Pointer::decode(&token.place).unwrap();
+    pointer.logical_len += 4096;
+    let bad = Token { place: pointer.encode(), len: pointer.logical_len };
+    let bad = Block::Stored(bad);
+    for passes_by in [false, true] {
+        assert_eq!(live.read_block(&good).unwrap(), noise(1, LEN));
+        let len = bad.len();
+        let part = Part { block: &bad, from: 0, len, at: 0, passes_by };
+        for parts in [&[part][..], &[part, Part { at: len, ..part }]] {
+            match live.read_parts(parts, &mut Vec::new()) {
+                Err(Unread { number: 0, error: Error::Damaged(_) }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(live.read_block(&good).unwrap(), noise(1, LEN));
 }
 
 #[test]

@@ -63,6 +63,29 @@ fn what_was_synced_survives_and_nothing_later_does() {
     }
 }
 
+/// The second frame begins with the patch, when the block still is the other item's too.
+#[test]
+fn a_patch_of_what_was_shared_before_is_replayed() {
+    let (memory, pool) = logging_pool();
+    let live = root(&pool);
+    let block = Block::fresh(noise(1, 100_000));
+    let mut batch = Batch::new();
+    batch.put(section(1, 0), Item::with_block("100000", block.clone()));
+    batch.put(section(2, 0), Item::with_block("100000", block));
+    live.apply(batch).unwrap();
+    live.sync().unwrap();
+    remove(&*live, section(2, 0)).unwrap();
+    append(&*live, 1, 100_000, b"patched");
+    live.sync().unwrap();
+
+    let again = open(&crashed(&memory));
+    let expected = [noise(1, 100_000), b"patched".to_vec()].concat();
+    assert_eq!(content(&*root(&again), section(1, 0)), Some(expected));
+    assert_eq!(content(&*root(&again), section(2, 0)), None);
+    assert_eq!(again.status().replayed_frames, 2);
+    again.commit().unwrap();
+}
+
 #[test]
 fn opening_after_a_crash_writes_nothing_and_the_first_sync_takes_the_replay_in() {
     let (memory, pool) = logging_pool();

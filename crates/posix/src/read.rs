@@ -14,7 +14,7 @@ use crate::options::AccessTimes;
 use crate::sections::Section;
 use bytes::Bytes;
 use marram_format::record::{Inode, InodeKind, Time, decode_target};
-use marram_store::{Block, Error as StoreError};
+use marram_store::{Block, Error as StoreError, Part, Unread};
 use marram_vfs::{Error, InodeFlags, Result};
 
 /// An access time that is older is moved on also by mounts that seldom do it, in seconds.
@@ -22,6 +22,10 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// Most content of whole blocks that one read has in memory at once, in bytes.
 const TOGETHER_BYTES_MAX: usize = 4 << 20;
+
+/// How much of the beginning of a file is worth keeping, in bytes: who has come further reads on
+/// and on, and the kernel keeps what he has read.
+const BEGINNING_BYTES: u64 = 16 << 20;
 
 /// A read that failed, and where in the file.
 struct Failure {
@@ -88,34 +92,21 @@ impl Posix {
     ) -> Result<std::result::Result<(), Failure>> {
         let mut sections = self.sections(ino, offset, end, usize::MAX)?;
         sections.retain(|section| section.block.is_some());
-        let target = |at: u64| usize::try_from(at - offset).expect("a read fits memory");
         let start = out.len();
-        out.reserve(target(end));
+        let target = |at: u64| start + usize::try_from(at - offset).expect("a read fits memory");
+        out.reserve(target(end) - start);
         let mut rest = &sections[..];
         while !rest.is_empty() {
             let (together, after) = rest.split_at(count_together(rest));
             rest = after;
-            for (section, content) in together.iter().zip(self.blocks_of(together)) {
-                let part = section.part(offset, end);
-                out.resize(start + target(part.at), 0);
-                match content {
-                    Ok(content) => out.extend_from_slice(&part_of(&content, &part)),
-                    Err(error) => return Ok(Err(Failure { error, section: section.clone() })),
-                }
+            let part = |section| part_in(section, (offset, end), start);
+            let parts: Vec<Part<'_>> = together.iter().filter_map(part).collect();
+            if let Err(Unread { number, error }) = self.view.read_parts(&parts, out) {
+                return Ok(Err(Failure { error, section: together[number].clone() }));
             }
         }
-        out.resize(start + target(end), 0);
+        out.resize(target(end), 0);
         Ok(Ok(()))
-    }
-
-    /// The whole blocks of sections that have one.
-    fn blocks_of(&self, sections: &[Section]) -> Vec<std::result::Result<Bytes, StoreError>> {
-        let blocks: Vec<&Block> =
-            sections.iter().filter_map(|section| section.block.as_ref()).collect();
-        match blocks[..] {
-            [block] => vec![self.view.read_block(block)],
-            _ => self.view.read_blocks(&blocks),
-        }
     }
 
     /// The content of a section that has a block.
@@ -195,6 +186,20 @@ fn part_of(content: &Bytes, section: &Section) -> Bytes {
     let len = usize::try_from(section.len).expect("a block has at most 1 MiB");
     assert!(start + len <= content.len(), "a store returns whole blocks");
     content.slice(start..start + len)
+}
+
+/// What a section has of a range, of which it covers some; `start` is where that of the range
+/// begins in the answer.
+fn part_in(section: &Section, (offset, end): (u64, u64), start: usize) -> Option<Part<'_>> {
+    let index = |bytes: u64| usize::try_from(bytes).expect("a read fits memory");
+    let (from, to) = (section.at.max(offset), section.end().min(end));
+    Some(Part {
+        block: section.block.as_ref()?,
+        from: section.block_start as usize + index(from - section.at),
+        len: index(to - from),
+        at: start + index(from - offset),
+        passes_by: from >= BEGINNING_BYTES,
+    })
 }
 
 /// How many of these sections are read together: at least the first.

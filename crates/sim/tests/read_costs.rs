@@ -20,6 +20,7 @@ const LINES: usize = 20_000;
 /// So many lines are in each group commit.
 const COMMIT_LINES: usize = 500;
 const PAGE_BYTES: u64 = 4096;
+const MIB: usize = 1 << 20;
 
 /// What a device was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +199,37 @@ fn of_pieces_that_lie_apart_the_device_is_told_before_it_is_waited_for() {
     for read in reads {
         assert!(told.contains(&read), "the read of {read} came unexpectedly: {asked:?}");
     }
+}
+
+/// Reads of the device for the same request of a cold file of 17 MiB, the first time to the fourth.
+fn reads_of_the_same(compression: &str, (offset, len): (u64, usize)) -> [usize; 4] {
+    let bench = Bench::new();
+    bench.pool.set_property(&DatasetName::root(), "compression", Some(compression)).unwrap();
+    let file = bench.make("read again");
+    let mut content = pattern(2, 17 * MIB);
+    if compression != "off" {
+        content.chunks_mut(4096).for_each(|page| page[2048..].fill(0));
+    }
+    bench.write(file, 0, &content);
+    let bench = bench.cold(file);
+    let expected = &content[usize::try_from(offset).unwrap()..][..len];
+    [(); 4].map(|()| {
+        assert!(bench.read(file, offset, len) == expected, "{compression}, {len} at {offset}");
+        let asked = bench.device.take_asked();
+        asked.iter().filter(|asked| matches!(asked, Asked::Read(_))).count()
+    })
+}
+
+#[test]
+fn long_records_far_into_a_file_are_kept_the_third_time_and_all_others_at_once() {
+    const FAR: u64 = 16 << 20;
+    for compression in ["off", "lz4", "zle"] {
+        assert_eq!(reads_of_the_same(compression, (FAR, MIB)), [8, 8, 8, 0], "{compression}");
+    }
+    assert_eq!(reads_of_the_same("zstd", (FAR, MIB)), [8, 0, 0, 0], "slow to unpack");
+    assert_eq!(reads_of_the_same("lz4", (0, MIB)), [8, 0, 0, 0], "the beginning of a file");
+    assert_eq!(reads_of_the_same("lz4", (FAR + 4096, 4096)), [1, 0, 0, 0], "a page");
+    assert_eq!(reads_of_the_same("off", (FAR, MIB / 16)), [1, 0, 0, 0], "half of a record");
 }
 
 /// Overwrites so many bytes of pages at random, the first of each and no page twice, in a file of

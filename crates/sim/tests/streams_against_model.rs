@@ -1,6 +1,7 @@
 //! Every snapshot of random histories is sent to a second pool, the first one whole and each later
 //! one from the one before it. What is looked at is what was received: it must be what the model
-//! kept, and its clones must work.
+//! kept, and its clones must work. Before each stream somebody looks at all that there is, as a
+//! mount of the receiver would: access times move there, and are in nobody's way.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,10 +11,10 @@ use homes::{mount, run_seeds, text};
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, ReceiveRequest, SendRequest, create};
-use marram_posix::Posix;
+use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_sim::{HistoryClock, Home, HomeResult};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::FileSystem;
+use marram_vfs::{FileSystem, Ino, Kind, SteppedClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -83,6 +84,33 @@ impl SentHome {
     }
 }
 
+/// Reads every directory and a byte of every file of what was received, and has access times move.
+fn look_at_all(pool: &Pool) -> marram_vfs::Result<()> {
+    let options = PosixOptions {
+        clock: Arc::new(SteppedClock::default()),
+        access_times: AccessTimes::Strict,
+        ..PosixOptions::default()
+    };
+    let view = pool.open(&Source::live(copy())).expect("it is there");
+    let files = Posix::new(view, options)?;
+    let mut directories = vec![Ino::ROOT];
+    while let Some(directory) = directories.pop() {
+        let mut found = Vec::new();
+        files.read_directory(directory, 0, false, &mut |entry| {
+            found.push((entry.ino, entry.kind));
+            true
+        })?;
+        for (ino, kind) in found {
+            match kind {
+                Kind::Directory => directories.push(ino),
+                Kind::Regular => files.read(ino, 0, 1, &mut Vec::new())?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Home for SentHome {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         Arc::clone(&self.live) as Arc<dyn FileSystem>
@@ -100,6 +128,9 @@ impl Home for SentHome {
 
     fn snapshot(&mut self, name: &str) -> HomeResult<()> {
         self.from.snapshot(&root(), name).map_err(text)?;
+        if self.last.is_some() {
+            look_at_all(&self.to).map_err(text)?;
+        }
         let stream = self.send(name)?;
         let request = ReceiveRequest { dataset: copy(), force: false, resumable: true };
         let incoming = self.to.receive(&request, &mut &stream[..], &mut |_| {}).map_err(text)?;

@@ -8,6 +8,7 @@ use marram_device::{Device, MemoryDevice};
 use marram_pool::{Author, OpenOptions, Pool};
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_store::{DatasetName, Source, Store};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Torn states that are looked at, besides every prefix of the writes.
@@ -33,6 +34,8 @@ fn work(pool: &Pool, after_each: &mut dyn FnMut(&Pool)) {
     let (root, source) =
         (DatasetName::root(), |text: &str| -> Source { text.parse().expect("a name") });
     let last = || pool.reversal(None).expect("it can be taken back").0;
+    let together =
+        |names: &[&str]| names.iter().map(|name| source(name).dataset).collect::<Vec<_>>();
     let mut did = |done: marram_store::Result<()>| {
         done.expect("nothing is in the way");
         after_each(pool);
@@ -48,6 +51,10 @@ fn work(pool: &Pool, after_each: &mut dyn FnMut(&Pool)) {
     did(pool.undo(last()).map(|_| ()));
     did(pool.promote(&"c".parse().expect("a name")));
     did(pool.undo(last()).map(|_| ()));
+    // Of many, each as one step.
+    did(pool.snapshot_together(&together(&["root", "c"]), "both"));
+    did(pool.undo(last()).map(|_| ()));
+    did(pool.undo(last() - 1).map(|_| ()));
     did(pool.destroy(&source("c"), false).map(|_| ()));
 }
 
@@ -55,13 +62,15 @@ fn work(pool: &Pool, after_each: &mut dyn FnMut(&Pool)) {
 fn an_operation_and_its_entry_survive_together_or_not_at_all() {
     let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("undo")));
     let pool = open(device.clone());
-    let mut states = vec![names(&pool)];
+    // By the number of entries: no other one is ever seen.
+    let mut states = BTreeMap::from([(0, names(&pool))]);
     device.mark(0);
     work(&pool, &mut |pool| {
-        states.push(names(pool));
-        assert_eq!(entries(pool), states.len() - 1);
-        device.mark(states.len() as u64 - 1);
+        let before = states.insert(entries(pool), names(pool));
+        assert!(before.is_none(), "each operation is entered");
+        device.mark(entries(pool) as u64);
     });
+    assert_eq!(states.len(), 16, "each operation is one step");
     drop(pool);
     let trace = device.trace();
     let all: Vec<CrashState> = trace.prefixes().chain(trace.seeded(7, TORN)).collect();
@@ -70,7 +79,7 @@ fn an_operation_and_its_entry_survive_together_or_not_at_all() {
         let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
         let pool = open(memory.clone());
         let count = entries(&pool);
-        assert_eq!(names(&pool), states[count], "state {state}");
+        assert_eq!(Some(&names(&pool)), states.get(&count), "state {state}, {count} entries");
         let acknowledged = trace.last_mark(state.cut).unwrap_or(0) as usize;
         assert!(count >= acknowledged, "state {state}: {count} of {acknowledged} operations");
         drop(pool);

@@ -13,9 +13,10 @@ pub enum Edit<'a> {
         /// The new item.
         item: Item,
     },
-    /// Sets the value of the item under a key, and writes into its block, which must be fresh
-    /// (else the batch is refused with [`crate::Error::NotFresh`]). The block need not be copied
-    /// when nothing else refers to it: so does a file grow by small writes in linear time.
+    /// Sets the value of the item under a key, and writes into its block, which must be fresh,
+    /// and no long one that other items have too (else the batch is refused with
+    /// [`crate::Error::NotFresh`]). The block need not be copied when nothing else refers to it: so
+    /// does a file grow by small writes in linear time.
     Patch {
         /// The key.
         key: Key,

@@ -14,7 +14,8 @@ pub enum Error {
     /// A snapshot, a read-only mount, or a pool that no longer takes changes; the text says why.
     #[error("read-only: {0}")]
     ReadOnly(String),
-    /// A patch met a block that has been written meanwhile, or no block: read it and put a new one.
+    /// A patch met a block that has been written meanwhile, or no block, or one that other items
+    /// have too and that a store does not copy unasked: read it and put a new one.
     #[error("the block is not fresh")]
     NotFresh,
     /// Stored bytes failed their checksum in every copy.

@@ -30,7 +30,7 @@ pub use store::{
     ROOT_OBJECT, Store, limit_batch,
 };
 pub use usage::{Holder, Usage};
-pub use view::{BlockPlace, Holding, Space, View};
+pub use view::{BlockPlace, Holding, Part, Space, Unread, View};
 
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

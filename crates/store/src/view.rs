@@ -1,7 +1,47 @@
 //! One dataset, live or as a snapshot kept it.
 
-use crate::{Batch, Block, Item, Key, Properties, Result};
+use crate::{Batch, Block, Error, Item, Key, Properties, Result};
 use bytes::Bytes;
+
+/// What a request wants of a block, and where in its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'b> {
+    /// The block.
+    pub block: &'b Block,
+    /// Where in its content the part begins.
+    pub from: usize,
+    /// Bytes of it.
+    pub len: usize,
+    /// Where in the answer it begins: where the part before ends, or behind that.
+    pub at: usize,
+    /// Much goes by here that nobody is likely to ask for again: the store need not keep it in
+    /// memory.
+    pub passes_by: bool,
+}
+
+/// A part of a request that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Its number among the parts, from 0 on.
+    pub number: usize,
+    /// Why.
+    pub error: Error,
+}
+
+impl Part<'_> {
+    /// Whether it is all of the content.
+    pub fn is_whole(&self) -> bool {
+        self.from == 0 && self.len == self.block.len()
+    }
+
+    /// Appends it, from the whole content.
+    ///
+    /// # Panics
+    /// When it does not lie within the content.
+    pub fn append(&self, content: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&content[self.from..self.from + self.len]);
+    }
+}
 
 /// How much space a view's store has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,12 +125,12 @@ pub trait View: Send + Sync {
     /// A store that has no bounds need not listen.
     fn promise(&self, _bytes: u64) {}
 
-    /// Whether [`View::apply`] would refuse a batch now, for want of space or over a limit; applies
+    /// Whether a batch would be refused now, as a merge, for want of space or over a limit; applies
     /// nothing. What is kept only until somebody needs the space counts as free. A store that
     /// cannot tell says that it would not.
     ///
     /// # Errors
-    /// Those that `apply` would give.
+    /// Those that the merge would give.
     fn foresee(&self, _batch: Batch<'_>) -> Result<()> {
         Ok(())
     }
@@ -98,11 +138,20 @@ pub trait View: Send + Sync {
     /// The whole content of a block, verified.
     fn read_block(&self, block: &Block) -> Result<Bytes>;
 
-    /// As [`View::read_block`] for the blocks of one request, in their order: a store may read them
-    /// in fewer steps than one by one. All contents are in memory at once, so the caller bounds
-    /// their sum.
-    fn read_blocks(&self, blocks: &[&Block]) -> Vec<Result<Bytes>> {
-        blocks.iter().map(|block| self.read_block(block)).collect()
+    /// Appends the parts of one request to its answer, in their order and verified; what lies
+    /// between them is zeros. A store may read them in fewer steps than one by one. All contents
+    /// may be in memory at once beside the answer, so the caller bounds their sum.
+    ///
+    /// # Errors
+    /// The first part that cannot be read. Then whatever was appended means nothing, and the caller
+    /// takes it away: there may be bytes that did not stand the test.
+    fn read_parts(&self, parts: &[Part<'_>], out: &mut Vec<u8>) -> std::result::Result<(), Unread> {
+        for (number, part) in parts.iter().enumerate() {
+            let content = self.read_block(part.block).map_err(|error| Unread { number, error })?;
+            out.resize(part.at, 0);
+            part.append(&content, out);
+        }
+        Ok(())
     }
 
     /// As [`View::read_block`], from the device even if the content is in memory: for whoever is

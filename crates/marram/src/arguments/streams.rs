@@ -39,7 +39,7 @@ pub(crate) struct ReceiveArguments {
     /// The dataset: a full stream makes it, an incremental one brings it further
     pub(crate) dataset: String,
     /// Take a dataset that has changed since the stream's base back to that first; what it was is
-    /// kept as a snapshot, and no snapshot is destroyed
+    /// kept as a snapshot, and no snapshot is destroyed. Access times that have moved are no change
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
     /// Keep what has come when the stream is cut: `send --resume TOKEN` goes on from there. The

@@ -114,7 +114,7 @@ fn side(path: &Path) -> Result<Side> {
     let target = Target::find(&path)?;
     super::write_back(&target, &path)?;
     let root = match target.ino {
-        Some(0) => return Err(Error::usage(format!("{} is no directory", path.display()))),
+        Some(0) => return Err(not_a_directory(&path)),
         Some(ino) => ino,
         None => ROOT,
     };
@@ -132,6 +132,11 @@ fn side(path: &Path) -> Result<Side> {
     }
     let place = place_of(&target, &path);
     Ok(Side { target, source, root, place })
+}
+
+fn not_a_directory(path: &Path) -> Error {
+    Error::usage(format!("{} is no directory of a dataset", path.display()))
+        .hint("directories are compared with all that is in them: name that one")
 }
 
 /// The two sides where only one was named.

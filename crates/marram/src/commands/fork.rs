@@ -4,11 +4,13 @@
 use crate::arguments::{ForkArguments, ForksArguments, FormatArguments};
 use crate::control::protocol::{Answer, DatasetRow, Operation};
 use crate::error::{Error, Result};
+use crate::names::{quoted, shell_word};
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;
 use marram_store::{DatasetName, Source};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The inode of the root directory.
@@ -51,10 +53,10 @@ pub(super) fn run(arguments: &ForkArguments, output: &Output) -> Result<()> {
 
 fn text_of(made: &Forked) -> String {
     let how = match &made.path {
-        Some(path) => format!("it is at {}", path.display()),
+        Some(path) => format!("it is at {}", quoted(path.as_os_str().as_bytes())),
         None => format!(
             "mount it with: marram mount {} DIRECTORY --fork {}",
-            made.pool.display(),
+            shell_word(&made.pool),
             made.name
         ),
     };

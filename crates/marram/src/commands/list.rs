@@ -2,9 +2,10 @@
 
 use crate::arguments::ListArguments;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
+use crate::daemons;
 use crate::error::Result;
 use crate::output::{Align, Output, Table, instant_text, size_text};
-use crate::target::{self, Target};
+use crate::target::Target;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -15,11 +16,13 @@ struct PoolList {
 }
 
 pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<()> {
-    let targets = match &arguments.target {
-        Some(path) => vec![Target::find(path)?],
-        None => mounted_pools(),
+    let mut lists = match &arguments.target {
+        Some(path) => vec![list(&Target::find(path)?)?],
+        None => {
+            let listed = |target: &Target| target.among_others(list(target)).transpose();
+            mounted_pools().iter().filter_map(listed).collect::<Result<Vec<PoolList>>>()?
+        }
     };
-    let mut lists = targets.iter().map(list).collect::<Result<Vec<PoolList>>>()?;
     for list in &mut lists {
         list.datasets.retain(|row| arguments.all || !row.internal);
     }
@@ -29,8 +32,8 @@ pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<()> {
 
 /// A target for each pool that has a daemon.
 pub(super) fn mounted_pools() -> Vec<Target> {
-    let daemons = target::daemons().into_iter();
-    daemons.filter(|(_, greeting)| !greeting.shows_streams).map(Target::of_daemon).collect()
+    let daemons = daemons::all().into_iter();
+    daemons.filter(|daemon| !daemon.greeting.shows_streams).map(Target::of_daemon).collect()
 }
 
 fn list(target: &Target) -> Result<PoolList> {

@@ -116,7 +116,7 @@ fn timed(target: &Target, operation: &Operation) -> Result<u64> {
 /// Has the kernel hand over what it holds back of a mount with `writeback`, so that what is kept,
 /// forked or compared is what programs see.
 fn write_back(target: &Target, path: &Path) -> Result<()> {
-    let mounts = target.daemon.iter().flat_map(|(_, greeting)| &greeting.mounts);
+    let mounts = target.daemon.iter().flat_map(|daemon| &daemon.greeting.mounts);
     let mut here = mounts.filter(|mount| Some(&mount.directory) == target.directory.as_ref());
     if !here.any(|mount| mount.options.split(',').any(|word| word == "writeback")) {
         return Ok(());

@@ -142,18 +142,7 @@ pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
     }
     let began = Instant::now();
     loop {
-        let target = Target::find(&plan.target)?;
-        let mut request =
-            MountRequest { directory: directory.clone(), options: plan.options.clone() };
-        if request.options.dataset.is_none() {
-            request.options.dataset = Some(target.dataset(None)?.to_string());
-        }
-        let asked = match target.daemon {
-            Some(_) if plan.foreground => return Err(served_already(&target)),
-            Some(_) => ask_daemon(&target, &request),
-            None => start_daemon(&target, request, plan),
-        };
-        match asked {
+        match mount_now(&directory, plan) {
             // A daemon that is just ending lets go of the pool soon; one that is just starting
             // will answer.
             Err(error) if worth_waiting(&error, began) => {
@@ -161,6 +150,20 @@ pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
             }
             other => return other,
         }
+    }
+}
+
+fn mount_now(directory: &Path, plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
+    let target = Target::find(&plan.target)?;
+    let mut request =
+        MountRequest { directory: directory.to_owned(), options: plan.options.clone() };
+    if request.options.dataset.is_none() {
+        request.options.dataset = Some(target.dataset(None)?.to_string());
+    }
+    match target.daemon {
+        Some(_) if plan.foreground => Err(served_already(&target)),
+        Some(_) => ask_daemon(&target, &request),
+        None => start_daemon(&target, request, plan),
     }
 }
 
@@ -239,7 +242,7 @@ fn launch(launch: Launch, plan: &MountPlan) -> Result<(PathBuf, i32, MountReport
 }
 
 fn served_already(target: &Target) -> Error {
-    let pid = target.daemon.as_ref().map_or(0, |(_, greeting)| greeting.pid);
+    let pid = target.daemon.as_ref().map_or(0, |daemon| daemon.greeting.pid);
     Error::in_use(format!("{} is served by process {pid} already", target.pool.display()))
         .hint("leave --foreground out: that process will make the mount")
 }
@@ -249,14 +252,25 @@ fn served_already(target: &Target) -> Error {
 fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, MountReport)> {
     let target = Target::find(directory)?;
     let nothing = || Error::not_found(format!("nothing is mounted at {}", directory.display()));
-    let (_, greeting) = target.daemon.as_ref().ok_or_else(nothing)?;
+    let daemon = target.daemon.as_ref().ok_or_else(nothing)?;
+    let greeting = &daemon.greeting;
     let here = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
     let report = here.cloned().ok_or_else(nothing)?;
+    if let Some(user) = daemon.other_user().filter(|_| report.read_only && !options.read_only) {
+        return Err(Error::usage(format!("{} is a mount of user {user}", directory.display()))
+            .hint("he alone can make it writable"));
+    }
     if report.read_only && !options.read_only {
         return make_writable(&target, &report, greeting.mounts.len(), options);
     }
     check_remount(&report, options)?;
-    rustix::mount::mount_remount(directory, remount_flags(&report, options), "")
+    let mut flags = remount_flags(&report, options);
+    if daemon.other_user().is_some() {
+        refuse_to_trust(directory, options)?;
+        // His daemon may say of his mount what he likes.
+        flags |= MountFlags::NOSUID | MountFlags::NODEV;
+    }
+    rustix::mount::mount_remount(directory, flags, "")
         .map_err(|error| Error::system("remount", directory, error))?;
     let pid = greeting.pid;
     if options.read_only {
@@ -285,6 +299,7 @@ fn make_writable(
         ))
         .hint("unmount the pool and mount it again"));
     }
+    target.check_still_there()?;
     let has = |word: &str| report.options.split(',').any(|one| one == word);
     let again = MountPlan {
         target: target.pool.clone(),
@@ -330,6 +345,15 @@ fn check_remount(report: &MountReport, options: &MountOptions) -> Result<()> {
         return refused("keeps the access times as it was mounted; a remount cannot change that");
     }
     Ok(())
+}
+
+/// Refuses setuid programs and device nodes on the mount of a user, whose content is what he says.
+fn refuse_to_trust(directory: &Path, options: &MountOptions) -> Result<()> {
+    if options.suid != Some(true) && options.dev != Some(true) {
+        return Ok(());
+    }
+    let place = directory.display();
+    Err(Error::usage(format!("{place} is a user's mount: suid and dev are for root's alone")))
 }
 
 fn remount_flags(report: &MountReport, options: &MountOptions) -> MountFlags {

@@ -4,6 +4,7 @@
 use crate::arguments::RollbackArguments;
 use crate::control::protocol::{Answer, DirectoryOrder, Operation};
 use crate::error::{Error, Kind, Result};
+use crate::names::{quoted, shell_word};
 use crate::output::Output;
 use crate::target::{Target, with_optional_snapshot, with_snapshot};
 use marram_store::{DatasetName, Source};
@@ -78,7 +79,7 @@ fn removed(error: Error, path: &Path, snapshot: &str) -> Error {
         Kind::NotFound if is_below => error.hint(format!(
             "a directory that was removed comes back with `mkdir {place} && marram rollback \
              {place}@{snapshot}`",
-            place = path.display()
+            place = shell_word(path)
         )),
         _ => error,
     }
@@ -143,7 +144,8 @@ fn of_directory(
 fn text_of(done: &RolledBack) -> String {
     let kept = done.kept.as_ref();
     let kept = kept.map_or(String::new(), |kept| format!("the state before is {kept}\n"));
-    match &done.directory {
+    let directory = done.directory.as_ref().map(|at| quoted(at.as_bytes()));
+    match &directory {
         Some(at) if !done.to.contains('@') => {
             format!("{at} is what it is in {}\n{kept}", done.to)
         }

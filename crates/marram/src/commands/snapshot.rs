@@ -5,6 +5,7 @@ mod automatic;
 use crate::arguments::{CloneArguments, SnapshotArguments};
 use crate::control::protocol::{Answer, Operation};
 use crate::error::{Error, Result};
+use crate::names::shell_word;
 use crate::output::Output;
 use crate::target::{Target, with_snapshot};
 use marram_store::{DatasetName, Source};
@@ -95,7 +96,7 @@ pub(super) fn run_clone(arguments: &CloneArguments, output: &Output) -> Result<(
     output.print(&made, || {
         format!(
             "created the clone {name}\nmount it with: marram mount {} DIRECTORY --dataset {name}\n",
-            target.pool.display()
+            shell_word(&target.pool)
         )
     });
     Ok(())

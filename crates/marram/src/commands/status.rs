@@ -9,18 +9,21 @@ use crate::control::protocol::{
 };
 use crate::control::server::clear_abandoned;
 use crate::error::{Error, Kind, Result};
-use crate::names::printable;
+use crate::names::{printable, quoted, shell_word};
 use crate::output::{Align, Output, Table, instant_text, size_text};
-use crate::target::{self, Target};
-use crate::{dead_mounts, places};
+use crate::target::Target;
+use crate::{daemons, dead_mounts, places};
 use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Most damaged places that are shown to people; `--json` and the log have all.
 const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
-    places::control_folders().iter().for_each(|folder| clear_abandoned(folder));
+    // In a folder of somebody else he could have us wait, or take away what is not a socket.
+    let own = places::private_control_folders_of(places::own_uid());
+    own.iter().for_each(|folder| clear_abandoned(folder));
     let reports = match &arguments.target {
         None => of_all_daemons()?,
         Some(path) => targets(path)?.iter().map(status).collect::<Result<Vec<Report>>>()?,
@@ -56,16 +59,27 @@ enum Report {
 /// asked, and never their pools in their place.
 fn of_all_daemons() -> Result<Vec<Report>> {
     let mut reports = Vec::new();
-    for target in target::daemons().into_iter().map(Target::of_daemon) {
+    for target in daemons::all().into_iter().map(Target::of_daemon) {
         let ask = |client: Client| client.perform(&Operation::Status);
         match target.connect().and_then(|client| client.map(ask).transpose()) {
             Ok(None) => (),
             Ok(Some(answer)) => reports.push(report(answer)?),
-            Err(_) if matches!(target.connect(), Ok(None)) => (),
-            Err(error) => return Err(error),
+            Err(_) if has_ended(&target) => (),
+            Err(error) => {
+                let _said: Option<()> = target.among_others(Err(error))?;
+            }
         }
     }
     Ok(reports)
+}
+
+/// Whether the daemon is gone that has greeted; another one may have its pool by now.
+fn has_ended(target: &Target) -> bool {
+    let known = target.daemon.as_ref().map(|daemon| daemon.greeting.pid);
+    match target.connect() {
+        Ok(client) => client.map(|client| client.greeting().pid) != known,
+        Err(_) => false,
+    }
 }
 
 /// What is meant by a path.
@@ -73,8 +87,7 @@ fn targets(path: &Path) -> Result<Vec<Target>> {
     if !is_stream(path) {
         return Ok(vec![Target::find(path)?]);
     }
-    let shown: Vec<Target> =
-        target::daemons_showing(path)?.into_iter().map(Target::of_daemon).collect();
+    let shown: Vec<Target> = daemons::showing(path)?.into_iter().map(Target::of_daemon).collect();
     match shown.is_empty() {
         true => Err(Error::not_found(format!("the stream {} is not mounted", path.display()))
             .hint("`marram check FILE` tells what is in it, and whether it is whole")),
@@ -161,8 +174,9 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
     let Some(daemon) = &report.daemon else {
         let mut lines = vec!["daemon:       none, the pool is not mounted".to_owned()];
         lines.extend(report.dead_mounts.iter().map(|directory| {
-            let place = directory.display();
-            format!("dead mount:   {place}: `marram unmount {place}` clears it")
+            let place = shell_word(directory);
+            let told = quoted(directory.as_os_str().as_bytes());
+            format!("dead mount:   {told}: `marram unmount {place}` clears it")
         }));
         return lines;
     };

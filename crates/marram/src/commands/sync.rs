@@ -17,7 +17,7 @@ struct Synced {
 
 pub(super) fn run(arguments: &TargetArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
-    let mounts = target.daemon.iter().flat_map(|(_, greeting)| &greeting.mounts);
+    let mounts = target.daemon.iter().flat_map(|daemon| &daemon.greeting.mounts);
     for mount in mounts.filter(|mount| !mount.read_only) {
         flush_kernel(&mount.directory)?;
     }

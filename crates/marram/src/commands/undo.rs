@@ -77,9 +77,12 @@ fn what(row: &OperationRow) -> String {
         "abort" => format!("drop a part of {first} that was received"),
         _ => format!("{verb} {first}"),
     };
-    match row.undoes {
-        Some(undoes) => format!("{what} (undoes {undoes})"),
-        None => what,
+    let together = row.together.map(|(first, last)| format!("one step: {first}-{last}"));
+    let undoes = row.undoes.map(|undoes| format!("undoes {undoes}"));
+    let notes: Vec<String> = [together, undoes].into_iter().flatten().collect();
+    match notes.is_empty() {
+        true => what,
+        false => format!("{what} ({})", notes.join(", ")),
     }
 }
 
@@ -119,13 +122,27 @@ pub(super) fn undo(arguments: &UndoArguments, output: &Output) -> Result<()> {
 }
 
 fn text(report: &UndoReport) -> String {
-    let UndoReport { undone, entry } = report;
-    let undone = undone.as_ref().map_or_else(String::new, |row| {
-        format!("took back operation {}: {}\n", row.number, what(row))
-    });
-    let entry = entry.as_ref().map_or_else(
-        || "nothing of it was left to take back\n".to_owned(),
-        |row| format!("this is operation {}: {}\n", row.number, what(row)),
-    );
-    format!("{undone}{entry}")
+    let mut text = String::new();
+    for row in &report.undone {
+        text.push_str(&format!("took back operation {}: {}\n", row.number, what(row)));
+    }
+    for row in &report.entries {
+        text.push_str(&format!("this is operation {}: {}\n", row.number, what(row)));
+    }
+    if report.entries.is_empty() {
+        text.push_str("nothing of it was left to take back\n");
+    }
+    for row in &report.left {
+        let reason = row.obstacle.as_deref().unwrap_or("it is not taken back");
+        text.push_str(&format!("left operation {} alone: {reason}\n", row.number));
+    }
+    for row in report.others.iter().filter(|row| row.can_undo) {
+        let number = row.number;
+        text.push_str(&format!(
+            "the same command did operation {number}, which stays: {}; `marram undo TARGET \
+             {number}`\n",
+            what(row)
+        ));
+    }
+    text
 }

@@ -5,11 +5,12 @@ use super::stream::is_stream;
 use crate::arguments::UnmountArguments;
 use crate::control::client::{Client, Process};
 use crate::control::protocol::{Answer, Greeting, MountReport, Request};
+use crate::daemons::{self, Daemon};
 use crate::dead_mounts;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::output::Output;
-use crate::target::{self, Target, absolute};
+use crate::target::{Target, absolute};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -99,13 +100,15 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>> {
         };
     }
     if is_stream(path) {
-        let shown = target::daemons_showing(path)?.into_iter();
-        let mounts = shown.flat_map(|(_, greeting)| greeting.mounts);
-        return named(path, mounts.map(|mount| mount.directory).collect());
+        let mut directories = Vec::new();
+        for daemon in daemons::showing(path)? {
+            directories.extend(daemon.directories()?);
+        }
+        return named(path, directories);
     }
     let target = Target::find(path)?;
     let directories: Vec<PathBuf> = match target.daemon {
-        Some((_, greeting)) => greeting.mounts.into_iter().map(|mount| mount.directory).collect(),
+        Some(daemon) => daemon.directories()?,
         None => dead_mounts::of_pool(&target.pool)?,
     };
     named(path, directories)
@@ -121,10 +124,8 @@ fn named(path: &Path, directories: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
 
 /// Unmounts what is on `directory`; whether its file system is still in use.
 fn unmount_one(directory: &Path, detach: bool) -> Result<bool> {
-    let Some((socket, _)) = target::daemon_of_mount(directory)? else {
-        return unmount_plainly(directory, detach);
-    };
-    let Some(client) = Client::connect(&socket)? else {
+    let entry = mountinfo::mount_on(directory)?;
+    let Some((_, client)) = entry.as_ref().and_then(daemons::behind) else {
         return unmount_plainly(directory, detach);
     };
     let daemon = Process::hold(client.greeting().pid);
@@ -163,8 +164,7 @@ fn unmount_plainly(directory: &Path, detach: bool) -> Result<bool> {
 
 /// The daemon behind a mount of which a place is unmounted without its doing.
 struct Server {
-    socket: PathBuf,
-    pid: i32,
+    daemon: Daemon,
     process: Process,
     /// What the mount shows as its source.
     source: PathBuf,
@@ -173,11 +173,11 @@ struct Server {
 impl Server {
     fn behind(directory: &Path) -> Result<Option<Server>> {
         let Some(entry) = mountinfo::mount_on(directory)? else { return Ok(None) };
-        let mut daemons = target::daemons().into_iter();
-        let found = daemons.find(|(_, greeting)| serves(greeting, &entry.source));
-        Ok(found.map(|(socket, Greeting { pid, .. })| {
-            let process = Process::hold(pid);
-            Server { socket, pid, process, source: entry.source }
+        let mut daemons = daemons::all().into_iter();
+        let found = daemons.find(|daemon| serves(&daemon.greeting, &entry.source));
+        Ok(found.map(|daemon| {
+            let process = Process::hold(daemon.greeting.pid);
+            Server { daemon, process, source: entry.source }
         }))
     }
 
@@ -186,8 +186,9 @@ impl Server {
     fn wait_if_unseen(&self) {
         let began = Instant::now();
         while !self.is_seen() && began.elapsed() < UNSEEN_PATIENCE {
-            let Ok(client) = Client::connect(&self.socket) else { return };
-            let greeting = client.as_ref().map(Client::greeting).filter(|one| one.pid == self.pid);
+            let Ok(client) = self.daemon.connect() else { return };
+            let pid = self.daemon.greeting.pid;
+            let greeting = client.as_ref().map(Client::greeting).filter(|one| one.pid == pid);
             if greeting.is_none_or(|greeting| greeting.mounts.is_empty()) {
                 // It makes the pool durable, or has done so and ends.
                 drop(client);

@@ -1,6 +1,7 @@
 //! A command's end of the control socket.
 
 use crate::control::chunks::{ChunkReader, ChunkWriter};
+use crate::control::peer;
 use crate::control::protocol::{
     ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting,
     MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response, SendOrder, VERSION,
@@ -13,7 +14,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a daemon may take to greet. It greets without touching the pool.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,35 +26,44 @@ const PIECE_BYTES: usize = 256 << 10;
 pub(crate) struct Client {
     stream: BufReader<UnixStream>,
     greeting: Greeting,
+    user: Option<u32>,
+    patience: Option<Duration>,
 }
 
 impl Client {
-    /// Greets the daemon behind `socket`; `None` if there is none: no socket, or one that a
-    /// crashed daemon left.
+    /// Greets the daemon behind `socket`, which is root's, this user's, or that of the `owner` of
+    /// what it is asked about; `None` if there is none: no socket, one that a crashed daemon left,
+    /// or one that somebody else serves, which is said.
     ///
     /// # Errors
     /// When something is there but does not greet as a daemon does.
-    pub(crate) fn connect(socket: &Path) -> Result<Option<Client>> {
-        let stream = match UnixStream::connect(socket) {
+    pub(crate) fn connect(socket: &Path, owner: Option<u32>) -> Result<Option<Client>> {
+        let stream = match peer::connect(socket) {
             Ok(stream) => stream,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(Error::system("connect to", socket, error)),
         };
+        let user = peer::user_of(&stream);
+        if !peer::may_answer(socket, user, owner) {
+            return Ok(None);
+        }
         let broken = |reason: String| {
             Error::failed(format!("the daemon behind {}: {reason}", socket.display()))
         };
-        stream
-            .set_read_timeout(Some(GREETING_TIMEOUT))
-            .map_err(|error| broken(error.to_string()))?;
         let mut stream = BufReader::new(stream);
-        let line =
-            read_line(&mut stream, GREETING_BYTES_MAX).map_err(|error| broken(error.message))?;
-        let Some(line) = line else {
+        let line = read_within(&mut stream, GREETING_BYTES_MAX, GREETING_TIMEOUT)
+            .map_err(|error| broken(error.to_string()))?;
+        if line.is_empty() {
             return Ok(None);
-        };
-        let greeting = serde_json::from_str(&line)
+        }
+        let greeting = serde_json::from_slice(&line)
             .map_err(|error| broken(format!("does not greet as one of ours: {error}")))?;
-        Ok(Some(Client { stream, greeting }))
+        Ok(Some(Client { stream, greeting, user, patience: None }))
+    }
+
+    /// The user who runs the daemon; none if the kernel does not tell.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.user
     }
 
     /// What the daemon said of itself.
@@ -61,7 +71,13 @@ impl Client {
         &self.greeting
     }
 
-    /// Asks, and waits for the answer as long as it takes.
+    /// The same, which waits no longer than that for an answer.
+    #[must_use]
+    pub(crate) fn with_patience(self, patience: Option<Duration>) -> Client {
+        Client { patience, ..self }
+    }
+
+    /// Asks, and waits for the answer as long as it takes, or as the patience lasts.
     ///
     /// # Errors
     /// What the daemon answers; a daemon of another version; a daemon that went away.
@@ -158,7 +174,13 @@ impl Client {
     }
 
     fn answer(&mut self, bytes_max: u64) -> Result<Answer> {
-        let line = read_line(&mut self.stream, bytes_max)?;
+        let line = match self.patience {
+            None => read_line(&mut self.stream, bytes_max)?,
+            Some(limit) => {
+                let line = read_within(&mut self.stream, bytes_max, limit).map_err(lost)?;
+                String::from_utf8(line).ok().filter(|line| !line.is_empty())
+            }
+        };
         let line = line.ok_or_else(|| lost(ErrorKind::UnexpectedEof.into()))?;
         let response: Response = serde_json::from_str(&line)
             .map_err(|error| Error::failed(format!("the daemon's answer is garbled: {error}")))?;
@@ -228,6 +250,43 @@ fn is_absent(error: &std::io::Error) -> bool {
 fn lost(error: std::io::Error) -> Error {
     Error::failed(format!("the daemon went away before it answered: {error}"))
         .hint("its log says why; see `marram status` or mount the pool again")
+}
+
+/// Reads one line of bounded length, which has to come as a whole within `limit`; nothing if the
+/// stream ends before it.
+fn read_within(
+    stream: &mut BufReader<UnixStream>,
+    bytes_max: u64,
+    limit: Duration,
+) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + limit;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        match () {
+            () if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
+            () if line.len() as u64 > bytes_max => return Err(ErrorKind::InvalidData.into()),
+            () => stream.get_ref().set_read_timeout(Some(left))?,
+        }
+        let found = match stream.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            found => found?,
+        };
+        if found.is_empty() && line.is_empty() {
+            break;
+        }
+        if found.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let end_of_line = found.iter().position(|byte| *byte == b'\n');
+        let taken = end_of_line.map_or(found.len(), |at| at + 1);
+        line.extend_from_slice(&found[..taken]);
+        stream.consume(taken);
+    }
+    Ok(line)
 }
 
 /// Reads one line of bounded length; `None` at the end of the stream.

@@ -6,5 +6,6 @@
 
 pub(crate) mod chunks;
 pub(crate) mod client;
+pub(crate) mod peer;
 pub(crate) mod protocol;
 pub(crate) mod server;

@@ -20,6 +20,7 @@ pub(crate) use streams::{
 };
 
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::names::{bytes, printable, quoted};
 use crate::options::MountOptions;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,9 @@ pub(crate) struct Greeting {
     /// Path of the pool.
     #[serde(default)]
     pub(crate) pool: PathBuf,
+    /// What that path led to when the pool was opened; not told by some other versions.
+    #[serde(default)]
+    pub(crate) served: Option<Identity>,
     /// What it has mounted.
     #[serde(default)]
     pub(crate) mounts: Vec<MountReport>,
@@ -431,6 +435,9 @@ pub(crate) struct OperationRow {
     pub(crate) operation: String,
     /// What it was done to, and with what: names and values, in an order that the operation has.
     pub(crate) names: Vec<String>,
+    /// The first and the last of the operations that one command did together, in one step, of
+    /// which this is one: they are taken back together. None if it is alone.
+    pub(crate) together: Option<(u64, u64)>,
     /// The operation that it took back.
     pub(crate) undoes: Option<u64>,
     /// The operation that took it back.
@@ -446,10 +453,15 @@ pub(crate) struct OperationRow {
 /// What an undo did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct UndoReport {
-    /// The operation that was taken back.
-    pub(crate) undone: Option<OperationRow>,
-    /// The entry of the undo itself; none if nothing was left to take back.
-    pub(crate) entry: Option<OperationRow>,
+    /// The operations that were taken back: all that were one step with the one that was named.
+    pub(crate) undone: Vec<OperationRow>,
+    /// The entries of the undo itself; none if nothing was left to take back.
+    pub(crate) entries: Vec<OperationRow>,
+    /// Those of the step that stay as they are, each with what was in the way.
+    pub(crate) left: Vec<OperationRow>,
+    /// Operations before and after that the same command line did in steps of their own, and that
+    /// were not taken back.
+    pub(crate) others: Vec<OperationRow>,
 }
 
 /// A dataset or snapshot.
@@ -529,7 +541,7 @@ pub(crate) struct Decision {
 }
 
 /// A conflict of a merge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ConflictRow {
     /// Where, from the root of the fork.
     pub(crate) path: String,
@@ -552,11 +564,6 @@ impl ConflictRow {
     /// What it is about, however its texts are told.
     pub(crate) fn key(&self) -> ConflictKey<'_> {
         (&self.path, self.path_bytes.as_deref(), &self.kind, &self.detail)
-    }
-
-    /// Whether it is about the same, however its texts are told.
-    pub(crate) fn is_same(&self, other: &ConflictRow) -> bool {
-        self.key() == other.key()
     }
 
     /// What it is and where, in a line for people.

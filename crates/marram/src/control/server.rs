@@ -5,6 +5,7 @@
 //! requests are answered from their own thread and never hold up the mounts.
 
 use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
+use crate::control::peer;
 use crate::control::protocol::{
     Answer, CompareOrder, Greeting, PassOrder, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response,
     SendOrder,
@@ -67,13 +68,16 @@ pub(crate) struct ControlSocket {
 
 impl ControlSocket {
     /// Serves `service` on a socket at `path`, in place of one that a crashed daemon left. The
-    /// caller holds the pool's lock, so no other daemon can be behind that one.
+    /// caller holds the pool's lock, so whoever is behind it otherwise serves a copy of the pool.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be made, or another daemon has it.
     pub(crate) fn serve(path: &Path, service: Arc<dyn Service>) -> Result<ControlSocket> {
         let failed = |error| Error::system("make the control socket", path, error);
         let _nobody_clears_it = path.parent().map(hold_folder).transpose().map_err(failed)?;
+        if peer::connect(path).is_ok() {
+            return Err(served_elsewhere(path));
+        }
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(failed(error));
@@ -112,10 +116,16 @@ pub(crate) fn clear_abandoned(folder: &Path) {
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let is_socket = path.extension().is_some_and(|end| end == "sock");
         let refused = |error: &std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
-        if is_socket && UnixStream::connect(&path).is_err_and(|error| refused(&error)) {
+        if is_socket && peer::connect(&path).is_err_and(|error| refused(&error)) {
             let _harmless_if_it_stays = std::fs::remove_file(&path);
         }
     }
+}
+
+fn served_elsewhere(socket: &Path) -> Error {
+    let place = socket.display();
+    Error::in_use(format!("another process serves {place}: a pool with the same id, so a copy"))
+        .hint("unmount that one first: `marram status` tells which it is")
 }
 
 /// Keeps others from clearing a socket that has been bound and does not listen yet.
@@ -157,6 +167,9 @@ impl Drop for Slot {
 
 fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Arc<AtomicUsize>) {
     for stream in listener.incoming() {
+        if stream.as_ref().is_ok_and(|stream| !peer::may_ask(stream)) {
+            continue;
+        }
         let (Ok(stream), Some(slot)) = (stream, Slot::take(connections)) else {
             // Out of descriptors or too many at once: those that are there end soon.
             std::thread::sleep(Duration::from_millis(10));
@@ -305,6 +318,7 @@ mod tests {
                 pid: 42,
                 pool_id: "ab".to_owned(),
                 pool: "/x".into(),
+                served: None,
                 mounts: Vec::new(),
                 shows_streams: false,
                 shown: Vec::new(),
@@ -386,7 +400,7 @@ mod tests {
     #[test]
     fn work_is_given_up_when_its_client_goes_away() {
         let (folder, _socket, ended) = serve_watched(VERSION);
-        let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        let connect = || Client::connect(&folder.path().join("x.sock"), None).unwrap().unwrap();
         let order = |dry_run| Request::Dedup(PassOrder { places: Vec::new(), dry_run });
         assert!(matches!(connect().ask(&order(true)), Ok(Answer::Done)));
         let mut stream = UnixStream::connect(folder.path().join("x.sock")).unwrap();
@@ -406,7 +420,7 @@ mod tests {
     #[test]
     fn answers_and_errors_come_back_as_they_were_given() {
         let (folder, _socket) = serve(VERSION);
-        let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        let connect = || Client::connect(&folder.path().join("x.sock"), None).unwrap().unwrap();
         assert!(matches!(connect().perform(&Operation::Sync), Ok(Answer::Done)));
         let error = connect().perform(&Operation::List).unwrap_err();
         assert_eq!(error.kind, Kind::InUse);
@@ -416,7 +430,7 @@ mod tests {
     #[test]
     fn streams_go_both_ways_and_errors_come_through() {
         let (folder, _socket) = serve(VERSION);
-        let connect = || Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        let connect = || Client::connect(&folder.path().join("x.sock"), None).unwrap().unwrap();
         for base in [None, Some("a@b".to_owned())] {
             let mut out = Vec::new();
             let fails = base.is_some();
@@ -443,7 +457,7 @@ mod tests {
     #[test]
     fn who_asks_too_much_is_told_so() {
         let (folder, _socket) = serve(VERSION);
-        let client = Client::connect(&folder.path().join("x.sock")).unwrap().unwrap();
+        let client = Client::connect(&folder.path().join("x.sock"), None).unwrap().unwrap();
         let label = "x".repeat(5 << 20);
         let error = client.perform(&Operation::Label { label }).unwrap_err();
         assert_eq!(error.kind, Kind::Usage, "{error}");
@@ -453,7 +467,7 @@ mod tests {
     #[test]
     fn a_daemon_of_another_version_is_named() {
         let (folder, _socket) = serve("9.9.9");
-        let client = Client::connect(&folder.path().join("x.sock")).unwrap();
+        let client = Client::connect(&folder.path().join("x.sock"), None).unwrap();
         let error = client.unwrap().perform(&Operation::Sync).unwrap_err();
         assert!(error.message.contains("9.9.9") && error.message.contains(VERSION));
         assert!(error.hint.is_some());
@@ -463,13 +477,17 @@ mod tests {
     fn a_socket_that_a_crash_left_is_no_daemon_and_not_in_the_way() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sock");
-        assert!(Client::connect(&path).unwrap().is_none());
+        assert!(Client::connect(&path, None).unwrap().is_none());
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        assert!(Client::connect(&path).unwrap().is_none());
+        assert!(Client::connect(&path, None).unwrap().is_none());
         let fake = Fake { version: VERSION, ended: Arc::default(), greeted: Arc::default() };
         let _socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
-        assert!(Client::connect(&path).unwrap().is_some());
+        assert!(Client::connect(&path, None).unwrap().is_some());
+        let other = Fake { version: VERSION, ended: Arc::default(), greeted: Arc::default() };
+        let refused = ControlSocket::serve(&path, Arc::new(other)).err().unwrap();
+        assert_eq!(refused.kind, Kind::InUse);
+        assert!(Client::connect(&path, None).unwrap().is_some(), "the first one goes on");
     }
 
     #[test]
@@ -480,7 +498,7 @@ mod tests {
         let counted = Arc::clone(&greeted);
         let fake = Fake { version: VERSION, ended: Arc::default(), greeted: counted };
         let _socket = ControlSocket::serve(&path, Arc::new(fake)).unwrap();
-        let mut client = Client::connect(&path).unwrap().unwrap();
+        let mut client = Client::connect(&path, None).unwrap().unwrap();
         for ino in [7, 8] {
             let answer = client.locate("/mnt".into(), ino).unwrap();
             assert!(matches!(answer, Answer::Located { ino: found, .. } if found == ino));
@@ -497,7 +515,7 @@ mod tests {
         std::fs::write(&other, "").unwrap();
         clear_abandoned(folder.path());
         assert!(!abandoned.exists() && other.exists());
-        assert!(Client::connect(&folder.path().join("x.sock")).unwrap().is_some());
+        assert!(Client::connect(&folder.path().join("x.sock"), None).unwrap().is_some());
     }
 
     #[test]

@@ -4,14 +4,11 @@ use super::Daemon;
 use super::steps::Held;
 use crate::control::protocol::{Answer, DirectoryOrder, MergeRequest, Operation};
 use crate::engine;
-use crate::error::{Error, Kind as ErrorKind, Result};
+use crate::error::{Error, Result};
 use marram_pool::Pool;
 use marram_store::{Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind};
 use std::path::Path;
-
-/// How often what is to be destroyed is taken from those who look at it below `.marram`.
-const EVICTIONS_MAX: u32 = 10;
 
 impl Daemon {
     /// Does what is asked, and has the mounts show it.
@@ -80,17 +77,11 @@ impl Daemon {
         self.refuse_mounted(sources)?;
         let goes = pool.destroy_together(sources, true)?.sources;
         self.refuse_what_stays(&goes)?;
-        // Whoever lists `.marram` meanwhile may open again what was just taken away there.
-        let mut evictions = 0;
-        let answer = loop {
-            self.evict(&goes);
-            evictions += 1;
-            let answer = self.pool.perform_through(pool, operation);
-            match &answer {
-                Err(error) if error.kind == ErrorKind::InUse && evictions < EVICTIONS_MAX => {}
-                _ => break answer,
-            }
-        };
+        // Whoever lists `.marram` meanwhile would open again what was just taken away there.
+        let withheld = self.mounts.withhold(&goes);
+        self.evict(&goes);
+        let answer = self.pool.perform_through(pool, operation);
+        drop(withheld);
         self.shelves_changed(&goes);
         answer
     }

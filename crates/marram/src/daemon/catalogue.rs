@@ -125,6 +125,7 @@ impl Catalogue for PoolCatalogue {
         let daemon = self.daemon()?;
         let report = self.find(daemon.pool.pool().as_ref(), shelf, name)?;
         let (source, root) = (report.source.clone(), Ino(report.root_object));
+        daemon.mounts.refuse_withheld(&source)?;
         let hold: Option<Borrowed> = match shelf {
             Shelf::Snapshots => None,
             Shelf::Forks => Some(Borrowed::take(&daemon, &source)?),

@@ -199,6 +199,7 @@ impl Service for ImageService {
             pid: own_pid(),
             pool_id: String::new(),
             pool: self.file.clone(),
+            served: None,
             mounts: vec![self.report.clone()],
             shows_streams: true,
             shown: self.shown.clone(),

@@ -31,10 +31,12 @@ impl Daemon {
             self.mounts.served().into_iter().map(|mount| mount.source).collect();
         let thinning = Thinning::plan(pool, request, &mounted)?;
         let goes = thinning.goes().to_vec();
-        if !request.dry_run {
+        let withheld = (!request.dry_run).then(|| self.mounts.withhold(&goes));
+        if withheld.is_some() {
             self.evict(&goes);
         }
         let report = thinning.perform(pool, request.dry_run);
+        drop(withheld);
         if !request.dry_run {
             self.shelves_changed(&goes);
         }

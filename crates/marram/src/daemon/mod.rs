@@ -351,6 +351,7 @@ impl Service for Shared {
             pid: own_pid(),
             pool_id: self.0.pool_id.clone(),
             pool: self.0.pool.path().to_owned(),
+            served: Some(self.0.pool.identity()),
             mounts: self.0.mounts.reports(),
             shows_streams: false,
             shown: Vec::new(),

@@ -6,6 +6,7 @@
 //! answered, and its file system has let go of the pool by then.
 
 mod again;
+mod withheld;
 
 use super::catalogue::PoolCatalogue;
 use super::loop_device::LoopDevice;
@@ -60,6 +61,8 @@ struct State {
     making: Vec<Source>,
     /// Forks that are open below `.marram` of a mount.
     borrowed: Vec<Source>,
+    /// What is being destroyed, and is not opened meanwhile.
+    withheld: Vec<Source>,
     /// The daemon does not wait for the mounts that are left.
     given_up: bool,
     /// The daemon ends: no more mounts.
@@ -245,6 +248,7 @@ impl MountTable {
                 Error::in_use(format!("{} {ENDING}", pool.display())).hint("try again in a moment")
             );
         }
+        state.refuse_to_mount_withheld(source, pool)?;
         let known = state.mounts.iter().find(|mount| mount.source == *source);
         if known.is_some_and(|mount| !mount.session.is_mounted()) {
             // The kernel is just writing it out, or somebody has a file of it open.

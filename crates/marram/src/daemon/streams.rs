@@ -5,7 +5,10 @@ use super::Daemon;
 use crate::control::protocol::{Answer, CompareOrder, ReceiveOrder, SendOrder};
 use crate::engine::{history, streams, undo};
 use crate::error::{Error, Result};
+use marram_pool::Accessed;
+use marram_posix::{Touched, TouchedInode};
 use marram_store::{DatasetName, Source};
+use marram_vfs::Ino;
 use parking_lot::{Condvar, Mutex};
 use std::io::{BufWriter, Read, Write};
 
@@ -115,10 +118,25 @@ impl Daemon {
         let before = received.kept.as_ref().or(received.base.as_ref());
         if let (Some(files), Some(before)) = (&files, before) {
             let touched = marram_posix::touched(pool, before, &received.snapshot);
-            self.tell_changes(&live, files, touched);
+            match &received.accessed {
+                Accessed::Many => self.all_changed(&live, files),
+                Accessed::These(inodes) => self.tell_changes(
+                    &live,
+                    files,
+                    touched.map(|touched| with_accessed(touched, inodes)),
+                ),
+                Accessed::None => self.tell_changes(&live, files, touched),
+            }
         }
         self.shelves_changed(std::slice::from_ref(&received.snapshot));
         self.shelves_changed(received.kept.as_slice());
         Ok(streams::received(&received))
     }
+}
+
+/// What has changed, and inodes whose access times are as they were.
+fn with_accessed(mut touched: Touched, inodes: &[u64]) -> Touched {
+    let accessed = |ino: &u64| TouchedInode { ino: Ino(*ino), content: TouchedInode::ATTRIBUTES };
+    touched.inodes.extend(inodes.iter().map(accessed));
+    touched
 }

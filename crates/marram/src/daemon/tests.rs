@@ -5,13 +5,15 @@
 
 use super::{Daemon, Launch, Log};
 use crate::control::protocol::{MountRequest, Operation};
+use crate::engine::history::rollback;
 use crate::engine::{CreateRequest, create};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::options::{BlockDevice, MountOptions};
 use crate::places;
 use marram_pool::Author;
 use marram_store::{DatasetName, Source, Store};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,4 +167,91 @@ fn the_undo_of_a_rollback_and_the_undo_of_that_are_shown() {
     bench.shows_the_change();
     perform(Operation::Undo { number: None });
     bench.shows_the_snapshot();
+}
+
+#[test]
+fn what_is_being_destroyed_is_opened_again_only_if_that_fails() {
+    let Some(bench) = Bench::mounted() else { return };
+    fs::write(bench.path("file"), "").unwrap();
+    let pool = bench.daemon.pool.pool();
+    pool.snapshot(&DatasetName::root(), "s").unwrap();
+    let snapshot: Source = "root@s".parse().unwrap();
+    let file = bench.path(".marram/snapshots/s/file");
+    let is_busy =
+        || fs::metadata(&file).is_err_and(|error| error.kind() == ErrorKind::ResourceBusy);
+    let first = bench.daemon.mounts.withhold(std::slice::from_ref(&snapshot));
+    let second = bench.daemon.mounts.withhold(std::slice::from_ref(&snapshot));
+    assert!(is_busy());
+    drop(second);
+    assert!(is_busy(), "another destruction goes on");
+    drop(first);
+    assert!(file.exists());
+
+    let directory = bench.path("..").join("alone");
+    fs::create_dir(&directory).unwrap();
+    let withheld = bench.daemon.mounts.withhold(std::slice::from_ref(&snapshot));
+    let options = MountOptions { snapshot: Some("s".to_owned()), ..bench.mount.options.clone() };
+    let refused = bench.daemon.mount(&MountRequest { directory, options }).unwrap_err();
+    assert_eq!(refused.kind, Kind::InUse, "{refused}");
+    drop(withheld);
+
+    let used = pool.open(&snapshot).unwrap();
+    let destroy = Operation::Destroy { source: snapshot.to_string(), dry_run: false };
+    let destroy = || bench.daemon.perform_seen(pool, &destroy);
+    assert_eq!(destroy().unwrap_err().kind, Kind::InUse);
+    assert!(file.exists(), "it stays, and is shown again");
+    drop(used);
+    destroy().unwrap();
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_others_go_on_looking_at_is_destroyed_at_once() {
+    const FORKS: usize = 60;
+    let Some(bench) = Bench::mounted() else { return };
+    fs::write(bench.path("file"), "").unwrap();
+    let pool = &bench.daemon.pool.pool().acting_for(Author::default());
+    let (is_over, file) = (AtomicBool::new(false), bench.path(".marram/forks/f/file"));
+    let destroyed = thread::scope(|scope| {
+        let look = || {
+            while !is_over.load(Ordering::Acquire) {
+                let _there_or_not = fs::metadata(&file);
+            }
+        };
+        (0..4).for_each(|_| drop(scope.spawn(look)));
+        let name: DatasetName = "f".parse().unwrap();
+        let destroyed = (0..FORKS).try_for_each(|number| {
+            pool.fork(&DatasetName::root(), &name, marram_vfs::Ino::ROOT.0)?;
+            let goes = match number % 2 {
+                0 => Operation::Hide { sources: vec![name.to_string()] },
+                _ => Operation::Undo { number: None },
+            };
+            bench.daemon.perform_seen(pool, &goes).map(|_| ())
+        });
+        is_over.store(true, Ordering::Release);
+        destroyed
+    });
+    assert_eq!(destroyed, Ok(()));
+}
+
+#[test]
+fn a_snapshot_that_goes_during_a_rollback_to_it_is_said_to_be_gone() {
+    let bench = Bench::new();
+    let pool = bench.daemon.pool.pool();
+    pool.snapshot(&DatasetName::root(), "s").unwrap();
+    let snapshot: Source = "root@s".parse().unwrap();
+    let unread = Error::from(marram_vfs::Error::Io("no dataset or snapshot".to_owned()));
+    let failed = |goes: bool| {
+        let gone = rollback(pool, &snapshot, |_| {
+            if goes {
+                pool.destroy(&snapshot, false)?;
+            }
+            Err(unread.clone())
+        });
+        gone.unwrap_err()
+    };
+    assert_eq!(failed(false), unread, "it is there");
+    let gone = failed(true);
+    assert_eq!(gone.kind, Kind::NotFound);
+    assert!(gone.message.contains("root@s") && gone.hint.is_some(), "{gone:?}");
 }

@@ -19,8 +19,11 @@ impl Daemon {
             Reversal::Records { goes, renamed } => {
                 renamed.iter().try_for_each(|renamed| self.refuse_mounted_dataset(renamed))?;
                 self.refuse_mounted(&goes)?;
+                // Whoever lists `.marram` meanwhile would open again what was just taken away.
+                let withheld = self.mounts.withhold(&goes);
                 self.evict(&goes);
                 self.with_shelves(pool, || undo::by_records(pool, number))?;
+                drop(withheld);
                 self.reload()?;
             }
             Reversal::Rollback { dataset, to } => {

@@ -33,14 +33,24 @@ pub(crate) fn rollback(
 ) -> Result<Answer> {
     let keep = free_name(pool, to, "before-rollback-")?;
     let mut engine_nanoseconds = 0;
-    with(&mut || {
+    let done = with(&mut || {
         let began = Instant::now();
         pool.rollback(to, &keep)?;
         engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(())
-    })?;
+    });
+    done.map_err(|error| gone_or(pool, to, error))?;
     let kept = kept_as(to, keep);
     Ok(Answer::RolledBack { kept: kept.to_string(), engine_nanoseconds })
+}
+
+/// Why a rollback has failed: what it was to go back to may have gone in the middle, and whoever
+/// read it then says only that it cannot be read.
+fn gone_or(pool: &Pool, to: &Source, error: Error) -> Error {
+    match pool.report(to) {
+        Err(gone @ marram_store::Error::NoDataset(_)) => Error::from(gone),
+        _ => error,
+    }
 }
 
 fn kept_as(dataset: &Source, name: String) -> Source {

@@ -19,6 +19,7 @@ pub(crate) use create::{CreateRequest, create};
 
 use crate::control::protocol::{Answer, Operation};
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::instants::now_seconds;
 use crate::places;
 use crate::signatures::{self, Found};
@@ -38,6 +39,8 @@ pub(crate) const CACHE_BYTES_DEFAULT: u64 = 128 << 20;
 const DIRTY_BYTES_MAX: usize = 64 << 20;
 /// Memory for the cache of a command that opens a pool for one operation, in bytes.
 const COMMAND_CACHE_BYTES: u64 = 32 << 20;
+/// How often a device is opened at a path at which something else is found after that.
+const OPENINGS_MAX: usize = 4;
 /// What to do about a log that cannot be replayed.
 const WITHOUT_LOG: &str = "`marram mount -o ro,norecovery` shows the pool as its last group commit \
     left it, a few seconds older: copy from there what you need";
@@ -94,6 +97,7 @@ pub(crate) struct OpenPool {
     device: Arc<FileDevice>,
     lock: Mutex<Option<Lock>>,
     path: PathBuf,
+    identity: Identity,
 }
 
 impl OpenPool {
@@ -102,7 +106,8 @@ impl OpenPool {
     /// # Errors
     /// When it is none, somebody has it (named), or it cannot be read.
     pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<OpenPool> {
-        let device = Arc::new(FileDevice::open(path, mode.read_only)?);
+        let (device, identity) = open_device(path, mode.read_only)?;
+        let device = Arc::new(device);
         let lock = device.lock_exclusive().map_err(|error| Error::in_use(error.to_string()))?;
         let options = OpenOptions {
             read_only: mode.read_only,
@@ -116,7 +121,7 @@ impl OpenPool {
         let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
         let pool = Pool::open(devices, options).map_err(|error| pool_error(path, error))?;
         let pool = Arc::new(undo::acting_for(&pool, &undo::own_author()));
-        Ok(OpenPool { pool, device, lock: Mutex::new(Some(lock)), path: path.to_owned() })
+        Ok(OpenPool { pool, device, lock: Mutex::new(Some(lock)), path: path.to_owned(), identity })
     }
 
     /// The engine.
@@ -127,6 +132,11 @@ impl OpenPool {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What was there when it was opened.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
     }
 
     /// Whether it is a block device.
@@ -186,6 +196,19 @@ impl OpenPool {
     fn not_closed(&self, error: marram_store::Error) -> Error {
         Error::from(error).during(format!("closing {}", self.path.display()))
     }
+}
+
+/// Opens what is at `path`, and tells what that is: nothing else has come there meanwhile.
+fn open_device(path: &Path, read_only: bool) -> Result<(FileDevice, Identity)> {
+    for _ in 0..OPENINGS_MAX {
+        let before = Identity::of(path).ok();
+        let device = FileDevice::open(path, read_only)?;
+        let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
+        if before == Some(identity) {
+            return Ok((device, identity));
+        }
+    }
+    Err(Error::in_use(format!("{} is just being replaced", path.display())).hint("try again"))
 }
 
 /// Looks whether there is a pool at `path`, without opening it.

@@ -73,7 +73,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             return Ok(Answer::Datasets(usage.holders.iter().map(dataset_row).collect()));
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
-        Operation::Set { dataset, properties } => set(pool, &dataset.parse()?, properties)?,
+        Operation::Set { dataset, properties } => set(pool, dataset, properties)?,
         Operation::Owners { source } => return owners::report(pool, source),
         Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit } => {
             owners::set_limit(pool, dataset, *owner, (*bytes_limit, *inodes_limit))?;
@@ -158,24 +158,9 @@ fn get(pool: &dyn Store, dataset: &DatasetName) -> Result<Answer> {
     Ok(Answer::Properties(pool.properties(dataset)?.into_iter().map(row).collect()))
 }
 
-/// Sets what can be set; the first that fails names those that were set before it.
-fn set(
-    pool: &dyn Store,
-    dataset: &DatasetName,
-    properties: &BTreeMap<String, Option<String>>,
-) -> Result<()> {
-    let mut done: Vec<&str> = Vec::new();
-    for (name, value) in properties {
-        match pool.set_property(dataset, name, value.as_deref()) {
-            Ok(()) => done.push(name),
-            Err(error) if done.is_empty() => return Err(error.into()),
-            Err(error) => {
-                let done = done.join(", ");
-                return Err(Error::partial(format!("{name}: {error}; {done} was set")));
-            }
-        }
-    }
-    Ok(())
+/// Sets properties of a dataset: all of them, or none.
+fn set(pool: &Pool, dataset: &str, properties: &BTreeMap<String, Option<String>>) -> Result<()> {
+    Ok(pool.set_properties(&dataset.parse()?, properties)?)
 }
 
 fn grow(open: &OpenPool, pool: &Pool, size_bytes: Option<u64>) -> Result<Answer> {

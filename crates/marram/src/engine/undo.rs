@@ -7,9 +7,14 @@ use marram_pool::{Operation, Pool, Reversal};
 use marram_posix::{MergeOptions, MergeSides, OwnerClass, OwnerId, Posix, Touched};
 use marram_store::{DatasetName, Source};
 use marram_vfs::Ino;
+use std::ops::RangeInclusive;
 
 /// Most conflicts that are named where a merge cannot be taken back.
 const CONFLICTS_TOLD_MAX: usize = 10;
+
+/// Operations that are so many seconds apart at most, of one user and with the same command line,
+/// are told to be of one command. Nothing is taken back for it.
+const SAME_COMMAND_SECONDS: u64 = 10;
 
 /// Who runs this process, and how it was called.
 pub(crate) fn own_author() -> Author {
@@ -36,7 +41,8 @@ pub(crate) fn log(pool: &Pool) -> Result<Answer> {
 
 fn row(operation: Operation) -> OperationRow {
     let user = operation.user();
-    let Operation { number, record, undone_by, obstacle } = operation;
+    let Operation { number, record, step, undone_by, obstacle } = operation;
+    let together = (step.start() != step.end()).then(|| step.into_inner());
     let some = |value: u64| Some(value).filter(|value| *value != 0);
     let kept = record.kept_until_seconds;
     // What a merge brought in from a snapshot was a directory's way back.
@@ -59,6 +65,7 @@ fn row(operation: Operation) -> OperationRow {
         command: record.command,
         operation: name.to_owned(),
         names,
+        together,
         undoes: some(record.undoes),
         undone_by,
         kept_until_seconds: Some(kept).filter(|kept| *kept != 0),
@@ -149,23 +156,62 @@ pub(crate) fn by_merge(
         .conflicts
         .iter()
         .take(CONFLICTS_TOLD_MAX)
-        .map(|conflict| format!("\n  {}: {}", names::quoted(&conflict.path), conflict.detail));
-    let (count, told) = (report.conflicts.len(), told.collect::<String>());
+        .map(|conflict| format!("{}: {}", names::quoted(&conflict.path), conflict.detail));
+    let count = report.conflicts.len();
     Err(Error::failed(format!(
         "operation {number} cannot be taken back: {count} conflicts with what was changed since \
-         (as \"the fork\" is told what was before it){told}"
-    )))
+         (as \"the fork\" is told what was before it)"
+    ))
+    .details(told))
 }
 
-/// What an undo has done: the newest entry, if it is that of an undo of `number`.
+/// What an undo of the step of `number` has done: the newest entries, if they are those of one.
 ///
 /// # Errors
 /// A failed read.
 pub(crate) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
-    let entries = pool.operations()?;
-    let undone = entries.iter().find(|entry| entry.number == number).cloned();
-    let newest = entries.into_iter().rev().find(|entry| entry.record.undoes == number);
-    Ok(UndoReport { undone: undone.map(row), entry: newest.map(row) })
+    let log = pool.operations()?;
+    let step = log.iter().find(|entry| entry.number == number).map(|entry| entry.step.clone());
+    let step = step.unwrap_or(number..=number);
+    let of_it = |entry: &&Operation| step.contains(&entry.record.undoes);
+    let own = log.iter().rfind(of_it).map(|entry| entry.step.clone());
+    let is_own = |entry: &&Operation| own.as_ref().is_some_and(|own| own.contains(&entry.number));
+    let undid =
+        |entry: &&Operation| log.iter().filter(is_own).any(|own| own.record.undoes == entry.number);
+    let rows = |of: &dyn Fn(&&Operation) -> bool| -> Vec<OperationRow> {
+        log.iter().filter(of).cloned().map(row).collect()
+    };
+    let undone = rows(&|entry| match own {
+        Some(_) => undid(entry),
+        None => entry.number == number,
+    });
+    let left = |entry: &&Operation| step.contains(&entry.number) && entry.undone_by.is_none();
+    let left = if own.is_some() { rows(&left) } else { Vec::new() };
+    Ok(UndoReport { undone, entries: rows(&is_own), left, others: others(&log, &step) })
+}
+
+/// Operations beside a step that the same command line did at about the same time, and that were
+/// not taken back: what it did in several steps is taken back one by one.
+fn others(log: &[Operation], step: &RangeInclusive<u64>) -> Vec<OperationRow> {
+    let Some(place) = log.iter().position(|entry| step.contains(&entry.number)) else {
+        return Vec::new();
+    };
+    let of = &log[place].record;
+    let is_same = |entry: &&Operation| {
+        let record = &entry.record;
+        let is_near = record.seconds.abs_diff(of.seconds) <= SAME_COMMAND_SECONDS;
+        is_near && record.undoes == 0 && (record.user, &record.command) == (of.user, &of.command)
+    };
+    if of.undoes != 0 || of.command.is_empty() {
+        return Vec::new();
+    }
+    let before = log[..place].iter().rev().take_while(is_same);
+    let after = log[place..].iter().skip_while(|entry| step.contains(&entry.number));
+    let others = before.chain(after.take_while(is_same));
+    let mut rows: Vec<OperationRow> =
+        others.filter(|entry| entry.undone_by.is_none()).cloned().map(row).collect();
+    rows.sort_by_key(|row| row.number);
+    rows
 }
 
 /// Takes an operation back in a pool that nobody has mounted.

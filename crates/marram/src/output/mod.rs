@@ -10,6 +10,7 @@ pub(crate) use table::{Align, Table};
 
 use crate::error::{Error, Result};
 use crate::instants::format_instant;
+use crate::names::printable;
 use crate::sizes::format_size;
 use rustix::termios::isatty;
 use serde::Serialize;
@@ -88,11 +89,12 @@ impl Output {
     }
 }
 
-/// Prints an error on standard error: what failed, and what to do next.
+/// Prints an error on standard error: what failed, and what to do next. No name in it, whoever has
+/// chosen that, makes a line of its own or moves the cursor.
 pub(crate) fn print_error(command: &str, error: &Error) {
-    let mut text = format!("marram {command}: {}\n", error.message);
-    if let Some(hint) = &error.hint {
-        text.push_str(&format!("  {hint}\n"));
+    let mut text = format!("marram {command}: {}\n", printable(error.message.clone()));
+    for line in error.details.iter().chain(&error.hint) {
+        text.push_str(&format!("  {}\n", printable(line.clone())));
     }
     // Nobody is left to be told when standard error is closed.
     let _told_or_nobody_there = std::io::stderr().write_all(text.as_bytes());

@@ -157,7 +157,7 @@ impl Commit<'_> {
 
     /// A dataset, or the last snapshot of a line. Takes the name; the space follows in
     /// [`Inner::give_back_step`].
-    fn destroy_last(&mut self, mut gone: DatasetRecord) -> Result<()> {
+    pub(super) fn destroy_last(&mut self, mut gone: DatasetRecord) -> Result<()> {
         self.drop_list(gone.dead_list, gone.previous_group);
         gone.dead_list = self.new_id();
         let parent = parent_of(&gone);

@@ -8,6 +8,8 @@
 //! **The dataset takes over what a clone of its newest snapshot has become.** Snapshots may have
 //! been taken since the clone began, and cannot stay between: what the stream has brought is older
 //! than they are, and would count as theirs. So the dataset leaves their line first, see [`Way`].
+//! It does so too if somebody has looked at it: access times that have moved are no change, and are
+//! lost.
 //!
 //! A dataset that is to go on when its stream is cut has another name, and says how far it is in an
 //! item of its own: see `partial`. That item goes in the last commit too.
@@ -16,6 +18,7 @@ use super::kept::is_hidden;
 use super::operations::{Author, entry};
 use super::partial::{ARRIVING_PREFIX, Partial, arriving};
 use super::records::parent_of;
+use super::unchanged::Accessed;
 use super::{refuse_too_long, root_of};
 use crate::Error;
 use crate::commit::{Commit, Publication, Turn};
@@ -26,7 +29,7 @@ use marram_format::dataset::{DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY};
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::stream::{Received, SnapshotIdentity, StreamBegin};
 use marram_format::version::feature;
-use marram_store::{DatasetName, Edit, Error as StoreError, ROOT_OBJECT, Result, Source, View};
+use marram_store::{Batch, DatasetName, Error as StoreError, ROOT_OBJECT, Result, Source, View};
 use std::sync::Arc;
 
 /// Names that are tried for what a dataset was before a stream that was forced upon it.
@@ -54,17 +57,28 @@ struct Place {
     base: Arc<DatasetRecord>,
     /// The snapshot that the dataset goes on from: the base, or a later one without a change.
     newest: Arc<DatasetRecord>,
-    /// Why the dataset is not as the base is.
-    changed: Option<&'static str>,
+    /// In what the dataset, or that snapshot, is not as the base is.
+    since: Since,
 }
 
-/// How a dataset comes to be what the clone began as that has received a stream for it. Nothing is
-/// destroyed on any way: whatever it leaves is a line of snapshots that ends.
+/// What has been done to a dataset since a snapshot.
+enum Since {
+    Nothing,
+    /// Somebody has looked at it: access times have moved, and nothing else has changed.
+    Looked(Accessed),
+    /// Told in a few words.
+    Changed(&'static str),
+}
+
+/// How a dataset comes to be what the clone began as that has received a stream for it. Nothing but
+/// access times is lost on any way: whatever it leaves is a line of snapshots that ends.
 enum Way {
     /// It is.
     There,
     /// Snapshots were taken since, and nothing has changed: it leaves the line of those.
     Aside,
+    /// It leaves its line, and what it is now with access times that have moved is destroyed.
+    Forgetting,
     /// It leaves its line with a snapshot of this name, which is what it is now.
     Back(Source),
 }
@@ -83,7 +97,7 @@ impl Inner {
             return Err(Error::Unfit(format!("{snapshot} is a name of the pool's own")));
         }
         let turn = self.take_turn()?;
-        let place = self.refuse_unfit(name, &snapshot, &begin, *force)?;
+        let place = self.refuse_unfit(&turn, name, (&snapshot, &begin), *force)?;
         let partial = self.part_to_go_on(name, &snapshot, &begin)?;
         let mut arrival = Arrival {
             hidden: name.clone(),
@@ -124,7 +138,7 @@ impl Inner {
         };
         turn.commit(Some(&mut |commit| {
             let mut record = match place {
-                Some(place) => commit.clone_of(place.origin(arrival.force), &arrival.hidden)?,
+                Some(place) => commit.clone_of(place.origin(), &arrival.hidden)?,
                 None => {
                     let name = arrival.hidden.as_str();
                     let record = commit.new_record(name, DatasetState::Live);
@@ -177,9 +191,9 @@ impl Inner {
     /// Refuses a stream that does not fit what is here; of an incremental one, says where it goes.
     fn refuse_unfit(
         &self,
+        turn: &Turn<'_>,
         name: &DatasetName,
-        snapshot: &Source,
-        begin: &StreamBegin,
+        (snapshot, begin): (&Source, &StreamBegin),
         force: bool,
     ) -> std::result::Result<Option<Place>, Error> {
         let unfit = |reason: String| Err(Error::Unfit(reason));
@@ -215,9 +229,9 @@ impl Inner {
             return unfit(format!("there is another {snapshot} here: rename or destroy it first"));
         }
         self.refuse_taken(snapshot)?;
-        let place = self.place(live, base)?;
-        match place.changed {
-            Some(how) if !force => unfit(format!(
+        let place = self.place(turn, &live, base)?;
+        match place.since {
+            Since::Changed(how) if !force => unfit(format!(
                 "{name} {how} since {}: force it to go back to that first (what it is now is then \
                  kept as a snapshot)",
                 place.base.name
@@ -240,26 +254,36 @@ impl Inner {
         records.known().find(is_it).cloned()
     }
 
-    fn place(&self, live: Arc<DatasetRecord>, base: Arc<DatasetRecord>) -> Result<Place> {
+    fn place(
+        &self,
+        turn: &Turn<'_>,
+        live: &DatasetRecord,
+        base: Arc<DatasetRecord>,
+    ) -> Result<Place> {
+        let live = self.settled(turn, live)?;
         let newest = self.records.read().get(live.previous).cloned();
         let newest =
             newest.ok_or_else(|| StoreError::NoDataset(format!("before {}", live.name)))?;
-        let dataset = super::running(self, live.id);
-        let is_dirty = dataset.is_some_and(|dataset| dataset.has_dirty());
-        let changed = match () {
-            () if newest.root != base.root => Some("has snapshots with changes that were made"),
-            () if live.root != newest.root || is_dirty => Some("has been changed"),
-            () => None,
+        let between = self.differ_by_access_times(&base, &newest)?;
+        let now = self.differ_by_access_times(&newest, &live)?;
+        let since = match (between, now) {
+            (Some(_), Some(_)) if base.root == newest.root && newest.root == live.root => {
+                Since::Nothing
+            }
+            (Some(between), Some(now)) => Since::Looked(between.and(now)),
+            (None, _) => Since::Changed("has snapshots with changes that were made"),
+            (_, None) => Since::Changed("has been changed"),
         };
-        Ok(Place { live, base, newest, changed })
+        Ok(Place { live, base, newest, since })
     }
 
-    /// Shows what has been received; returns what the dataset was, if that was set aside.
+    /// Shows what has been received; returns what the dataset was, if that was set aside, and where
+    /// access times are lost.
     pub(crate) fn conclude_arrival(
         &self,
         arrival: &Arrival,
         author: Option<&Arc<Author>>,
-    ) -> std::result::Result<Option<Source>, Error> {
+    ) -> std::result::Result<(Option<Source>, Accessed), Error> {
         if author.is_some() {
             self.make_room_in_log(1)?;
         }
@@ -268,12 +292,17 @@ impl Inner {
         let turn = self.take_turn()?;
         let hidden = self.find_live(&arrival.hidden)?;
         let (name, begin) = (&arrival.snapshot.dataset, &arrival.begin);
-        let place = self.refuse_unfit(name, &arrival.snapshot, begin, arrival.force)?;
+        let place = self.refuse_unfit(&turn, name, (&arrival.snapshot, begin), arrival.force)?;
         let way = |place: Place| Ok::<_, Error>((self.way_to(&place, parent_of(&hidden))?, place));
         let goes = place.map(way).transpose()?;
+        let mut accessed = Accessed::None;
         let mut work = |commit: &mut Commit<'_>| {
             let entered = match &goes {
-                Some((way, place)) => commit.go_on_to(place, way, hidden.id, arrival)?,
+                Some((way, place)) => {
+                    let (entered, lost) = commit.go_on_to(place, way, hidden.id, arrival)?;
+                    accessed = lost;
+                    entered
+                }
                 None => {
                     commit.name_arrival(hidden.id, arrival)?;
                     entry(OperationKind::Create, hidden.id, &[name.as_str()])
@@ -283,21 +312,23 @@ impl Inner {
         };
         match super::running(self, hidden.id).filter(|_| arrival.is_resumable) {
             Some(dataset) => {
-                let position = vec![Edit::Remove { key: POSITION_KEY }];
+                let mut position = Batch::new();
+                position.remove(POSITION_KEY);
                 turn.commit_batch(&dataset, position, None, &mut work)?;
             }
             None if goes.is_none() => turn.commit(Some(&mut work))?,
             None => turn.commit_alone(&mut work)?,
         }
-        Ok(match goes {
+        let kept = match goes {
             Some((Way::Back(kept), _)) => Some(kept),
             _ => None,
-        })
+        };
+        Ok((kept, accessed))
     }
 
     /// How a dataset comes to be what the clone began as that is to be taken over.
     fn way_to(&self, place: &Place, began_as: u64) -> std::result::Result<Way, Error> {
-        let Place { live, base, newest, changed } = place;
+        let Place { live, base, newest, since } = place;
         let records = Arc::clone(&self.records.read());
         let is_own = |record: &&Arc<DatasetRecord>| record.parent == live.id;
         if records.get(began_as).filter(is_own).is_none_or(|origin| origin.root != base.root) {
@@ -307,9 +338,11 @@ impl Inner {
                 live.name
             )));
         }
-        Ok(match changed {
-            None if newest.id == began_as => Way::There,
-            None if newest.parent == live.id && newest.next == live.id => Way::Aside,
+        let is_in_line = newest.parent == live.id && newest.next == live.id;
+        Ok(match since {
+            Since::Nothing if newest.id == began_as => Way::There,
+            Since::Nothing if is_in_line => Way::Aside,
+            Since::Looked(_) => Way::Forgetting,
             _ => Way::Back(self.name_to_keep(&live.name.parse()?)?),
         })
     }
@@ -328,8 +361,19 @@ impl Inner {
 
 impl Place {
     /// What the clone that receives the stream begins as.
-    fn origin(&self, force: bool) -> u64 {
-        if force && self.changed.is_some() { self.base.id } else { self.newest.id }
+    fn origin(&self) -> u64 {
+        match self.since {
+            Since::Nothing => self.newest.id,
+            Since::Looked(_) | Since::Changed(_) => self.base.id,
+        }
+    }
+
+    /// Where access times had moved when it was looked at.
+    fn accessed(&self) -> Accessed {
+        match &self.since {
+            Since::Looked(accessed) => accessed.clone(),
+            Since::Nothing | Since::Changed(_) => Accessed::None,
+        }
     }
 
     /// The id and name of a snapshot that has the state before, if the dataset has not changed: the
@@ -375,23 +419,27 @@ impl Commit<'_> {
     }
 
     /// A dataset goes on to what a clone of one of its snapshots has received. Returns what is to
-    /// be entered into the log: to take it back is to go back to what was there before.
+    /// be entered into the log: to take it back is to go back to what was there before. Also where
+    /// access times are lost: they may have moved until this commit.
     fn go_on_to(
         &mut self,
         place: &Place,
         way: &Way,
         clone: u64,
         arrival: &Arrival,
-    ) -> Result<OperationRecord> {
+    ) -> Result<(OperationRecord, Accessed)> {
         let live = place.live.id;
         let began_as = parent_of(&self.record(clone)?);
         let mut before = place.before();
+        let accessed = match way {
+            Way::Back(_) => Accessed::None,
+            _ => self.accessed_since(&place.live)?.and(place.accessed()),
+        };
+        let is_as_newest = self.refuse_unlike(live, place.newest.id).is_ok();
         match way {
-            Way::There => {}
-            Way::Aside => {
-                self.refuse_unlike(live, place.newest.id)?;
-                self.leave_line(live, began_as)?;
-            }
+            Way::There if is_as_newest => {}
+            Way::Aside if is_as_newest => self.leave_line(live, began_as)?,
+            Way::There | Way::Aside | Way::Forgetting => self.go_back_for_good(live, began_as)?,
             Way::Back(kept) => {
                 before = (self.roll_back(live, began_as, kept)?, kept.to_string());
             }
@@ -400,7 +448,15 @@ impl Commit<'_> {
         let other = self.arrive(live, arrival)?;
         let texts = [arrival.snapshot.to_string(), before.1];
         let went = entry(OperationKind::Rollback, live, &[&texts[0], &texts[1]]);
-        Ok(OperationRecord { other, before: before.0, ..went })
+        Ok((OperationRecord { other, before: before.0, ..went }, accessed))
+    }
+
+    /// Where access times have moved since a record was looked at. Refuses a dataset that has
+    /// changed in anything else.
+    fn accessed_since(&self, live: &DatasetRecord) -> Result<Accessed> {
+        let now = self.record(live.id)?;
+        let accessed = self.pool.differ_by_access_times(live, &now)?;
+        accessed.filter(|_| now.previous == live.previous).ok_or_else(|| written_to(&now))
     }
 
     /// Refuses a dataset that is not as its newest snapshot is, or has another one.
@@ -409,9 +465,7 @@ impl Commit<'_> {
         if live.previous == newest.id && live.root == newest.root && live.dead_grains == 0 {
             return Ok(());
         }
-        let holder = "it was written to at the moment at which the stream was to be shown; try \
-                      again, or force it";
-        Err(StoreError::InUse { name: live.name, holder: holder.to_owned() })
+        Err(written_to(&live))
     }
 
     /// A dataset takes over the tree and the dead list of a clone of the snapshot that it goes on
@@ -435,4 +489,10 @@ impl Commit<'_> {
         self.set_feature(feature::OWNERS);
         self.keep(live)
     }
+}
+
+fn written_to(dataset: &DatasetRecord) -> StoreError {
+    let holder = "it was written to at the moment at which the stream was to be shown; try again, \
+                  or force it";
+    StoreError::InUse { name: dataset.name.clone(), holder: holder.to_owned() }
 }

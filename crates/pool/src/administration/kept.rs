@@ -8,6 +8,7 @@
 //! being destroyed.
 
 use super::destroy::{Prepared, prepare};
+use super::lines::handed_over;
 use super::operations::{Author, entry, is_passing};
 use super::plan::Plan;
 use super::{list, records::Records};
@@ -19,6 +20,7 @@ use marram_format::operation::{
     KEPT_PREFIX, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for,
 };
 use marram_store::{DatasetReport, Destruction, Error, Result, Source, Store};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -103,11 +105,19 @@ impl Commit<'_> {
         self.enter(Some(author), kept)
     }
 
-    /// Gives another name; the snapshots of a dataset go with it.
+    /// Gives another name; the snapshots of a dataset go with it, by the names that they have in
+    /// this commit: it may have given some of them others.
     pub(super) fn give_name(&mut self, id: u64, to: &Source) -> Result<()> {
-        for (id, name) in self.pool.renamed(id, to)? {
+        let record = self.record(id)?;
+        self.keep(DatasetRecord { name: to.to_string(), ..record })?;
+        if to.snapshot.is_some() {
+            return Ok(());
+        }
+        let of_it: Vec<u64> = self.pool.records.read().snapshots(id).map(|it| it.id).collect();
+        for id in of_it {
             let record = self.record(id)?;
-            self.keep(DatasetRecord { name, ..record })?;
+            let name: Source = handed_over(&record.name, to.dataset.as_str())?.parse()?;
+            self.keep(DatasetRecord { name: name.to_string(), ..record })?;
         }
         Ok(())
     }
@@ -208,9 +218,17 @@ impl Inner {
 
     /// Lets go of what is kept for the entries that so many new ones may push out of the log.
     pub(super) fn make_room_in_log(&self, entries: u64) -> Result<()> {
-        let Some(mut oldest) = self.records.read().kept_numbers().into_iter().next() else {
-            return Ok(());
+        self.make_room_beside(entries, &(0..=0))
+    }
+
+    /// The same, but for what is kept for the entries of a step: that is about to be taken back,
+    /// and needs them no more.
+    pub(super) fn make_room_beside(&self, entries: u64, step: &RangeInclusive<u64>) -> Result<()> {
+        let oldest_kept = || {
+            let numbers = self.records.read().kept_numbers();
+            numbers.into_iter().find(|number| !step.contains(number))
         };
+        let Some(mut oldest) = oldest_kept() else { return Ok(()) };
         let next = {
             let _no_commit = self.committing.lock();
             self.next_operation()?
@@ -221,7 +239,7 @@ impl Inner {
                 let holder = "somebody looks at it while its entry is to leave the log".to_owned();
                 return Err(Error::InUse { name, holder });
             }
-            match self.records.read().kept_numbers().into_iter().next() {
+            match oldest_kept() {
                 Some(next) => oldest = next,
                 None => break,
             }

@@ -9,7 +9,7 @@ use super::running;
 use crate::commit::Turn;
 use crate::dataset::Dataset;
 use crate::pool::{Inner, Pool};
-use crate::shortage::Admitted;
+use crate::shortage::{Admitted, Need};
 use bytes::Bytes;
 use marram_format::operation::{OperationKind, OperationRecord, limit_of, limit_text};
 use marram_format::record::{Limit, OwnerId};
@@ -28,7 +28,8 @@ impl Pool {
         let dataset = self.inner.running_live(name)?;
         // Room is found before the turn: what has to go for it needs a turn of its own.
         let batch = limit_batch(owner, encode(limit));
-        let _admitted = self.inner.reserve(&dataset, &batch)?.without_turn();
+        let need = Need::of(&batch);
+        let _admitted = self.inner.reserve(&dataset, &batch, need)?.without_turn();
         let turn = self.begin_operation()?;
         self.change_limit(&turn, name, (owner, limit), 0)
     }
@@ -45,7 +46,7 @@ impl Pool {
         let Some(record) = record.filter(is_limit) else { return Ok(None) };
         let Ok((dataset, before)) = inner.judge_limit(&record) else { return Ok(None) };
         let batch = limit_batch(record.detail, encode(before));
-        Ok(Some(inner.reserve(&dataset, &batch)?.without_turn()))
+        Ok(Some(inner.reserve(&dataset, &batch, Need::of(&batch))?.without_turn()))
     }
 
     /// Takes back that a limit was set, for whoever has the turn to commit.
@@ -74,8 +75,8 @@ impl Pool {
         let texts = texts.each_ref().map(String::as_str);
         let entry = entry(OperationKind::Limit, dataset.id, &texts);
         let entry = OperationRecord { undoes, detail: owner, ..entry };
-        let edits = limit_batch(owner, encode(limit)).edits;
-        turn.commit_batch(&dataset, edits, None, &mut |commit| {
+        let batch = limit_batch(owner, encode(limit));
+        turn.commit_batch(&dataset, batch, None, &mut |commit| {
             commit.enter(self.author.as_ref(), entry.clone()).map(|_| ())
         })
     }

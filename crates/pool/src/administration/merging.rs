@@ -32,9 +32,10 @@ impl Pool {
         let dataset = super::running(inner, live.id).ok_or_else(gone)?;
         inner.check_quota(&dataset, &batch)?;
         // Nobody else is given that space until the merge is made; it is let go of before the turn.
-        let admitted = inner.reserve(&dataset, &batch)?.without_turn();
+        let mut batch = batch;
+        let admitted = inner.reserve_merge(&dataset, &mut batch)?.without_turn();
         let turn = self.begin_operation()?;
-        let _admitted = admitted;
+        let admitted = admitted;
         let live = inner.find_live(merged.dataset)?;
         let keep: Option<Source> =
             merged.keep.map(|keep| format!("{}@{keep}", live.name).parse()).transpose()?;
@@ -46,6 +47,7 @@ impl Pool {
         let keep_before = Before {
             snapshots,
             previous_group: live.previous_group,
+            admitted: &admitted,
             check: &|| inner.refuse_overtaken(merged.read, &turn),
             work: &mut |commit| {
                 if let Some(keep) = &keep {
@@ -60,7 +62,7 @@ impl Pool {
                 Ok(())
             },
         };
-        turn.commit_batch(&dataset, batch.edits, Some(keep_before), &mut |commit| {
+        turn.commit_batch(&dataset, batch, Some(keep_before), &mut |commit| {
             let texts = [merged.dataset.as_str(), &merged.fork.to_string()];
             let mut record = OperationRecord {
                 undoes: self.undoes,

@@ -16,6 +16,7 @@ mod properties;
 mod records;
 mod released;
 mod sifting;
+mod unchanged;
 mod undo;
 mod usage;
 
@@ -23,7 +24,7 @@ use crate::commit::{Commit, Publication, Turn};
 use crate::dataset::Dataset;
 use crate::moment::{FrozenView, Moment};
 use crate::pool::{Inner, Pool, dataset_of};
-use crate::settings::{CASE_FOLDING, Settings, check_property};
+use crate::settings::{Settings, check_property};
 use crate::view::DatasetView;
 use bytes::Bytes;
 use marram_format::dataset::{DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState};
@@ -46,6 +47,7 @@ pub(crate) use operations::entry;
 pub use operations::{Author, Operation};
 pub use partial::Partial;
 pub(crate) use passing::Passing;
+pub use unchanged::Accessed;
 pub use undo::Reversal;
 
 pub(crate) use records::{Records, Sifting};
@@ -77,7 +79,7 @@ impl Store for Pool {
     }
 
     fn snapshot_together(&self, datasets: &[DatasetName], snapshot: &str) -> Result<()> {
-        let turn = self.begin_operation()?;
+        let turn = self.begin_operations(datasets.len())?;
         let mut kept = BTreeMap::new();
         for dataset in datasets {
             let source: Source = format!("{dataset}@{snapshot}").parse()?;
@@ -245,19 +247,8 @@ impl Store for Pool {
     }
 
     fn set_property(&self, name: &DatasetName, property: &str, value: Option<&str>) -> Result<()> {
-        check_property(property, value.unwrap_or_default()).or_else(|error| match value {
-            Some(_) => Err(error),
-            None => Ok(String::new()),
-        })?;
-        let value = value.map(|value| check_property(property, value)).transpose()?;
-        if property == CASE_FOLDING {
-            return Err(Error::Invalid(format!(
-                "{CASE_FOLDING} is chosen when a dataset is made, and cannot be changed: make \
-                 another dataset with it and copy the files"
-            )));
-        }
-        let turn = self.begin_operation()?;
-        self.change_property(&turn, name, (property, value.as_deref()), 0)
+        let value = value.map(ToOwned::to_owned);
+        self.set_properties(name, &BTreeMap::from([(property.to_owned(), value)]))
     }
 
     fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {
@@ -293,6 +284,14 @@ impl Pool {
     /// Waits for the turn to commit an operation that is entered into the log.
     fn begin_operation(&self) -> Result<Turn<'_>> {
         self.inner.begin_operation(self.author.as_ref())
+    }
+
+    /// The same, of several that are entered by one commit.
+    fn begin_operations(&self, count: usize) -> Result<Turn<'_>> {
+        if self.author.is_some() {
+            self.inner.make_room_in_log(count as u64)?;
+        }
+        self.inner.take_turn()
     }
 }
 
@@ -378,19 +377,6 @@ impl Inner {
         let holder = origin.and_then(|origin| records.get(origin.parent));
         let holder = holder.ok_or_else(|| Error::NoDataset(format!("number {clone}")))?;
         Ok((holder.id, holder.name.clone()))
-    }
-
-    /// The records that get another name, and which, when one does.
-    fn renamed(&self, id: u64, to: &Source) -> Result<Vec<(u64, String)>> {
-        let records = self.records.read();
-        let mut renamed = vec![(id, to.to_string())];
-        if to.snapshot.is_none() {
-            for record in records.snapshots(id) {
-                let name = lines::handed_over(&record.name, to.dataset.as_str())?;
-                renamed.push((record.id, name.parse::<Source>()?.to_string()));
-            }
-        }
-        Ok(renamed)
     }
 
     /// Refuses a record with a reservation that there is no space for; `kept_free_bytes` are kept

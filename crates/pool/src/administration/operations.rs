@@ -4,6 +4,10 @@
 //! leaves both or neither. An entry is written for whoever a handle of the pool acts for, see
 //! [`Pool::acting_for`]; what the engine does for itself, such as the snapshots that a comparison
 //! needs for a while, has none.
+//!
+//! A command that does one thing to many has an entry for each. They are a **step**: entries of one
+//! kind with the same group. A commit does one command's work and has a group of its own, so two
+//! commands are never one step, however alike they are.
 
 use crate::commit::Commit;
 use crate::media::At;
@@ -17,6 +21,7 @@ use marram_format::pointer::Pointer;
 use marram_format::space::operation_key;
 use marram_store::{Damage, Error, Result, Source};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Longest command line that an entry keeps, in bytes.
@@ -38,6 +43,9 @@ pub struct Operation {
     pub number: u64,
     /// What was done.
     pub record: OperationRecord,
+    /// The numbers of the entries that are one step with it, and are taken back with it; its own
+    /// is one of them.
+    pub step: RangeInclusive<u64>,
     /// The entry that took it back, if one has and was not taken back itself.
     pub undone_by: Option<u64>,
     /// Why it cannot be taken back now, if so.
@@ -75,17 +83,47 @@ impl Pool {
         let _no_commit = self.inner.committing.lock();
         let entries = self.inner.operations()?;
         let undone = undone_by(&entries);
-        let judge = |(number, record): &(u64, OperationRecord)| {
-            let undone_by = undone.iter().find(|(undone, _)| undone == number).map(|(_, by)| *by);
-            let obstacle = match self.inner.judge((&entries, &undone), *number) {
-                Ok(_) => None,
-                Err(Error::Invalid(reason)) => Some(reason),
-                Err(error) => Some(error.to_string()),
-            };
-            Operation { number: *number, record: record.clone(), undone_by, obstacle }
+        let judge = |number: u64| match self.inner.judge((&entries, &undone), number) {
+            Ok(_) => None,
+            Err(Error::Invalid(reason)) => Some(reason),
+            Err(error) => Some(error.to_string()),
         };
-        Ok(entries.iter().map(judge).collect())
+        let mut operations = Vec::with_capacity(entries.len());
+        for step in entries.chunk_by(|(_, one), (_, next)| is_one_step(one, next)) {
+            let numbers = step[0].0..=step[step.len() - 1].0;
+            // What is left of a step is judged once: there may be as many as the log has entries.
+            let mut of_rest: Option<Option<String>> = None;
+            for (number, record) in step {
+                let undone_by = undone.range((*number, 0)..=(*number, u64::MAX)).next();
+                let undone_by = undone_by.map(|(_, by)| *by);
+                let obstacle = match (undone_by, self.inner.refuse_gone(record)) {
+                    (Some(by), _) => Some(taken_back_by(by)),
+                    (None, Err(Error::Invalid(reason))) => Some(reason),
+                    (None, _) => of_rest.get_or_insert_with(|| judge(*number)).clone(),
+                };
+                let (record, step) = (record.clone(), numbers.clone());
+                operations.push(Operation { number: *number, record, step, undone_by, obstacle });
+            }
+        }
+        Ok(operations)
     }
+}
+
+/// Whether an entry and the next one are of one step. What changes a property is one step of a
+/// dataset; an entry of another kind is a step by itself, as is the snapshot that a merge took.
+pub(super) fn is_one_step(one: &OperationRecord, next: &OperationRecord) -> bool {
+    one.group == next.group
+        && one.kind == next.kind
+        && match one.kind {
+            OperationKind::Snapshot | OperationKind::Destroy | OperationKind::Restore => true,
+            OperationKind::Set => one.subject == next.subject,
+            _ => false,
+        }
+}
+
+/// Why what was taken back cannot be taken back.
+pub(super) fn taken_back_by(number: u64) -> String {
+    format!("it was taken back by operation {number}: take that back to have it again")
 }
 
 /// The entries that others have taken back: each with the one that did.

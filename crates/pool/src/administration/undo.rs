@@ -1,24 +1,32 @@
 //! Taking an operation back: what stands in the way is judged by the records as they are, and what
 //! is done is one commit with an entry of its own, so that taking that back does it again.
+//!
+//! What one command did to many in one commit is taken back together, in one commit: any number of
+//! such a step stands for all of it. What is not there any more, or was taken back before, is left
+//! out; anything else that is in the way of one is in the way of all.
 
 use super::kept::is_hidden;
-use super::operations::{entry, undone_by};
+use super::operations::{Author, entry, is_one_step, taken_back_by, undone_by};
 use super::plan::Plan;
+use super::properties::Change;
 use super::records::parent_of;
 use super::{lines, list};
-use crate::commit::Turn;
+use crate::commit::{Commit, Turn};
 use crate::pool::{Inner, Pool};
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{OperationKind, OperationRecord, kept_for};
 use marram_store::{DatasetName, Error, Result, Source, check_rename};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Numbers that are tried for the name of the state before a rollback is taken back.
 const NAMES_MAX: u32 = 1 << 16;
 
-/// Entries of the log with their numbers, oldest first.
-type Entries = [(u64, OperationRecord)];
+/// An entry of the log with its number.
+type Entry = (u64, OperationRecord);
+/// Entries of the log, oldest first.
+type Entries = [Entry];
 /// The log, and which of its entries others have taken back: each with the one that did.
 type Log<'e> = (&'e Entries, &'e BTreeSet<(u64, u64)>);
 
@@ -67,24 +75,27 @@ impl Pool {
         Ok((number, self.inner.judge((&entries, &undone_by(&entries)), number)?))
     }
 
-    /// Takes an operation back that is no merge. Returns the number of the new entry.
+    /// Takes an operation back that is no merge, with all that is one step with it. Returns the
+    /// number of the new entry, of several the last.
     ///
     /// # Errors
     /// [`Error::Invalid`] says what is in the way; then nothing has changed.
     pub fn undo(&self, number: u64) -> Result<u64> {
         let inner = &self.inner;
-        inner.make_room_in_log(1)?;
+        let step = inner.numbers_of_step(number)?;
+        inner.make_room_beside(step.end() - step.start() + 1, &step)?;
         let _admitted = self.admit_undo(number)?;
         let turn = inner.take_turn()?;
         let entries = inner.operations()?;
-        let reversal = inner.judge((&entries, &undone_by(&entries)), number)?;
-        let (_, record) = find(&entries, number)?;
+        let undone = undone_by(&entries);
+        let (parts, reversal) = inner.judge_step((&entries, &undone), number)?;
+        let (_, record) = parts[0];
         match (record.kind, reversal) {
             (_, Reversal::Merge { .. }) => {
                 let reason = "a merge is taken back by merging: see Pool::taking_back".to_owned();
                 return Err(Error::Invalid(reason));
             }
-            (OperationKind::Set, _) => self.undo_set(&turn, number, record)?,
+            (OperationKind::Set, _) => self.undo_set(&turn, &parts)?,
             (OperationKind::Label, _) => {
                 let author = self.author.clone().unwrap_or_default();
                 inner.change_label(&turn, record.text(0), Some(&author), number)?;
@@ -94,61 +105,29 @@ impl Pool {
                 self.undo_hold(&turn, number, record)?;
             }
             (_, Reversal::Rollback { to, .. }) => self.undo_rollback(&turn, number, record, &to)?,
-            (_, reversal) => self.undo_records(&turn, number, record, &reversal)?,
+            (_, reversal) => self.undo_records(&turn, &parts, &reversal)?,
         }
         // It is done, and must not be told as failed.
-        let entries = inner.operations().unwrap_or_default();
-        let own = entries.iter().rev().find(|(_, record)| record.undoes == number);
+        let now = inner.operations().unwrap_or_default();
+        let undid = |undoes: u64| parts.iter().any(|(number, _)| *number == undoes);
+        let own = now.iter().rev().find(|(_, record)| undid(record.undoes));
         Ok(own.map_or(0, |(number, _)| *number))
     }
 
-    fn undo_records(
-        &self,
-        turn: &Turn<'_>,
-        number: u64,
-        record: &OperationRecord,
-        reversal: &Reversal,
-    ) -> Result<()> {
+    fn undo_records(&self, turn: &Turn<'_>, parts: &[&Entry], reversal: &Reversal) -> Result<()> {
         let author = self.author.clone().unwrap_or_default();
-        let id = record.subject;
-        let subject = self.inner.by_id(id)?;
-        let name = self.inner.former_name(record)?;
-        let keep_seconds = self.inner.seconds_kept_of(&subject);
         if let Reversal::Records { goes, .. } = reversal
             && !goes.is_empty()
         {
             let told = |error: Error| refusal(error.to_string());
-            Plan::new(&self.inner, &goes[..1])?.refuse_in_use(&self.inner).map_err(told)?;
+            Plan::new(&self.inner, goes)?.refuse_in_use(&self.inner).map_err(told)?;
         }
         let mut until = i64::MAX;
-        turn.commit(Some(&mut |commit| match record.kind {
-            OperationKind::Destroy => {
-                commit.forget_kept(id, &subject.name)?;
-                commit.give_name(id, &name)?;
-                let restored = entry(OperationKind::Restore, id, &[&name.to_string()]);
-                let restored = OperationRecord { undoes: number, ..restored };
-                commit.enter(Some(&author), restored).map(|_| ())
+        turn.commit(Some(&mut |commit| {
+            for part in parts {
+                until = until.min(commit.take_back(&author, part)?);
             }
-            OperationKind::Rename => {
-                commit.give_name(id, &name)?;
-                let names = [subject.name.as_str(), &name.to_string()];
-                let renamed = entry(OperationKind::Rename, id, &names);
-                let renamed = OperationRecord { undoes: number, ..renamed };
-                commit.enter(Some(&author), renamed).map(|_| ())
-            }
-            OperationKind::Promote => {
-                let count = commit.promote(record.other)?;
-                let promoted = commit.record(record.other)?.name;
-                let texts = [promoted.as_str(), &subject.name];
-                let promoted = entry(OperationKind::Promote, record.other, &texts);
-                let (undoes, other) = (number, id);
-                let promoted = OperationRecord { undoes, other, detail: count, ..promoted };
-                commit.enter(Some(&author), promoted).map(|_| ())
-            }
-            _ => {
-                until = commit.now_seconds.saturating_add(keep_seconds);
-                commit.hide(id, until, &author, number).map(|_| ())
-            }
+            Ok(())
         }))?;
         self.inner.note_expiry(until);
         Ok(())
@@ -174,10 +153,14 @@ impl Pool {
         })
     }
 
-    fn undo_set(&self, turn: &Turn<'_>, number: u64, record: &OperationRecord) -> Result<()> {
-        let name: DatasetName = self.inner.by_id(record.subject)?.name.parse()?;
-        let value = Some(record.text(2)).filter(|value| !value.is_empty());
-        self.change_property(turn, &name, (record.text(1), value), number)
+    fn undo_set(&self, turn: &Turn<'_>, parts: &[&Entry]) -> Result<()> {
+        let name: DatasetName = self.inner.by_id(parts[0].1.subject)?.name.parse()?;
+        let change = |(number, record): &&'_ Entry| {
+            let value = Some(record.text(2).to_owned()).filter(|value| !value.is_empty());
+            Change { property: record.text(1).to_owned(), value, undoes: *number }
+        };
+        let changes: Vec<Change> = parts.iter().map(change).collect();
+        self.change_properties(turn, &name, &changes)
     }
 
     fn undo_hold(&self, turn: &Turn<'_>, number: u64, record: &OperationRecord) -> Result<()> {
@@ -191,10 +174,64 @@ fn refusal(reason: impl Into<String>) -> Error {
     Error::Invalid(reason.into())
 }
 
-fn find(entries: &Entries, number: u64) -> Result<&(u64, OperationRecord)> {
+/// The entries that are one step with the one of this number.
+fn step_of(entries: &Entries, number: u64) -> Result<&Entries> {
     let place = entries.binary_search_by_key(&number, |(known, _)| *known);
     let place = place.map_err(|_| refusal(format!("no operation {number} is in the log")))?;
-    Ok(&entries[place])
+    let is_joined = |pair: &&Entries| is_one_step(&pair[0].1, &pair[1].1);
+    let before = entries[..=place].windows(2).rev().take_while(is_joined).count();
+    let after = entries[place..].windows(2).take_while(is_joined).count();
+    Ok(&entries[place - before..=place + after])
+}
+
+impl Commit<'_> {
+    /// Takes an entry back by a change of records; returns until when what goes is kept.
+    fn take_back(&mut self, author: &Arc<Author>, (number, record): &Entry) -> Result<i64> {
+        let id = record.subject;
+        let entered = match record.kind {
+            OperationKind::Destroy => {
+                let hidden = self.record(id)?.name;
+                self.forget_kept(id, &hidden)?;
+                let name = self.former_name(record)?;
+                self.give_name(id, &name)?;
+                entry(OperationKind::Restore, id, &[&name.to_string()])
+            }
+            OperationKind::Rename => {
+                let (before, name) = (self.record(id)?.name, self.former_name(record)?);
+                self.give_name(id, &name)?;
+                entry(OperationKind::Rename, id, &[before.as_str(), &name.to_string()])
+            }
+            OperationKind::Promote => {
+                let before = self.record(id)?.name;
+                let detail = self.promote(record.other)?;
+                let promoted = self.record(record.other)?.name;
+                let texts = [promoted.as_str(), &before];
+                let back = entry(OperationKind::Promote, record.other, &texts);
+                OperationRecord { other: id, detail, ..back }
+            }
+            _ => {
+                let keep_seconds = self.pool.seconds_kept_of(&self.record(id)?);
+                let until = self.now_seconds.saturating_add(keep_seconds);
+                self.hide(id, until, author, *number)?;
+                return Ok(until);
+            }
+        };
+        self.enter(Some(author), OperationRecord { undoes: *number, ..entered })?;
+        Ok(i64::MAX)
+    }
+
+    /// As [`Inner::former_name`], as this commit has the dataset: that may come back with it.
+    fn former_name(&self, record: &OperationRecord) -> Result<Source> {
+        let subject = self.record(record.subject)?;
+        let dataset = match subject.state {
+            DatasetState::Snapshot => self.record(subject.parent).ok(),
+            _ => None,
+        };
+        match dataset {
+            Some(dataset) => lines::handed_over(record.text(0), &dataset.name)?.parse(),
+            None => record.text(0).parse(),
+        }
+    }
 }
 
 impl Inner {
@@ -218,30 +255,56 @@ impl Inner {
         }))
     }
 
+    /// The numbers of the entries that are one step with the one of this number.
+    fn numbers_of_step(&self, number: u64) -> Result<RangeInclusive<u64>> {
+        let _no_commit = self.committing.lock();
+        let entries = self.operations()?;
+        let step = step_of(&entries, number)?;
+        Ok(step[0].0..=step[step.len() - 1].0)
+    }
+
     /// How an operation can be taken back.
     pub(super) fn judge(&self, log: Log<'_>, number: u64) -> Result<Reversal> {
-        let (_, record) = find(log.0, number)?;
-        if let Some((_, by)) = log.1.iter().find(|(undone, _)| *undone == number) {
-            return Err(refusal(format!(
-                "it was taken back by operation {by}: take that back to have it again"
-            )));
+        self.judge_step(log, number).map(|(_, reversal)| reversal)
+    }
+
+    /// What there is to be taken back of an operation's step, and how; the first reason if nothing.
+    fn judge_step<'e>(&self, log: Log<'e>, number: u64) -> Result<(Vec<&'e Entry>, Reversal)> {
+        let (mut parts, mut reason) = (Vec::new(), None);
+        for part in step_of(log.0, number)? {
+            let by = log.1.range((part.0, 0)..=(part.0, u64::MAX)).next();
+            let undone = by.map_or(Ok(()), |(_, by)| Err(refusal(taken_back_by(*by))));
+            match undone.and_then(|()| self.refuse_gone(&part.1)) {
+                Ok(()) => parts.push(part),
+                Err(left_out) if part.0 == number || reason.is_none() => reason = Some(left_out),
+                Err(_) => {}
+            }
         }
+        match parts.is_empty() {
+            false => self.judge_parts(log, &parts).map(|reversal| (parts, reversal)),
+            true => Err(reason.unwrap_or_else(|| refusal("nothing of it is left"))),
+        }
+    }
+
+    /// How entries of one step can be taken back.
+    fn judge_parts(&self, log: Log<'_>, parts: &[&Entry]) -> Result<Reversal> {
+        let (number, record) = parts[0];
         match record.kind {
             OperationKind::Create
             | OperationKind::Snapshot
             | OperationKind::Clone
             | OperationKind::Fork
-            | OperationKind::Restore => return self.judge_destruction(record),
-            OperationKind::Rollback => return self.judge_rollback(log, number, record),
-            OperationKind::Merge => return self.judge_merge(log, number, record),
+            | OperationKind::Restore => return self.judge_destruction(parts),
+            OperationKind::Rollback => return self.judge_rollback(log, *number, record),
+            OperationKind::Merge => return self.judge_merge(log, *number, record),
             OperationKind::Promote => self.judge_promotion(record)?,
             OperationKind::Hold | OperationKind::Release => self.judge_hold(record)?,
-            OperationKind::Set => self.judge_set(record)?,
+            OperationKind::Set => parts.iter().try_for_each(|(_, set)| self.judge_set(set))?,
             OperationKind::Rename => {
                 let renamed = Some(self.judge_rename(record)?);
                 return Ok(Reversal::Records { goes: Vec::new(), renamed });
             }
-            OperationKind::Destroy => self.judge_restoration(record)?,
+            OperationKind::Destroy => self.judge_restoration(parts)?,
             OperationKind::Label => self.judge_label(record)?,
             OperationKind::Limit => drop(self.judge_limit(record)?),
             OperationKind::Grow => {
@@ -260,25 +323,46 @@ impl Inner {
         Ok(Reversal::Records { goes: Vec::new(), renamed: None })
     }
 
-    fn judge_destruction(&self, record: &OperationRecord) -> Result<Reversal> {
-        let subject = self.in_sight(record.subject)?;
-        if self.seconds_kept_of(&subject) == 0 {
-            return Err(refusal(format!(
-                "{} could not be brought back, since the property undo is off: destroy it instead",
-                subject.name
-            )));
+    /// Refuses to take back what was done to something that is not there any more, so that there is
+    /// nothing to do about it.
+    pub(super) fn refuse_gone(&self, record: &OperationRecord) -> Result<()> {
+        match record.kind {
+            OperationKind::Create
+            | OperationKind::Snapshot
+            | OperationKind::Clone
+            | OperationKind::Fork
+            | OperationKind::Restore => self.in_sight(record.subject).map(|_| ()),
+            OperationKind::Destroy => self.kept_still(record).map(|_| ()),
+            _ => Ok(()),
         }
-        let plan = Plan::new(self, &[subject.name.parse()?]);
-        let plan = plan.map_err(|error| refusal(error.to_string()))?;
+    }
+
+    fn judge_destruction(&self, parts: &[&Entry]) -> Result<Reversal> {
+        let mut names = Vec::new();
+        for (_, record) in parts {
+            let subject = self.in_sight(record.subject)?;
+            if self.seconds_kept_of(&subject) == 0 {
+                return Err(refusal(format!(
+                    "{} could not be brought back, since the property undo is off: destroy it \
+                     instead",
+                    subject.name
+                )));
+            }
+            names.push(subject.name.parse()?);
+        }
+        let plan = Plan::new(self, &names).map_err(|error| refusal(error.to_string()))?;
         // Whether it is open is asked when it goes: whoever looks at it may be sent away before.
         if let Some(held) = plan.goes().find(|gone| gone.holds > 0) {
             let tags: Vec<&str> = list::holds(held).collect();
             return Err(refusal(format!("{} is held ({})", held.name, tags.join(", "))));
         }
         let records = self.records.read();
-        let all = [&subject].into_iter().chain(records.snapshots(subject.id));
-        let goes: Result<Vec<Source>> = all.map(|record| record.name.parse()).collect();
-        Ok(Reversal::Records { goes: goes?, renamed: None })
+        for (_, record) in parts {
+            for snapshot in records.snapshots(record.subject) {
+                names.push(snapshot.name.parse()?);
+            }
+        }
+        Ok(Reversal::Records { goes: names, renamed: None })
     }
 
     fn judge_rollback(
@@ -377,22 +461,39 @@ impl Inner {
         Ok(now)
     }
 
-    fn judge_restoration(&self, record: &OperationRecord) -> Result<()> {
-        let gone = || refusal(format!("{} is gone for good", record.text(0)));
-        let subject = self.by_id(record.subject).map_err(|_| gone())?;
-        if kept_for(&subject.name).is_none() {
-            return Err(gone());
+    /// What a destruction has kept, if it does still.
+    fn kept_still(&self, record: &OperationRecord) -> Result<Arc<DatasetRecord>> {
+        let kept = self.by_id(record.subject).ok().filter(|kept| kept_for(&kept.name).is_some());
+        kept.ok_or_else(|| refusal(format!("{} is gone for good", record.text(0))))
+    }
+
+    fn judge_restoration(&self, parts: &[&Entry]) -> Result<()> {
+        let (mut coming, mut names) = (BTreeSet::new(), BTreeSet::new());
+        coming.extend(parts.iter().map(|(_, record)| record.subject));
+        for (_, record) in parts {
+            self.refuse_without(&*self.kept_still(record)?, &coming)?;
+            let name = self.former_name(record)?;
+            self.refuse_name_taken(&name)?;
+            if !names.insert(name.to_string()) {
+                return Err(refusal(format!("two would have the name {name} now")));
+            }
         }
+        Ok(())
+    }
+
+    /// Refuses to bring back what belongs to or began as something destroyed that does not come
+    /// back with it.
+    fn refuse_without(&self, kept: &DatasetRecord, coming: &BTreeSet<u64>) -> Result<()> {
         let records = self.records.read();
-        let hidden = |id: u64| records.get(id).filter(|record| is_hidden(record));
-        let needed = hidden(subject.parent).or_else(|| hidden(subject.origin));
-        if let Some(needed) = needed {
-            let first = destroyer(&needed.name)
-                .map_or_else(String::new, |number| format!(": take operation {number} back first"));
-            return Err(refusal(format!("what it belongs to or began as is destroyed{first}")));
-        }
-        drop(records);
-        self.refuse_name_taken(&self.former_name(record)?)
+        let stays =
+            |record: &&Arc<DatasetRecord>| is_hidden(record) && !coming.contains(&record.id);
+        let hidden = |id: u64| records.get(id).filter(stays);
+        let Some(needed) = hidden(kept.parent).or_else(|| hidden(kept.origin)) else {
+            return Ok(());
+        };
+        let first = destroyer(&needed.name)
+            .map_or_else(String::new, |number| format!(": take operation {number} back first"));
+        Err(refusal(format!("what it belongs to or began as is destroyed{first}")))
     }
 
     /// The name that is given back: a snapshot has it in the dataset that it belongs to now.

@@ -14,6 +14,7 @@
 //! takes no more changes, as nobody knows what it has kept.
 
 mod blocks;
+mod foresight;
 mod owners;
 mod pool_tree;
 mod queue;
@@ -23,23 +24,26 @@ mod trees;
 use crate::administration::Sifting;
 use crate::counters::CommittedCounters;
 use crate::dataset::{Attempt, Dataset};
+use crate::dirty::Dirty;
 use crate::log::IntentLog;
 use crate::media::CacheKey;
 use crate::order::MutexGuard;
 use crate::pointers::decode_pointer;
 use crate::pool::Inner;
+use crate::shortage::Admitted;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::superblock::Superblock;
 use marram_format::version::feature;
-use marram_store::{Edit, Error, FreshBlock, Key, Result, Token};
+use marram_store::{Batch, Error, FreshBlock, Key, Result, Token};
 use owners::Owners;
 use queue::WriteQueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+pub(crate) use foresight::least_foreseen;
 pub(crate) use owners::waiting;
 pub(crate) use trees::is_shared;
 
@@ -49,6 +53,9 @@ pub(crate) type Work<'w> = &'w mut dyn FnMut(&mut Commit<'_>) -> Result<()>;
 /// Commits that are made so that one dataset has nothing that waits: so many batches may come
 /// between.
 const SETTLING_COMMITS_MAX: usize = 8;
+/// So often it is looked while batches go on what a commit would do, before it is looked while they
+/// wait: whoever writes to the dataset all the time makes the one be in vain, but not the other.
+const LOOKS_BESIDE_MAX: usize = 2;
 
 /// A commit that finds no space to move pointers of dead lists is tried again with so many times
 /// fewer.
@@ -61,6 +68,8 @@ pub(crate) struct Before<'w> {
     pub(crate) snapshots: u64,
     /// The group of the newest snapshot of the dataset.
     pub(crate) previous_group: Group,
+    /// The space that was found for the batch.
+    pub(crate) admitted: &'w Admitted<'w>,
     /// Refuses the batch. Asked when nothing changes any more until the commit is made.
     pub(crate) check: &'w dyn Fn() -> Result<()>,
     /// Done in the same commit before it takes anything in.
@@ -81,8 +90,7 @@ pub(crate) enum Publication {
 struct Frozen {
     /// Datasets that have layers to be taken in.
     datasets: Vec<Arc<Dataset>>,
-    /// Bytes of content and edits that are dirty.
-    dirty: (u64, u64),
+    dirty: Dirty,
     /// The freeze's own number.
     number: u64,
     /// Batches that were applied before it.
@@ -161,10 +169,7 @@ impl Inner {
         datasets.retain(|dataset| dataset.freeze(number));
         Frozen {
             datasets,
-            dirty: (
-                self.dirty_bytes.load(Ordering::Acquire),
-                self.dirty_edits.load(Ordering::Acquire),
-            ),
+            dirty: self.all_dirty(),
             number,
             batches: self.batches.load(Ordering::Acquire),
             log_start: self.log.get().map_or(0, IntentLog::next_position),
@@ -258,39 +263,42 @@ impl Turn<'_> {
         self.make(self.pool.freeze(), None, Some(work))
     }
 
-    /// Applies edits to a dataset and does `work`, in one commit with all that was applied before,
-    /// while batches wait. Where something is to be done `before`, the commit before this one has
-    /// all that was applied to the dataset: one is made if none has. If it fails, the edits are
-    /// taken away again: a later commit must not take them in without the work.
+    /// Applies a batch to a dataset and does `work`, in one commit with all that was applied
+    /// before, while batches wait. Where something is to be done `before`, the commit before this
+    /// one has all that was applied to the dataset: one is made if none has. If it fails, the edits
+    /// are taken away again: a later commit must not take them in without the work.
     pub(crate) fn commit_batch(
         &self,
         dataset: &Dataset,
-        edits: Vec<Edit<'_>>,
+        batch: Batch<'_>,
         before: Option<Before<'_>>,
         work: Work<'_>,
     ) -> Result<()> {
         self.heal()?;
         let pool = self.pool;
-        let mut commits_left = SETTLING_COMMITS_MAX;
+        let mut commits = 0;
         let _no_batch = loop {
-            let no_batch = pool.gate.write();
-            let is_settled = |before: &Before<'_>| before.is_settled(pool, dataset);
-            if before.as_ref().map_or(Ok(true), is_settled)? {
-                break no_batch;
+            if let Some(before) = before.as_ref().filter(|_| commits < LOOKS_BESIDE_MAX) {
+                pool.foresee_again(dataset, &batch, before.admitted)?;
             }
+            let no_batch = pool.gate.write();
+            let Some(before) = &before else { break no_batch };
+            let obstacle = match before.obstacle(pool, dataset, &batch)? {
+                None => break no_batch,
+                Some(obstacle) => obstacle,
+            };
             drop(no_batch);
-            commits_left = commits_left.checked_sub(1).ok_or_else(|| busy(dataset))?;
+            if commits == SETTLING_COMMITS_MAX {
+                return Err(obstacle);
+            }
+            commits += 1;
             self.commit(Some(&mut |_| Ok(())))?;
         };
-        if let Some(before) = &before {
-            (before.check)()?;
-            pool.refuse_unbalanced(dataset, &edits)?;
-        }
         // What was there before has layers of its own.
         pool.freeze();
         let mut committed = CommittedCounters::default();
-        let mut left = edits;
-        let (bytes, edits) = loop {
+        let mut left = batch.edits;
+        let grown = loop {
             match dataset.apply_counted(left, &mut committed)? {
                 Attempt::Applied(grown) => break grown,
                 Attempt::Unread { edits, key, root } => {
@@ -299,16 +307,14 @@ impl Turn<'_> {
                 }
             }
         };
-        pool.dirty_bytes.fetch_add(bytes, Ordering::AcqRel);
-        pool.dirty_edits.fetch_add(edits, Ordering::AcqRel);
+        pool.add_dirty(grown);
         pool.batches.fetch_add(1, Ordering::AcqRel);
         let frozen = pool.freeze();
         let number = frozen.number;
         let made = self.make(frozen, before.map(|before| before.work), Some(work));
         if made.is_err() {
             dataset.withdraw(number);
-            pool.dirty_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            pool.dirty_edits.fetch_sub(edits, Ordering::AcqRel);
+            pool.subtract_dirty(grown);
         }
         made
     }
@@ -329,10 +335,7 @@ impl Turn<'_> {
         let dirty = frozen.dirty;
         let made = pool.make(frozen, before, work);
         match made {
-            Ok(()) => {
-                pool.dirty_bytes.fetch_sub(dirty.0, Ordering::AcqRel);
-                pool.dirty_edits.fetch_sub(dirty.1, Ordering::AcqRel);
-            }
+            Ok(()) => pool.subtract_dirty(dirty),
             Err(ref error) => {
                 pool.space.lock().roll_back();
                 pool.media.forget_all();
@@ -344,6 +347,23 @@ impl Turn<'_> {
 }
 
 impl Before<'_> {
+    /// Why a commit must come before that of the batch, while no batch is under way: what to tell
+    /// if there have been enough of them.
+    fn obstacle(
+        &self,
+        pool: &Inner,
+        dataset: &Dataset,
+        batch: &Batch<'_>,
+    ) -> Result<Option<Error>> {
+        if !self.is_settled(pool, dataset)? {
+            return Ok(Some(busy(dataset)));
+        }
+        (self.check)()?;
+        pool.refuse_unbalanced(dataset, &batch.edits)?;
+        let fits = pool.still_fits(dataset, batch, self.admitted)?;
+        Ok((!fits).then_some(Error::NoSpace))
+    }
+
     /// Whether the last groups had the dataset as it is, and no snapshot is of one of them.
     fn is_settled(&self, pool: &Inner, dataset: &Dataset) -> Result<bool> {
         let root = dataset.root().as_deref().map(decode_pointer).transpose()?;
@@ -355,7 +375,8 @@ impl Before<'_> {
     }
 }
 
-fn busy(dataset: &Dataset) -> Error {
+/// Whoever writes to a dataset is always faster.
+pub(crate) fn busy(dataset: &Dataset) -> Error {
     let holder = "it is written to all the time; try again".to_owned();
     Error::InUse { name: format!("dataset {}", dataset.id), holder }
 }

@@ -8,6 +8,7 @@ use crate::space::Purpose;
 use crate::tree::{self, Change};
 use bytes::Bytes;
 use marram_codec::{ChecksumKind, checksum};
+use marram_format::group::Group;
 use marram_format::pointer::{
     Checksum, Extent, Place, Pointer, PointerFlags, codec_id, grains_needed,
 };
@@ -17,12 +18,12 @@ use marram_format::space::{
 };
 use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
 use marram_format::version::{FormatVersion, feature};
-use marram_store::{BLOCK_BYTES_MAX, Error, Result};
+use marram_store::{BLOCK_BYTES_MAX, Error, Key, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The pool's own tree has this number; datasets start at 1.
-const POOL_TREE: u64 = 0;
+pub(super) const POOL_TREE: u64 = 0;
 /// Chunks that one commit may add to one dead list.
 const CHUNKS_MAX: u64 = 1 << 24;
 /// How often the place of the tail is looked for; each time it may need one more piece.
@@ -120,18 +121,8 @@ impl Commit<'_> {
     /// Cuts what has died into chunks; their sequence numbers grow from commit to commit.
     fn collect_dead(&mut self) {
         for (list, pointers) in std::mem::take(&mut self.dead) {
-            let mut sequence = self.group.0 * CHUNKS_MAX;
-            let mut chunk = DeadChunk::default();
-            for pointer in pointers {
-                let grown = chunk.encoded_len() + DeadChunk::entry_bytes(pointer.len());
-                if grown > DEAD_CHUNK_BYTES_MAX {
-                    let full = std::mem::take(&mut chunk);
-                    self.items.insert(dead_key(list, sequence), Some(full.encode()));
-                    sequence += 1;
-                }
-                chunk.pointers.push(pointer);
-            }
-            self.items.insert(dead_key(list, sequence), Some(chunk.encode()));
+            let chunks = dead_chunks(list, self.group, pointers);
+            self.items.extend(chunks.into_iter().map(|(key, chunk)| (key, Some(chunk))));
         }
     }
 
@@ -220,4 +211,21 @@ impl Commit<'_> {
             place: Place::Stored { checksum, copies },
         })
     }
+}
+
+/// The items that put pointers onto a dead list.
+pub(super) fn dead_chunks(list: u64, group: Group, pointers: Vec<Bytes>) -> Vec<(Key, Bytes)> {
+    let mut sequence = group.0 * CHUNKS_MAX;
+    let mut chunks = Vec::new();
+    let mut chunk = DeadChunk::default();
+    for pointer in pointers {
+        let grown = chunk.encoded_len() + DeadChunk::entry_bytes(pointer.len());
+        if grown > DEAD_CHUNK_BYTES_MAX {
+            chunks.push((dead_key(list, sequence), std::mem::take(&mut chunk).encode()));
+            sequence += 1;
+        }
+        chunk.pointers.push(pointer);
+    }
+    chunks.push((dead_key(list, sequence), chunk.encode()));
+    chunks
 }

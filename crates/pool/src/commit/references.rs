@@ -69,6 +69,12 @@ impl Uses {
         adopted.map(|it| it.pointer.grains()).sum()
     }
 
+    /// The blocks that this commit adopts.
+    pub(super) fn adopted_addresses(&self) -> impl Iterator<Item = u64> {
+        let adopted = self.counts.keys().filter(|it| it.adopted == Some(self.group));
+        adopted.map(|identity| identity.address)
+    }
+
     /// Flags the blocks that the dataset counts already. Whoever put an item may have read the
     /// pointer before a commit began to count its block.
     pub(super) fn flag_counted(

@@ -177,7 +177,7 @@ impl Commit<'_> {
 }
 
 /// The pointer of a block that is adopted by this group, if it waited for that.
-fn settled(pointer: Pointer, group: Group) -> Pointer {
+pub(super) fn settled(pointer: Pointer, group: Group) -> Pointer {
     match pointer.adopted() {
         Some(Group(0)) => Pointer { birth: group, ..pointer },
         _ => pointer,
@@ -185,10 +185,10 @@ fn settled(pointer: Pointer, group: Group) -> Pointer {
 }
 
 /// An item whose pointer is not final yet; `None` where one goes.
-type Counted = (Key, Option<(Bytes, Option<Pointer>)>);
+pub(super) type Counted = (Key, Option<(Bytes, Option<Pointer>)>);
 
 /// Finds the pointers of items, and counts how often each block is referred to.
-fn count_uses(
+pub(super) fn count_uses(
     entries: Vec<(Key, Entry)>,
     group: Group,
     pointer_of: &dyn Fn(&Block) -> Result<Pointer>,
@@ -209,7 +209,7 @@ fn count_uses(
     Ok((items, uses))
 }
 
-fn final_changes(items: Vec<Counted>, uses: &Uses) -> Vec<Change> {
+pub(super) fn final_changes(items: Vec<Counted>, uses: &Uses) -> Vec<Change> {
     let encode = |pointer: Pointer| uses.final_pointer(&pointer).encode();
     items
         .into_iter()

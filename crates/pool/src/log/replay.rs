@@ -2,6 +2,7 @@
 
 use super::ring::{Ring, Stamp, parts};
 use crate::dataset::Dataset;
+use crate::dirty::Dirty;
 use crate::media::Media;
 use crate::pointers::token_of;
 use bytes::Bytes;
@@ -19,8 +20,8 @@ pub(crate) struct Replayed {
     pub(super) freeze_max: u64,
     /// Frames that had anything to say.
     pub(crate) frames: u64,
-    /// Bytes of fresh blocks and edits that are now in the layers.
-    pub(crate) dirty: (u64, u64),
+    /// What is now in the layers.
+    pub(crate) dirty: Dirty,
 }
 
 /// Puts everything that the log has beyond the superblock into the layers of the datasets.
@@ -45,9 +46,8 @@ pub(super) fn replay(
         for part in parts {
             replayed.freeze_max = replayed.freeze_max.max(part.freeze);
             if part.freeze > head.included {
-                let dirty = put_part(&part, replayed.end, datasets)?;
-                replayed.dirty.0 += dirty.0;
-                replayed.dirty.1 += dirty.1;
+                let grown = put_part(&part, replayed.end, datasets)?;
+                replayed.dirty = replayed.dirty.plus(grown);
             }
         }
         replayed.frames += 1;
@@ -66,7 +66,7 @@ fn put_part(
     part: &LogPart<'_>,
     position: u64,
     datasets: &BTreeMap<u64, Arc<Dataset>>,
-) -> Result<(u64, u64)> {
+) -> Result<Dirty> {
     let Some(dataset) = datasets.get(&part.dataset) else {
         return Err(damaged(position, format!("it names dataset {}, not there", part.dataset)));
     };

@@ -73,7 +73,8 @@ impl Unlogged {
         }
     }
 
-    /// Bytes of content that were noted: what a frame would hold at most, beside values.
+    /// Bytes of content that were noted: what a frame would hold at most, beside values and blocks
+    /// that other items had already.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

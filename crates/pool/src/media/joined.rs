@@ -89,11 +89,12 @@ impl Media {
         contents
     }
 
-    fn cached(&self, encoded: &Bytes) -> Option<Bytes> {
-        match self.cache.get(&peek_key(encoded)?)? {
-            Cached::Data(data) => Some(data),
-            Cached::Node(..) => None,
-        }
+    /// The content of a block, if it is in the cache. Another pointer may have claimed the same
+    /// place and another length: then what is there is not what this one leads to.
+    pub(super) fn cached(&self, encoded: &Bytes) -> Option<Bytes> {
+        let Cached::Data(data) = self.cache.get(&peek_key(encoded)?)? else { return None };
+        let len = Pointer::peek_logical_len(encoded)?;
+        (data.len() == len as usize).then_some(data)
     }
 
     fn expect(&self, run: &Run<'_>) {
@@ -151,5 +152,5 @@ fn content_of(pointer: &Pointer, grains: &[u8]) -> Option<Bytes> {
         return None;
     }
     // Not a slice: it would keep the bytes of its neighbours in memory as long as itself.
-    unpack(pointer, stored.to_vec()).ok()
+    unpack(pointer, Bytes::copy_from_slice(stored)).ok()
 }

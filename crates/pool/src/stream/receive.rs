@@ -4,7 +4,7 @@ use super::apply::Applier;
 use super::reader::{Step, StreamReader};
 use super::{Progress, StreamTotals};
 use crate::Error;
-use crate::administration::Arrival;
+use crate::administration::{Accessed, Arrival};
 use crate::pool::Pool;
 use marram_store::{DatasetName, Source, Store};
 use std::io::Read;
@@ -14,8 +14,8 @@ use std::io::Read;
 pub struct ReceiveRequest {
     /// The dataset: made by a full stream, brought further by an incremental one.
     pub dataset: DatasetName,
-    /// A dataset that has changed since the base goes back to that first; what it was is kept as a
-    /// snapshot.
+    /// A dataset that has changed since the base, in more than access times, goes back to that
+    /// first; what it was is kept as a snapshot.
     pub force: bool,
     /// What has come is kept when the stream is cut, and another one can go on from it.
     pub resumable: bool,
@@ -30,6 +30,9 @@ pub struct Received {
     pub base: Option<Source>,
     /// What the dataset was before, if that had to be set aside.
     pub kept: Option<Source>,
+    /// Where access times had moved since the base, and nothing else: they are as those of the
+    /// snapshot now.
+    pub accessed: Accessed,
     /// What the stream had in it.
     pub totals: StreamTotals,
 }
@@ -149,12 +152,14 @@ impl Incoming<'_> {
     /// The dataset has changed meanwhile, names have been taken, a failed device: then nothing is
     /// left of it, unless it is resumable: then only the end of the stream has to come again.
     pub fn publish(mut self) -> Result<Received, Error> {
-        let kept = self.pool.inner.conclude_arrival(&self.arrival, self.pool.author.as_ref())?;
+        let author = self.pool.author.as_ref();
+        let (kept, accessed) = self.pool.inner.conclude_arrival(&self.arrival, author)?;
         self.is_published = true;
         Ok(Received {
             snapshot: self.arrival.snapshot.clone(),
             base: self.arrival.base.clone(),
             kept,
+            accessed,
             totals: self.totals,
         })
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) use changes::{Differing, beside, changes};
 pub(crate) use prune::{PruneSink, Pruned, prune};
 pub(crate) use read::{Found, find, get, last, scan};
-pub(crate) use update::{Change, update};
+pub(crate) use update::{Change, SMALL_BYTES, update};
 
 /// Deepest tree, in levels. 32 KiB nodes hold at least 4 children each, in practice hundreds.
 pub(crate) const LEVELS_MAX: u8 = 24;

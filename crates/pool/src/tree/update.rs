@@ -19,7 +19,7 @@ pub(crate) struct Change {
 }
 
 /// A node that is smaller than this is put together with a neighbour.
-const SMALL_BYTES: usize = NODE_BYTES_MAX / 4;
+pub(crate) const SMALL_BYTES: usize = NODE_BYTES_MAX / 4;
 /// How full nodes are made when content is spread over several.
 const FILL_BYTES: usize = NODE_BYTES_MAX / 16 * 15 - NODE_HEADER_BYTES;
 

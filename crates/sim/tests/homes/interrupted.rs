@@ -2,7 +2,9 @@
 //! and the batch that follows from them.
 
 use marram_sim::Random;
-use marram_store::{Batch, Block, BlockPlace, Item, Key, Properties, Result, Space, View};
+use marram_store::{
+    Batch, Block, BlockPlace, Item, Key, Part, Properties, Result, Space, Unread, View,
+};
 use std::sync::{Arc, Mutex};
 
 /// One call in so many has a commit before it.
@@ -56,11 +58,9 @@ impl View for InterruptedView {
         self.inner.read_block(block)
     }
 
-    fn read_blocks(&self, blocks: &[&Block]) -> Vec<Result<bytes::Bytes>> {
-        match self.interrupt() {
-            Ok(()) => self.inner.read_blocks(blocks),
-            Err(error) => blocks.iter().map(|_| Err(error.clone())).collect(),
-        }
+    fn read_parts(&self, parts: &[Part<'_>], out: &mut Vec<u8>) -> std::result::Result<(), Unread> {
+        self.interrupt().map_err(|error| Unread { number: 0, error })?;
+        self.inner.read_parts(parts, out)
     }
 
     fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod image;
+mod looked_at;
 mod resumed;
 
 use marram_check::{CheckOptions, check};
@@ -126,7 +127,8 @@ fn assert_sound(device: &dyn Device, what: &str) {
         }
     })
     .unwrap();
-    findings.retain(|text| !text.contains("counters") && !text.contains("root"));
+    let is_of_items = |text: &str| text.contains("counters") || text.contains("[inode-count]");
+    findings.retain(|text| !is_of_items(text) && !text.contains("root"));
     assert_eq!(findings, Vec::<String>::new(), "{what}");
 }
 

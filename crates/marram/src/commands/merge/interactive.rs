@@ -7,6 +7,7 @@
 use crate::control::protocol::{ConflictChoice, ConflictRow, Decision, MergeRequest, MergeSummary};
 use crate::error::{Error, Result};
 use crate::names::printable;
+use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 
 /// Most rounds of previews; each has at least one conflict more that was decided.
@@ -20,29 +21,42 @@ type Preview<'a> = dyn Fn(&MergeRequest) -> Result<Box<MergeSummary>> + 'a;
 /// Fills a request, which is that of a preview, with decisions about all conflicts.
 ///
 /// # Errors
-/// A failed preview; nobody wants to decide: nothing has changed.
+/// A failed preview; a merge that would be refused whatever is decided; nobody wants to decide:
+/// nothing has changed.
 pub(super) fn decide(
     request: &mut MergeRequest,
     preview: &Preview<'_>,
     input: &mut dyn BufRead,
     prompt: &mut dyn Write,
 ) -> Result<()> {
+    // Where the decision about a conflict stands in the request.
+    let mut places: BTreeMap<ConflictRow, usize> = BTreeMap::new();
     for _ in 0..ROUNDS_MAX {
         let summary = preview(request)?;
         request.state.get_or_insert_with(|| summary.state.clone());
         if summary.conflicts.is_empty() || summary.is_outdated {
             return Ok(());
         }
+        // What has to do with the conflicts themselves is foreseen when all are decided.
+        if let Some(obstacle) = &summary.obstacle {
+            let (fork, parent) = (&summary.fork, &summary.parent);
+            return Err(Error::in_use(format!("{fork} cannot go into {parent}: {obstacle}")));
+        }
         for conflict in &summary.conflicts {
-            let is_same = |decision: &Decision| decision.conflict.is_same(conflict);
-            let known = request.decisions.iter().position(is_same);
-            if known.is_some() {
+            let row = ConflictRow { marked: None, ..conflict.clone() };
+            let place = places.get(&row).copied();
+            if place.is_some() {
                 tell(prompt, "that cannot be done there: decide otherwise\n");
             }
             let choice = ask(conflict, input, prompt)?;
-            let conflict = ConflictRow { marked: None, ..conflict.clone() };
-            known.into_iter().for_each(|at| drop(request.decisions.remove(at)));
-            request.decisions.push(Decision { conflict, choice });
+            let decision = Decision { conflict: row.clone(), choice };
+            match place {
+                Some(place) => request.decisions[place] = decision,
+                None => {
+                    places.insert(row, request.decisions.len());
+                    request.decisions.push(decision);
+                }
+            }
         }
     }
     Err(Error::usage("there are conflicts without end").hint("merge with --ours or --theirs"))

@@ -1,6 +1,6 @@
 //! One directory, taken back to what it was in a snapshot, or made what it is in a clone or fork.
 
-use super::{free_name, kept_as};
+use super::{free_name, gone_or, kept_as};
 use crate::control::protocol::{Answer, DirectoryOrder};
 use crate::engine;
 use crate::error::{Error, Result};
@@ -23,20 +23,27 @@ pub(crate) fn rollback_directory(
     let directory = directory_of(pool, (&live, &to), order.directory)?;
     let keep = free_name(pool, &live, "before-rollback-")?;
     let began = Instant::now();
-    // What is live is kept for as long as this takes: whoever uses it goes on.
-    let state = Kept::on_media(pool, &to, "merge")?;
-    let rollback = DirectoryRollback {
-        dataset: &live.dataset,
-        to: state.source(),
-        directory,
-        keep: (!order.discard).then_some(keep.as_str()),
-    };
-    let touched = files.roll_back_directory(pool, rollback).map_err(|error| refusal(error, &to))?;
+    let keep_as = (!order.discard).then_some(keep.as_str());
+    let touched = go_back(pool, files, (&live, directory), (&to, keep_as))
+        .map_err(|error| gone_or(pool, &to, refusal(error, &to)))?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let is_changed = touched.is_some();
     let kept = (is_changed && !order.discard).then(|| kept_as(&live, keep).to_string());
     let answer = Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds };
     Ok((answer, touched.unwrap_or_default()))
+}
+
+fn go_back(
+    pool: &Pool,
+    files: &Posix,
+    (live, directory): (&Source, Ino),
+    (to, keep): (&Source, Option<&str>),
+) -> marram_vfs::Result<Option<Touched>> {
+    // What is live is kept for as long as this takes: whoever uses it goes on.
+    let state = Kept::on_media(pool, to, "merge")?;
+    let to = state.source();
+    let rollback = DirectoryRollback { dataset: &live.dataset, to, directory, keep };
+    files.roll_back_directory(pool, rollback)
 }
 
 /// The directory that is meant. A fork of a directory shows that one: no other can become what the

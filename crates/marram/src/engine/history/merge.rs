@@ -148,7 +148,10 @@ impl<'a> Merge<'a> {
     ) -> Result<Answer> {
         if summary.applied && self.request.drop {
             destroy().map_err(|error| {
-                Error::partial(format!("{} was merged, but it stays: {error}", self.fork))
+                let fork = &self.fork;
+                Error::partial(format!("{fork} was merged, but it stays: {error}")).hint(format!(
+                    "`marram destroy fork TARGET {fork}` destroys it when it is free"
+                ))
             })?;
             summary.dropped = true;
         }

@@ -1,0 +1,139 @@
+//! Who is at the other end of a control socket.
+//!
+//! A daemon has its user's powers over the pool, and a command does with what a daemon answers
+//! what its own user may do. So both look who the other one is before they take anything from him.
+//! Names prove nothing: root looks for daemons in folders of others, into which their users can put
+//! a socket that answers for any pool of which they know the id.
+//!
+//! The kernel tells who it is, but for processes of other PID namespaces. There the folder decides:
+//! nobody else can have put a socket into one that is the user's own and closed to others.
+
+use crate::output::say;
+use crate::{names, places};
+use parking_lot::Mutex;
+use rustix::io::retry_on_intr;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
+};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long to wait for somebody who takes no more connections. A daemon that lives has room for
+/// many before it comes to take them.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Connects to `socket`. Waits for nobody who does not take connections.
+///
+/// # Errors
+/// Nobody is there, or takes none within [`CONNECT_TIMEOUT`].
+pub(crate) fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let end = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&end, Timeout::Send, Some(CONNECT_TIMEOUT))?;
+    retry_on_intr(|| connect_to(&end, &address))?;
+    set_socket_timeout(&end, Timeout::Send, None)?;
+    Ok(UnixStream::from(end))
+}
+
+/// The user at the other end; none if the kernel does not tell.
+pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
+    socket_peercred(stream).ok().map(|found| found.uid.as_raw())
+}
+
+/// Whether the user is root or the one who runs this process.
+pub(crate) fn is_own_or_root(user: u32) -> bool {
+    user == 0 || user == places::own_uid()
+}
+
+/// Whether `user`, who serves `socket`, is to be asked: root, this user, or the `owner` of what is
+/// asked about. Says so if he is not.
+pub(crate) fn may_answer(socket: &Path, user: Option<u32>, owner: Option<u32>) -> bool {
+    let is_trusted = match user {
+        Some(user) => is_own_or_root(user) || Some(user) == owner,
+        None => socket.parent().is_some_and(|it| places::is_private(it, places::own_uid())),
+    };
+    if !is_trusted {
+        warn_of(socket, user);
+    }
+    is_trusted
+}
+
+/// Whether whoever calls may ask this daemon: its own user, and root. The folder of the socket is
+/// closed to all others too, and so is the socket.
+pub(crate) fn may_ask(stream: &UnixStream) -> bool {
+    user_of(stream).is_none_or(is_own_or_root)
+}
+
+/// Says that a socket is passed over for who is behind it: once, however often a command looks.
+pub(crate) fn warn_of(socket: &Path, user: Option<u32>) {
+    static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if !WARNED.lock().insert(socket.to_owned()) {
+        return;
+    }
+    let place = names::quoted(socket.as_os_str().as_bytes());
+    let who = user.map_or_else(|| "somebody unknown".to_owned(), |user| format!("user {user}"));
+    say(&format!(
+        "marram: warning: {place} is passed over: {who} answers there, who is neither root nor \
+         you, and does not own what this is about"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, is_own_or_root,
+        may_answer, may_ask, socket_with, user_of,
+    };
+    use crate::places::own_uid;
+    use rustix::net::{bind, listen};
+    use std::io::ErrorKind;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn root_oneself_and_the_owner_may_answer_and_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("x.sock");
+        let (own, other) = (own_uid(), own_uid() + 1000);
+        assert!(may_answer(&socket, Some(own), None) && may_answer(&socket, Some(0), None));
+        assert!(may_answer(&socket, Some(other), Some(other)));
+        assert!(!may_answer(&socket, Some(other), None));
+        assert!(!may_answer(&socket, Some(other), Some(other + 1)));
+        assert!(may_answer(&socket, None, Some(other)), "in a folder of one's own");
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(!may_answer(&socket, None, Some(other)), "anybody can have put it there");
+        assert!(is_own_or_root(own) && !is_own_or_root(other));
+    }
+
+    #[test]
+    fn the_kernel_tells_who_is_at_the_other_end() {
+        let (one, other) = UnixStream::pair().unwrap();
+        assert_eq!(user_of(&one), Some(own_uid()));
+        assert!(may_ask(&other));
+    }
+
+    #[test]
+    fn nobody_waits_for_who_takes_no_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("x.sock");
+        let listens =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let listens = listens.unwrap();
+        bind(&listens, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+        listen(&listens, 0).unwrap();
+        let mut waiting = Vec::new();
+        // As many as it lets wait, and then one more.
+        let refused = loop {
+            match connect(&socket) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{refused}");
+    }
+}

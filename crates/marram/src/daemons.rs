@@ -1,0 +1,230 @@
+//! Daemons that can be asked: which one has a pool, a mount or a stream.
+//!
+//! Each user's daemons have their sockets in a folder of his own. Root looks into everybody's, so
+//! what is found there is believed only of him to whom it belongs: of a pool and of a stream its
+//! owner, of a mount who has made it. See [`peer`] for how that is told. Whoever else answers is
+//! passed over, as if there were no socket.
+//!
+//! A copy of a pool has the pool's id, and sockets are named by that. So a daemon is asked about a
+//! path only if what it serves is what the path leads to: a command about the copy would else be
+//! done to the original.
+
+use crate::commands::mount::ENDING;
+use crate::control::client::Client;
+use crate::control::peer;
+use crate::control::protocol::{Greeting, MountReport, VERSION};
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use crate::mountinfo::{self, MountEntry};
+use crate::names::{printable, shell_word};
+use crate::output::say;
+use crate::places;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Most sockets of a folder that are looked at when a daemon is searched.
+const SOCKETS_MAX: usize = 256;
+/// How long a daemon of somebody else may take to tell how it is, where all are asked.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A daemon that has greeted, and can be asked again.
+#[derive(Clone, Debug)]
+pub(crate) struct Daemon {
+    socket: PathBuf,
+    /// What it has said of itself.
+    pub(crate) greeting: Greeting,
+    user: Option<u32>,
+    /// How long it may take to answer, if not as long as it likes.
+    patience: Option<Duration>,
+}
+
+impl Daemon {
+    fn of(socket: PathBuf, client: &Client) -> Daemon {
+        let greeting = client.greeting().clone();
+        Daemon { socket, greeting, user: client.user(), patience: None }
+    }
+
+    /// The same among others: if it is somebody else's, it does not hold up what they tell.
+    fn among_others(self) -> Daemon {
+        let patience = self.other_user().map(|_| ANSWER_PATIENCE);
+        Daemon { patience, ..self }
+    }
+
+    /// A new conversation with it; none if it is gone, also if another one has its socket now that
+    /// serves a copy.
+    ///
+    /// # Errors
+    /// It is there but does not answer.
+    pub(crate) fn connect(&self) -> Result<Option<Client>> {
+        let client = Client::connect(&self.socket, self.user)?;
+        let is_it = |client: &Client| match client.greeting().served {
+            Some(served) => self.serves(served),
+            None => self.greeting.served.is_none(),
+        };
+        let client = client.filter(is_it);
+        Ok(client.map(|client| client.with_patience(self.patience)))
+    }
+
+    /// Whether that is what it serves. One of another version may not tell: it is refused for that
+    /// when something is asked of it.
+    pub(crate) fn serves(&self, identity: Identity) -> bool {
+        match self.greeting.served {
+            Some(served) => served.is_same(identity),
+            None => self.greeting.version != VERSION,
+        }
+    }
+
+    /// The refusal of `path`, which has the id of the pool that this daemon serves, and is another.
+    fn serves_original_of(&self, path: &Path) -> Error {
+        let Greeting { pid, pool, mounts, .. } = &self.greeting;
+        let (copy, pool) = (path.display(), pool.display());
+        let Some(mount) = mounts.first() else {
+            return Error::in_use(format!("{copy} is a copy of {pool}, which {ENDING}"))
+                .hint("try again in a moment");
+        };
+        Error::in_use(format!(
+            "{copy} is a copy of the pool that process {pid} serves from {pool}: both have the \
+             same id; nothing was changed"
+        ))
+        .hint(format!(
+            "unmount that one first, with `marram unmount {}`; `marram send` and `marram receive` \
+             make a copy that has an id of its own",
+            shell_word(&mount.directory)
+        ))
+    }
+
+    /// The user who runs it, if that is somebody else, and not root either. His pool and his mounts
+    /// are what he says; nothing else is to be done on his word.
+    pub(crate) fn other_user(&self) -> Option<u32> {
+        self.user.filter(|user| !peer::is_own_or_root(*user))
+    }
+
+    /// Where it has mounts: of somebody else's only those that the kernel says are his.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub(crate) fn directories(self) -> Result<Vec<PathBuf>> {
+        let entries = match self.other_user() {
+            Some(_) => mountinfo::mounts()?,
+            None => Vec::new(),
+        };
+        let is_his = |mount: &MountReport| {
+            let made = |entry: &MountEntry| {
+                entry.is_marram()
+                    && entry.directory == mount.directory
+                    && entry.owner_uid() == self.user
+            };
+            self.other_user().is_none() || entries.iter().any(made)
+        };
+        let mounts = self.greeting.mounts.iter().filter(|mount| is_his(mount));
+        Ok(mounts.map(|mount| mount.directory.clone()).collect())
+    }
+}
+
+/// The daemon that has the pool at `path`, if one of ours or, for root, of its owner has it.
+///
+/// # Errors
+/// `path` is a copy of what a daemon has, or cannot be looked at.
+pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
+    let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
+    let mut other = None;
+    for folder in places::control_folders() {
+        let socket = folder.join(format!("{pool_id}.sock"));
+        // A broken one is as good as none.
+        let Some(client) = Client::connect(&socket, owner_of(path)).ok().flatten() else {
+            continue;
+        };
+        let daemon = Daemon::of(socket, &client);
+        match daemon.greeting.pool_id == pool_id {
+            true if daemon.serves(identity) => return Ok(Some(daemon)),
+            true => other = Some(daemon),
+            false => (),
+        }
+    }
+    other.map_or(Ok(None), |daemon| Err(daemon.serves_original_of(path)))
+}
+
+/// The daemon that has made a mount, and the conversation in which it was found: none is asked any
+/// more then.
+pub(crate) fn behind(entry: &MountEntry) -> Option<(Daemon, Client)> {
+    let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
+    let serves = |client: &Client| {
+        client.greeting().mounts.iter().any(|mount| mount.directory == entry.directory)
+    };
+    let folders = places::private_control_folders_of(owner);
+    folders.iter().find_map(|folder| {
+        let mut found = greeting_in(folder, owner);
+        let (socket, client) = found.find(|(_, client)| serves(client))?;
+        Some((Daemon::of(socket, &client), client))
+    })
+}
+
+/// The daemons that show the stream in this file: one for each mount of it.
+///
+/// # Errors
+/// The file is not there.
+pub(crate) fn showing(file: &Path) -> Result<Vec<Daemon>> {
+    let found = std::fs::metadata(file).map_err(|error| Error::system("look at", file, error))?;
+    let identity = (found.dev(), found.ino());
+    let shows =
+        |daemon: &Daemon| daemon.greeting.shown.iter().any(|shown| shown.identity == identity);
+    Ok(all().into_iter().filter(shows).collect())
+}
+
+/// All daemons of this user, or for root of everybody whose pools and streams they serve.
+pub(crate) fn all() -> Vec<Daemon> {
+    let folders = places::control_folders();
+    let owner = |folder: &PathBuf| owner_of(folder).unwrap_or_else(places::own_uid);
+    let found = folders.iter().flat_map(|folder| greeting_in(folder, owner(folder)));
+    let daemons = found.map(|(socket, client)| Daemon::of(socket, &client).among_others());
+    daemons.filter(is_about_his_own).collect()
+}
+
+/// Whether a daemon of somebody else serves what is his; says so if not.
+fn is_about_his_own(daemon: &Daemon) -> bool {
+    let Some(user) = daemon.other_user() else { return true };
+    let is_his = owner_of(&daemon.greeting.pool) == Some(user);
+    if !is_his {
+        peer::warn_of(&daemon.socket, Some(user));
+    }
+    is_his
+}
+
+/// The daemons that greet in a folder of `owner`. One of somebody else's that does not greet in
+/// time is the last that is waited for there, which is said; together they have no longer than one.
+fn greeting_in(folder: &Path, owner: u32) -> impl Iterator<Item = (PathBuf, Client)> {
+    let is_patient = peer::is_own_or_root(owner);
+    let began = Instant::now();
+    let connected = sockets_in(folder).into_iter().map(move |socket| {
+        let client = Client::connect(&socket, Some(owner));
+        (socket, client)
+    });
+    let goes_on = move |(_, client): &(PathBuf, Result<Option<Client>>)| match client {
+        Err(error) if !is_patient => {
+            let told = printable(error.to_string());
+            say(&format!("marram: warning: {told}; no more of user {owner} is looked at"));
+            false
+        }
+        _ if !is_patient && began.elapsed() > ANSWER_PATIENCE => {
+            say(&format!("marram: warning: no more of user {owner}, who is slow, is looked at"));
+            false
+        }
+        _ => true,
+    };
+    connected.take_while(goes_on).filter_map(|(socket, client)| Some((socket, client.ok()??)))
+}
+
+fn sockets_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_socket = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
+    let mut sockets: Vec<PathBuf> = paths.filter(is_socket).take(SOCKETS_MAX).collect();
+    sockets.sort();
+    sockets
+}
+
+/// Who owns what is at `path`.
+fn owner_of(path: &Path) -> Option<u32> {
+    std::fs::metadata(path).ok().map(|found| found.uid())
+}
