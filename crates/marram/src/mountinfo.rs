@@ -1,10 +1,10 @@
 //! The kernel's list of mounts, as `/proc/self/mountinfo` tells it.
 
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// One mount.
@@ -78,22 +78,8 @@ pub(crate) fn mount_of(path: &Path) -> Result<Option<MountEntry>> {
 
 /// Whether a mount with this source is one of the pool's.
 fn is_source_of(source: &Path, pool: &Path) -> bool {
-    source == pool
-        || backing_file(source).is_some_and(|file| file == pool)
-        || device_number(source).is_some_and(|number| device_number(pool) == Some(number))
-}
-
-/// The file behind a loop device.
-fn backing_file(device: &Path) -> Option<PathBuf> {
-    let name = device.strip_prefix("/dev").ok()?;
-    let told = Path::new("/sys/block").join(name).join("loop/backing_file");
-    let text = fs::read_to_string(told).ok()?;
-    Some(PathBuf::from(text.trim_end_matches('\n')))
-}
-
-fn device_number(path: &Path) -> Option<u64> {
-    let found = fs::metadata(path).ok()?;
-    found.file_type().is_block_device().then(|| found.rdev())
+    let is_same = |source: Identity| Identity::of(pool).is_ok_and(|pool| source.is_same(pool));
+    source == pool || Identity::of(source).is_ok_and(is_same)
 }
 
 fn parse(line: &[u8]) -> Option<MountEntry> {

@@ -8,15 +8,11 @@ use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{DatasetName, Error, Source, Store};
 use std::sync::Arc;
-use support::{content, create_on, new_pool, noise, open, put, remove, root, section};
+use support::{content, create_on, new_pool, noise, open, put, remove, root, section, source};
 
 /// Bytes of a block of these tests, of which each takes a grain.
 const BLOCK_BYTES: usize = 4000;
 const GRAIN_BYTES: u64 = 4096;
-
-fn source(text: &str) -> Source {
-    text.parse().unwrap()
-}
 
 #[test]
 fn bases_that_follow_each_other_go_without_what_goes_on_from_them() {

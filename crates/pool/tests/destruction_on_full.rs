@@ -7,15 +7,11 @@ mod support;
 
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
-use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Source, Store, View};
+use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Store, View};
 use std::sync::Arc;
-use support::{create_on, noise, section};
+use support::{create_on, noise, section, source};
 
 const BLOCKS: u64 = 50_000;
-
-fn source(text: &str) -> Source {
-    text.parse().unwrap()
-}
 
 fn put_at(live: &dyn View, object: u64, len: usize, admission: Admission) -> Result<(), Error> {
     let mut batch = Batch { admission, ..Batch::new() };

@@ -6,22 +6,17 @@ mod support;
 
 use marram_pool::{Author, Pool};
 use marram_store::{
-    Admission, Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Properties, Source, Store,
-    View,
+    Admission, Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Properties, Store, View,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{content, new_pool, noise, put, remove, root, section, view};
+use support::{content, new_pool, noise, put, remove, root, section, source, view};
 
 /// Where the names of new files are.
 const DIRECTORY: u64 = 1 << 40;
 /// The first of the new files.
 const FILES: u64 = 1 << 20;
-
-fn source(text: &str) -> Source {
-    text.parse().unwrap()
-}
 
 /// A pool with a fork, in which operations can be taken back.
 fn forked(mebibytes: usize) -> (Pool, Arc<dyn View>) {

@@ -9,33 +9,16 @@ use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::{OPERATIONS_KEPT_MAX, OperationKind as Kind};
 use marram_format::record::{Limit, OwnerClass, OwnerId};
-use marram_pool::{Author, OpenOptions, Operation, Pool, ReceiveRequest, Reversal, SendRequest};
+use marram_pool::{OpenOptions, Operation, Pool, ReceiveRequest, Reversal, SendRequest};
 use marram_store::{
     Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Properties, Source, Store, View, kind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use support::{content, create_on, new_pool, noise, open, put, root, section, view};
-
-fn acting(pool: &Pool) -> Pool {
-    pool.acting_for(Author { user: Some(1000), command: "marram test".to_owned() })
-}
-
-fn name(text: &str) -> DatasetName {
-    text.parse().unwrap()
-}
-
-fn source(text: &str) -> Source {
-    text.parse().unwrap()
-}
-
-fn names(pool: &Pool) -> Vec<String> {
-    pool.list().unwrap().iter().map(|report| report.source.to_string()).collect()
-}
-
-fn kept_names(pool: &Pool) -> Vec<String> {
-    pool.list_kept().unwrap().iter().map(|report| report.source.to_string()).collect()
-}
+use support::{
+    acting, content, create_on, kept_names, name, names, new_pool, noise, open, put, root, section,
+    source, view,
+};
 
 fn last(pool: &Pool) -> Operation {
     pool.operations().unwrap().pop().unwrap()

@@ -7,31 +7,14 @@ mod support;
 
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::{OperationKind as Kind, kept_for};
-use marram_pool::{Author, Operation, Pool};
-use marram_store::{DatasetName, Properties, Source, Store};
+use marram_pool::{Operation, Pool};
+use marram_store::{DatasetName, Properties, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{content, new_pool, noise, open, put, root, section, view};
-
-fn acting(pool: &Pool) -> Pool {
-    pool.acting_for(Author { user: Some(1000), command: "marram test".to_owned() })
-}
-
-fn name(text: &str) -> DatasetName {
-    text.parse().unwrap()
-}
-
-fn source(text: &str) -> Source {
-    text.parse().unwrap()
-}
-
-fn names(pool: &Pool) -> Vec<String> {
-    pool.list().unwrap().iter().map(|report| report.source.to_string()).collect()
-}
-
-fn kept_names(pool: &Pool) -> Vec<String> {
-    pool.list_kept().unwrap().iter().map(|report| report.source.to_string()).collect()
-}
+use support::{
+    acting, content, kept_names, name, names, new_pool, noise, open, put, root, section, source,
+    view,
+};
 
 /// Number, kind, and what it took back, of each entry from `first` on.
 fn entries(pool: &Pool, first: u64) -> Vec<(u64, Kind, u64)> {

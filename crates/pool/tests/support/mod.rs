@@ -4,7 +4,7 @@
 pub(crate) mod hooked;
 
 use marram_device::{Device, MemoryDevice};
-use marram_pool::{CreateOptions, OpenOptions, Pool, create};
+use marram_pool::{Author, CreateOptions, OpenOptions, Pool, create};
 use marram_store::{
     Admission, Batch, Block, DatasetName, Item, Key, Properties, Source, Store, View, kind,
 };
@@ -84,4 +84,27 @@ pub(crate) fn content(view: &dyn View, key: Key) -> Option<Vec<u8>> {
             .expect("the test's pool does what it is asked")
             .to_vec(),
     )
+}
+
+/// The pool as a user's command has it, whose operations are in the log.
+pub(crate) fn acting(pool: &Pool) -> Pool {
+    pool.acting_for(Author { user: Some(1000), command: "marram test".to_owned() })
+}
+
+pub(crate) fn name(text: &str) -> DatasetName {
+    text.parse().expect("a name")
+}
+
+pub(crate) fn source(text: &str) -> Source {
+    text.parse().expect("a dataset or a snapshot")
+}
+
+pub(crate) fn names(pool: &Pool) -> Vec<String> {
+    let list = pool.list().expect("the pool can be read");
+    list.iter().map(|report| report.source.to_string()).collect()
+}
+
+pub(crate) fn kept_names(pool: &Pool) -> Vec<String> {
+    let list = pool.list_kept().expect("the pool can be read");
+    list.iter().map(|report| report.source.to_string()).collect()
 }
