@@ -61,11 +61,13 @@ pub(crate) struct Arguments {
 /// The comparisons that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Workloads {
-    /// All groups from `tree` to `records`.
+    /// All groups from `tree` to `slow`.
     Race,
     /// The Linux tree: unpack, read, grep, copy, git status, remove.
     Tree,
-    /// 10,000 to 1,000,000 files: create, stat, unlink; small files with content.
+    /// 10,000 small files with content: create, read, remove.
+    Small,
+    /// 10,000 to 1,000,000 empty files: create, stat, unlink.
     Files,
     /// PostMark in three configurations.
     Postmark,
@@ -79,8 +81,10 @@ enum Workloads {
     Databases,
     /// cargo, make, npm, pip.
     Builds,
-    /// Records of 256 KiB to 2 MiB by files by writers, and a slow device.
+    /// Records of 256 KiB to 2 MiB by files by writers.
     Records,
+    /// A device that is held to 100 MB/s.
+    Slow,
     /// What is synced: small writes, replaced files, SQLite; and mounts after a crash.
     Sync,
     /// Work beside up to 10,000 snapshots and in 1,000 forks, and what each of these costs.
@@ -105,6 +109,7 @@ impl Workloads {
         match self {
             Workloads::Race => &Group::ALL,
             Workloads::Tree => &[Group::Tree],
+            Workloads::Small => &[Group::Small],
             Workloads::Files => &[Group::Files],
             Workloads::Postmark => &[Group::Postmark],
             Workloads::Tools => &[Group::Tools],
@@ -113,6 +118,7 @@ impl Workloads {
             Workloads::Databases => &[Group::Databases],
             Workloads::Builds => &[Group::Builds],
             Workloads::Records => &[Group::Records],
+            Workloads::Slow => &[Group::Slow],
             Workloads::Sync
             | Workloads::Snapshots
             | Workloads::Growth

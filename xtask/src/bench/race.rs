@@ -58,6 +58,8 @@ const REPETITIONS: usize = 5;
 /// Races the groups and writes the report, after each group anew.
 pub(super) fn run_all(arguments: &Arguments, groups: &[Group]) -> Result<()> {
     setup::install(&setup::RACE_PACKAGES)?;
+    // What was just installed is written back now, and not beside the first line.
+    run(&mut command(&["sync"]))?;
     let race = Race::prepare(arguments, groups)?;
     let mut samples = Samples::default();
     for repetition in 1..=race.repetitions {

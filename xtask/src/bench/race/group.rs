@@ -8,6 +8,8 @@ mod fio;
 mod log;
 mod postmark;
 mod records;
+mod slow;
+mod small;
 mod throttle;
 mod tools;
 mod tree;
@@ -21,6 +23,7 @@ const GIB: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Group {
     Tree,
+    Small,
     Files,
     Postmark,
     Tools,
@@ -29,12 +32,14 @@ pub(in super::super) enum Group {
     Databases,
     Builds,
     Records,
+    Slow,
 }
 
 impl Group {
     /// All of them, in the order in which they race.
-    pub(in super::super) const ALL: [Group; 9] = [
+    pub(in super::super) const ALL: [Group; 11] = [
         Group::Tree,
+        Group::Small,
         Group::Files,
         Group::Postmark,
         Group::Tools,
@@ -43,12 +48,14 @@ impl Group {
         Group::Databases,
         Group::Builds,
         Group::Records,
+        Group::Slow,
     ];
 
     /// The name in reports, before the dot of a line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Group::Tree => "tree",
+            Group::Small => "small",
             Group::Files => "files",
             Group::Postmark => "postmark",
             Group::Tools => "tools",
@@ -57,6 +64,7 @@ impl Group {
             Group::Databases => "databases",
             Group::Builds => "builds",
             Group::Records => "records",
+            Group::Slow => "slow",
         }
     }
 
@@ -66,10 +74,10 @@ impl Group {
         let (whole, quick) = match self {
             Group::Tree => (8, 2),
             Group::Postmark => (12, 1),
-            Group::Tools | Group::Databases | Group::Records => (6, 2),
+            Group::Tools | Group::Databases | Group::Records | Group::Slow => (6, 2),
             Group::Files | Group::Blocks => (6, 1),
             Group::Builds => (6, 3),
-            Group::Log => (1, 1),
+            Group::Small | Group::Log => (1, 1),
         };
         GIB * if is_quick { quick } else { whole }
     }
@@ -83,6 +91,7 @@ impl Group {
     pub(super) fn run(self, stage: &mut Stage<'_>) -> Result<()> {
         match self {
             Group::Tree => tree::run_all(stage),
+            Group::Small => small::run_all(stage),
             Group::Files => files::run_all(stage),
             Group::Postmark => postmark::run_all(stage),
             Group::Tools => tools::run_all(stage),
@@ -91,6 +100,7 @@ impl Group {
             Group::Databases => databases::run_all(stage),
             Group::Builds => builds::run_all(stage),
             Group::Records => records::run_all(stage),
+            Group::Slow => slow::run_all(stage),
         }
     }
 }

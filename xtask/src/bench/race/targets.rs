@@ -46,8 +46,8 @@ const TARGETS: &[Target] = &[
     target("tree.grep_warm", Kind::Ext4, 1.15),
     target("tree.git_status", Kind::Ext4, 1.15),
     target("tree.read_cold", Kind::Btrfs, 1.0),
-    target("files.create_10000_of_4096", Kind::Btrfs, 1.0),
-    target("files.create_10000_of_4096", Kind::ZfsFuse, 0.15),
+    target("small.create_10000_of_4096", Kind::Btrfs, 1.0),
+    target("small.create_10000_of_4096", Kind::ZfsFuse, 0.15),
     target("builds.c", Kind::Ext4, 1.05),
     target("postmark.default", Kind::Ext4, 1.3),
     target("postmark.default", Kind::ZfsFuse, 0.3),
@@ -65,8 +65,8 @@ const TARGETS: &[Target] = &[
     best("tools.fs_mark_synced"),
     target("log.append", Kind::Ext4, 1.2),
     target("log.read_back", Kind::Ext4, 1.1),
-    same("records.throttled_half", &[Kind::MarramZstd], Kind::BtrfsZstd, 0.9),
-    same("records.throttled_half", &[Kind::MarramZstd], Kind::ZfsFuseGzip, 0.9),
+    same("slow.write_half", &[Kind::MarramZstd], Kind::BtrfsZstd, 0.9),
+    same("slow.write_half", &[Kind::MarramZstd], Kind::ZfsFuseGzip, 0.9),
 ];
 
 /// The daemon's memory with the default cache.

@@ -1,27 +1,18 @@
-//! Many files: made, asked for and removed, in one directory and in many; and small files with
-//! something in them.
+//! Many files without content: made, asked for and removed, in one directory and in many.
 
 use super::super::line::Ending;
 use super::super::stage::Stage;
 use crate::failure::Result;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Files in each of many directories.
 const FILES_EACH: u64 = 100;
 
-/// Small files with content: how many, and the sizes of the papers.
-const FILES: u64 = 10_000;
-const SIZES_BYTES: [usize; 2] = [4096, 1024];
-
 /// Files and directories that are there at once, and some more.
 pub(super) const FILES_MAX: u64 = 1_100_000;
 
 pub(super) fn run_all(stage: &mut Stage<'_>) -> Result<()> {
-    for size_bytes in SIZES_BYTES {
-        with_content(stage, size_bytes)?;
-    }
     let counts: &[u64] =
         if stage.is_quick() { &[1_000, 10_000] } else { &[10_000, 100_000, 1_000_000] };
     for count in counts {
@@ -98,34 +89,4 @@ fn empty(stage: &mut Stage<'_>, count: u64, layout: &Layout) -> Result<()> {
 fn stat(path: &Path) -> Result<()> {
     std::fs::symlink_metadata(path)?;
     Ok(())
-}
-
-fn with_content(stage: &mut Stage<'_>, size_bytes: usize) -> Result<()> {
-    let folder = stage.folder("small")?;
-    let content = text(size_bytes);
-    let path = |number: u64| folder.join(format!("{}/file-{number}", number / FILES_EACH));
-    for number in 0..FILES / FILES_EACH {
-        std::fs::create_dir(folder.join(number.to_string()))?;
-    }
-    stage.settle()?;
-    let title = |verb: &str| format!("{verb} {FILES} files of {size_bytes} bytes");
-    let key = |verb: &str| format!("{verb}_{FILES}_of_{size_bytes}");
-    stage.each((&key("create"), title("create"), Ending::Syncfs), FILES, || {
-        (0..FILES).try_for_each(|number| Ok(File::create_new(path(number))?.write_all(&content)?))
-    })?;
-    stage.chill()?;
-    let reading = (&*key("read_cold"), title("read, cold,"), Ending::Reading);
-    stage.each(reading, FILES, || {
-        (0..FILES).try_for_each(|number| std::fs::read(path(number)).map(drop).map_err(Into::into))
-    })?;
-    stage.each((&key("remove"), title("remove"), Ending::Syncfs), FILES, || {
-        Ok(std::fs::remove_dir_all(&folder)?)
-    })
-}
-
-/// Words, as small files have them.
-fn text(size_bytes: usize) -> Vec<u8> {
-    let words =
-        (0_u32..).flat_map(|number| format!("line {number} of a small file\n").into_bytes());
-    words.take(size_bytes).collect()
 }
