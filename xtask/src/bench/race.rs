@@ -106,7 +106,8 @@ impl<'run> Race<'run> {
                 println!("{name} on {kind_name}: {repetition} of {}", self.repetitions);
                 let ended = self.one(*group, *kind, samples);
                 if self.interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-                    self.write(&so_far, samples)?;
+                    let reached = format!("ended in {repetition} of {}, {name}", self.repetitions);
+                    self.write(&reached, samples)?;
                     return fail("interrupted: what was mounted is unmounted");
                 }
                 if let Err(failure) = ended {
