@@ -70,7 +70,7 @@ impl Group {
 
     /// How large a file system it wants: at least twice of what it writes, so that the space for
     /// copies on write is never scarce, nor that for metadata: on 1 GiB Btrfs commits dozens of
-    /// times while it makes small files, and takes half as long again.
+    /// times while it makes small files, and takes twice as long.
     pub(super) fn image_bytes(self, is_quick: bool) -> u64 {
         let (whole, quick) = match self {
             Group::Tree => (8, 2),
