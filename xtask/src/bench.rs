@@ -7,6 +7,7 @@
 mod contender;
 mod curves;
 mod growth;
+mod interruption;
 mod layout;
 mod library;
 mod plot;
@@ -144,6 +145,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     }
     day()?;
     setup::install(&setup::BENCH_PACKAGES)?;
+    interruption::listen()?;
     let mut groups: Vec<Group> = Vec::new();
     for group in arguments.workloads.iter().flat_map(|workloads| workloads.groups()) {
         if !groups.contains(group) {

@@ -6,7 +6,7 @@
 //! many of those that are asked for, so what is cold grows faster than the tree is deep.
 
 use super::stages::Stages;
-use super::{Arguments, GIB, machine, work_folder, write_files};
+use super::{Arguments, GIB, interruption, machine, work_folder, write_files};
 use crate::failure::{Context, Result};
 use crate::subject::{Making, Marram, Subject, peak_memory_bytes};
 use std::fs::File;
@@ -71,6 +71,7 @@ fn path(root: &Path, number: u64) -> PathBuf {
 fn fill(root: &Path, numbers: std::ops::Range<u64>) -> Result<()> {
     for number in numbers {
         if number % FILES_EACH == 0 {
+            interruption::check()?;
             std::fs::create_dir(root.join((number / FILES_EACH).to_string()))?;
         }
         let path = path(root, number);

@@ -16,7 +16,7 @@ mod stage;
 mod targets;
 mod usage;
 
-use super::{Arguments, GIB, machine, plot, work_folder, write_files};
+use super::{Arguments, GIB, interruption, machine, plot, work_folder, write_files};
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, run};
 use crate::setup;
@@ -26,8 +26,6 @@ use line::{Line, Outcome, Samples};
 use report::Report;
 use stage::Stage;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// All subjects of a whole race. Ours come first.
 const ALL: [Kind; 16] = [
@@ -80,7 +78,6 @@ struct Race<'run> {
     groups: &'run [Group],
     kinds: Vec<Kind>,
     repetitions: usize,
-    interrupted: Arc<AtomicBool>,
 }
 
 impl<'run> Race<'run> {
@@ -88,13 +85,7 @@ impl<'run> Race<'run> {
         let kinds = if arguments.subjects.is_empty() { &ALL[..] } else { &arguments.subjects };
         let repetitions =
             arguments.repetitions.unwrap_or(if arguments.quick { 1 } else { REPETITIONS });
-        let interrupted = Arc::new(AtomicBool::new(false));
-        // A signal only asks, however often it comes: what is mounted must go first.
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, interrupted.clone())?;
-        }
-        let kinds = offered(kinds);
-        Ok(Self { arguments, groups, kinds, repetitions, interrupted })
+        Ok(Self { arguments, groups, kinds: offered(kinds), repetitions })
     }
 
     /// Every group on every subject, once.
@@ -105,10 +96,10 @@ impl<'run> Race<'run> {
                 let (name, kind_name) = (group.name(), kind.name());
                 println!("{name} on {kind_name}: {repetition} of {}", self.repetitions);
                 let ended = self.one(*group, *kind, samples);
-                if self.interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+                if interruption::is_asked() {
                     let reached = format!("ended in {repetition} of {}, {name}", self.repetitions);
                     self.write(&reached, samples)?;
-                    return fail("interrupted: what was mounted is unmounted");
+                    return interruption::check();
                 }
                 if let Err(failure) = ended {
                     println!("  FAILED: {failure}");
@@ -138,7 +129,7 @@ impl<'run> Race<'run> {
         };
         let mut subject = subject::make(kind, folder.path(), &making)?;
         let scale = (group.name(), self.arguments.quick);
-        let mut stage = Stage::new(subject.as_mut(), scale, host.path(), &self.interrupted);
+        let mut stage = Stage::new(subject.as_mut(), scale, host.path());
         let raced = group.run(&mut stage);
         let outcomes: Vec<(Line, Outcome)> = stage.into_outcomes();
         let ended = subject.unmount();

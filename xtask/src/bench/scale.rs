@@ -12,7 +12,7 @@ mod table;
 mod tree;
 
 use super::contender::Way;
-use super::{Arguments, curves, machine, work_folder, write_files};
+use super::{Arguments, curves, interruption, machine, work_folder, write_files};
 use crate::failure::{Result, fail};
 use crate::process::{command, run};
 use table::Table;
@@ -36,6 +36,7 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
             }
             drop(folder);
             run(&mut command(&["sync"]))?;
+            interruption::check()?;
         }
         write(arguments, &table)?;
     }

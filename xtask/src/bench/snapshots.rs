@@ -15,7 +15,7 @@ mod spread;
 mod turns;
 
 use super::contender::{self, Contender, Pool, Way};
-use super::{Arguments, curves, machine, work_folder, write_files};
+use super::{Arguments, curves, interruption, machine, work_folder, write_files};
 use crate::failure::{Result, fail};
 use crate::process::{command, run};
 use crate::subject::Making;
@@ -109,6 +109,7 @@ fn part(
     drop(folder);
     // The host writes the last images back now, and not while the next ones are measured.
     run(&mut command(&["sync"]))?;
+    interruption::check()?;
     if arguments.dry {
         return Ok(());
     }

@@ -13,7 +13,7 @@ mod race;
 mod recovery;
 mod report;
 
-use super::{Arguments, GIB, plot};
+use super::{Arguments, GIB, interruption, plot};
 use crate::failure::{Context, Result};
 use crate::process::{command, run};
 use crate::project;
@@ -92,6 +92,7 @@ fn one(kind: Kind, arguments: &Arguments, scale: &Scale, outcomes: &mut Outcomes
 
 /// One case in a folder of its own; what was there before is durable, and is not counted.
 fn measure(subject: &dyn Subject, case: Case, duration: Duration) -> Result<Outcome> {
+    interruption::check()?;
     let folder = subject.root().join("case");
     std::fs::create_dir(&folder)?;
     let prepared = race::prepare(&folder, case)?;

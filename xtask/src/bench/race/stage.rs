@@ -1,11 +1,11 @@
 //! Where a workload takes place: a mounted subject, and the clock that runs beside it.
 
+use super::super::interruption;
 use super::line::{Ending, Line, Outcome, Unit};
 use super::usage::Moment;
-use crate::failure::{Context, Result, fail};
+use crate::failure::{Context, Result};
 use crate::subject::Subject;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Pages, names and inodes of every file system: cold is cold for all.
@@ -17,7 +17,6 @@ pub(super) struct Stage<'run> {
     group: &'static str,
     is_quick: bool,
     host: &'run Path,
-    interrupted: &'run AtomicBool,
     outcomes: Vec<(Line, Outcome)>,
 }
 
@@ -27,9 +26,8 @@ impl<'run> Stage<'run> {
         subject: &'run mut dyn Subject,
         (group, is_quick): (&'static str, bool),
         host: &'run Path,
-        interrupted: &'run AtomicBool,
     ) -> Self {
-        Self { subject, group, is_quick, host, interrupted, outcomes: Vec::new() }
+        Self { subject, group, is_quick, host, outcomes: Vec::new() }
     }
 
     /// A path below the root of the mounted file system.
@@ -113,9 +111,7 @@ impl<'run> Stage<'run> {
         work: impl FnOnce() -> Result<T>,
         value: impl FnOnce(f64, T) -> f64,
     ) -> Result<()> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            return fail("interrupted");
-        }
+        interruption::check()?;
         let before = Moment::before(self.subject)?;
         let start = Instant::now();
         let told = work().context(|| line.key.clone())?;

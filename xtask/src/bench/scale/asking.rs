@@ -1,9 +1,11 @@
 //! What is asked of each way to have a second tree.
 
 use super::super::contender::{self, Contender, Measured, Way};
+use super::super::interruption;
 use super::table::Table;
 use super::tree;
 use crate::failure::{Result, fail};
+use crate::process::{command, run};
 use crate::subject::Making;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -113,6 +115,8 @@ pub(super) fn measure(way: Way, folder: &Path, files: u64, table: &mut Table) ->
     let mut contender = contender::make(way, folder, &making(way, files))?;
     tree::make(contender.origin(), files)?;
     contender.settle()?;
+    // The host writes what the tree took back now, and not while it is measured.
+    run(&mut command(&["sync"]))?;
     let mut asking = Asking { contender: contender.as_mut(), way, files, table };
     asking.kept_states()?;
     asking.forks()?;
@@ -142,6 +146,7 @@ impl Asking<'_> {
         rounds_max: usize,
         mut round: impl FnMut(&mut dyn Contender) -> Result<Option<Measured>>,
     ) -> Result<bool> {
+        interruption::check()?;
         self.contender.settle()?;
         let before = self.contender.written_bytes()?;
         let began = Instant::now();

@@ -4,6 +4,7 @@
 //! in the only fork in the other. Then it works in each once more, when all have been written to.
 
 use super::super::contender::{Contender, Pool};
+use super::super::interruption;
 use super::Scale;
 use super::keeping::{self, median};
 use super::spread::Spread;
@@ -59,6 +60,7 @@ pub(super) fn measure(folder: &Path, scale: &Scale) -> Result<InUse> {
     for (pass, ratio) in ratios.iter_mut().enumerate() {
         let mut times = [Vec::new(), Vec::new()];
         for number in 0..scale.forks {
+            interruption::check()?;
             let job = Job::new(number, format!("work-{pass}-{number}"));
             for which in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
                 times[which].push(pools[which].work(number, &job)?.as_secs_f64() * 1e3);
@@ -92,6 +94,7 @@ impl Forked {
         let before = pool.used_bytes()?;
         let (mut commands, mut engines) = (Vec::new(), Vec::new());
         for number in 0..forks {
+            interruption::check()?;
             let made = pool.fork(&fork_name(number))?;
             commands.push(made.command);
             engines.extend(made.engine);

@@ -1,6 +1,7 @@
 //! Fills a tree, and keeps its states.
 
 use super::super::contender::{Contender, Measured};
+use super::super::interruption;
 use crate::failure::{Context, Result, fail};
 use crate::seed::Seed;
 use std::path::Path;
@@ -92,6 +93,7 @@ pub(super) fn keep(contender: &mut dyn Contender, wanted: u64, patience: Duratio
     let began = Instant::now();
     let mut all = Vec::new();
     while (all.len() as u64) < wanted && began.elapsed() < patience {
+        interruption::check()?;
         let number = all.len() as u64;
         write(contender.origin(), number, number + FILES)?;
         match contender.snapshot(&name(number))? {

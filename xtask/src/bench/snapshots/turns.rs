@@ -5,6 +5,7 @@
 //! commit that nobody times: what it leaves to do is no part of the next one's turn.
 
 use super::super::contender::Contender;
+use super::super::interruption;
 use super::keeping::{HELD, HELD_BYTES};
 use super::spread::Spread;
 use crate::failure::{Result, fail};
@@ -155,6 +156,7 @@ pub(super) fn take_all(seats: &[Seat<'_>], rounds: usize, patience: Duration) ->
     let began = Instant::now();
     for round in 0..rounds {
         for seat in order(round, seats.len()) {
+            interruption::check()?;
             for (work, milliseconds) in seats[seat].turn(round, &large)? {
                 told.times.entry((work, seat)).or_default().push(milliseconds);
             }
