@@ -310,8 +310,11 @@ impl Aged {
     }
 }
 
+/// Drops a snapshot and waits until its space is free. Asking for a sync wakes the thread that
+/// frees it, which comes by itself only with the commit of each 30 s.
 fn drop_subvolume(place: &Path, root: &Path) -> Result<()> {
     run(command(&["btrfs", "subvolume", "delete"]).arg(place))?;
+    run(command(&["btrfs", "filesystem", "sync"]).arg(root))?;
     run(command(&["btrfs", "subvolume", "sync"]).arg(root))
 }
 
