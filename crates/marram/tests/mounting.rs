@@ -555,6 +555,11 @@ fn a_foreground_daemon_logs_to_standard_error_and_ends_with_its_mount() {
     let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     wait_until("the mount answers", || bench.mounts().len() == 1);
     wait_until("the daemon answers", || bench.run("status mnt").status == 0);
+    // It is the process that was started, and takes no more memory than one in the background.
+    let status = bench.run("status mnt --json").result();
+    assert_eq!(status[0]["daemon"]["pid"], child.id());
+    let words = fs::read(format!("/proc/{}/environ", child.id())).unwrap();
+    assert!(words.split(|byte| *byte == 0).any(|word| word == b"MALLOC_ARENA_MAX=2"));
     bench.run("unmount mnt").good();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());

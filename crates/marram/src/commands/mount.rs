@@ -59,6 +59,9 @@ struct MountedJson {
 }
 
 pub(super) fn run(arguments: &MountArguments, output: &Output) -> Result<()> {
+    if arguments.foreground {
+        let _else_it_takes_more_memory = daemon::heaps::start_anew_with_few();
+    }
     let plan = plan(arguments)?;
     let (pool, pid, mount) = mount(&plan)?;
     if !plan.foreground {

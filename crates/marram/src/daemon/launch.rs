@@ -4,7 +4,7 @@
 //! No fork without exec is needed, so no state of the command's threads can leak into the daemon,
 //! and an error of the daemon's comes back whole, with its exit status.
 
-use super::{Log, run};
+use super::{Log, heaps, run};
 use crate::control::protocol::{MountReport, MountRequest};
 use crate::error::{Error, Result};
 use crate::places;
@@ -51,13 +51,10 @@ pub(crate) struct Ready {
 pub(crate) fn start(launch: &Launch) -> Result<Ready> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot start the daemon: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
+    let mut child = heaps::few(&mut Command::new(program))
         // Not under a helper's name, under which it would not be a daemon.
         .arg0("marram")
         .arg("daemon")
-        // Content comes from one thread and goes on another; with an arena for each thread the
-        // allocator keeps several times of what is in use.
-        .env("MALLOC_ARENA_MAX", "2")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -13,6 +13,7 @@ mod background;
 mod catalogue;
 mod damage;
 mod dedup;
+pub(crate) mod heaps;
 mod image;
 mod invalidation;
 mod keeping;
