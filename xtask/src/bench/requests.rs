@@ -7,7 +7,7 @@
 mod trace;
 
 use super::plot::{Bar, Panel};
-use super::{Arguments, GIB, machine, plot, work_folder, write_files};
+use super::{Arguments, GIB, interruption, machine, plot, work_folder, write_files};
 use crate::failure::{Result, fail};
 use crate::process::{command, output, run};
 use crate::real::linux_tree;
@@ -122,6 +122,7 @@ fn count(folder: &Path, choice: &'static str, archive: &Path) -> Result<Vec<Coun
     let mut subject = Passthrough::without(choice, folder, &making)?;
     let mut all = Vec::new();
     for work in &WORKS {
+        interruption::check()?;
         if work.is_cold {
             subject.remount()?;
             drop_caches()?;

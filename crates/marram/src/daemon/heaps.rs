@@ -1,7 +1,7 @@
 //! How many heaps the allocator has for the threads of a daemon.
 //!
 //! Content comes from one thread and goes on another. With a heap for each thread, as the C library
-//! has them by itself, each keeps what it ever held at once, which together was 900 MiB where 290
+//! has them by itself, each keeps what it ever held at once, which together was 900 MiB where 360
 //! do (PostMark over io_uring, whose threads take turns). The number can be told only to a process
 //! that starts.
 

@@ -1,6 +1,7 @@
 //! A small change in a large file: what a fork, a diff and a merge of it cost.
 
 use super::super::contender::{Contender, Measured, Pool, Way};
+use super::super::interruption;
 use super::asking::making;
 use super::table::Table;
 use crate::failure::{Result, fail};
@@ -34,7 +35,10 @@ fn fill(path: &Path, bytes: u64) -> Result<()> {
     let chunk: Vec<u8> =
         line.bytes().cycle().take(usize::try_from(MIB).expect("a chunk fits")).collect();
     let mut file = File::create_new(path)?;
-    (0..bytes / MIB).try_for_each(|_| file.write_all(&chunk))?;
+    for _ in 0..bytes / MIB {
+        interruption::check()?;
+        file.write_all(&chunk)?;
+    }
     Ok(file.sync_all()?)
 }
 

@@ -3,6 +3,7 @@
 //! One file of eight has content, so that a tree of two million fits where every file with content
 //! takes a block.
 
+use super::super::interruption;
 use crate::failure::Result;
 use std::fs::File;
 use std::io::Write;
@@ -27,6 +28,7 @@ fn file(top: &Path, number: u64) -> PathBuf {
 pub(super) fn make(top: &Path, files: u64) -> Result<()> {
     for number in 0..files {
         if number % FILES_EACH == 0 {
+            interruption::check()?;
             std::fs::create_dir_all(directory(top, number))?;
         }
         let mut made = File::create_new(file(top, number))?;

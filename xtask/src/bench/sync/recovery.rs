@@ -4,6 +4,7 @@
 //! comes at a random moment, several times, as the log is emptied whenever it is full; the slowest
 //! mount is told.
 
+use super::super::interruption;
 use crate::failure::{Context, Result};
 use crate::seed::Seed;
 use crate::subject::{Making, Marram, Subject};
@@ -60,6 +61,7 @@ fn one_pool(work: &Path, size: u64, filled: u64, rounds: u32) -> Result<Recovery
     let mut recovery =
         Recovery { pool_bytes: size, filled_bytes: filled, syncs: 0, mounts: Vec::new() };
     for _ in 0..rounds {
+        interruption::check()?;
         let delay = Duration::from_millis(seed.between(DELAY_MS.0, DELAY_MS.1));
         let syncs = sync_and_kill(&mut marram, delay)?;
         let start = Instant::now();
@@ -78,6 +80,7 @@ fn fill(path: &Path, bytes: u64) -> Result<()> {
     let chunk = Seed::new(bytes).bytes(1_000_000);
     let mut file = File::create(path)?;
     for _ in 0..bytes / 1_000_000 {
+        interruption::check()?;
         file.write_all(&chunk)?;
     }
     Ok(file.sync_all()?)
