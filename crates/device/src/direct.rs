@@ -9,8 +9,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -18,9 +19,14 @@ use crate::GRAIN_BYTES;
 
 /// Shorter writes are left to the page cache, which gathers them until the flush.
 const LEN_MIN: usize = 64 << 10;
-/// Bytes written at a time. The system takes only memory that is aligned, so they are copied; and
-/// a short write waits for at most one of these.
+/// Bytes of one system call. The system takes only memory that is aligned, so they are copied; and
+/// a short write waits for at most those that are under way.
 const PIECE_BYTES: usize = 256 << 10;
+/// Most pieces of one write that are under way at once: one by one, a device with a queue is idle
+/// for much of the time.
+const PIECES_AT_ONCE_MAX: usize = 4;
+/// A write that is no longer than so many bytes for each is not worth another thread.
+const THREAD_BYTES_MIN: usize = 2 * PIECE_BYTES;
 /// Alignment in memory and on the device that every system is content with.
 const ALIGNMENT: usize = GRAIN_BYTES as usize;
 
@@ -33,8 +39,11 @@ const ALIGNMENT: usize = GRAIN_BYTES as usize;
 #[derive(Debug)]
 pub(crate) struct DirectWriter {
     file: File,
-    /// Held while anything is written, either way.
-    turn: Mutex<AlignedBytes>,
+    /// Held alone while anything is written through the page cache, and together with others for
+    /// each piece that goes past it.
+    turn: RwLock<()>,
+    /// Memory for pieces that nobody writes from.
+    spare: Mutex<Vec<AlignedBytes>>,
     /// The system has refused once; it would again.
     refused: AtomicBool,
 }
@@ -45,36 +54,59 @@ impl DirectWriter {
         let flags = i32::try_from(OFlags::DIRECT.bits()).expect("flags of open are an int");
         let same = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = OpenOptions::new().write(true).custom_flags(flags).open(same).ok()?;
-        let turn = Mutex::new(AlignedBytes::default());
-        Some(DirectWriter { file, turn, refused: AtomicBool::new(false) })
+        let (turn, spare) = (RwLock::new(()), Mutex::new(Vec::new()));
+        Some(DirectWriter { file, turn, spare, refused: AtomicBool::new(false) })
     }
 
     /// Writes `parts`, one behind the other, at `offset`: past the page cache if they are a long
     /// whole number of grains, else by `buffered`, the same file. Readers through the page cache
-    /// see them from then on.
+    /// see them from then on. Of a long write that fails any piece may have been written.
     pub(crate) fn write(&self, buffered: &File, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if !self.can_take(offset, len) {
-            let _turn = self.turn.lock();
+            let _alone = self.turn.write();
             return write_buffered(buffered, offset, parts);
         }
-        let mut rest = Rest { part: &[], after: parts };
-        let mut written = 0;
-        while written < len {
-            let mut turn = self.turn.lock();
-            let piece = turn.fill(&mut rest, (len - written).min(PIECE_BYTES));
-            let at = offset + written as u64;
-            match self.file.write_all_at(piece, at) {
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                    self.refused.store(true, Ordering::Relaxed);
-                    buffered.write_all_at(piece, at)?;
-                }
-                done => done?,
+        let rest = Mutex::new(Rest { at: offset, len, part: &[], after: parts });
+        let write = || self.write_pieces(buffered, &rest);
+        let threads = (len / THREAD_BYTES_MIN).clamp(1, PIECES_AT_ONCE_MAX);
+        std::thread::scope(|scope| {
+            // Where the system has no thread to give, those that there are write all of it.
+            let start = |_| Builder::new().spawn_scoped(scope, write).ok();
+            let others: Vec<_> = (1..threads).map_while(start).collect();
+            let mine = write();
+            let ended = others.into_iter().map(|it| it.join().expect("writing does not panic"));
+            ended.fold(mine, Result::and)
+        })
+    }
+
+    /// Writes pieces until none is left, or one has failed.
+    fn write_pieces(&self, buffered: &File, rest: &Mutex<Rest<'_>>) -> io::Result<()> {
+        let mut memory = self.spare.lock().pop().unwrap_or_default();
+        loop {
+            let (at, piece) = memory.fill(&mut rest.lock());
+            if piece.is_empty() {
+                break;
             }
-            written += piece.len();
-            MutexGuard::unlock_fair(turn);
+            self.write_piece(buffered, at, piece).inspect_err(|_| rest.lock().give_up())?;
         }
+        let mut spare = self.spare.lock();
+        spare.push(memory);
+        spare.truncate(PIECES_AT_ONCE_MAX);
         Ok(())
+    }
+
+    fn write_piece(&self, buffered: &File, at: u64, piece: &[u8]) -> io::Result<()> {
+        {
+            let _beside_others = self.turn.read();
+            match self.file.write_all_at(piece, at) {
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                done => return done,
+            }
+        }
+        self.refused.store(true, Ordering::Relaxed);
+        let _alone = self.turn.write();
+        buffered.write_all_at(piece, at)
     }
 
     fn can_take(&self, offset: u64, len: usize) -> bool {
@@ -91,8 +123,11 @@ pub(crate) fn write_buffered(file: &File, offset: u64, parts: &[&[u8]]) -> io::R
     }
 }
 
-/// What of some parts has not been written.
+/// What of some parts nobody has begun to write.
 struct Rest<'p> {
+    /// Where on the device it goes.
+    at: u64,
+    len: usize,
     part: &'p [u8],
     after: &'p [&'p [u8]],
 }
@@ -100,6 +135,8 @@ struct Rest<'p> {
 impl Rest<'_> {
     /// Takes as much off the front as fills `place`.
     fn copy_to(&mut self, place: &mut [u8]) {
+        self.at += place.len() as u64;
+        self.len -= place.len();
         let mut place = place;
         while !place.is_empty() {
             if self.part.is_empty() {
@@ -112,6 +149,11 @@ impl Rest<'_> {
             (self.part, place) = (later, empty);
         }
     }
+
+    /// The write has failed: nobody need begin another piece.
+    fn give_up(&mut self) {
+        self.len = 0;
+    }
 }
 
 /// A buffer of [`PIECE_BYTES`] at an aligned place, once it is needed.
@@ -122,15 +164,16 @@ struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// The next `len` bytes of `rest`.
-    fn fill(&mut self, rest: &mut Rest<'_>, len: usize) -> &[u8] {
+    /// The next piece of `rest`, and where it goes; an empty one if there is nothing left.
+    fn fill(&mut self, rest: &mut Rest<'_>) -> (u64, &[u8]) {
         if self.memory.is_empty() {
             self.memory = vec![0; PIECE_BYTES + ALIGNMENT];
             self.start = self.memory.as_ptr().align_offset(ALIGNMENT);
         }
+        let (at, len) = (rest.at, rest.len.min(PIECE_BYTES));
         let place = &mut self.memory[self.start..][..len];
         rest.copy_to(place);
-        place
+        (at, place)
     }
 }
 
@@ -151,10 +194,10 @@ mod tests {
 
     #[test]
     fn writes_of_all_lengths_are_seen_by_readers_through_the_page_cache() {
-        let size = 4 * PIECE_BYTES;
+        let size = 12 * PIECE_BYTES;
         let Some((file, direct)) = file_of(size) else { return };
         let mut expected = vec![0; size];
-        let long = 3 * PIECE_BYTES + 8192;
+        let long = 9 * PIECE_BYTES + 8192;
         let ranges = [(4096, long), (512, LEN_MIN), (0, LEN_MIN), (70_000, 10), (8192, LEN_MIN)];
         for (offset, len) in ranges {
             let mut read = vec![9; size];
@@ -173,26 +216,27 @@ mod tests {
 
     #[test]
     fn short_and_long_neighbours_never_make_a_flush_fail() {
-        const ROUNDS: usize = 1000;
-        let Some((file, direct)) = file_of(4 * PIECE_BYTES) else { return };
+        const ROUNDS: usize = 300;
+        const LONG: usize = 5 * PIECE_BYTES;
+        let Some((file, direct)) = file_of(8 * PIECE_BYTES) else { return };
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // Readers make the cache keep long stretches as one.
             scope.spawn(|| {
-                let mut read = vec![0; 4 * PIECE_BYTES];
+                let mut read = vec![0; 8 * PIECE_BYTES];
                 while !done.load(Ordering::Relaxed) {
                     file.read_exact_at(&mut read, 0).expect("it reads");
                 }
             });
             scope.spawn(|| {
                 for round in 0..ROUNDS {
-                    direct.write(&file, 4096, &[&vec![round as u8; LEN_MIN]]).expect("long");
+                    direct.write(&file, 4096, &[&vec![round as u8; LONG]]).expect("long");
                 }
                 done.store(true, Ordering::Relaxed);
             });
             while !done.load(Ordering::Relaxed) {
                 direct.write(&file, 0, &[&[1; 4096]]).expect("short");
-                direct.write(&file, 4096 + LEN_MIN as u64, &[&[2; 4096]]).expect("short");
+                direct.write(&file, 4096 + LONG as u64, &[&[2; 4096]]).expect("short");
             }
         });
         file.sync_data().expect("no write has failed");
