@@ -180,6 +180,7 @@ impl AlignedBytes {
 #[cfg(test)]
 mod tests {
     use super::{DirectWriter, LEN_MIN, PIECE_BYTES};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -216,29 +217,49 @@ mod tests {
 
     #[test]
     fn short_and_long_neighbours_never_make_a_flush_fail() {
-        const ROUNDS: usize = 300;
-        const LONG: usize = 5 * PIECE_BYTES;
-        let Some((file, direct)) = file_of(8 * PIECE_BYTES) else { return };
+        never_makes_a_flush_fail(LEN_MIN, 1000);
+        never_makes_a_flush_fail(5 * PIECE_BYTES, 100);
+    }
+
+    fn never_makes_a_flush_fail(long: usize, rounds: usize) {
+        let size = long + 3 * PIECE_BYTES;
+        let Some((file, direct)) = file_of(size) else { return };
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // Readers make the cache keep long stretches as one.
             scope.spawn(|| {
-                let mut read = vec![0; 8 * PIECE_BYTES];
+                let mut read = vec![0; size];
                 while !done.load(Ordering::Relaxed) {
                     file.read_exact_at(&mut read, 0).expect("it reads");
                 }
             });
             scope.spawn(|| {
-                for round in 0..ROUNDS {
-                    direct.write(&file, 4096, &[&vec![round as u8; LONG]]).expect("long");
+                for round in 0..rounds {
+                    direct.write(&file, 4096, &[&vec![round as u8; long]]).expect("long");
                 }
                 done.store(true, Ordering::Relaxed);
             });
             while !done.load(Ordering::Relaxed) {
                 direct.write(&file, 0, &[&[1; 4096]]).expect("short");
-                direct.write(&file, 4096 + LONG as u64, &[&[2; 4096]]).expect("short");
+                direct.write(&file, 4096 + long as u64, &[&[2; 4096]]).expect("short");
             }
         });
         file.sync_data().expect("no write has failed");
+    }
+
+    #[test]
+    fn a_write_fails_if_only_its_last_piece_does() {
+        const PIECES: usize = 8;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create("device", flags).expect("a file in memory"));
+        file.set_len(((PIECES - 1) * PIECE_BYTES) as u64).expect("it can be sized");
+        fcntl_add_seals(&file, SealFlags::GROW).expect("it can be sealed");
+        let Some(direct) = DirectWriter::of(&file) else { return };
+        for first in 0..PIECES {
+            let parts = [&vec![1; (PIECES - first) * PIECE_BYTES][..]];
+            let written = direct.write(&file, (first * PIECE_BYTES) as u64, &parts);
+            assert!(written.is_err(), "of {} pieces the last cannot be", PIECES - first);
+        }
+        direct.write(&file, 0, &[&vec![2; (PIECES - 1) * PIECE_BYTES]]).expect("all can be");
     }
 }
