@@ -3,7 +3,7 @@
 //!
 //! There are two: `/dev/fuse` read and written ([`ClassicTransport`]), which every kernel has, and
 //! an io_uring a thread ([`RingLane`]), which costs a request half of the system calls and wakes
-//! nobody on another processor. See docs/decisions/0015-requests-over-io-uring.md.
+//! nobody on another processor. See docs/decisions/0013-requests-and-transport.md.
 
 mod calls;
 mod entry;

@@ -4,7 +4,7 @@
 //! taken to need a leaf of its own. So a batch is not refused while a commit could make room for
 //! it. But on a full pool nearly every batch is refused or nearly does not fit, and a commit for
 //! each of them would make a full pool a slow one. So it is first looked at what waits
-//! (`docs/decisions/0026-refusals-of-a-full-pool.md`):
+//! (`docs/decisions/0026-space-admission.md`):
 //!
 //! - What it needs: keys of the same leaf share that. If the batch fits so, no commit is made.
 //! - What it gives back: the blocks that items let go of, as a commit will find them, and what is

@@ -8,7 +8,7 @@
 //! The kernel may know millions of inodes, and nothing else here grows with them. So the counts of
 //! inodes with numbers next to each other, which is how numbers are given, share an entry: five to
 //! ten bytes an inode, and four times as much if no two of them are neighbours
-//! (docs/decisions/0030-inodes-that-the-kernel-knows.md). A table that has become nearly empty
+//! (docs/decisions/0030-bounded-memory.md). A table that has become nearly empty
 //! gives its room back.
 
 use parking_lot::Mutex;

@@ -16,7 +16,7 @@
 //! and the write goes through.
 //!
 //! What comes in memory that may be kept is not copied where a window is written wholly: the new
-//! block is a part of that memory (docs/decisions/0033-kept-requests.md).
+//! block is a part of that memory (docs/decisions/0013-requests-and-transport.md).
 
 use crate::content::range_end;
 use crate::edits::SectionEdits;

@@ -6,7 +6,7 @@
 //!
 //! **A table holds hints.** Files change while nobody tells it, and checksums of 64 bits collide:
 //! so what it says is compared byte by byte under the locks of both files before it counts. See
-//! docs/decisions/0022-deduplication.md.
+//! docs/decisions/0016-owners-of-a-block.md.
 
 mod live;
 mod saved;

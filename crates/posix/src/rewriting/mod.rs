@@ -11,7 +11,7 @@
 //!
 //! **What somebody else holds is left alone.** A block that a snapshot, a fork, another dataset or
 //! a section elsewhere refers to would not come back, and its content would be stored twice. See
-//! docs/decisions/0025-rewriting-pass.md.
+//! docs/decisions/0023-overwrites-and-defragmentation.md.
 
 mod rewrite;
 mod sweep;
