@@ -2,59 +2,42 @@
 //!
 //! Batches change ordered maps in memory; a group commit writes what they changed to media, all
 //! at one moment (module `commit`). Nothing that the last commit uses is overwritten. Reading goes
-//! through the layers in memory and then the tree of the last commit (module `dataset`), each
-//! block verified by the checksum in the pointer that led to it (module `media`).
+//! through the layers in memory and then the tree of the last commit (module `memtable`), each
+//! block verified by the checksum in the pointer that led to it (module `io`).
 //!
 //! The engine has no thread and no timer of its own: whoever runs it calls [`Pool::commit`] as
 //! often as it wants changes to be durable, and may wait for [`Pool::wait_for_work`] to learn
 //! that enough has gathered.
 
-mod administration;
-mod adoptions;
+mod admission;
+mod base;
 mod commit;
-mod counters;
-mod create;
-mod dataset;
-mod dirty;
-mod error;
-mod halt;
-mod holding;
-mod label;
+mod front;
+mod io;
 mod log;
-mod media;
-mod moment;
-mod order;
-mod overlay;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
-#[cfg(not(feature = "planted-bugs"))]
-mod planted;
-mod pointers;
-mod pool;
-mod quota;
-mod recent;
-mod settings;
-mod shortage;
+mod memtable;
+mod send;
+mod snapshots;
 mod space;
-mod status;
-mod stream;
+mod state;
 #[cfg(test)]
 mod tests;
-mod touched;
 mod tree;
-mod trim;
-mod unwritten;
-mod view;
+mod views;
 
-pub use administration::{Accessed, Author, Hidden, Operation, Partial, Reversal};
-pub use create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
-pub use error::Error;
+pub use base::error::Error;
+#[cfg(feature = "planted-bugs")]
+pub use base::planted;
+pub use front::create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
+pub use front::status::{DeviceStatus, Health, PoolStatus};
+pub use front::{OpenOptions, Pool};
+pub use io::DamageReport;
 pub use marram_format::stream::{ResumeToken, is_stream};
-pub use media::DamageReport;
-pub use pool::{OpenOptions, Pool};
-pub use settings::check_property;
-pub use status::{DeviceStatus, Health, PoolStatus};
-pub use stream::{
+pub use send::partial::Partial;
+pub use send::unchanged::Accessed;
+pub use send::{
     Incoming, Progress, ReadAt, ReceiveRequest, Received, SendRequest, StreamFile, StreamImage,
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
+pub use snapshots::{Author, Hidden, Operation, Reversal};
+pub use state::settings::check_property;

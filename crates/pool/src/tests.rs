@@ -5,8 +5,8 @@
 //! In these tests the locks of the crate are those of `shuttle`, which decides at every lock, and
 //! at every write and flush of the device, who goes on.
 
-use crate::counters::CommittedCounters;
-use crate::pointers::decode_pointer;
+use crate::base::pointers::decode_pointer;
+use crate::memtable::counters::CommittedCounters;
 use crate::{CreateOptions, OpenOptions, Pool, create};
 use marram_device::{Device, Result};
 use marram_format::pointer::{GRAIN_BYTES, Place};

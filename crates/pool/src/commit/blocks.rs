@@ -2,8 +2,8 @@
 
 use super::Commit;
 use super::queue::Payload;
-use crate::settings::Settings;
 use crate::space::Purpose;
+use crate::state::settings::Settings;
 use bytes::Bytes;
 use marram_codec::{ChecksumKind, Compression, checksum, compress};
 use marram_format::pointer::{

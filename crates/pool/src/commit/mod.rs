@@ -14,23 +14,25 @@
 //! takes no more changes, as nobody knows what it has kept.
 
 mod blocks;
-mod foresight;
+mod dry_run;
+mod halt;
 mod owners;
 mod pool_tree;
 mod queue;
 mod references;
 mod trees;
+mod trim;
 
-use crate::administration::Sifting;
-use crate::counters::CommittedCounters;
-use crate::dataset::{Attempt, Dataset};
-use crate::dirty::Dirty;
+use crate::admission::shortage::Admitted;
+use crate::base::order::MutexGuard;
+use crate::base::pointers::decode_pointer;
+use crate::front::Inner;
+use crate::io::CacheKey;
 use crate::log::IntentLog;
-use crate::media::CacheKey;
-use crate::order::MutexGuard;
-use crate::pointers::decode_pointer;
-use crate::pool::Inner;
-use crate::shortage::Admitted;
+use crate::memtable::counters::CommittedCounters;
+use crate::memtable::dataset::{Attempt, Dataset};
+use crate::memtable::dirty::Dirty;
+use crate::state::records::Sifting;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
@@ -43,7 +45,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) use foresight::least_foreseen;
+pub(crate) use dry_run::least_foreseen;
 pub(crate) use owners::waiting;
 pub(crate) use trees::is_shared;
 

@@ -5,10 +5,10 @@
 //! birth 0, in the layers and in the intent log.
 
 use super::Commit;
-use crate::media::At;
-use crate::moment::owners_in;
-use crate::overlay::{Entry, Layer, flatten};
-use crate::pointers::decode_pointer;
+use crate::base::pointers::decode_pointer;
+use crate::io::At;
+use crate::memtable::overlay::{Entry, Layer, flatten};
+use crate::views::pinned_commit::owners_in;
 use marram_format::group::Group;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::space::{OwnersRecord, owners_key};
@@ -84,7 +84,7 @@ impl Commit<'_> {
     }
 }
 
-impl crate::pool::Inner {
+impl crate::front::Inner {
     /// Owners of a block that is in use, as the last commit has them.
     pub(crate) fn owners_of(&self, address: u64) -> Result<u64> {
         // Asked first: under a later number what is read of this root could be made good over what

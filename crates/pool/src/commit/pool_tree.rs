@@ -2,8 +2,8 @@
 
 use super::Commit;
 use super::trees::TreeSink;
-use crate::planted::{PlantedBug, is_planted};
-use crate::pointers::decode_pointer;
+use crate::base::planted::{PlantedBug, is_planted};
+use crate::base::pointers::decode_pointer;
 use crate::space::Purpose;
 use crate::tree::{self, Change};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 //! **Two copies of a block never go out in one write**, even if they are neighbours (as on a nearly
 //! full pool): a device that loses or misdirects one write must not take both.
 
-use crate::media::Media;
+use crate::io::Media;
 use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_store::{FreshBlock, Result};
 use std::sync::Arc;

@@ -9,10 +9,10 @@
 //! same block adopted at another time: each has its own count and is given back by itself.
 
 use super::trees::is_shared;
-use crate::dataset::Dataset;
-use crate::media::At;
-use crate::pointers::decode_pointer;
-use crate::pool::Inner;
+use crate::base::pointers::decode_pointer;
+use crate::front::Inner;
+use crate::io::At;
+use crate::memtable::dataset::Dataset;
 use crate::tree::{self, Change, NodeSource};
 use bytes::Bytes;
 use marram_format::group::Group;

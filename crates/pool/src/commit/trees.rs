@@ -2,11 +2,11 @@
 
 use super::Commit;
 use super::references::{Uses, references_changes};
-use crate::dataset::Dataset;
-use crate::media::{At, cache_key};
-use crate::overlay::{Entry, Layer, flatten};
-use crate::pointers::decode_pointer;
-use crate::settings::Settings;
+use crate::base::pointers::decode_pointer;
+use crate::io::{At, cache_key};
+use crate::memtable::dataset::Dataset;
+use crate::memtable::overlay::{Entry, Layer, flatten};
+use crate::state::settings::Settings;
 use crate::tree::{self, Change, NodeSink, NodeSource};
 use bytes::Bytes;
 use marram_codec::ChecksumKind;

@@ -1,7 +1,7 @@
 //! From the layers of the pool to a frame.
 
 use super::unlogged::{Extent, Unlogged};
-use crate::overlay::{Entry, Layer};
+use crate::memtable::overlay::{Entry, Layer};
 use marram_format::log::{FrameWriter, LogBlock};
 use marram_store::{Block, FreshBlock, Item, Key};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(super) fn add_part(
     let mut contents = Contents::default();
     frame.begin_part(freeze, dataset);
     for (key, changed) in unlogged.sorted() {
-        if crate::planted::is_left_out(key.kind) {
+        if crate::base::planted::is_left_out(key.kind) {
             continue;
         }
         match layer.get(key).expect("what was noted is in the layer") {

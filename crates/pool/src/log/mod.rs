@@ -14,11 +14,11 @@ mod replay;
 mod ring;
 mod unlogged;
 
+use crate::base::order::{self, Mutex};
 use crate::commit::Commit;
-use crate::dataset::Dataset;
-use crate::media::Media;
-use crate::order::{self, Mutex};
-use crate::pool::{Inner, Pool};
+use crate::front::{Inner, Pool};
+use crate::io::Media;
+use crate::memtable::dataset::Dataset;
 use crate::space::Purpose;
 use marram_format::group::Group;
 use marram_format::log::{FRAME_BYTES_MAX, FrameWriter, LogHead};

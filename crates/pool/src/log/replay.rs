@@ -1,10 +1,10 @@
 //! From the frames of the log to the layers of a pool that is being opened.
 
 use super::ring::{Ring, Stamp, parts};
-use crate::dataset::Dataset;
-use crate::dirty::Dirty;
-use crate::media::Media;
-use crate::pointers::token_of;
+use crate::base::pointers::token_of;
+use crate::io::Media;
+use crate::memtable::dataset::Dataset;
+use crate::memtable::dirty::Dirty;
 use bytes::Bytes;
 use marram_format::log::{LogBlock, LogEdit, LogHead, LogPart};
 use marram_store::{Block, Damage, Edit, Error, Item, Result};
@@ -95,7 +95,7 @@ fn put_part(
 fn block_of(block: LogBlock<'_>, contents: &mut Vec<Block>) -> Option<Result<Option<Block>>> {
     Some(match block {
         LogBlock::None => Ok(None),
-        LogBlock::Stored(place) => crate::pointers::decode_pointer(place)
+        LogBlock::Stored(place) => crate::base::pointers::decode_pointer(place)
             .and_then(|_| token_of(&Bytes::copy_from_slice(place)))
             .map(|token| Some(Block::Stored(token))),
         LogBlock::Content(content) => {

@@ -4,7 +4,7 @@
 //! frame is whole: a frame is lost only if it was torn in both (nobody was told that it is
 //! durable), or both were damaged.
 
-use crate::media::Media;
+use crate::io::Media;
 use marram_format::log::{FRAME_BYTES_MAX, LogHead, LogPart, decode_frame, frame_header};
 use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_store::Result;
@@ -111,7 +111,7 @@ impl Ring {
             return Ok(None);
         }
         let mut bytes = self.read(media, copy, position, len)?;
-        crate::planted::reseal(&mut bytes, stamp.secret);
+        crate::base::planted::reseal(&mut bytes, stamp.secret);
         let is_whole = decode_frame(&bytes, &stamp.pool_id, stamp.secret, position).is_some();
         Ok(is_whole.then_some(Found { bytes, grains }))
     }

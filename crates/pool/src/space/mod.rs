@@ -15,7 +15,7 @@ mod going;
 mod held;
 mod zone;
 
-use crate::planted::{PlantedBug, is_planted};
+use crate::base::planted::{PlantedBug, is_planted};
 use going::Going;
 use held::Held;
 use marram_format::pointer::{

@@ -1,0 +1,177 @@
+//! Receiving: a stream becomes a dataset that nobody sees, and that shows itself in one commit.
+
+use super::apply::Applier;
+use super::reader::{Step, StreamReader};
+use super::{Progress, StreamTotals};
+use crate::Error;
+use crate::front::Pool;
+use crate::send::incoming::Arrival;
+use crate::send::unchanged::Accessed;
+use marram_store::{DatasetName, Source, Store};
+use std::io::Read;
+
+/// Where a stream is to go.
+#[derive(Clone, Debug)]
+pub struct ReceiveRequest {
+    /// The dataset: made by a full stream, brought further by an incremental one.
+    pub dataset: DatasetName,
+    /// A dataset that has changed since the base, in more than access times, goes back to that
+    /// first; what it was is kept as a snapshot.
+    pub force: bool,
+    /// What has come is kept when the stream is cut, and another one can go on from it.
+    pub resumable: bool,
+}
+
+/// What has been received.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The snapshot.
+    pub snapshot: Source,
+    /// The snapshot that the stream went on from.
+    pub base: Option<Source>,
+    /// What the dataset was before, if that had to be set aside.
+    pub kept: Option<Source>,
+    /// Where access times had moved since the base, and nothing else: they are as those of the
+    /// snapshot now.
+    pub accessed: Accessed,
+    /// What the stream had in it.
+    pub totals: StreamTotals,
+}
+
+/// A stream that is whole and has been verified, and of which nobody sees anything yet. Dropping
+/// it gives it back, but for what is to be kept.
+pub struct Incoming<'p> {
+    pool: &'p Pool,
+    arrival: Arrival,
+    totals: StreamTotals,
+    /// What has come stays whatever happens.
+    is_kept: bool,
+    is_published: bool,
+}
+
+/// Seconds after which what has come is made durable, if it is to be kept.
+const COMMIT_SECONDS: i64 = 5;
+
+impl Pool {
+    /// Reads a stream to its end into a dataset of the pool's own.
+    ///
+    /// # Errors
+    /// [`Error::Stream`] for a stream that is cut, damaged or altered, [`Error::Unfit`] for one
+    /// that does not fit what is here, [`Error::Transfer`] if it cannot be read; no space, a failed
+    /// device. Then nothing is left of it, unless it is resumable: then [`Pool::partials`] tells
+    /// what is kept.
+    pub fn receive(
+        &self,
+        request: &ReceiveRequest,
+        input: &mut dyn Read,
+        progress: Progress<'_>,
+    ) -> Result<Incoming<'_>, Error> {
+        let (mut reader, begin) = StreamReader::open(input)?;
+        self.drop_empty_partials()?;
+        let (arrival, view) = self.inner.begin_arrival(request, begin)?;
+        // From here on dropping it takes back what has been made.
+        let mut incoming = Incoming {
+            pool: self,
+            is_kept: arrival.received.is_some(),
+            arrival,
+            totals: StreamTotals::default(),
+            is_published: false,
+        };
+        let arrival = &incoming.arrival;
+        let base = arrival.base.as_ref().map(|base| self.open(base)).transpose()?;
+        let mut applier = Applier::new(view, base);
+        if arrival.is_resumable {
+            applier.tell(arrival.received);
+        }
+        let taken = self.take_all(&mut reader, &mut applier, arrival.is_resumable, progress);
+        incoming.totals = reader.totals;
+        let resumable = incoming.arrival.is_resumable;
+        if taken.is_err() && resumable {
+            // What cannot be kept any more is not: the part ends before it.
+            let _kept_so_far = applier.flush().and_then(|()| Ok(self.commit()?));
+            incoming.is_kept |= applier.has_told();
+        }
+        taken?;
+        incoming.is_kept |= resumable;
+        incoming.add_earlier();
+        progress(&incoming.totals);
+        Ok(incoming)
+    }
+
+    /// Reads a stream to its end, and applies it.
+    fn take_all(
+        &self,
+        reader: &mut StreamReader<'_>,
+        applier: &mut Applier,
+        is_resumable: bool,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let now = || (self.inner.now_seconds)();
+        let mut committed = now();
+        loop {
+            let step = reader.step()?;
+            if matches!(step, Step::End) {
+                return applier.flush();
+            }
+            if applier.take(step)? {
+                progress(&reader.totals);
+                if is_resumable && now() >= committed.saturating_add(COMMIT_SECONDS) {
+                    self.commit()?;
+                    committed = now();
+                }
+            }
+        }
+    }
+}
+
+impl Incoming<'_> {
+    /// Counts in what an earlier stream has brought.
+    fn add_earlier(&mut self) {
+        if let Some(earlier) = &self.arrival.received {
+            self.totals.puts += earlier.puts;
+            self.totals.removals += earlier.removals;
+            self.totals.blocks += earlier.blocks;
+            self.totals.stored_bytes += earlier.stored_bytes;
+        }
+    }
+
+    /// The snapshot that it will be.
+    pub fn snapshot(&self) -> &Source {
+        &self.arrival.snapshot
+    }
+
+    /// The snapshot that it goes on from, in the dataset that is there already.
+    pub fn base(&self) -> Option<&Source> {
+        self.arrival.base.as_ref()
+    }
+
+    /// Shows it: the dataset, or what is new of it, and its snapshot, in one commit. Views that are
+    /// open on the dataset see the new state at once; see [`Store::rollback`] for what that asks of
+    /// whoever prepares a batch.
+    ///
+    /// # Errors
+    /// The dataset has changed meanwhile, names have been taken, a failed device: then nothing is
+    /// left of it, unless it is resumable: then only the end of the stream has to come again.
+    pub fn publish(mut self) -> Result<Received, Error> {
+        let author = self.pool.author.as_ref();
+        let (kept, accessed) = self.pool.inner.conclude_arrival(&self.arrival, author)?;
+        self.is_published = true;
+        Ok(Received {
+            snapshot: self.arrival.snapshot.clone(),
+            base: self.arrival.base.clone(),
+            kept,
+            accessed,
+            totals: self.totals,
+        })
+    }
+}
+
+impl Drop for Incoming<'_> {
+    /// What cannot be destroyed now stays, as after a crash, until the pool is next served.
+    fn drop(&mut self) {
+        if !self.is_published && !self.is_kept {
+            let hidden = Source::live(self.arrival.hidden.clone());
+            let _stays = self.pool.destroy(&hidden, false);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Sending: what differs between two snapshots, or all of one, as a stream.
+
+use super::reader::is_sent;
+use super::shared::{Known, Roots, SharedBlocks, is_kept};
+use super::{Progress, StreamTotals, identity_of, sent_properties};
+use crate::Error;
+use crate::base::pointers::decode_pointer;
+use crate::front::Pool;
+use crate::io::At;
+use crate::snapshots::root_object;
+use crate::tree::{self, Differing, Found};
+use bytes::Bytes;
+use marram_format::dataset::DatasetRecord;
+use marram_format::key::Key;
+use marram_format::pointer::{
+    Checksum, EMBEDDED_BYTES_MAX, GRAIN_BYTES, Place, Pointer, checksum_kind,
+};
+use marram_format::stream::{
+    RecordChain, RecordKind, ResumeToken, STREAM_BLOCK_BYTES_MAX, STREAM_VALUE_BYTES_MAX,
+    StreamBegin, StreamBlock, StreamContent, StreamEnd, StreamPut,
+};
+use marram_store::{Damage, Source, Store};
+use std::io::Write;
+
+/// Bytes of the stream that are written at once.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// What is to be sent.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// The snapshot.
+    pub snapshot: Source,
+    /// An older snapshot of the same pool that the receiver has: only what has changed since it is
+    /// sent.
+    pub base: Option<Source>,
+    /// Only what a receiver that was cut has not got is sent.
+    pub resume: Option<ResumeToken>,
+}
+
+impl Pool {
+    /// Writes a snapshot, or what has changed since an older one, as a stream. Both stay for as
+    /// long as that takes.
+    ///
+    /// # Errors
+    /// No such snapshot, a base that is not older, damage; [`Error::Transfer`] if `out` fails. The
+    /// stream has no end then, and nobody can take it for whole.
+    pub fn send(
+        &self,
+        request: &SendRequest,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<StreamTotals, Error> {
+        let snapshot = Sent::open(self, &request.snapshot)?;
+        let base = request.base.as_ref().map(|base| Sent::open(self, base)).transpose()?;
+        if let Some(base) = &base
+            && base.record.created_group >= snapshot.record.created_group
+        {
+            let (base, snapshot) = (&base.record.name, &snapshot.record.name);
+            let reason = format!("{base} is not older than {snapshot}: name an older snapshot");
+            return Err(Error::Unfit(reason));
+        }
+        let begin = self.begin(&snapshot, base.as_ref(), request);
+        check_token(request, &begin)?;
+        let roots = Roots {
+            base: base.as_ref().and_then(|base| base.root.as_ref()),
+            snapshot: snapshot.root.as_ref(),
+            base_group: base.as_ref().map_or_else(Default::default, |it| it.record.created_group),
+        };
+        let media = &self.inner.media;
+        let at = At { media, epoch: media.epoch() };
+        let shared = SharedBlocks::find(&at, &roots)?;
+        let prefix = begin.prefix();
+        let mut sender = Sender {
+            at,
+            shared,
+            chain: RecordChain::new(&prefix),
+            buffer: prefix.to_vec(),
+            out,
+            totals: StreamTotals::default(),
+            progress,
+        };
+        sender.record(RecordKind::Begin, &begin.encode())?;
+        let from = match begin.after {
+            Some(after) => {
+                sender.recall(&roots, after)?;
+                after.successor()
+            }
+            None => Some(Key::MIN),
+        };
+        if let Some(from) = from {
+            sender.items(&roots, from)?;
+        }
+        sender.end()
+    }
+
+    fn begin(&self, snapshot: &Sent, base: Option<&Sent>, request: &SendRequest) -> StreamBegin {
+        let record = &snapshot.record;
+        let dataset = self.inner.records.read().get(record.parent).cloned();
+        StreamBegin {
+            snapshot: identity_of(record),
+            base: base.map(|base| identity_of(&base.record)),
+            dataset_id: dataset.map_or(record.id128, |dataset| dataset.id128),
+            pool_id: self.inner.superblock.lock().pool_id,
+            root_object: root_object(record),
+            referenced_bytes: record.referenced_grains * GRAIN_BYTES,
+            dataset_name: request.snapshot.dataset.to_string(),
+            snapshot_name: request.snapshot.snapshot.clone().unwrap_or_default(),
+            properties: sent_properties(record),
+            after: request.resume.as_ref().map(|token| token.received.after),
+        }
+    }
+}
+
+/// Refuses a token that is about other snapshots.
+fn check_token(request: &SendRequest, begin: &StreamBegin) -> Result<(), Error> {
+    let fits = |token: &ResumeToken| (token.snapshot, token.base) == (begin.snapshot, begin.base);
+    match &request.resume {
+        Some(token) if !fits(token) => Err(Error::Unfit(format!(
+            "the token is about another snapshot than {}, or another one that it goes on from",
+            request.snapshot
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A snapshot that stays while it is sent.
+struct Sent {
+    record: std::sync::Arc<DatasetRecord>,
+    root: Option<Bytes>,
+    _open: std::sync::Arc<dyn marram_store::View>,
+}
+
+impl Sent {
+    fn open(pool: &Pool, source: &Source) -> Result<Sent, Error> {
+        if source.snapshot.is_none() {
+            let reason = format!("{source} is no snapshot: take one, and send that");
+            return Err(Error::Unfit(reason));
+        }
+        let open = pool.open(source)?;
+        let record = pool.inner.find(source)?;
+        let root = record.root.as_ref().map(Pointer::encode);
+        Ok(Sent { record, root, _open: open })
+    }
+}
+
+/// A stream that is being written.
+struct Sender<'s> {
+    at: At<'s>,
+    shared: SharedBlocks,
+    chain: RecordChain,
+    buffer: Vec<u8>,
+    out: &'s mut dyn Write,
+    totals: StreamTotals,
+    progress: Progress<'s>,
+}
+
+impl Sender<'_> {
+    /// Remembers with which items blocks were sent that may come again, as the stream that was cut
+    /// has sent them. Reads nodes, no blocks.
+    fn recall(&mut self, roots: &Roots<'_>, after: Key) -> Result<(), Error> {
+        let at = At { media: self.at.media, epoch: self.at.epoch };
+        let (mut failed, shared) = (None, &mut self.shared);
+        let trees = (roots.base, roots.snapshot);
+        tree::changes(&at, trees, Key::MIN, &mut |differing| {
+            let kept = is_kept(&differing);
+            let Some(item) = differing.after.filter(|item| item.key <= after) else {
+                return differing.before.is_some_and(|before| before.key <= after);
+            };
+            if let Some(pointer) = item.pointer.filter(|_| !kept && is_sent(item.key.kind)) {
+                match decode_pointer(&pointer) {
+                    Ok(pointer) => {
+                        let address = pointer.address();
+                        let _known = address.map(|address| shared.look_up(address, item.key));
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn items(&mut self, roots: &Roots<'_>, from: Key) -> Result<(), Error> {
+        let mut failed = None;
+        let at = At { media: self.at.media, epoch: self.at.epoch };
+        let walked = tree::changes(&at, (roots.base, roots.snapshot), from, &mut |differing| {
+            failed = self.item(&differing).err();
+            failed.is_none()
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(walked?),
+        }
+    }
+
+    fn item(&mut self, differing: &Differing) -> Result<(), Error> {
+        let found = differing.after.as_ref().or(differing.before.as_ref());
+        let Some(key) = found.map(|found| found.key).filter(|key| is_sent(key.kind)) else {
+            return Ok(());
+        };
+        match &differing.after {
+            Some(after) => self.put(after, is_kept(differing)),
+            None => {
+                self.totals.removals += 1;
+                self.record(RecordKind::Remove, &key.encode())
+            }
+        }
+    }
+
+    fn put(&mut self, item: &Found, is_kept: bool) -> Result<(), Error> {
+        let pointer = item.pointer.as_ref().map(|pointer| decode_pointer(pointer)).transpose()?;
+        let (mut stored, mut content) = (Bytes::new(), None);
+        let mut block = StreamBlock::None;
+        if let Some(pointer) = pointer {
+            let known = match pointer.address() {
+                Some(address) if !is_kept => self.shared.look_up(address, item.key),
+                _ => None,
+            };
+            match known {
+                _ if is_kept => block = StreamBlock::Kept,
+                Some(Known::OfBase(key)) => block = StreamBlock::OfBase(key),
+                Some(Known::Sent(key)) => block = StreamBlock::Earlier(key),
+                None => content = Some(pointer),
+            }
+        }
+        if let Some(pointer) = content {
+            stored = self.at.media.stored(&pointer, self.at.epoch)?;
+            block = content_of(item.key, &pointer, &stored)?;
+            self.totals.blocks += 1;
+            self.totals.stored_bytes += stored.len() as u64;
+        }
+        if item.value.len() > STREAM_VALUE_BYTES_MAX {
+            return Err(too_long(item.key, format!("its value has {} bytes", item.value.len())));
+        }
+        self.totals.puts += 1;
+        let put = StreamPut { key: item.key, value: &item.value, block };
+        let payload = put.encode();
+        drop(stored);
+        self.record(RecordKind::Put, &payload)
+    }
+
+    fn record(&mut self, kind: RecordKind, payload: &[u8]) -> Result<(), Error> {
+        self.chain.seal(kind, payload, &mut self.buffer);
+        if self.buffer.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
+    }
+
+    fn write_out(&mut self) -> Result<(), Error> {
+        self.out.write_all(&self.buffer).map_err(|error| unwritable(&error))?;
+        self.totals.stream_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        (self.progress)(&self.totals);
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<StreamTotals, Error> {
+        let StreamTotals { puts, removals, blocks, stored_bytes, .. } = self.totals;
+        let whole = self.chain.whole();
+        let end = StreamEnd { puts, removals, blocks, stored_bytes, whole };
+        self.record(RecordKind::End, &end.encode())?;
+        self.write_out()?;
+        self.out.flush().map_err(|error| unwritable(&error))?;
+        Ok(self.totals)
+    }
+}
+
+fn unwritable(error: &std::io::Error) -> Error {
+    Error::Transfer(format!("cannot write the stream: {error}"))
+}
+
+/// The content of a block as a record has it; its limits are those of what a pool writes.
+fn content_of<'s>(key: Key, pointer: &Pointer, stored: &'s [u8]) -> Result<StreamBlock<'s>, Error> {
+    let checksum = match &pointer.place {
+        Place::Embedded(_) => Checksum::NONE,
+        Place::Stored { checksum, .. } => *checksum,
+    };
+    let (codec, logical_len) = (pointer.codec, pointer.logical_len);
+    let is_right = (1..=STREAM_BLOCK_BYTES_MAX).contains(&logical_len)
+        && (1..=logical_len as usize).contains(&stored.len())
+        && (checksum.kind != checksum_kind::NONE || stored.len() <= EMBEDDED_BYTES_MAX);
+    if !is_right {
+        let reason = format!("its block has {logical_len} bytes, stored as {}", stored.len());
+        return Err(too_long(key, reason));
+    }
+    Ok(StreamBlock::Content(StreamContent { codec, logical_len, checksum, stored }))
+}
+
+/// The error for what no pool writes, and no stream can hold.
+fn too_long(key: Key, reason: String) -> Error {
+    let place = format!("{key:?}");
+    marram_store::Error::Damaged(Damage { what: "an item", place, reason }).into()
+}

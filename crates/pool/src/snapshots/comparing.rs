@@ -1,0 +1,95 @@
+//! In what two states differ, each a snapshot or one that is kept in memory.
+
+use super::refuse_live;
+use crate::front::Pool;
+use crate::io::{At, Media};
+use crate::memtable::dataset::item_of;
+use crate::tree::{self, Differing, Found};
+use crate::views::live::DatasetView;
+use crate::views::pinned_commit::Moment;
+use bytes::Bytes;
+use marram_store::{Error, ItemChange, Key, Result, Source, kind};
+use std::sync::Arc;
+
+/// A state that stays readable as long as this is there.
+struct Side<'p> {
+    media: &'p Media,
+    name: String,
+    root: Option<Bytes>,
+    /// As long as a snapshot is open it cannot be destroyed, and no block of its used again.
+    _open: Option<DatasetView>,
+    moment: Option<Arc<Moment>>,
+}
+
+impl Pool {
+    /// See `Store::changes`.
+    pub(crate) fn compare(
+        &self,
+        (before, after): (&Source, &Source),
+        from: Key,
+        visit: &mut dyn FnMut(ItemChange) -> bool,
+    ) -> Result<()> {
+        let (before, after) = (self.side(before)?, self.side(after)?);
+        let media = &self.inner.media;
+        let at = At { media, epoch: before.epoch().min(after.epoch()) };
+        let mut failed = None;
+        let mut show = |differing: Differing| match change_of(&differing) {
+            Ok(Some(change)) => visit(change),
+            Ok(None) => true,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        };
+        let walked =
+            tree::changes(&at, (before.root.as_ref(), after.root.as_ref()), from, &mut show);
+        failed.map_or(told([&before, &after], walked), Err)
+    }
+
+    fn side(&self, source: &Source) -> Result<Side<'_>> {
+        let (media, name) = (&self.inner.media, source.to_string());
+        if let Some(state) = self.inner.passing_state(source) {
+            let moment = Some(Arc::clone(&state.moment));
+            return Ok(Side { media, name, root: state.root(), _open: None, moment });
+        }
+        refuse_live(source)?;
+        let open = self.open_view(source)?;
+        Ok(Side { media, name, root: open.root(), _open: Some(open), moment: None })
+    }
+}
+
+impl Side<'_> {
+    /// The commit under which it is read. **That of its moment, if it is kept in memory**: what a
+    /// later one has overwritten is no bad copy. One would be made good over what lies there now.
+    fn epoch(&self) -> u64 {
+        self.moment.as_ref().map_or_else(|| self.media.epoch(), |moment| moment.at().epoch)
+    }
+
+    fn overwritten(&self) -> Option<&Moment> {
+        self.moment.as_deref().filter(|moment| moment.is_broken())
+    }
+}
+
+/// What has come of a walk through both: damage is none if one of them was overwritten.
+fn told<T>(sides: [&Side<'_>; 2], walked: Result<T>) -> Result<T> {
+    let overwritten = sides.iter().find_map(|side| Some((side, side.overwritten()?)));
+    match (overwritten, &walked) {
+        (Some((side, moment)), _) => moment.told(&side.name, walked),
+        (None, Err(Error::Damaged(damage))) => {
+            sides[0].media.keep_damage(damage);
+            walked
+        }
+        _ => walked,
+    }
+}
+
+/// A change as callers see it; none of what the engine keeps for itself.
+fn change_of(differing: &Differing) -> Result<Option<ItemChange>> {
+    let found = differing.after.as_ref().or(differing.before.as_ref());
+    let Some(key) = found.map(|found| found.key).filter(|key| key.kind != kind::REFERENCES) else {
+        return Ok(None);
+    };
+    let item = |found: &Option<Found>| found.as_ref().map(item_of).transpose();
+    let (before, after) = (item(&differing.before)?, item(&differing.after)?);
+    Ok(Some(ItemChange { key, before, after }))
+}

@@ -1,0 +1,222 @@
+//! Dead lists from which is given back, piece by piece, what a destruction has freed.
+//!
+//! Whoever takes over from destroyed snapshots has their dead lists and his own; of what is on them
+//! the younger blocks are free, and the others are his from then on. There may be tens of millions.
+//! So a destruction only says of each list after which group its blocks are free, and where the
+//! others belong: the list is **sifted** from then on. Commits of their own take so many pointers
+//! off such lists at a time; one that is empty is forgotten.
+//!
+//! **What waits on a sifted list is where it belongs already**: an old block counts as one on the
+//! list that it is to go to, a young one as one that nobody has. Whoever asks what is on a dead
+//! list asks [`visit_dead`], so nothing has to wait for the sifting: not another destruction, nor
+//! snapshots, rollbacks and promotions, all of which move lists by their numbers.
+//!
+//! **Nothing leads to a list that is sifted itself**: when the list of whoever took over is to be
+//! sifted too, what led to it leads on to where it leads. So no pointer is moved twice by
+//! one step, and no list waits for another.
+
+use super::destroy::dead_chunks;
+use crate::base::pointers::decode_pointer;
+use crate::commit::Commit;
+use crate::io::At;
+use crate::views::pinned_commit::Moment;
+use bytes::Bytes;
+use marram_format::dataset::DatasetRecord;
+use marram_format::group::{GROUPS_MAX, Group};
+use marram_format::pointer::Pointer;
+use marram_format::space::SiftingRecord;
+use marram_store::{Damage, Error, Result};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Where that leads to which another snapshot has anyway.
+const NOWHERE: u64 = 0;
+
+/// Visits the pointers on a dead list, and those on the way to it.
+pub(crate) fn visit_dead(
+    moment: &Moment,
+    list: u64,
+    visit: &mut dyn FnMut(&Pointer) -> Result<()>,
+) -> Result<()> {
+    visit_list(moment, list, visit)?;
+    visit_on_the_way(moment, list, visit)
+}
+
+/// Grains of the blocks on the dead list of a record, and of those on the way to it.
+pub(crate) fn dead_grains(moment: &Moment, record: &DatasetRecord) -> Result<u64> {
+    let mut grains = record.dead_grains;
+    visit_on_the_way(moment, record.dead_list, &mut |pointer| {
+        grains += pointer.grains();
+        Ok(())
+    })?;
+    Ok(grains)
+}
+
+/// Visits the pointers that are free and still to be given back.
+pub(crate) fn visit_freed(
+    moment: &Moment,
+    visit: &mut dyn FnMut(&Pointer) -> Result<()>,
+) -> Result<()> {
+    for (list, sifting) in moment.records.sifting().iter() {
+        visit_list(moment, *list, &mut |pointer| match pointer.birth > sifting.threshold {
+            true => visit(pointer),
+            false => Ok(()),
+        })?;
+    }
+    Ok(())
+}
+
+fn visit_on_the_way(
+    moment: &Moment,
+    list: u64,
+    visit: &mut dyn FnMut(&Pointer) -> Result<()>,
+) -> Result<()> {
+    for (from, sifting) in moment.records.sifting().iter().filter(|it| it.1.destination == list) {
+        visit_list(moment, *from, &mut |pointer| match pointer.birth > sifting.threshold {
+            true => Ok(()),
+            false => visit(pointer),
+        })?;
+    }
+    Ok(())
+}
+
+fn visit_list(
+    moment: &Moment,
+    list: u64,
+    visit: &mut dyn FnMut(&Pointer) -> Result<()>,
+) -> Result<()> {
+    dead_chunks(&moment.at(), moment.pool_tree(), list, &mut |_, chunk| {
+        for pointer in chunk.pointers {
+            visit(&decode_pointer(&pointer)?)?;
+        }
+        Ok(true)
+    })
+    .map(|_all| ())
+}
+
+impl Commit<'_> {
+    /// From now on these lists are sifted: what was born after the threshold is free, the rest goes
+    /// to the destination. What was on the way to them leads on there.
+    pub(crate) fn begin_sifting(&mut self, lists: &[u64], threshold: Group, destination: u64) {
+        self.lead_on(lists, threshold, destination);
+        let sifting = Arc::make_mut(&mut self.sifting);
+        let record = SiftingRecord { threshold, destination };
+        sifting.extend(lists.iter().map(|list| (*list, record)));
+    }
+
+    /// A dead list goes without an heir: another snapshot has all that is on it, and stays or goes
+    /// by itself. Only what was free on the way to it is still given back.
+    pub(crate) fn drop_list(&mut self, list: u64, previous_group: Group) {
+        self.lead_on(&[list], previous_group, NOWHERE);
+        let nothing_is_free = Group(GROUPS_MAX - 1);
+        let record = SiftingRecord { threshold: nothing_is_free, destination: NOWHERE };
+        Arc::make_mut(&mut self.sifting).insert(list, record);
+    }
+
+    /// What is on the way to these lists is on the way to another one from now on, unless it is
+    /// free.
+    pub(crate) fn lead_on(&mut self, lists: &[u64], threshold: Group, destination: u64) {
+        if self.sifting.is_empty() {
+            return;
+        }
+        let lists: HashSet<u64> = lists.iter().copied().collect();
+        for sifting in Arc::make_mut(&mut self.sifting).values_mut() {
+            if sifting.destination != NOWHERE && lists.contains(&sifting.destination) {
+                *sifting = SiftingRecord { threshold, destination };
+            }
+        }
+    }
+
+    /// Takes pointers off lists that are sifted, about so many. Once in a commit: it looks at the
+    /// chunks that the last commit has left.
+    pub(crate) fn sift(&mut self, mut left: usize) -> Result<()> {
+        let mut moved = BTreeMap::new();
+        let lists = Arc::clone(&self.sifting);
+        for (list, sifting) in lists.iter() {
+            if left == 0 {
+                break;
+            }
+            if self.sift_list(*list, *sifting, &mut left, &mut moved)? {
+                Arc::make_mut(&mut self.sifting).remove(list);
+            }
+        }
+        self.count_moved(moved)
+    }
+
+    /// Takes pointers off a list; tells whether it is empty. A list costs as much as a pointer, and
+    /// so does a chunk.
+    fn sift_list(
+        &mut self,
+        list: u64,
+        sifting: SiftingRecord,
+        left: &mut usize,
+        moved: &mut BTreeMap<u64, u64>,
+    ) -> Result<bool> {
+        let media = &self.pool.media;
+        let root = self.pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        let at = At { media, epoch: media.epoch() };
+        let mut taken = Vec::new();
+        let is_all = dead_chunks(&at, root.as_ref(), list, &mut |key, chunk| {
+            if *left == 0 {
+                return Ok(false);
+            }
+            *left = left.saturating_sub(chunk.pointers.len() + 1);
+            taken.push((key, chunk));
+            Ok(true)
+        })?;
+        *left = left.saturating_sub(1);
+        for (key, chunk) in taken {
+            self.items.insert(key, None);
+            self.sift_pointers(chunk.pointers, sifting, moved)?;
+        }
+        if is_all {
+            // Those that this commit has put there itself are in memory.
+            let new = self.take_new_dead(list);
+            self.sift_pointers(new, sifting, moved)?;
+        }
+        Ok(is_all)
+    }
+
+    fn sift_pointers(
+        &mut self,
+        pointers: Vec<Bytes>,
+        sifting: SiftingRecord,
+        moved: &mut BTreeMap<u64, u64>,
+    ) -> Result<()> {
+        for pointer in pointers {
+            let decoded = decode_pointer(&pointer)?;
+            if decoded.birth > sifting.threshold {
+                self.free(&decoded)?;
+            } else if sifting.destination != NOWHERE {
+                *moved.entry(sifting.destination).or_default() += decoded.grains();
+                self.add_dead(sifting.destination, pointer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the grains of what has come onto dead lists to the records of those whose they are.
+    fn count_moved(&mut self, moved: BTreeMap<u64, u64>) -> Result<()> {
+        let changed = self.records.values().flatten().map(|record| (record.dead_list, record.id));
+        let changed: HashMap<u64, u64> = changed.collect();
+        for (list, grains) in moved {
+            let known = || self.pool.records.read().with_list(list).map(|record| record.id);
+            let holder = changed.get(&list).copied().or_else(known);
+            let mut record = self.record(holder.ok_or_else(|| of_nobody(list))?)?;
+            if record.dead_list != list {
+                return Err(of_nobody(list));
+            }
+            record.dead_grains += grains;
+            self.records.insert(record.id, Some(record));
+        }
+        Ok(())
+    }
+}
+
+fn of_nobody(list: u64) -> Error {
+    Error::Damaged(Damage {
+        what: "a dead list",
+        place: format!("list {list}"),
+        reason: "it is nobody's, and blocks are on the way to it".to_owned(),
+    })
+}

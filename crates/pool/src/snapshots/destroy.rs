@@ -1,0 +1,271 @@
+//! Giving back what nobody needs any more.
+//!
+//! Destroying snapshots that another one follows frees what died on the way to that and was born
+//! after the one before them: their own blocks are found on the dead lists, nothing is walked. The
+//! rest of those lists is the next one's from then on. What there is much of is sorted out by later
+//! commits, see [`super::dead_list_reclaim`]; what one commit can do is done at once.
+//!
+//! A dataset, and a snapshot that is the last of its line, has nobody to hand anything over to. It
+//! loses its name at once; its tree is walked by later commits, piece by piece, so that no commit
+//! becomes long. Subtrees that are as old as the snapshot before it are not entered. A dataset with
+//! its snapshots is taken apart from the newest on: each is the last of its line by then, and each
+//! walk meets what no other one does.
+
+use super::operation_log::{entry, is_passing};
+use super::plan::{Chain, Plan};
+use super::reclaimable::Release;
+use super::root_of;
+use super::trash::is_hidden;
+use crate::base::pointers::decode_pointer;
+use crate::commit::{Commit, Publication, Turn, is_shared};
+use crate::front::{Inner, Pool};
+use crate::io::At;
+use crate::state::records::parent_of;
+use crate::tree::{self, NodeSource, PruneSink, Pruned, prune};
+use crate::views::pinned_commit::Moment;
+use bytes::Bytes;
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::group::Group;
+use marram_format::key::KEY_BYTES;
+use marram_format::node::Node;
+use marram_format::operation::OperationKind;
+use marram_format::pointer::{GRAIN_BYTES, Pointer};
+use marram_format::space::{DeadChunk, cursor_key, dead_key};
+use marram_format::version::feature;
+use marram_store::{Damage, Destruction, Error, Key, Result, Source, kind};
+use std::sync::Arc;
+
+/// Leaves of destroyed datasets that one step gives back.
+const PRUNE_LEAVES: usize = 2000;
+/// Destroyed datasets and snapshots that one step works on.
+const PRUNE_DATASETS: usize = 200;
+
+pub(crate) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<Destruction> {
+    let pool = &by.inner;
+    if dry_run {
+        return Moment::look(pool, &mut |moment| {
+            destruction(moment, &Plan::under(pool, &moment.records, sources)?)
+        });
+    }
+    let Prepared { turn, plan, destruction } = prepare(pool, sources)?;
+    let mut entries = Vec::new();
+    for source in sources.iter().filter(|source| !is_passing(source)) {
+        let gone = pool.find(source)?;
+        // What is let go before its time has been destroyed before.
+        if !is_hidden(&gone) {
+            entries.push(entry(OperationKind::Destroy, gone.id, &[&gone.name]));
+        }
+    }
+    turn.commit_sifting(0, &mut |commit, pointers| {
+        commit.destroy(&plan, pointers)?;
+        let mut entries = entries.iter();
+        entries.try_for_each(|it| commit.enter(by.author.as_ref(), it.clone()).map(|_| ()))
+    })?;
+    Ok(destruction)
+}
+
+/// A destruction that nothing is in the way of.
+pub(crate) struct Prepared<'p> {
+    pub(crate) turn: Turn<'p>,
+    pub(crate) plan: Plan,
+    pub(crate) destruction: Destruction,
+}
+
+/// Plans a destruction, and finds out what it gives back. That may take reading long lists, and
+/// commits go on meanwhile; but nobody opens, takes or destroys anything.
+pub(crate) fn prepare<'p>(pool: &'p Arc<Inner>, sources: &[Source]) -> Result<Prepared<'p>> {
+    pool.make_room_in_log(sources.len() as u64)?;
+    let nobody_opens = pool.administering.lock();
+    pool.check_writable()?;
+    let plan = Plan::new(pool, sources)?;
+    plan.refuse_in_use(pool)?;
+    let destruction = Moment::look(pool, &mut |moment| {
+        destruction(moment, &Plan::under(pool, &moment.records, sources)?)
+    })?;
+    let turn = pool.turn(Some(nobody_opens))?;
+    Ok(Prepared { turn, plan, destruction })
+}
+
+/// What a destruction takes and gives back.
+fn destruction(moment: &Moment, plan: &Plan) -> Result<Destruction> {
+    let mut release = Release::new(moment, moment.has_owners()?);
+    release.plan(plan)?;
+    Ok(Destruction { sources: plan.sources()?, freed_bytes: release.grains()? * GRAIN_BYTES })
+}
+
+/// Visits the chunks of a dead list, as a tree of the pool's own has them, until the visitor
+/// returns false; returns whether it never did.
+pub(crate) fn dead_chunks(
+    at: &At<'_>,
+    pool_tree: Option<&Bytes>,
+    list: u64,
+    visit: &mut dyn FnMut(Key, DeadChunk) -> Result<bool>,
+) -> Result<bool> {
+    let mut failed = None;
+    let (from, to) = (dead_key(list, 0), dead_key(list, u64::MAX));
+    let is_all = tree::scan(at, pool_tree, from, to, &mut |found| {
+        let chunk = DeadChunk::decode(&found.value).map_err(|error| {
+            let (what, place) = ("a dead list", format!("list {list}"));
+            Error::Damaged(Damage { what, place, reason: error.to_string() })
+        });
+        chunk.and_then(|chunk| visit(found.key, chunk)).unwrap_or_else(|error| {
+            failed = Some(error);
+            false
+        })
+    })?;
+    failed.map_or(Ok(is_all), Err)
+}
+
+impl Commit<'_> {
+    /// Lasts first: what they leave of the ones before them may be on the way to an heir. Then so
+    /// many pointers are sifted.
+    pub(crate) fn destroy(&mut self, plan: &Plan, pointers: usize) -> Result<()> {
+        plan.goes().try_for_each(|gone| self.forget_kept(gone.id, &gone.name))?;
+        for last in &plan.lasts {
+            let record = self.record(last.id)?;
+            self.destroy_last(record)?;
+        }
+        plan.chains.iter().try_for_each(|chain| self.destroy_chain(chain))?;
+        self.sift(pointers)
+    }
+
+    /// Snapshots that one takes over from, or the dataset. What the oldest of them has on its dead
+    /// list is the heir's as it is.
+    fn destroy_chain(&mut self, chain: &Chain) -> Result<()> {
+        let Some(oldest) = chain.gone.first() else { return Ok(()) };
+        let oldest = self.record(oldest.id)?;
+        let mut heir = self.record(chain.heir.id)?;
+        let others = chain.gone[1..].iter().map(|gone| gone.dead_list).chain([heir.dead_list]);
+        let others: Vec<u64> = others.collect();
+        self.begin_sifting(&others, oldest.previous_group, oldest.dead_list);
+        heir.dead_list = oldest.dead_list;
+        heir.dead_grains = oldest.dead_grains;
+        heir.previous = oldest.previous;
+        heir.previous_group = oldest.previous_group;
+        if oldest.previous == 0 {
+            heir.origin = oldest.origin;
+        }
+        let heir_id = heir.id;
+        self.records.insert(heir_id, Some(heir));
+        self.go_on(oldest.previous, oldest.id, heir_id)?;
+        for gone in &chain.gone {
+            self.records.insert(gone.id, None);
+            self.publications.push(Publication::Remove(gone.id));
+        }
+        Ok(())
+    }
+
+    /// A dataset, or the last snapshot of a line. Takes the name; the space follows in
+    /// [`Inner::give_back_step`].
+    pub(crate) fn destroy_last(&mut self, mut gone: DatasetRecord) -> Result<()> {
+        self.drop_list(gone.dead_list, gone.previous_group);
+        gone.dead_list = self.new_id();
+        let parent = parent_of(&gone);
+        if parent != 0 {
+            let mut before = self.record(parent)?;
+            if before.next == gone.id {
+                before.next = 0;
+                self.set_feature(feature::OWNERS);
+            } else {
+                before.clones = before.clones.saturating_sub(1);
+            }
+            self.records.insert(before.id, Some(before));
+        }
+        self.publications.push(Publication::Remove(gone.id));
+        let (id, is_empty) = (gone.id, gone.root.is_none());
+        gone.state = DatasetState::Destroying;
+        gone.dead_grains = 0;
+        (gone.parent, gone.origin, gone.previous, gone.clones) = (0, 0, 0, 0);
+        self.records.insert(id, (!is_empty).then_some(gone));
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Gives back a piece of what is being destroyed; returns whether there is more.
+    pub(crate) fn give_back_step(&self) -> Result<bool> {
+        let is_leaving = |pool: &Inner| pool.records.read().is_leaving();
+        if !is_leaving(self) {
+            return Ok(false);
+        }
+        self.take_turn()?.commit_sifting(1, &mut |commit, pointers| {
+            commit.sift(pointers)?;
+            let going = commit.pool.records.read().going(PRUNE_DATASETS);
+            let mut left = PRUNE_LEAVES;
+            for record in going {
+                if left > 0 {
+                    commit.prune(&record, &mut left)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(is_leaving(self))
+    }
+
+    /// The key before which everything of a destroyed dataset has been given back.
+    fn prune_cursor(&self, dataset: u64) -> Result<Key> {
+        let media = &self.media;
+        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        prune_cursor(&At { media, epoch: media.epoch() }, root.as_ref(), dataset)
+    }
+}
+
+/// As [`Inner::prune_cursor`], as a tree of the pool's own has it.
+pub(crate) fn prune_cursor(at: &At<'_>, pool_tree: Option<&Bytes>, dataset: u64) -> Result<Key> {
+    let found = tree::get(at, pool_tree, cursor_key(dataset))?;
+    let bytes = found.and_then(|found| <[u8; KEY_BYTES]>::try_from(&found.value[..]).ok());
+    Ok(bytes.map_or(Key::MIN, |bytes| Key::decode(&bytes)))
+}
+
+impl Commit<'_> {
+    fn prune(&mut self, record: &DatasetRecord, left: &mut usize) -> Result<()> {
+        let Some(root) = root_of(record) else {
+            self.records.insert(record.id, None);
+            return Ok(());
+        };
+        let from = self.pool.prune_cursor(record.id)?;
+        let group = record.previous_group;
+        let mut sink = Pruning { commit: self, group };
+        match prune(&mut sink, &root, from, left)? {
+            Pruned::All => self.records.insert(record.id, None),
+            Pruned::Before(key) => {
+                let cursor = Bytes::copy_from_slice(&key.encode());
+                self.items.insert(cursor_key(record.id), Some(cursor));
+                None
+            }
+        };
+        Ok(())
+    }
+}
+
+struct Pruning<'c, 'p> {
+    commit: &'c mut Commit<'p>,
+    group: Group,
+}
+
+impl NodeSource for Pruning<'_, '_> {
+    fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
+        let media = &self.commit.pool.media;
+        media.node(pointer, media.epoch())
+    }
+}
+
+impl PruneSink for Pruning<'_, '_> {
+    fn is_older(&self, pointer: &Bytes) -> Result<bool> {
+        Ok(decode_pointer(pointer)?.birth <= self.group)
+    }
+
+    fn node_goes(&mut self, pointer: &Bytes) -> Result<()> {
+        self.commit.free(&decode_pointer(pointer)?)
+    }
+
+    /// A shared block goes once, with the item that counts its references.
+    fn block_goes(&mut self, key: Key, pointer: &Bytes) -> Result<()> {
+        let pointer = decode_pointer(pointer)?;
+        let counted_elsewhere = is_shared(&pointer) && key.kind != kind::REFERENCES;
+        if counted_elsewhere || pointer.birth <= self.group {
+            return Ok(());
+        }
+        self.commit.free(&pointer)
+    }
+}

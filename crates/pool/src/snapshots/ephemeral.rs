@@ -1,0 +1,115 @@
+//! States that somebody compares: kept in memory, under names as those of snapshots.
+//!
+//! A state of now is the root of the last commit, once that has all that was applied. It stays
+//! readable as long as the [commit is pinned](crate::views::pinned_commit), so nothing is written
+//! for it and a crash leaves nothing of it.
+//!
+//! **It holds no block.** Its dataset may go on, and the next commit gives back what it no longer
+//! uses. So whoever adopts blocks from it asks, under the turn to commit, whether the dataset is
+//! still there: else the commit would adopt blocks that are free.
+
+use crate::base::order::{self, Mutex};
+use crate::commit::Turn;
+use crate::front::{Inner, Pool};
+use crate::memtable::dataset::Dataset;
+use crate::views::live::DatasetView;
+use crate::views::pinned_commit::{FrozenView, Moment};
+use bytes::Bytes;
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_store::{DatasetName, Error, Result, Source};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// All that there are.
+pub(crate) struct Passing {
+    states: Mutex<BTreeMap<Source, Arc<PassingState>>>,
+    number: AtomicU64,
+}
+
+/// One of them.
+pub(crate) struct PassingState {
+    pub(crate) moment: Arc<Moment>,
+    /// As that of a snapshot.
+    pub(crate) record: Arc<DatasetRecord>,
+    dataset: Arc<Dataset>,
+    /// Nobody destroys the dataset meanwhile.
+    _open: DatasetView,
+}
+
+impl Default for Passing {
+    fn default() -> Self {
+        Passing { states: Mutex::new(order::PASSING, BTreeMap::new()), number: AtomicU64::new(0) }
+    }
+}
+
+impl PassingState {
+    pub(crate) fn view(&self) -> Result<FrozenView> {
+        let opened = FrozenView::of(Arc::clone(&self.moment), Arc::clone(&self.record));
+        self.moment.told(&self.record.name, opened)
+    }
+
+    pub(crate) fn root(&self) -> Option<Bytes> {
+        super::root_of(&self.record)
+    }
+
+    /// Whether the last commit has another state of the dataset, or some of this one was
+    /// overwritten.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.dataset.root() != self.root() || self.moment.is_broken()
+    }
+}
+
+impl Inner {
+    pub(crate) fn passing_state(&self, source: &Source) -> Option<Arc<PassingState>> {
+        self.passing.states.lock().get(source).cloned()
+    }
+
+    /// For the one who has the turn: refuses to adopt blocks that may be free.
+    pub(crate) fn refuse_overtaken(&self, read: &Source, _turn: &Turn<'_>) -> Result<()> {
+        match self.passing_state(read) {
+            Some(state) if state.is_overtaken() => Err(Error::InUse {
+                name: read.dataset.to_string(),
+                holder: "it was written to while it was merged; try again".to_owned(),
+            }),
+            Some(_) => Ok(()),
+            None => self.find(read).and_then(|_| super::refuse_live(read)),
+        }
+    }
+}
+
+impl Pool {
+    /// See `Store::keep_for_now`.
+    pub(crate) fn keep_passing(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        let inner = &self.inner;
+        let _nobody_destroys_it = inner.administering.lock();
+        let live = inner.find_live(dataset)?;
+        let gone = || Error::NoDataset(dataset.to_string());
+        let running = super::running(inner, live.id).ok_or_else(gone)?;
+        if running.has_dirty() {
+            inner.commit()?;
+        }
+        let moment = Arc::new(Moment::hold(inner));
+        let record = moment.records.get(live.id).ok_or_else(gone)?;
+        let number = inner.passing.number.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{purpose}:now-{number}");
+        let source = Source { dataset: dataset.clone(), snapshot: Some(name) };
+        let record = DatasetRecord {
+            name: source.to_string(),
+            state: DatasetState::Snapshot,
+            parent: live.id,
+            ..DatasetRecord::clone(record)
+        };
+        let open = DatasetView::new(Arc::clone(inner), Arc::clone(&running));
+        let record = Arc::new(record);
+        let state = PassingState { moment, record, dataset: running, _open: open };
+        inner.passing.states.lock().insert(source.clone(), Arc::new(state));
+        Ok(source)
+    }
+
+    /// See `Store::let_go`; false if it is none of these.
+    pub(crate) fn forget_passing(&self, kept: &Source) -> bool {
+        let gone = self.inner.passing.states.lock().remove(kept);
+        gone.is_some()
+    }
+}

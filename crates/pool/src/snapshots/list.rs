@@ -1,0 +1,52 @@
+//! What there is.
+
+use super::trash::is_hidden;
+use crate::front::Inner;
+use crate::state::records::Records;
+use marram_format::dataset::{
+    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
+};
+use marram_format::pointer::GRAIN_BYTES;
+use marram_store::{DatasetKind, DatasetReport, ROOT_OBJECT, Result};
+
+/// All but what is kept for an undo.
+pub(crate) fn list(pool: &Inner) -> Result<Vec<DatasetReport>> {
+    let records = pool.records.read();
+    let seen = records.known().filter(|record| !is_hidden(record));
+    let mut reports: Vec<DatasetReport> =
+        seen.map(|record| report(&records, record)).collect::<Result<_>>()?;
+    reports.sort_by(|a, b| a.source.cmp(&b.source));
+    Ok(reports)
+}
+
+pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<DatasetReport> {
+    let origin = match records.get(record.origin) {
+        Some(origin) if record.state == DatasetState::Live => Some(origin.name.parse()?),
+        _ => None,
+    };
+    let kind = match (record.state, &origin) {
+        (DatasetState::Snapshot, _) => DatasetKind::Snapshot,
+        (_, Some(_)) => DatasetKind::Clone,
+        (_, None) => DatasetKind::Live,
+    };
+    Ok(DatasetReport {
+        source: record.name.parse()?,
+        number: record.id,
+        kind,
+        origin,
+        root_object: root_object(record),
+        holds: holds(record).map(str::to_owned).collect(),
+        created_seconds: record.created_seconds,
+        referenced_bytes: record.referenced_grains * GRAIN_BYTES,
+    })
+}
+
+pub(crate) fn root_object(record: &DatasetRecord) -> u64 {
+    let own = record.properties.iter().find(|(name, _)| name == ROOT_OBJECT_PROPERTY);
+    own.and_then(|(_, value)| value.parse().ok()).unwrap_or(ROOT_OBJECT)
+}
+
+/// The tags with which a snapshot is held.
+pub(crate) fn holds(record: &DatasetRecord) -> impl Iterator<Item = &str> {
+    record.properties.iter().filter_map(|(name, _)| name.strip_prefix(HOLD_PROPERTY_PREFIX))
+}

@@ -1,0 +1,90 @@
+//! A merge, with what it needs to be taken back: the batch, the states before and after it and the
+//! entry in the log are one commit.
+//!
+//! The state before is the one that the last commit has left, so its snapshot is one of that
+//! commit's group: what the merge itself writes is younger. A second one of the same state, for
+//! whoever asked for one, is of the group before. They are only taken if the dataset was so in
+//! these groups, and if no older snapshot is of one of them; else commits are made first.
+
+use super::operation_log::entry;
+use crate::commit::{Before, Commit};
+use crate::front::Pool;
+use crate::state::settings::undo_seconds;
+use marram_format::dataset::DatasetRecord;
+use marram_format::operation::{KEPT_PREFIX, OperationKind, OperationRecord};
+use marram_store::{Batch, Error, MergedFrom, Result, Source, View};
+use std::cell::Cell;
+
+impl Pool {
+    /// See `Store::apply_merge`.
+    pub(crate) fn enter_merge(
+        &self,
+        view: &dyn View,
+        batch: Batch<'_>,
+        merged: &MergedFrom<'_>,
+    ) -> Result<()> {
+        if !view.writable() {
+            return Err(Error::ReadOnly("a snapshot or a read-only pool".to_owned()));
+        }
+        let inner = &self.inner;
+        let live = inner.find_live(merged.dataset)?;
+        let gone = || Error::NoDataset(live.name.clone());
+        let dataset = super::running(inner, live.id).ok_or_else(gone)?;
+        inner.check_quota(&dataset, &batch)?;
+        // Nobody else is given that space until the merge is made; it is let go of before the turn.
+        let mut batch = batch;
+        let admitted = inner.reserve_merge(&dataset, &mut batch)?.without_turn();
+        let turn = self.begin_operation()?;
+        let admitted = admitted;
+        let live = inner.find_live(merged.dataset)?;
+        let keep: Option<Source> =
+            merged.keep.map(|keep| format!("{}@{keep}", live.name).parse()).transpose()?;
+        keep.iter().try_for_each(|keep| inner.refuse_taken(keep))?;
+        let keep_seconds = self.author.as_ref().map_or(0, |_| undo_seconds(&live.properties));
+        let snapshots = u64::from(keep.is_some()) + u64::from(keep_seconds > 0);
+        let other = inner.find(merged.fork).map_or(0, |fork| fork.id);
+        let (before, until) = (Cell::new(0), Cell::new(i64::MAX));
+        let keep_before = Before {
+            snapshots,
+            previous_group: live.previous_group,
+            admitted: &admitted,
+            check: &|| inner.refuse_overtaken(merged.read, &turn),
+            work: &mut |commit| {
+                if let Some(keep) = &keep {
+                    let id = commit.snapshot_before(live.id, keep, snapshots)?;
+                    let entry = entry(OperationKind::Snapshot, id, &[&keep.to_string()]);
+                    commit.enter(self.author.as_ref(), entry)?;
+                }
+                if keep_seconds > 0 {
+                    let name = kept_name(commit, &live, "before")?;
+                    before.set(commit.snapshot_before(live.id, &name, 1)?);
+                }
+                Ok(())
+            },
+        };
+        turn.commit_batch(&dataset, batch, Some(keep_before), &mut |commit| {
+            let texts = [merged.dataset.as_str(), &merged.fork.to_string()];
+            let mut record = OperationRecord {
+                undoes: self.undoes,
+                other: if self.undoes == 0 { other } else { 0 },
+                detail: merged.root_object,
+                ..entry(OperationKind::Merge, live.id, &texts)
+            };
+            if keep_seconds > 0 {
+                let after = kept_name(commit, &live, "after")?;
+                record.before = before.get();
+                record.after = commit.snapshot(live.id, &after)?;
+                until.set(commit.now_seconds.saturating_add(keep_seconds));
+                record.kept_until_seconds = until.get();
+            }
+            commit.enter(self.author.as_ref(), record).map(|_| ())
+        })?;
+        inner.note_expiry(until.get());
+        Ok(())
+    }
+}
+
+/// What is kept for an undo of the operation that is entered next.
+fn kept_name(commit: &Commit<'_>, live: &DatasetRecord, which: &str) -> Result<Source> {
+    format!("{}@{KEPT_PREFIX}{}:{which}", live.name, commit.next_operation()?).parse()
+}

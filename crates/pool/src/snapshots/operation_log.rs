@@ -1,0 +1,275 @@
+//! The log of operations: who did what to the pool and which dataset of it.
+//!
+//! The commit that does an operation puts its entry into the pool's own tree, so that a crash
+//! leaves both or neither. An entry is written for whoever a handle of the pool acts for, see
+//! [`Pool::acting_for`]; what the engine does for itself, such as the snapshots that a comparison
+//! needs for a while, has none.
+//!
+//! A command that does one thing to many has an entry for each. They are a **step**: entries of one
+//! kind with the same group. A commit does one command's work and has a group of its own, so two
+//! commands are never one step, however alike they are.
+
+use crate::commit::Commit;
+use crate::front::{Inner, Pool};
+use crate::io::At;
+use crate::tree;
+use bytes::Bytes;
+use marram_format::operation::{
+    NO_USER, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for,
+};
+use marram_format::pointer::Pointer;
+use marram_format::space::operation_key;
+use marram_store::{Damage, Error, Result, Source};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Longest command line that an entry keeps, in bytes.
+const COMMAND_BYTES_MAX: usize = 400;
+
+/// For whom a handle of a pool acts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Author {
+    /// The user.
+    pub user: Option<u32>,
+    /// The command line, for people.
+    pub command: String,
+}
+
+/// An entry of the log, and what can be done about it.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Its number; greater than that of every earlier one.
+    pub number: u64,
+    /// What was done.
+    pub record: OperationRecord,
+    /// The numbers of the entries that are one step with it, and are taken back with it; its own
+    /// is one of them.
+    pub step: RangeInclusive<u64>,
+    /// The entry that took it back, if one has and was not taken back itself.
+    pub undone_by: Option<u64>,
+    /// Why it cannot be taken back now, if so.
+    pub obstacle: Option<String>,
+}
+
+impl Operation {
+    /// The user who asked for it, if one did.
+    pub fn user(&self) -> Option<u32> {
+        Some(self.record.user).filter(|user| *user != NO_USER)
+    }
+}
+
+impl Pool {
+    /// The same pool for somebody: what is done through this handle is entered into the log of
+    /// operations.
+    pub fn acting_for(&self, author: Author) -> Pool {
+        Pool { author: Some(Arc::new(author)), ..self.share() }
+    }
+
+    /// The same pool for a merge that takes back the merge with this number in the log.
+    pub fn taking_back(&self, number: u64) -> Pool {
+        Pool { undoes: number, ..self.share() }
+    }
+
+    fn share(&self) -> Pool {
+        Pool { inner: self.inner.clone(), author: self.author.clone(), undoes: self.undoes }
+    }
+
+    /// The log of operations, oldest first.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub fn operations(&self) -> Result<Vec<Operation>> {
+        let _no_commit = self.inner.committing.lock();
+        let entries = self.inner.operations()?;
+        let undone = undone_by(&entries);
+        let judge = |number: u64| match self.inner.judge((&entries, &undone), number) {
+            Ok(_) => None,
+            Err(Error::Invalid(reason)) => Some(reason),
+            Err(error) => Some(error.to_string()),
+        };
+        let mut operations = Vec::with_capacity(entries.len());
+        for step in entries.chunk_by(|(_, one), (_, next)| is_one_step(one, next)) {
+            let numbers = step[0].0..=step[step.len() - 1].0;
+            // What is left of a step is judged once: there may be as many as the log has entries.
+            let mut of_rest: Option<Option<String>> = None;
+            for (number, record) in step {
+                let undone_by = undone.range((*number, 0)..=(*number, u64::MAX)).next();
+                let undone_by = undone_by.map(|(_, by)| *by);
+                let obstacle = match (undone_by, self.inner.refuse_gone(record)) {
+                    (Some(by), _) => Some(taken_back_by(by)),
+                    (None, Err(Error::Invalid(reason))) => Some(reason),
+                    (None, _) => of_rest.get_or_insert_with(|| judge(*number)).clone(),
+                };
+                let (record, step) = (record.clone(), numbers.clone());
+                operations.push(Operation { number: *number, record, step, undone_by, obstacle });
+            }
+        }
+        Ok(operations)
+    }
+}
+
+/// Whether an entry and the next one are of one step. What changes a property is one step of a
+/// dataset; an entry of another kind is a step by itself, as is the snapshot that a merge took.
+pub(crate) fn is_one_step(one: &OperationRecord, next: &OperationRecord) -> bool {
+    one.group == next.group
+        && one.kind == next.kind
+        && match one.kind {
+            OperationKind::Snapshot | OperationKind::Destroy | OperationKind::Restore => true,
+            OperationKind::Set => one.subject == next.subject,
+            _ => false,
+        }
+}
+
+/// Why what was taken back cannot be taken back.
+pub(crate) fn taken_back_by(number: u64) -> String {
+    format!("it was taken back by operation {number}: take that back to have it again")
+}
+
+/// The entries that others have taken back: each with the one that did.
+pub(crate) fn undone_by(entries: &[(u64, OperationRecord)]) -> BTreeSet<(u64, u64)> {
+    let mut undone: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for (number, record) in entries.iter().rev() {
+        // What takes one back is newer than that, so whether it holds itself is known here.
+        let holds = !undone.iter().any(|(gone, _)| gone == number);
+        if record.undoes != 0 && holds {
+            undone.insert((record.undoes, *number));
+        }
+    }
+    undone
+}
+
+/// An entry about a dataset or snapshot, or with 0 the pool; who and when is added by
+/// [`Commit::enter`].
+pub(crate) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> OperationRecord {
+    OperationRecord {
+        kind,
+        user: NO_USER,
+        seconds: 0,
+        group: marram_format::group::Group(0),
+        undoes: 0,
+        subject,
+        other: 0,
+        before: 0,
+        after: 0,
+        detail: 0,
+        kept_until_seconds: 0,
+        command: String::new(),
+        texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+    }
+}
+
+impl Commit<'_> {
+    /// The number of the next entry. This commit may also have changed older entries, when it let
+    /// go of what they kept.
+    pub(crate) fn next_operation(&self) -> Result<u64> {
+        let (first, last) = (operation_key(0), operation_key(u64::MAX));
+        let entered = self.items.range(first..=last).rev().find(|(_, value)| value.is_some());
+        let behind_those = entered.map_or(0, |(key, _)| key.offset + 1);
+        Ok(behind_those.max(self.pool.next_operation()?))
+    }
+
+    /// Enters what this commit does into the log, if it does so for anybody. Returns the number.
+    pub(crate) fn enter(
+        &mut self,
+        author: Option<&Arc<Author>>,
+        record: OperationRecord,
+    ) -> Result<u64> {
+        let Some(author) = author else { return Ok(0) };
+        let number = self.next_operation()?;
+        let mut command = author.command.clone();
+        while command.len() > COMMAND_BYTES_MAX {
+            command.pop();
+        }
+        self.set_feature(record.kind.feature());
+        let record = OperationRecord {
+            user: author.user.unwrap_or(NO_USER),
+            seconds: self.now_seconds,
+            group: self.group,
+            command,
+            ..record
+        };
+        self.items.insert(operation_key(number), Some(record.encode()));
+        if let Some(oldest) = number.checked_sub(OPERATIONS_KEPT_MAX) {
+            self.items.insert(operation_key(oldest), None);
+        }
+        Ok(number)
+    }
+
+    /// Something that was kept for an undo goes: its entry says so.
+    pub(crate) fn forget_kept(&mut self, gone: u64, name: &str) -> Result<()> {
+        let Some(number) = kept_for(name) else { return Ok(()) };
+        let key = operation_key(number);
+        let mut entry = match self.items.get(&key) {
+            Some(Some(bytes)) => decode(number, bytes)?,
+            Some(None) => return Ok(()),
+            None => match self.pool.operation(number)? {
+                Some(entry) => entry,
+                None => return Ok(()),
+            },
+        };
+        if entry.before == gone {
+            entry.before = 0;
+        }
+        if entry.after == gone {
+            entry.after = 0;
+        }
+        if entry.kind != OperationKind::Merge || (entry.before, entry.after) == (0, 0) {
+            entry.kept_until_seconds = 0;
+        }
+        self.items.insert(key, Some(entry.encode()));
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The entries of the log, oldest first, as the last commit has them.
+    pub(crate) fn operations(&self) -> Result<Vec<(u64, OperationRecord)>> {
+        let (mut entries, mut wrong) = (Vec::new(), None);
+        let (root, at) = self.pool_tree();
+        let (first, last) = (operation_key(0), operation_key(u64::MAX));
+        tree::scan(&at, root.as_ref(), first, last, &mut |found| {
+            match decode(found.key.offset, &found.value) {
+                Ok(record) => entries.push((found.key.offset, record)),
+                Err(error) => wrong = Some(error),
+            }
+            wrong.is_none()
+        })?;
+        wrong.map_or(Ok(entries), Err)
+    }
+
+    /// The entry with this number.
+    pub(crate) fn operation(&self, number: u64) -> Result<Option<OperationRecord>> {
+        let (root, at) = self.pool_tree();
+        let found = tree::get(&at, root.as_ref(), operation_key(number))?;
+        found.map(|found| decode(number, &found.value)).transpose()
+    }
+
+    pub(crate) fn next_operation(&self) -> Result<u64> {
+        let (root, at) = self.pool_tree();
+        let (first, last) = (operation_key(0), operation_key(u64::MAX));
+        let found = tree::last(&at, root.as_ref(), first, last)?;
+        Ok(found.map_or(1, |found: tree::Found| found.key.offset.saturating_add(1)))
+    }
+
+    fn pool_tree(&self) -> (Option<Bytes>, At<'_>) {
+        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        (root, At { media: &self.media, epoch: self.media.epoch() })
+    }
+}
+
+fn decode(number: u64, bytes: &Bytes) -> Result<OperationRecord> {
+    OperationRecord::decode(bytes).map_err(|error| {
+        Error::Damaged(Damage {
+            what: "the log of operations",
+            place: format!("entry {number}"),
+            reason: error.to_string(),
+        })
+    })
+}
+
+/// Whether it is nobody's operation to take or destroy this: a snapshot that the engine needs for
+/// as long as it compares.
+pub(crate) fn is_passing(source: &Source) -> bool {
+    source.is_own() && !source.is_fork_base()
+}
