@@ -7,18 +7,27 @@
 
 mod ambient;
 mod attributes;
+mod circles;
 mod exceptions;
 mod golden;
+mod impls;
 mod layers;
 mod measure;
 mod modules;
 mod names;
+mod plan;
+mod rooms;
 mod source;
+mod untangling;
 mod words;
 
 use crate::failure::{Result, fail};
 use crate::project;
+use plan::{Plan, arrows};
+use rooms::Order;
 use source::Source;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// A place that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +75,25 @@ pub(crate) struct Arguments {
     /// Record the digests of the format's golden files, after a change that is meant.
     #[arg(long)]
     record_golden: bool,
+    /// Lower the exceptions that are higher than what is measured.
+    #[arg(long)]
+    lower: bool,
+    /// Show a crate's arrows against the order of its rooms, and its circles; check nothing.
+    #[arg(long, value_name = "CRATE")]
+    rooms: Option<String>,
 }
 
 /// Does what is asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let root = project::root();
+    if let Some(name) = &arguments.rooms {
+        return show_rooms(&root, name);
+    }
     if arguments.record_golden {
-        golden::record(&project::root())?;
+        golden::record(&root)?;
+    }
+    if arguments.lower {
+        exceptions::lower(&root, &measured(&root)?)?;
     }
     check()
 }
@@ -90,14 +112,50 @@ pub(crate) fn check() -> Result<()> {
 
 fn findings() -> Result<Vec<Finding>> {
     let root = project::root();
-    let sources = source::rust_files(&root)?;
+    exceptions::apply(&root, measured(&root)?)
+}
+
+/// All findings, also those that are excepted.
+fn measured(root: &Path) -> Result<Vec<Finding>> {
+    let sources = source::rust_files(root)?;
     let mut findings: Vec<Finding> =
         sources.iter().flat_map(|source| FILE_RULES.iter().flat_map(|rule| rule(source))).collect();
     findings.extend(modules::unreached_files(&sources));
-    findings.extend(layers::manifests(&root)?);
-    findings.extend(words::other_files(&root)?);
-    findings.extend(golden::golden_files(&root)?);
-    exceptions::apply(&root, findings)
+    findings.extend(layers::manifests(root)?);
+    findings.extend(words::other_files(root)?);
+    findings.extend(golden::golden_files(root)?);
+    findings.extend(of_crates(&sources, &rooms::orders(root)?));
+    Ok(findings)
+}
+
+/// The rules of whole crates: impls of all, rooms and circles of those with an order.
+fn of_crates(sources: &[Source], orders: &[Order]) -> Vec<Finding> {
+    let names: BTreeSet<&str> = sources.iter().map(Source::crate_name).collect();
+    let ordered = orders.iter().map(|order| order.name.as_str());
+    let names: BTreeSet<&str> = names.into_iter().chain(ordered).collect();
+    let mut findings = Vec::new();
+    for name in names {
+        let plan = Plan::new(name, sources);
+        findings.extend(impls::foreign_impls(&plan));
+        if let Some(order) = orders.iter().find(|order| order.name == name) {
+            let arrows = arrows(&plan);
+            findings.extend(rooms::unlisted(&plan, order));
+            findings.extend(rooms::imports_against(&plan, &arrows, order));
+            findings.extend(circles::large_circles(&plan, &arrows));
+        }
+    }
+    findings
+}
+
+fn show_rooms(root: &Path, name: &str) -> Result<()> {
+    let sources = source::rust_files(root)?;
+    let orders = rooms::orders(root)?;
+    let Some(order) = orders.iter().find(|order| order.name == name) else {
+        return fail(format!("no order of rooms is written down for `{name}`"));
+    };
+    let plan = Plan::new(name, &sources);
+    untangling::show(&plan, &arrows(&plan), order);
+    Ok(())
 }
 
 #[cfg(test)]

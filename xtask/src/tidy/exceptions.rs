@@ -2,6 +2,7 @@
 //!
 //! A line is `rule place measure`, with `#` before a remark. The measure is exact: when the place
 //! gets better the line must follow, and when nothing is left to except the line must go.
+//! `cargo xtask tidy --lower` writes both into the list; a line never rises by itself.
 
 use super::Finding;
 use crate::failure::{Context, Result, fail};
@@ -22,6 +23,47 @@ pub(crate) fn apply(root: &Path, findings: Vec<Finding>) -> Result<Vec<Finding>>
     let text =
         std::fs::read_to_string(root.join(LIST)).context(|| format!("cannot read {LIST}"))?;
     Ok(excepted(&parse(&text)?, findings))
+}
+
+/// Lowers and removes the lines of the list that are higher than `findings` need.
+pub(crate) fn lower(root: &Path, findings: &[Finding]) -> Result<()> {
+    let path = root.join(LIST);
+    let text = std::fs::read_to_string(&path).context(|| format!("cannot read {LIST}"))?;
+    let lowered = lowered(&text, &parse(&text)?, findings);
+    std::fs::write(&path, lowered).context(|| format!("cannot write {LIST}"))
+}
+
+fn lowered(text: &str, exceptions: &[Exception], findings: &[Finding]) -> String {
+    let mut seen = std::collections::HashSet::new();
+    let mut lines = String::new();
+    for (index, line) in text.lines().enumerate() {
+        let exception = exceptions.iter().find(|exception| exception.line == index + 1);
+        let kept = match exception {
+            None => Some(line.to_owned()),
+            Some(exception) if !seen.insert((&exception.rule, &exception.place)) => None,
+            Some(exception) => exception.measure_in(findings).map(|now| {
+                let (before, now) = (exception.measure.to_string(), exception.measure.min(now));
+                let words = format!("{} {} ", exception.rule, exception.place);
+                line.replacen(&format!("{words}{before}"), &format!("{words}{now}"), 1)
+            }),
+        };
+        if let Some(kept) = kept {
+            lines += &kept;
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+impl Exception {
+    /// What is measured now where the exception stands.
+    fn measure_in(&self, findings: &[Finding]) -> Option<usize> {
+        findings.iter().find(|finding| self.is_of(finding)).and_then(|finding| finding.measure)
+    }
+
+    fn is_of(&self, finding: &Finding) -> bool {
+        finding.rule == self.rule && finding.place == self.place && finding.measure.is_some()
+    }
 }
 
 fn parse(text: &str) -> Result<Vec<Exception>> {
@@ -45,13 +87,13 @@ fn parse(text: &str) -> Result<Vec<Exception>> {
 
 fn excepted(exceptions: &[Exception], mut findings: Vec<Finding>) -> Vec<Finding> {
     for exception in exceptions {
-        let found = findings
-            .iter()
-            .position(|finding| finding.rule == exception.rule && finding.place == exception.place);
+        let found = findings.iter().position(|finding| exception.is_of(finding));
         let measure = found.and_then(|index| findings[index].measure);
         let message = match measure {
-            None => "the exception is no longer needed: remove the line".to_owned(),
-            Some(now) if now < exception.measure => format!("now {now}: lower the exception"),
+            None => "the exception is not needed: `cargo xtask tidy --lower` removes it".to_owned(),
+            Some(now) if now < exception.measure => {
+                format!("it is {now} here: `cargo xtask tidy --lower` lowers the exception")
+            }
             Some(now) if now > exception.measure => continue,
             Some(_) => {
                 findings.remove(found.expect("a measure comes from a finding"));
@@ -96,6 +138,19 @@ mod tests {
         let list = "file-length crates/pool/src/tree.rs 900";
         assert_eq!(rules(list, Vec::new()), ["exceptions"]);
         assert_eq!(rules(list, long_file(850)), ["file-length", "exceptions"]);
+    }
+
+    #[test]
+    fn the_list_is_lowered_and_never_raised() {
+        let list =
+            |measure: usize| format!("# why\nfile-length crates/pool/src/tree.rs {measure}\n");
+        let after = |text: &str, findings: &[Finding]| {
+            lowered(text, &parse(text).expect("the list parses"), findings)
+        };
+        assert_eq!(after(&list(900), &long_file(850)), list(850));
+        assert_eq!(after(&list(900), &long_file(950)), list(900));
+        assert_eq!(after(&list(900), &[]), "# why\n");
+        assert_eq!(after(&(list(900) + &list(870)), &long_file(850)), list(850) + "# why\n");
     }
 
     #[test]
