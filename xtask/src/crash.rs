@@ -5,7 +5,7 @@
 //! violation, and each is printed with the command that replays it.
 //!
 //! With `--programs` it is SQLite, git and mail scripts on a real mount that are cut off, and their
-//! own checks that judge: `xtask/examples/crash_programs`. Most of that time is theirs, so it is
+//! own checks that judge: `suites/examples/crash_programs`. Most of that time is theirs, so it is
 //! built as tests are.
 
 use crate::failure::Result;
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut cargo = project::cargo(&["run", "--quiet"]);
     if arguments.programs {
         require(&[("sqlite3", "sqlite3"), ("git", "git")])?;
-        cargo.args(["--package", "xtask", "--example", "crash_programs", "--", "--keep"]);
+        cargo.args(["--package", "marram-suites", "--example", "crash_programs", "--", "--keep"]);
         cargo.arg(project::target().join("crash-programs"));
         if arguments.no_verifier {
             cargo.arg("--no-verifier");

@@ -3,27 +3,20 @@
 //! Everything that checks, tests, measures or fuzzes the project beyond `cargo test` is a chore
 //! here, written in the project's own language, so that CI and a developer run the same code.
 
-mod bench;
 mod ci;
 mod crash;
 mod demonstration;
-mod failure;
 mod faults;
 mod fuzz;
 mod merges;
-mod picture;
-mod process;
-mod project;
-mod real;
-mod seed;
-mod setup;
+mod neighbour;
 mod sim;
-mod subject;
-mod svg;
 mod tidy;
 
 use clap::{Parser, Subcommand};
 use failure::Result;
+use marram_lab::{failure, process, project, setup};
+use neighbour::Words;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's own chores")]
@@ -41,7 +34,8 @@ enum Chore {
     /// Check the house rules: layering, lengths, names, words, documents, golden files.
     Tidy(tidy::Arguments),
     /// Run real programs on a real mount of the release binary.
-    Real(real::Arguments),
+    #[command(disable_help_flag = true)]
+    Real(Words),
     /// Fuzz the decoders.
     Fuzz(fuzz::Arguments),
     /// Run random histories against the model.
@@ -55,7 +49,8 @@ enum Chore {
     /// Record the terminal picture of the README.
     Picture,
     /// Compare with other file systems.
-    Bench(bench::Arguments),
+    #[command(disable_help_flag = true)]
+    Bench(Words),
 }
 
 fn main() -> std::process::ExitCode {
@@ -73,13 +68,13 @@ fn perform(chore: Chore) -> Result<()> {
         Chore::Ci(arguments) => ci::run(&arguments),
         Chore::Quickstart(arguments) => demonstration::run_all(&arguments),
         Chore::Tidy(arguments) => tidy::run(&arguments),
-        Chore::Real(arguments) => real::run(&arguments),
+        Chore::Real(words) => words.pass_to("marram-suites", &["real"]),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Sim(arguments) => sim::run(&arguments),
         Chore::Faults(arguments) => faults::run(&arguments),
         Chore::Crash(arguments) => crash::run(&arguments),
         Chore::Merges(arguments) => merges::run(&arguments),
-        Chore::Picture => picture::record(),
-        Chore::Bench(arguments) => bench::run_all(&arguments),
+        Chore::Picture => Words::default().pass_to("marram-suites", &["picture"]),
+        Chore::Bench(words) => words.pass_to("marram-bench", &[]),
     }
 }

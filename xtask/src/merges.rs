@@ -1,7 +1,7 @@
 //! `cargo xtask merges`: merges of files and trees, here and by git, side by side.
 //!
 //! Without `--repository` the trees are generated; with it they are those of the merges in a real
-//! repository, which is only read. The comparison is `xtask/examples/merges`, built with the
+//! repository, which is only read. The comparison is `suites/examples/merges`, built with the
 //! profile `sim` (optimised, every assertion and overflow check on). It ends with failure if git
 //! says anything else.
 
@@ -36,7 +36,8 @@ pub(crate) struct Arguments {
 /// Runs the comparison.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     require(&[("git", "git")])?;
-    let mut cargo = project::cargo(&["run", "--quiet", "--profile", "sim", "--package", "xtask"]);
+    let mut cargo =
+        project::cargo(&["run", "--quiet", "--profile", "sim", "--package", "marram-suites"]);
     cargo.args(["--example", "merges", "--"]);
     for (name, value) in
         [("--seed", arguments.seed), ("--rounds", arguments.rounds), ("--merges", arguments.merges)]

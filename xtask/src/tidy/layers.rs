@@ -12,7 +12,7 @@ use syn::visit::Visit;
 
 /// What a crate may depend on inside the project.
 struct Layer {
-    /// Its folder under `crates/`.
+    /// Its folder.
     name: &'static str,
     /// Crates that it may use.
     may_use: &'static [&'static str],
@@ -45,6 +45,14 @@ const LAYERS: [Layer; 15] = [
     ),
 ];
 
+/// The chores, which stand beside `crates/` and know the product by its command only.
+const CHORES: [Layer; 4] = [
+    layer("lab", &[]),
+    layer("bench", &["lab"]),
+    tested_layer("suites", &["lab"]),
+    layer("xtask", &["lab"]),
+];
+
 /// Crates that may know of only some parts of `format`.
 const FORMAT_MODULES: [(&str, &[&str]); 4] = [
     ("store", &["key"]),
@@ -66,19 +74,27 @@ pub(crate) fn manifests(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for entry in std::fs::read_dir(root.join("crates"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        let place = format!("crates/{name}/Cargo.toml");
-        let text = std::fs::read_to_string(root.join(&place))
-            .context(|| format!("cannot read {place}"))?;
-        let manifest = text.parse().context(|| format!("cannot parse {place}"))?;
-        findings.extend(in_manifest(&name, &place, &manifest));
+        findings.extend(manifest_at(root, &name, &format!("crates/{name}/Cargo.toml"))?);
+    }
+    for chore in &CHORES {
+        let place = format!("{}/Cargo.toml", chore.name);
+        findings.extend(manifest_at(root, chore.name, &place)?);
     }
     Ok(findings)
+}
+
+fn manifest_at(root: &Path, name: &str, place: &str) -> Result<Vec<Finding>> {
+    let text =
+        std::fs::read_to_string(root.join(place)).context(|| format!("cannot read {place}"))?;
+    let manifest = text.parse().context(|| format!("cannot parse {place}"))?;
+    Ok(in_manifest(name, place, &manifest))
 }
 
 fn in_manifest(name: &str, place: &str, manifest: &toml::Table) -> Vec<Finding> {
     let mut messages = Vec::new();
     let package = manifest.get("package").and_then(|package| package.get("name"));
-    let wanted = if name == "marram" { name.to_owned() } else { format!("marram-{name}") };
+    let is_whole_name = ["marram", "xtask"].contains(&name);
+    let wanted = if is_whole_name { name.to_owned() } else { format!("marram-{name}") };
     if package.and_then(toml::Value::as_str) != Some(&wanted) {
         messages.push(format!("the package is to be named `{wanted}`"));
     }
@@ -86,7 +102,7 @@ fn in_manifest(name: &str, place: &str, manifest: &toml::Table) -> Vec<Finding> 
     if lints.and_then(toml::Value::as_bool) != Some(true) {
         messages.push("the workspace's lints are not switched on".to_owned());
     }
-    match LAYERS.iter().find(|layer| layer.name == name) {
+    match LAYERS.iter().chain(&CHORES).find(|layer| layer.name == name) {
         None => messages.push(format!("no layer is written down for `{name}`")),
         Some(layer) => messages.extend(crossed(layer, manifest)),
     }
@@ -203,6 +219,15 @@ mod tests {
         let tests = "[dev-dependencies]\nmarram-pool.workspace = true";
         assert!(messages("posix", &manifest("posix", tests)).is_empty());
         assert_eq!(messages("codec", &manifest("codec", tests)).len(), 1);
+    }
+
+    #[test]
+    fn a_chore_knows_the_product_in_test_programs_only() {
+        let tests = "[dev-dependencies]\nmarram-pool.workspace = true";
+        assert!(messages("suites", &manifest("suites", tests)).is_empty());
+        assert_eq!(messages("bench", &manifest("bench", tests)).len(), 1);
+        let used = "[dependencies]\nmarram-pool.workspace = true";
+        assert_eq!(messages("suites", &manifest("suites", used)).len(), 1);
     }
 
     #[test]

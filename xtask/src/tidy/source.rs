@@ -20,7 +20,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), text: text.to_owned(), syntax })
     }
 
-    /// The folder under `crates/`, or the first folder (`xtask`, `fuzz`).
+    /// The folder under `crates/`, or the first folder (`bench`, `fuzz`).
     pub(crate) fn crate_name(&self) -> &str {
         let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         path.split('/').next().unwrap_or("")
@@ -44,7 +44,7 @@ impl Source {
 /// All Rust files of the project.
 pub(crate) fn rust_files(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
-    for folder in ["crates", "xtask", "fuzz"] {
+    for folder in ["crates", "bench", "fuzz", "lab", "suites", "xtask"] {
         for file in files_below(&root.join(folder))? {
             if file.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&file)

@@ -3,7 +3,7 @@
 //! Each is a mistake that an engine like this one could well have. What is planted holds for the
 //! thread that planted it, so that tests beside each other do not disturb each other, or for the
 //! whole process, where threads of a mount are to have it. Without the feature `planted-bugs`,
-//! which only the crash explorers of crate `sim` and of `xtask` ask for, nothing can be planted and
+//! which only the crash explorers of crates `sim` and `suites` ask for, nothing can be planted and
 //! the compiler removes every hook.
 
 /// A mistake in what a crash leaves.

@@ -1,0 +1,207 @@
+//! What the project wants of each line, held against what came out.
+
+use super::line::Samples;
+use marram_lab::subject::Kind;
+use std::fmt::Write;
+
+/// Whom a line is held against.
+#[derive(Clone, Copy, Debug)]
+enum Against {
+    One(Kind),
+    /// The best of the file systems of the kernel.
+    BestOfKernel,
+}
+
+/// A line, a peer, and how many times the peer's figure is allowed.
+struct Target {
+    key: &'static str,
+    /// Those of ours that the target is for; both transports if none is named.
+    ours: &'static [Kind],
+    against: Against,
+    limit: f64,
+}
+
+const fn target(key: &'static str, against: Kind, limit: f64) -> Target {
+    Target { key, ours: &USUAL, against: Against::One(against), limit }
+}
+
+/// A target for one of ours: the peer compresses in the same way.
+const fn same(key: &'static str, ours: &'static [Kind], against: Kind, limit: f64) -> Target {
+    Target { key, ours, against: Against::One(against), limit }
+}
+
+const fn best(key: &'static str) -> Target {
+    Target { key, ours: &USUAL, against: Against::BestOfKernel, limit: 1.0 }
+}
+
+const USUAL: [Kind; 2] = [Kind::Marram, Kind::MarramUring];
+const KERNEL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
+
+const TARGETS: &[Target] = &[
+    same("tree.unpack", &[Kind::MarramOff], Kind::Btrfs, 1.0),
+    same("tree.unpack", &[Kind::MarramZstd], Kind::BtrfsZstd, 1.0),
+    same("tree.unpack", &USUAL, Kind::BtrfsLzo, 1.0),
+    target("tree.remove", Kind::Btrfs, 1.0),
+    target("tree.read_warm", Kind::Ext4, 1.15),
+    target("tree.grep_warm", Kind::Ext4, 1.15),
+    target("tree.git_status", Kind::Ext4, 1.15),
+    target("tree.read_cold", Kind::Btrfs, 1.0),
+    target("small.create_10000_of_4096", Kind::Btrfs, 1.0),
+    target("small.create_10000_of_4096", Kind::ZfsFuse, 0.15),
+    target("builds.c", Kind::Ext4, 1.05),
+    target("postmark.default", Kind::Ext4, 1.3),
+    target("postmark.default", Kind::ZfsFuse, 0.3),
+    target("postmark.to_4_mb", Kind::Ext4, 1.3),
+    target("postmark.to_4_mb", Kind::ZfsFuse, 0.3),
+    target("postmark.to_16_mb", Kind::Ext4, 1.3),
+    target("postmark.to_16_mb", Kind::ZfsFuse, 0.3),
+    target("blocks.write_1m_1", Kind::Btrfs, 1.1),
+    target("blocks.read_1m_1", Kind::Btrfs, 1.1),
+    target("blocks.randwrite_4k_1", Kind::Btrfs, 1.0),
+    target("blocks.randread_4k_1", Kind::Btrfs, 1.0),
+    best("databases.sqlite_wal"),
+    best("databases.sqlite_delete"),
+    best("databases.pgbench"),
+    best("tools.fs_mark_synced"),
+    target("log.append", Kind::Ext4, 1.2),
+    target("log.read_back", Kind::Ext4, 1.1),
+    same("slow.write_half", &[Kind::MarramZstd], Kind::BtrfsZstd, 0.9),
+    same("slow.write_half", &[Kind::MarramZstd], Kind::ZfsFuseGzip, 0.9),
+];
+
+/// The daemon's memory with the default cache.
+const PEAK_MEMORY_MIB_MAX: f64 = 600.0;
+
+/// Costs that may grow with the logarithm of the size at most: the line at the small size and at
+/// the large one, and the ratio of the logarithms of the sizes.
+const FLAT: &[(&str, &str, f64)] = &[
+    ("files.create_empty_10000", "files.create_empty_1000000", 1.5),
+    ("files.stat_10000", "files.stat_1000000", 1.5),
+    ("files.unlink_10000", "files.unlink_1000000", 1.5),
+];
+
+/// A target as a row of a table.
+#[derive(Debug, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) target: String,
+    pub(super) ours: Kind,
+    pub(super) figure: f64,
+    pub(super) limit: f64,
+    /// The word behind the figure, if it is no ratio.
+    pub(super) unit: &'static str,
+}
+
+impl Verdict {
+    pub(super) fn is_met(&self) -> bool {
+        self.figure <= self.limit
+    }
+}
+
+/// Every target of which both sides were measured.
+pub(super) fn verdicts(samples: &Samples) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for target in TARGETS {
+        verdicts.extend(target.ours.iter().filter_map(|ours| target.judge(*ours, samples)));
+    }
+    for ours in USUAL {
+        verdicts.extend(FLAT.iter().filter_map(|(small, large, limit)| {
+            let (few, many) = (samples.spread(ours, small)?, samples.spread(ours, large)?);
+            let target = format!("{large}: within {limit} times {small} (the logarithm)");
+            let figure = many.median / few.median;
+            Some(Verdict { target, ours, figure, limit: *limit, unit: "" })
+        }));
+        verdicts.extend(memory(ours, samples));
+    }
+    verdicts
+}
+
+impl Target {
+    fn judge(&self, ours: Kind, samples: &Samples) -> Option<Verdict> {
+        let line = samples.line(self.key)?;
+        let our_median = samples.spread(ours, self.key)?.median;
+        let ratio = |peer: Kind| {
+            let theirs = samples.spread(peer, self.key)?.median;
+            Some((peer, line.unit.times_worse(our_median, theirs)))
+        };
+        let (peer, figure) = match self.against {
+            Against::One(peer) => ratio(peer)?,
+            Against::BestOfKernel => {
+                let ratios = KERNEL.into_iter().filter_map(ratio);
+                ratios.max_by(|one, other| one.1.total_cmp(&other.1))?
+            }
+        };
+        let word = match self.against {
+            Against::One(_) => "",
+            Against::BestOfKernel => ", the best of the kernel's",
+        };
+        let mut told = String::new();
+        write!(told, "{}: within {} times {}{word}", self.key, self.limit, peer.name())
+            .expect("a string takes all that is written");
+        Some(Verdict { target: told, ours, figure, limit: self.limit, unit: "" })
+    }
+}
+
+/// The largest peak of any line.
+fn memory(ours: Kind, samples: &Samples) -> Option<Verdict> {
+    const MIB: f64 = 1_048_576.0;
+    let peaks = samples.lines().iter().flat_map(|line| samples.all(ours, &line.key));
+    let figure = peaks
+        .filter_map(|outcome| outcome.cost.daemon_peak_bytes)
+        .max()
+        .map(|bytes| bytes as f64 / MIB)?;
+    let target = "peak memory of the daemon in any line".to_owned();
+    Some(Verdict { target, ours, figure, limit: PEAK_MEMORY_MIB_MAX, unit: " MiB" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{Ending, Line, Outcome, Unit};
+    use super::super::usage::Cost;
+    use super::*;
+
+    fn add(samples: &mut Samples, kind: Kind, (key, unit): (&str, Unit), value: f64) {
+        let cost = Cost { daemon_peak_bytes: Some(700 << 20), ..Cost::default() };
+        let line = Line::new(key, "work", unit, Ending::Syncfs);
+        samples.add(kind, line, Outcome { value, wall_seconds: value, cost });
+    }
+
+    fn told(samples: &Samples) -> Vec<(String, bool)> {
+        let verdicts = verdicts(samples);
+        verdicts.iter().map(|v| (format!("{} {:.2}", v.target, v.figure), v.is_met())).collect()
+    }
+
+    #[test]
+    fn the_best_of_the_kernel_is_the_one_that_is_hardest_to_reach() {
+        let mut samples = Samples::default();
+        let line = ("databases.pgbench", Unit::PerSecond);
+        add(&mut samples, Kind::Marram, line, 90.0);
+        add(&mut samples, Kind::Ext4, line, 60.0);
+        add(&mut samples, Kind::Xfs, line, 100.0);
+        let told = told(&samples);
+        let (target, is_met) = &told[0];
+        assert!(target.ends_with("xfs, the best of the kernel's 1.11") && !is_met, "{told:?}");
+    }
+
+    #[test]
+    fn seconds_and_rates_are_judged_each_in_its_direction() {
+        let mut samples = Samples::default();
+        for (kind, seconds, rate) in [(Kind::Marram, 2.0, 200.0), (Kind::Btrfs, 4.0, 100.0)] {
+            add(&mut samples, kind, ("tree.remove", Unit::Seconds), seconds);
+            add(&mut samples, kind, ("blocks.randread_4k_1", Unit::PerSecond), rate);
+        }
+        let told = told(&samples);
+        assert_eq!(told[0], ("tree.remove: within 1 times btrfs 0.50".to_owned(), true));
+        assert_eq!(told[1], ("blocks.randread_4k_1: within 1 times btrfs 0.50".to_owned(), true));
+    }
+
+    #[test]
+    fn memory_counts_in_every_line_and_growth_against_the_logarithm() {
+        let mut samples = Samples::default();
+        let unit = Unit::MicrosecondsEach;
+        add(&mut samples, Kind::Marram, ("files.stat_10000", unit), 10.0);
+        add(&mut samples, Kind::Marram, ("files.stat_1000000", unit), 14.0);
+        let told = told(&samples);
+        assert!(told[0].0.ends_with("1.40") && told[0].1, "{told:?}");
+        assert!(told[1].0.starts_with("peak memory") && !told[1].1, "{told:?}");
+    }
+}

@@ -1,0 +1,54 @@
+//! `examples/day-in-the-life`, as a reader of the README runs it.
+
+use super::{GIB, Setting, linux_tree};
+use marram_lab::failure::{Context, Result, fail};
+use marram_lab::process::{command, require, text};
+use marram_lab::project;
+use marram_lab::subject::{Making, Marram, Subject};
+use std::path::Path;
+
+/// Forks of the example.
+const FORKS: usize = 20;
+
+/// Files that are edited in each fork.
+const EDITED: usize = 30;
+
+/// Runs it, and checks what it has shown.
+pub(super) fn run_all(setting: &Setting) -> Result<()> {
+    setting.marram_only()?;
+    let told = tell(&setting.folder, setting.is_short)?;
+    println!("{told}");
+    let changes: Vec<usize> = told.lines().filter_map(|line| line.parse().ok()).collect();
+    // While forks are worked in, when one was merged, and when that was taken back.
+    if !matches!(changes[..], [0, merged, 0] if merged > EDITED) {
+        return fail(format!("git status counted {changes:?} changes"));
+    }
+    let dropped = format!("destroy try-{FORKS}");
+    for expected in ["try-07 went into root", "both changed the same", &dropped] {
+        if !told.contains(expected) {
+            return fail(format!("the example does not say {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What the example prints on a pool of its own in `folder`, which is shown as `/mnt`.
+pub(crate) fn tell(folder: &Path, is_short: bool) -> Result<String> {
+    require(&[("git", "git"), ("cc", "gcc")])?;
+    let linux = linux_tree(is_short)?;
+    let mut marram = Marram::make(&folder.join("subject"), &Making::sized(8 * GIB))?;
+    let mut day = command(&["bash"]);
+    day.arg(project::root().join("examples/day-in-the-life"));
+    day.arg(marram.root()).arg(&linux.archive);
+    // As where it is installed: found by its name.
+    let binary = project::release_binary()?;
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let folders = binary.parent().map(Path::to_owned).into_iter();
+    let path = std::env::join_paths(folders.chain(std::env::split_paths(&others)))
+        .context(|| "the folders that programs are looked for in")?;
+    day.env("PATH", path).env_remove("MARRAM");
+    let told = text(&mut day)?.replace(&*marram.root().to_string_lossy(), "/mnt");
+    marram.unmount()?;
+    marram.check()?;
+    Ok(told)
+}
