@@ -34,7 +34,11 @@ const GIB: u64 = 1 << 30;
 
 /// What is asked for on the command line.
 #[derive(Parser)]
-#[command(name = "cargo xtask bench", about = "Compare with other file systems")]
+#[command(
+    name = "bench",
+    bin_name = "cargo xtask bench",
+    about = "Compare with other file systems"
+)]
 struct Arguments {
     /// Less of everything, one repetition: to see that it works, not to judge by.
     #[arg(long)]

@@ -48,7 +48,7 @@ use std::time::Instant;
 const GIB: u64 = 1 << 30;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask")]
+#[command(name = "suites", bin_name = "cargo xtask")]
 struct Request {
     #[command(subcommand)]
     task: Task,
