@@ -17,6 +17,7 @@ mod modules;
 mod names;
 mod plan;
 mod rooms;
+mod sentences;
 mod source;
 mod untangling;
 mod words;
@@ -124,6 +125,7 @@ fn measured(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(layers::manifests(root)?);
     findings.extend(words::other_files(root)?);
     findings.extend(golden::golden_files(root)?);
+    findings.extend(sentences::pages(root)?);
     findings.extend(of_crates(&sources, &rooms::orders(root)?));
     Ok(findings)
 }
