@@ -14,7 +14,7 @@ fn a_halted_pool_writes_nothing_more() {
     put(&*live, section(5, 0), b"durable".to_vec()).unwrap();
     live.sync().unwrap();
     put(&*live, section(6, 0), noise(1, 100_000)).unwrap();
-    live.halt();
+    live.capabilities().halting.unwrap().halt();
     let halted = memory.snapshot();
     assert!(pool.is_halted() && !live.writable());
     assert!(matches!(put(&*live, section(7, 0), vec![1]), Err(Error::ReadOnly(_))));
@@ -47,7 +47,7 @@ fn halting_waits_for_what_is_being_written() {
             }
         });
         std::thread::sleep(std::time::Duration::from_millis(100));
-        live.halt();
+        live.capabilities().halting.unwrap().halt();
         let halted = memory.snapshot();
         writer.join().unwrap();
         assert!(memory.snapshot() == halted, "something was written");

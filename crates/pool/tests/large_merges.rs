@@ -98,7 +98,7 @@ fn thousands_of_files_are_taken_away_again_by_a_small_pool() {
         }
         batch
     };
-    assert_eq!(live.foresee(removing()), Ok(()));
+    assert_eq!(live.dry_run(removing()), Ok(()));
     merge(&pool, &*live, |_| removing()).expect("there is room");
     assert!(live.get(section(FILES + 9_999, 0)).unwrap().is_none());
     assert_eq!(pool.list_kept().unwrap().len(), 4, "both can be undone");
@@ -116,7 +116,7 @@ fn what_waits_elsewhere_is_committed_and_does_not_refuse_a_merge() {
             view.apply(batch).unwrap();
         }
     }
-    let foreseen = live.foresee(empty_files(0..10_000));
+    let foreseen = live.dry_run(empty_files(0..10_000));
     assert_eq!(foreseen, Ok(()));
     merge(&pool, &*live, |_| empty_files(0..10_000)).expect("there is room");
     assert!(other.get(section(1 << 30, 0)).unwrap().is_some());
@@ -210,7 +210,7 @@ fn a_hopeless_merge_costs_neither_a_commit_nor_what_is_kept_for_an_undo() {
         let key = section((1 << 30) + number as u64, 0);
         live.apply(with_value(key, 100)).unwrap();
         let group = pool.status().group;
-        assert_eq!(live.foresee(make()), Err(Error::NoSpace));
+        assert_eq!(live.dry_run(make()), Err(Error::NoSpace));
         assert_eq!(merge(&pool, &*live, |_| make()), Err(Error::NoSpace));
         assert_eq!(pool.status().group, group, "a commit for nothing");
         assert_eq!(pool.list_kept().unwrap().len(), 2, "an undo is gone for nothing");

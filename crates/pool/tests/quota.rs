@@ -202,11 +202,11 @@ fn what_is_adopted_counts_in_time() {
 fn a_batch_that_adopts_too_much_is_foreseen_and_does_nothing() {
     let (pool, live, kept) = with_blocks_to_adopt();
     let all: Vec<u64> = (0..200).collect();
-    assert!(is_quota(&live.foresee(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
+    assert!(is_quota(&live.dry_run(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
     assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
     assert!(live.get(section(0, 0)).unwrap().is_none());
     let fewer = &all[..100];
-    live.foresee(adopting(&*live, &*kept, fewer, 0)).unwrap();
+    live.dry_run(adopting(&*live, &*kept, fewer, 0)).unwrap();
     live.apply(adopting(&*live, &*kept, fewer, 0)).unwrap();
     live.commit().unwrap();
     assert!((9 * MIB..=11 * MIB).contains(&referenced(&pool, "d")));
@@ -230,7 +230,7 @@ fn what_a_batch_that_adopts_replaces_is_taken_off() {
     live.commit().unwrap();
     let all: Vec<u64> = (0..200).collect();
     let room = adopting(&*live, &*kept, &all[..150], 0);
-    live.foresee(room).unwrap();
+    live.dry_run(room).unwrap();
     assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all[..50], 150)).unwrap_err()));
     assert!(is_quota(&live.apply(adopting(&*live, &*kept, &all, 0)).unwrap_err()));
     live.apply(adopting(&*live, &*kept, &all[..150], 0)).unwrap();

@@ -531,7 +531,7 @@ fn receive_a_part(pool: &Pool) {
 fn labels_and_limits_are_taken_back_unless_they_were_set_again() {
     let (memory, pool) = pool_with_a_file();
     pool.set_label("first").unwrap(); // 1
-    root(&pool).set_label("second", 1001).unwrap(); // 2
+    root(&pool).capabilities().label.unwrap().set_label("second", 1001).unwrap(); // 2
     let entry = last(&pool);
     assert_eq!(
         (entry.user(), entry.record.texts),

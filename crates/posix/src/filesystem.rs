@@ -17,7 +17,7 @@ use crate::quota::Limits;
 use crate::rename::Move;
 use crate::usage::{Share, UsageChange, make_sums};
 use marram_format::record::{Inode, InodeKind, NameRule};
-use marram_store::{Batch, Item, View};
+use marram_store::{Batch, Item, Labelled, View};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
     Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
@@ -144,6 +144,13 @@ fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
     usage.put(&Limits::default(), true, &mut batch);
     view.apply(batch).map_err(from_store)?;
     Ok(counters)
+}
+
+impl Posix {
+    /// The label of the store, if it has one.
+    fn labelled(&self) -> Result<&dyn Labelled> {
+        self.view.capabilities().label.ok_or(Error::NotSupported)
+    }
 }
 
 impl FileSystem for Posix {
@@ -343,19 +350,21 @@ impl FileSystem for Posix {
     fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
         self.check_running()?;
         self.check_writable()?;
+        let trimming = self.view.capabilities().trimming.ok_or(Error::NotSupported)?;
         let _committed_by_trim = self.reclaim_for_sync();
-        self.view.trim(from, to, min_bytes).map_err(from_store)?.ok_or(Error::NotSupported)
+        trimming.trim(from, to, min_bytes).map_err(from_store)
     }
 
     fn label(&self) -> Result<String> {
         self.check_running()?;
-        self.view.label().ok_or(Error::NotSupported)
+        self.labelled().map(|it| it.label())
     }
 
     fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
-        self.label()?;
+        self.check_running()?;
+        let labelled = self.labelled()?;
         self.check_writable()?;
-        self.view.set_label(label, caller.uid).map_err(|error| match error {
+        labelled.set_label(label, caller.uid).map_err(|error| match error {
             marram_store::Error::Invalid(_) => Error::InvalidArgument("label"),
             other => from_store(other),
         })

@@ -2,7 +2,7 @@
 //!
 //! Who reserves is told that there is as much space, and that nobody else takes it. So what was
 //! reserved since the file system was opened is kept in mind for each inode, and the store keeps
-//! the sum back ([`marram_store::View::promise`]), but for those writes that use it up.
+//! the sum back ([`marram_store::AdmissionControl::promise`]), but for those writes that use it up.
 //!
 //! It is kept in memory, so what was reserved before is not in it: of an inode that has reserved
 //! bytes of both kinds, those are taken to be used up first that were not promised. A fork has

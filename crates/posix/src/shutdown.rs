@@ -30,12 +30,13 @@ impl Posix {
 
     pub(crate) fn stop(&self, how: Shutdown) -> Result<()> {
         self.check_running()?;
+        let halting = self.view.capabilities().halting.ok_or(Error::NotSupported)?;
         if how == Shutdown::Flush {
             self.write_lazy_times();
             self.view.sync().map_err(from_sync)?;
         }
         self.shut_down.store(true, Ordering::Release);
-        self.view.halt();
+        halting.halt();
         Ok(())
     }
 }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use marram_posix::{Posix, PosixOptions};
 use marram_store::memory::MemoryStore;
 use marram_store::{
-    Batch, Block, DatasetName, Error as StoreError, Item, Key, Properties, Result as Stored,
-    Source, Space, Store, View,
+    Batch, Block, Capabilities, DatasetName, Error as StoreError, Item, Key, Properties,
+    Result as Stored, Source, Store, View,
 };
 use marram_vfs::{Allocate, Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
@@ -56,20 +56,8 @@ impl View for Scarce {
         self.view.read_block(block)
     }
 
-    fn stored_bytes(&self, block: &Block) -> u64 {
-        self.view.stored_bytes(block)
-    }
-
     fn sync(&self) -> Stored<()> {
         self.view.sync()
-    }
-
-    fn halt(&self) {
-        self.view.halt();
-    }
-
-    fn space(&self) -> Space {
-        self.view.space()
     }
 
     fn writable(&self) -> bool {
@@ -78,6 +66,10 @@ impl View for Scarce {
 
     fn properties(&self) -> Properties {
         self.view.properties()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.view.capabilities()
     }
 }
 

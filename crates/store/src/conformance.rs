@@ -4,11 +4,17 @@
 //! store breaks the contract. [`all`] runs every one of them. What a crash leaves is not tested
 //! here: that needs the store's devices.
 
+mod capabilities;
 mod counters;
 mod datasets;
 mod history;
 mod items;
 
+pub use capabilities::{
+    blocks_have_places, capabilities_stay, dry_runs_apply_nothing,
+    frozen_views_tell_what_holds_a_block, halted_stores_only_read, labels_are_set,
+    space_is_counted_and_kept_back, trims_spare_what_is_in_use,
+};
 pub use counters::{counters_add_up, counters_keep_their_limits, counters_lose_nothing_to_threads};
 pub use datasets::{
     clones_diverge_from_their_origin, destruction_is_refused_while_in_use,
@@ -54,6 +60,14 @@ pub fn all(make: MakeStore<'_>) {
     holds_keep_and_names_change(make);
     changes_are_found(make);
     adopted_blocks_outlive_their_first_owner(make);
+    capabilities_stay(make);
+    space_is_counted_and_kept_back(make);
+    dry_runs_apply_nothing(make);
+    blocks_have_places(make);
+    frozen_views_tell_what_holds_a_block(make);
+    labels_are_set(make);
+    trims_spare_what_is_in_use(make);
+    halted_stores_only_read(make);
 }
 
 /// The live dataset of that name.

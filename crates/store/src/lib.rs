@@ -6,7 +6,8 @@
 //! map. A change is a [`Batch`]: it applies wholly or not at all, also across a crash. Blocks are
 //! shared by referring to one from several items; the store counts.
 //!
-//! A [`View`] is one dataset, live or as a snapshot kept it. The [`Store`] makes, lists and
+//! A [`View`] is one dataset, live or as a snapshot kept it; what only some views can do is a
+//! capability ([`Capabilities`]). The [`Store`] makes, lists and
 //! destroys datasets and snapshots. Beside the contract stand its tests, [`conformance`], and a
 //! fake, [`memory`].
 
@@ -30,7 +31,10 @@ pub use store::{
     ROOT_OBJECT, Store, limit_batch,
 };
 pub use usage::{Holder, Usage};
-pub use view::{BlockPlace, Holding, Part, Space, Unread, View};
+pub use view::{
+    AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
+    Ownership, Part, Placement, Space, Trimming, Unread, View,
+};
 
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -10,18 +10,20 @@
 mod blocks;
 mod dataset;
 mod history;
+mod view;
 
 use crate::{
     DatasetKind, DatasetName, DatasetReport, Destruction, Error, Holder, ItemChange, Key,
     Properties, PropertySource, ROOT_OBJECT, Result, Source, Store, Token, Usage, View, name,
 };
 use blocks::BlockTable;
-use dataset::{Contents, MemoryView, State};
+use dataset::{Contents, MemoryDataset, State};
 use history::History;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use view::MemoryView;
 
 /// What an item is taken to need beside its value, in bytes.
 const ITEM_BYTES: u64 = 32;
@@ -45,7 +47,7 @@ struct Shared {
     /// Takes no more changes.
     halted: AtomicBool,
     /// All datasets and snapshots that still exist: what is in use is counted over them.
-    views: Mutex<Vec<Weak<MemoryView>>>,
+    views: Mutex<Vec<Weak<MemoryDataset>>>,
 }
 
 impl Default for MemoryStore {
@@ -95,19 +97,24 @@ impl MemoryStore {
         self.shared.blocks.damage(token);
     }
 
-    fn view(&self, history: &mut History, state: State, kind: DatasetKind) -> Arc<MemoryView> {
-        let view = MemoryView::new(Arc::clone(&self.shared), history.new_id(), state, kind);
+    fn view(&self, history: &mut History, state: State, kind: DatasetKind) -> Arc<MemoryDataset> {
+        let view = MemoryDataset::new(Arc::clone(&self.shared), history.new_id(), state, kind);
         let view = Arc::new(view);
         self.shared.views.lock().push(Arc::downgrade(&view));
         view
     }
 
-    fn live(&self, name: &DatasetName) -> Result<Arc<MemoryView>> {
+    fn live(&self, name: &DatasetName) -> Result<Arc<MemoryDataset>> {
         self.history.lock().find(&Source::live(name.clone()))
     }
 
     /// Keeps the present state of a dataset under a name that is free.
-    fn keep(&self, history: &mut History, live: &MemoryView, source: Source) -> Arc<MemoryView> {
+    fn keep(
+        &self,
+        history: &mut History,
+        live: &MemoryDataset,
+        source: Source,
+    ) -> Arc<MemoryDataset> {
         let view = self.view(history, live.state(), DatasetKind::Snapshot);
         history.add_snapshot(source, Arc::clone(&view), live.id);
         view
@@ -115,7 +122,7 @@ impl MemoryStore {
 }
 
 impl Shared {
-    fn existing_views(&self) -> Vec<Arc<MemoryView>> {
+    fn existing_views(&self) -> Vec<Arc<MemoryDataset>> {
         let mut known = self.views.lock();
         known.retain(|view| view.strong_count() > 0);
         known.iter().filter_map(Weak::upgrade).collect()
@@ -127,14 +134,14 @@ impl Shared {
     }
 
     fn promised_bytes(&self) -> u64 {
-        let promised = |view: &Arc<MemoryView>| view.promised.load(Ordering::Relaxed);
+        let promised = |view: &Arc<MemoryDataset>| view.promised.load(Ordering::Relaxed);
         self.existing_views().iter().map(promised).sum()
     }
 }
 
 impl Store for MemoryStore {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
-        Ok(self.history.lock().find(source)?)
+        Ok(Arc::new(MemoryView::new(self.history.lock().find(source)?)))
     }
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
@@ -310,7 +317,7 @@ impl Store for MemoryStore {
             let source = if set { PropertySource::Local } else { PropertySource::Default };
             (property, (value, source))
         };
-        Ok(View::properties(&*view).0.into_iter().map(with_source).collect())
+        Ok(view.properties().0.into_iter().map(with_source).collect())
     }
 
     fn set_property(&self, name: &DatasetName, property: &str, value: Option<&str>) -> Result<()> {

@@ -136,7 +136,7 @@ pub trait Store: Send + Sync {
     fn usage(&self, exact: bool) -> Result<Usage>;
 
     /// A dataset or snapshot as the last commit has it: it stays so while others change it, and
-    /// tells what each of its blocks is held by ([`View::holding`]), all as of that moment.
+    /// tells what each of its blocks is held by ([`crate::Ownership`]), all as of that moment.
     ///
     /// # Errors
     /// No such dataset; a store that cannot do that. The view's own reads fail with

@@ -18,8 +18,8 @@ use marram_format::stream::{
     StreamPut, StreamRecord, verify_record,
 };
 use marram_store::{
-    Batch, Block, Damage, Error as StoreError, Item, Properties, Result as Stored, Space, Token,
-    View,
+    Batch, Block, BlockPlace, Capabilities, CountedSpace, Damage, Error as StoreError, Halting,
+    Item, Placement, Properties, Result as Stored, Space, Token, View,
 };
 use std::collections::VecDeque;
 use std::io::{BufReader, ErrorKind, Read, Result as Io};
@@ -326,18 +326,8 @@ impl View for StreamImage {
         Ok(content)
     }
 
-    fn stored_bytes(&self, block: &Block) -> u64 {
-        parts_of(block).map_or(0, |(_, stored_len)| u64::from(stored_len))
-    }
-
     fn sync(&self) -> Stored<()> {
         Ok(())
-    }
-
-    fn halt(&self) {}
-
-    fn space(&self) -> Space {
-        Space { total_bytes: self.file_bytes, free_bytes: 0 }
     }
 
     fn writable(&self) -> bool {
@@ -347,6 +337,43 @@ impl View for StreamImage {
     fn properties(&self) -> Properties {
         self.properties.clone()
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            space: Some(self),
+            placement: Some(self),
+            halting: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl CountedSpace for StreamImage {
+    fn space(&self) -> Space {
+        Space { total_bytes: self.file_bytes, free_bytes: 0 }
+    }
+}
+
+impl Placement for StreamImage {
+    fn stored_bytes(&self, block: &Block) -> u64 {
+        parts_of(block).map_or(0, |(_, stored_len)| u64::from(stored_len))
+    }
+
+    fn place_of(&self, block: &Block) -> BlockPlace {
+        BlockPlace::in_memory(self.stored_bytes(block))
+    }
+
+    fn read_block_anew(&self, block: &Block) -> Stored<Bytes> {
+        self.read_block(block)
+    }
+
+    fn is_held_only_by(&self, _block: &Block, _keys: &[Key]) -> Stored<bool> {
+        Ok(false)
+    }
+}
+
+impl Halting for StreamImage {
+    fn halt(&self) {}
 }
 
 /// A stream on its way onto what the streams before it have brought.

@@ -12,8 +12,9 @@ use bytes::Bytes;
 use marram_format::node::NODE_BYTES_MAX;
 use marram_format::pointer::{Extent, GRAIN_BYTES, Place, Pointer};
 use marram_store::{
-    Admission, Batch, Block, BlockPlace, Edit, Error, Item, Key, Part, Properties, Result, Space,
-    Unread, View,
+    Admission, AdmissionControl, Adoption, Batch, Block, BlockPlace, Capabilities, CountedSpace,
+    Edit, Error, Halting, Item, Key, Labelled, Part, Placement, Properties, Result, Space,
+    Trimming, Unread, View,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -178,20 +179,6 @@ impl View for DatasetView {
         Ok(())
     }
 
-    fn promise(&self, bytes: u64) {
-        let before = self.promised.swap(bytes, Ordering::AcqRel);
-        // Wraps around where it is less, and so comes to the right sum.
-        self.pool.promised_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
-    }
-
-    fn foresee(&self, batch: Batch<'_>) -> Result<()> {
-        let mut batch = batch;
-        self.pool.check_writable()?;
-        self.pool.check_quota(&self.dataset, &batch)?;
-        self.pool.foresee_space(&self.dataset, &mut batch)?;
-        self.dataset.foresee(&self.pool.media, &batch.edits)
-    }
-
     fn read_block(&self, block: &Block) -> Result<Bytes> {
         self.dataset.read_block(&self.pool.media, block)
     }
@@ -200,25 +187,61 @@ impl View for DatasetView {
         self.dataset.read_parts(&self.pool.media, parts, out)
     }
 
-    fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
-        self.dataset.read_block_anew(&self.pool.media, block)
+    fn sync(&self) -> Result<()> {
+        self.pool.sync()
     }
 
-    fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
-        let token = match block {
-            Block::Stored(token) => Some(token),
-            Block::Fresh(fresh) => fresh.stored(),
-        };
-        // What no commit has written is written for each dataset: a block that two of them wait for
-        // would be known to one by the pointer that is the other's.
-        let Some(token) = token else {
-            return Ok(Block::fresh(from.read_block(block)?.to_vec()));
-        };
-        let pointer = decode_pointer(&token.place)?;
-        match pointer.address() {
-            None => Ok(Block::Stored(token.clone())),
-            Some(_) => Ok(Block::Stored(token_of(&waiting(pointer).encode())?)),
+    fn writable(&self) -> bool {
+        self.dataset.writable && self.pool.check_writable().is_ok()
+    }
+
+    fn properties(&self) -> Properties {
+        self.dataset.settings().all.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            space: Some(self),
+            admission: Some(self),
+            placement: Some(self),
+            adoption: Some(self),
+            trimming: Some(self),
+            label: Some(self),
+            halting: Some(self),
+            ..Capabilities::default()
         }
+    }
+}
+
+impl CountedSpace for DatasetView {
+    fn space(&self) -> Space {
+        self.pool.space_of(&self.dataset, self.promised.load(Ordering::Acquire))
+    }
+}
+
+impl AdmissionControl for DatasetView {
+    fn promise(&self, bytes: u64) {
+        let before = self.promised.swap(bytes, Ordering::AcqRel);
+        // Wraps around where it is less, and so comes to the right sum.
+        self.pool.promised_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
+    }
+
+    fn dry_run(&self, batch: Batch<'_>) -> Result<()> {
+        let mut batch = batch;
+        self.pool.check_writable()?;
+        self.pool.check_quota(&self.dataset, &batch)?;
+        self.pool.foresee_space(&self.dataset, &mut batch)?;
+        self.dataset.foresee(&self.pool.media, &batch.edits)
+    }
+
+    fn commit(&self) -> Result<()> {
+        self.pool.commit()
+    }
+}
+
+impl Placement for DatasetView {
+    fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
+        self.dataset.read_block_anew(&self.pool.media, block)
     }
 
     fn stored_bytes(&self, block: &Block) -> u64 {
@@ -244,21 +267,36 @@ impl View for DatasetView {
         let pointer = decode_pointer(&token.place)?;
         self.pool.is_held_only_by(&self.dataset, &pointer, keys.len() as u64)
     }
+}
 
-    fn sync(&self) -> Result<()> {
-        self.pool.sync()
+impl Adoption for DatasetView {
+    fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
+        let token = match block {
+            Block::Stored(token) => Some(token),
+            Block::Fresh(fresh) => fresh.stored(),
+        };
+        // What no commit has written is written for each dataset: a block that two of them wait for
+        // would be known to one by the pointer that is the other's.
+        let Some(token) = token else {
+            return Ok(Block::fresh(from.read_block(block)?.to_vec()));
+        };
+        let pointer = decode_pointer(&token.place)?;
+        match pointer.address() {
+            None => Ok(Block::Stored(token.clone())),
+            Some(_) => Ok(Block::Stored(token_of(&waiting(pointer).encode())?)),
+        }
     }
+}
 
-    fn commit(&self) -> Result<()> {
-        self.pool.commit()
+impl Trimming for DatasetView {
+    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
+        self.pool.trim(from, to, min_bytes)
     }
+}
 
-    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<Option<u64>> {
-        self.pool.trim(from, to, min_bytes).map(Some)
-    }
-
-    fn label(&self) -> Option<String> {
-        Some(self.pool.label())
+impl Labelled for DatasetView {
+    fn label(&self) -> String {
+        self.pool.label()
     }
 
     fn set_label(&self, label: &str, user: u32) -> Result<()> {
@@ -266,21 +304,11 @@ impl View for DatasetView {
         let author = Author { user: Some(user), command };
         self.pool.set_label(label, Some(&Arc::new(author)))
     }
+}
 
+impl Halting for DatasetView {
     fn halt(&self) {
         self.pool.halt();
-    }
-
-    fn space(&self) -> Space {
-        self.pool.space_of(&self.dataset, self.promised.load(Ordering::Acquire))
-    }
-
-    fn writable(&self) -> bool {
-        self.dataset.writable && self.pool.check_writable().is_ok()
-    }
-
-    fn properties(&self) -> Properties {
-        self.dataset.settings().all.clone()
     }
 }
 

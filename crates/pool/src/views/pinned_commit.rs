@@ -22,7 +22,8 @@ use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{OwnersRecord, ReferenceRecord, owners_key, references_key};
 use marram_format::superblock::Superblock;
 use marram_store::{
-    Batch, Block, BlockPlace, Damage, Error, Holding, Item, Key, Properties, Result, Space, View,
+    Batch, Block, BlockPlace, Capabilities, CountedSpace, Damage, Error, Halting, Holding, Item,
+    Key, Ownership, Placement, Properties, Result, Space, View,
 };
 use std::sync::Arc;
 
@@ -251,6 +252,36 @@ impl View for FrozenView {
         }
     }
 
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn writable(&self) -> bool {
+        false
+    }
+
+    fn properties(&self) -> Properties {
+        Settings::new(&self.record.properties).map_or_else(|_| Properties::default(), |it| it.all)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            space: Some(self),
+            placement: Some(self),
+            ownership: Some(self),
+            halting: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl CountedSpace for FrozenView {
+    fn space(&self) -> Space {
+        self.moment.pool.space()
+    }
+}
+
+impl Placement for FrozenView {
     fn stored_bytes(&self, block: &Block) -> u64 {
         match block {
             Block::Fresh(fresh) => fresh.data().len() as u64,
@@ -264,30 +295,26 @@ impl View for FrozenView {
         place_of(block).unwrap_or_else(|| BlockPlace::in_memory(self.stored_bytes(block)))
     }
 
+    fn read_block_anew(&self, block: &Block) -> Result<Bytes> {
+        self.read_block(block)
+    }
+
+    fn is_held_only_by(&self, _block: &Block, _keys: &[Key]) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+impl Ownership for FrozenView {
     fn holding(&self, block: &Block) -> Result<Option<Holding>> {
         let Block::Stored(token) = block else { return Ok(None) };
         let pointer = decode_pointer(&token.place)?;
         let Some(address) = pointer.address() else { return Ok(None) };
         self.told(self.holding_of(&pointer, address)).map(Some)
     }
+}
 
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
+impl Halting for FrozenView {
     fn halt(&self) {
         self.moment.pool.halt();
-    }
-
-    fn space(&self) -> Space {
-        self.moment.pool.space()
-    }
-
-    fn writable(&self) -> bool {
-        false
-    }
-
-    fn properties(&self) -> Properties {
-        Settings::new(&self.record.properties).map_or_else(|_| Properties::default(), |it| it.all)
     }
 }

@@ -192,7 +192,7 @@ impl Posix {
     /// Why what was judged would be refused, if it would.
     fn foresee_merge(&self, judged: Judged<'_, '_>) -> Result<Option<Error>> {
         let foreseen = self.prepare_merge(judged).and_then(|prepared| {
-            prepared.map_or(Ok(()), |it| self.view.foresee(it.batch).map_err(from_store))
+            prepared.map_or(Ok(()), |it| self.view.dry_run(it.batch).map_err(from_store))
         });
         match foreseen {
             Ok(()) => Ok(None),

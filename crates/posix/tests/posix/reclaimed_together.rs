@@ -5,8 +5,8 @@ use crate::{Bench, PLAIN, USER, name, pattern};
 use bytes::Bytes;
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{
-    Batch, Block, DatasetName, Edit, Error, Item, Key, Properties, Result, Source, Space, Store,
-    View, kind,
+    Batch, Block, Capabilities, DatasetName, Edit, Error, Item, Key, Properties, Result, Source,
+    Store, View, kind,
 };
 use marram_vfs::{FileSystem, Ino, XattrMode};
 use std::collections::BTreeSet;
@@ -48,20 +48,8 @@ impl View for CountedView {
         self.inner.read_block(block)
     }
 
-    fn stored_bytes(&self, block: &Block) -> u64 {
-        self.inner.stored_bytes(block)
-    }
-
     fn sync(&self) -> Result<()> {
         self.inner.sync()
-    }
-
-    fn halt(&self) {
-        self.inner.halt();
-    }
-
-    fn space(&self) -> Space {
-        self.inner.space()
     }
 
     fn writable(&self) -> bool {
@@ -70,6 +58,10 @@ impl View for CountedView {
 
     fn properties(&self) -> Properties {
         self.inner.properties()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.inner.capabilities()
     }
 }
 

@@ -2,9 +2,7 @@
 //! and the batch that follows from them.
 
 use marram_sim::Random;
-use marram_store::{
-    Batch, Block, BlockPlace, Item, Key, Part, Properties, Result, Space, Unread, View,
-};
+use marram_store::{Batch, Block, Capabilities, Item, Key, Part, Properties, Result, Unread, View};
 use std::sync::{Arc, Mutex};
 
 /// One call in so many has a commit before it.
@@ -63,32 +61,8 @@ impl View for InterruptedView {
         self.inner.read_parts(parts, out)
     }
 
-    fn adopt(&self, from: &dyn View, block: &Block) -> Result<Block> {
-        self.inner.adopt(from, block)
-    }
-
-    fn place_of(&self, block: &Block) -> BlockPlace {
-        self.inner.place_of(block)
-    }
-
-    fn is_held_only_by(&self, block: &Block, keys: &[Key]) -> Result<bool> {
-        self.inner.is_held_only_by(block, keys)
-    }
-
-    fn stored_bytes(&self, block: &Block) -> u64 {
-        self.inner.stored_bytes(block)
-    }
-
     fn sync(&self) -> Result<()> {
         self.inner.sync()
-    }
-
-    fn halt(&self) {
-        self.inner.halt();
-    }
-
-    fn space(&self) -> Space {
-        self.inner.space()
     }
 
     fn writable(&self) -> bool {
@@ -97,5 +71,9 @@ impl View for InterruptedView {
 
     fn properties(&self) -> Properties {
         self.inner.properties()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.inner.capabilities()
     }
 }

@@ -3,7 +3,7 @@
 use super::{ITEM_BYTES, RESERVE_BYTES, Shared};
 use crate::{
     Admission, Batch, Block, Counter, DatasetKind, Edit, Error, FreshBlock, Item, ItemChange, Key,
-    Properties, Result, Space, Token, VALUE_BYTES_MAX, View,
+    Properties, Result, Token, VALUE_BYTES_MAX,
 };
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -27,15 +27,15 @@ pub(super) struct State {
 
 /// A dataset or snapshot.
 #[derive(Debug)]
-pub(super) struct MemoryView {
-    shared: Arc<Shared>,
+pub(super) struct MemoryDataset {
+    pub(super) shared: Arc<Shared>,
     pub(super) id: u64,
     contents: RwLock<Contents>,
     local: RwLock<Properties>,
     root_object: u64,
     /// Live (clones too) or snapshot.
     pub(super) kind: DatasetKind,
-    /// Bytes that are promised to whoever writes.
+    /// Bytes that its views have promised.
     pub(super) promised: AtomicU64,
 }
 
@@ -119,11 +119,16 @@ pub(super) fn check_property(property: &str, value: &str) -> Result<()> {
     }
 }
 
-impl MemoryView {
-    pub(super) fn new(shared: Arc<Shared>, id: u64, state: State, kind: DatasetKind) -> MemoryView {
+impl MemoryDataset {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        id: u64,
+        state: State,
+        kind: DatasetKind,
+    ) -> MemoryDataset {
         let (contents, local) = (RwLock::new(state.contents), RwLock::new(state.local));
         let (root_object, promised) = (state.root_object, AtomicU64::new(0));
-        MemoryView { shared, id, contents, local, root_object, kind, promised }
+        MemoryDataset { shared, id, contents, local, root_object, kind, promised }
     }
 
     pub(super) fn contents(&self) -> RwLockReadGuard<'_, Contents> {
@@ -178,6 +183,39 @@ impl MemoryView {
                 }
             }
         }
+    }
+
+    /// Whether it takes batches.
+    pub(super) fn is_writable(&self) -> bool {
+        self.kind != DatasetKind::Snapshot && !self.shared.halted.load(Ordering::Acquire)
+    }
+
+    /// The properties in force.
+    pub(super) fn properties(&self) -> Properties {
+        let mut properties = self.local_properties();
+        properties.0.entry("recordsize".to_owned()).or_insert_with(|| "131072".to_owned());
+        properties
+    }
+
+    /// See [`crate::View::apply`].
+    pub(super) fn apply(&self, batch: Batch<'_>) -> Result<()> {
+        if !self.is_writable() {
+            return Err(Error::ReadOnly("a snapshot, or a store that was halted".to_owned()));
+        }
+        self.check_space(&batch)?;
+        let mut contents = self.contents.write();
+        check_batch(&contents, &batch)?;
+        let items = Arc::make_mut(&mut contents);
+        for edit in batch.edits {
+            apply_edit(items, edit);
+        }
+        Ok(())
+    }
+
+    /// See [`crate::AdmissionControl::dry_run`].
+    pub(super) fn dry_run(&self, batch: &Batch<'_>) -> Result<()> {
+        self.check_space(batch)?;
+        check_batch(&self.contents(), batch)
     }
 
     fn check_space(&self, batch: &Batch<'_>) -> Result<()> {
@@ -312,98 +350,5 @@ fn apply_edit(items: &mut Items, edit: Edit<'_>) {
                 }
             }
         }
-    }
-}
-
-impl View for MemoryView {
-    fn get(&self, key: Key) -> Result<Option<Item>> {
-        Ok(self.contents().get(&key).cloned())
-    }
-
-    fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, &Item) -> bool) -> Result<()> {
-        if from > to {
-            return Ok(());
-        }
-        for (key, item) in self.contents().range(from..=to) {
-            if !visit(*key, item) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
-        if from > to {
-            return Ok(None);
-        }
-        let contents = self.contents();
-        let last = contents.range(from..=to).next_back();
-        Ok(last.map(|(key, item)| (*key, item.clone())))
-    }
-
-    fn apply(&self, batch: Batch<'_>) -> Result<()> {
-        if !self.writable() {
-            return Err(Error::ReadOnly("a snapshot, or a store that was halted".to_owned()));
-        }
-        self.check_space(&batch)?;
-        let mut contents = self.contents.write();
-        check_batch(&contents, &batch)?;
-        let items = Arc::make_mut(&mut contents);
-        for edit in batch.edits {
-            apply_edit(items, edit);
-        }
-        Ok(())
-    }
-
-    fn promise(&self, bytes: u64) {
-        self.promised.store(bytes, Ordering::Relaxed);
-    }
-
-    fn foresee(&self, batch: Batch<'_>) -> Result<()> {
-        self.check_space(&batch)?;
-        check_batch(&self.contents.read(), &batch)
-    }
-
-    fn read_block(&self, block: &Block) -> Result<Bytes> {
-        self.shared.blocks.read(block)
-    }
-
-    fn adopt(&self, _from: &dyn View, block: &Block) -> Result<Block> {
-        self.shared.blocks.adopt(block)
-    }
-
-    fn stored_bytes(&self, block: &Block) -> u64 {
-        block.len() as u64
-    }
-
-    fn sync(&self) -> Result<()> {
-        if self.shared.halted.load(Ordering::Acquire) {
-            return Err(Error::Io("the store was halted".to_owned()));
-        }
-        if self.writable() {
-            self.commit_some(0);
-        }
-        Ok(())
-    }
-
-    fn halt(&self) {
-        self.shared.halted.store(true, Ordering::Release);
-    }
-
-    fn space(&self) -> Space {
-        let total_bytes = self.shared.limit_bytes.load(Ordering::Relaxed);
-        let taken = self.shared.used_bytes().saturating_add(self.shared.promised_bytes());
-        let free_bytes = total_bytes.saturating_sub(taken);
-        Space { total_bytes, free_bytes }
-    }
-
-    fn writable(&self) -> bool {
-        self.kind != DatasetKind::Snapshot && !self.shared.halted.load(Ordering::Acquire)
-    }
-
-    fn properties(&self) -> Properties {
-        let mut properties = self.local_properties();
-        properties.0.entry("recordsize".to_owned()).or_insert_with(|| "131072".to_owned());
-        properties
     }
 }

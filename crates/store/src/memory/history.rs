@@ -4,7 +4,7 @@
 //! most one **next** that goes on from it; whatever else has it as parent is a branch that began
 //! as it: a clone, or what a rollback has left.
 
-use super::dataset::MemoryView;
+use super::dataset::MemoryDataset;
 use crate::{DatasetKind, DatasetName, Error, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) type Id = u64;
 /// All datasets and snapshots.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    pub(super) named: BTreeMap<Source, Arc<MemoryView>>,
+    pub(super) named: BTreeMap<Source, Arc<MemoryDataset>>,
     links: BTreeMap<Id, Links>,
     last_id: Id,
 }
@@ -37,11 +37,11 @@ impl History {
         self.last_id
     }
 
-    pub(super) fn find(&self, source: &Source) -> Result<Arc<MemoryView>> {
+    pub(super) fn find(&self, source: &Source) -> Result<Arc<MemoryDataset>> {
         self.named.get(source).cloned().ok_or_else(|| Error::NoDataset(source.to_string()))
     }
 
-    pub(super) fn snapshot(&self, source: &Source) -> Result<Arc<MemoryView>> {
+    pub(super) fn snapshot(&self, source: &Source) -> Result<Arc<MemoryDataset>> {
         let found = self.find(source)?;
         if found.kind == DatasetKind::Snapshot {
             return Ok(found);
@@ -60,7 +60,7 @@ impl History {
     pub(super) fn add_live(
         &mut self,
         name: &DatasetName,
-        view: Arc<MemoryView>,
+        view: Arc<MemoryDataset>,
         origin: Option<Id>,
     ) {
         self.links.insert(view.id, Links { parent: origin, ..Links::default() });
@@ -68,7 +68,7 @@ impl History {
     }
 
     /// A new snapshot between a dataset and its parent.
-    pub(super) fn add_snapshot(&mut self, source: Source, view: Arc<MemoryView>, live: Id) {
+    pub(super) fn add_snapshot(&mut self, source: Source, view: Arc<MemoryDataset>, live: Id) {
         let parent = self.parent(live);
         self.go_on(parent, live, Some(view.id));
         let links = Links { parent, next: Some(live), ..Links::default() };
