@@ -1,13 +1,13 @@
-//! Sentences of the pages that teach: none is too long, and the changes of the unreleased version
-//! fit a page. Tables, code and headings are not sentences.
+//! Sentences of documents: none is too long, and the changes of the unreleased version fit a page.
+//! Tables, code and headings are not sentences.
 
 use super::Finding;
+use super::source::{files_below, relative};
 use crate::failure::{Context, Result};
 use std::path::Path;
 
-/// The pages that are held to it.
-const PAGES: [&str; 4] =
-    ["CHANGELOG.md", "docs/conformance.md", "docs/performance.md", "docs/snapshots.md"];
+/// Pages that are held to it, beside all below `docs`.
+const PAGES: [&str; 2] = [CHANGES, "CONTRIBUTING.md"];
 
 /// The page of changes, and the most lines of its first section.
 const CHANGES: &str = "CHANGELOG.md";
@@ -18,14 +18,17 @@ const WORDS_MAX: usize = 40;
 
 /// Sentences that are too long, and a list of changes that is.
 pub(crate) fn pages(root: &Path) -> Result<Vec<Finding>> {
+    let mut pages: Vec<_> = PAGES.iter().map(|page| root.join(page)).collect();
+    let documents = files_below(&root.join("docs"))?;
+    pages.extend(documents.into_iter().filter(|file| file.extension().is_some_and(|e| e == "md")));
     let mut findings = Vec::new();
-    for page in PAGES {
-        let path = root.join(page);
+    for page in pages {
         let text =
-            std::fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
-        findings.extend(long_sentences(page, &text));
-        if page == CHANGES {
-            findings.extend(long_list_of_changes(page, &text));
+            std::fs::read_to_string(&page).context(|| format!("cannot read {}", page.display()))?;
+        let place = relative(root, &page);
+        findings.extend(long_sentences(&place, &text));
+        if place == CHANGES {
+            findings.extend(long_list_of_changes(&place, &text));
         }
     }
     Ok(findings)
