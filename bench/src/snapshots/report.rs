@@ -317,12 +317,6 @@ fn forks_json(forks: &InUse) -> Value {
     json!({ "alone": one(&forks.alone), "many": one(&forks.many), "times_beside_one": ratios })
 }
 
-impl Spread {
-    fn json(self) -> Value {
-        json!({ "low": self.low, "median": self.median, "high": self.high })
-    }
-}
-
 fn shown(spread: Option<Spread>) -> String {
     spread.map_or("-".to_owned(), |spread| spread.shown(2))
 }

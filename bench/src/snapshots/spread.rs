@@ -1,5 +1,7 @@
 //! How far numbers lie from each other.
 
+use serde_json::{Value, json};
+
 /// Half of the numbers lie between the outer two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
@@ -21,6 +23,11 @@ impl Spread {
     pub(super) fn shown(&self, digits: usize) -> String {
         let Self { low, median, high } = self;
         format!("{median:.digits$} ({low:.digits$} to {high:.digits$})")
+    }
+
+    /// As a report's JSON has it.
+    pub(super) fn json(self) -> Value {
+        json!({ "low": self.low, "median": self.median, "high": self.high })
     }
 }
 
