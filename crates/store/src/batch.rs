@@ -117,10 +117,10 @@ pub struct Batch<'a> {
     pub edits: Vec<Edit<'a>>,
     /// Which part of the space that is kept back it may use.
     pub admission: Admission,
-    /// Bytes of its content that were promised ([`crate::AdmissionControl::promise`]): as much of what is kept
-    /// back for them it may use, and for the items that come with them what is kept back from
-    /// [`Admission::Ordinary`] as [`Admission::Accepted`] may. Whoever gave the promise tells
-    /// afterwards what is left of it.
+    /// Bytes of its content that were promised ([`crate::AdmissionControl::promise`]). The batch
+    /// may use as much of the space that is kept back for promises. Its items may use what is kept
+    /// back from [`Admission::Ordinary`], as those of [`Admission::Accepted`] may. The promise is
+    /// lowered after the batch.
     pub promised_bytes: u64,
 }
 
