@@ -10,25 +10,22 @@ mod arguments;
 mod commands;
 mod control;
 mod daemon;
-mod daemons;
 mod dead_mounts;
 mod engine;
 mod error;
 mod identity;
-mod instants;
+
 mod mountinfo;
 mod multicall;
 mod names;
 mod options;
 mod output;
-mod owner_names;
-mod places;
-mod properties;
+mod paths;
 mod retention;
 mod signatures;
 mod sizes;
-mod taking;
 mod target;
+mod timestamps;
 
 use arguments::Arguments;
 use clap::Parser;

@@ -10,7 +10,7 @@
 //! ever touched. The time is that of the name: it stays the same where a snapshot is sent to.
 
 use crate::error::{Error, Result};
-use crate::instants::{SECONDS_A_DAY, civil_date, day_of_date};
+use crate::timestamps::{SECONDS_A_DAY, civil_date, day_of_date};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;

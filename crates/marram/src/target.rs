@@ -5,21 +5,22 @@
 //! a daemon has the pool, which must then do what is asked, or the command can open it itself.
 
 use crate::control::client::Client;
+use crate::control::daemons::{self, Daemon};
 use crate::control::protocol::{Answer, Operation};
-use crate::daemons::{self, Daemon};
+
 use crate::engine::{self, OpenMode, OpenPool};
 use crate::error::{Error, Kind, Result};
 use crate::identity::Identity;
 use crate::mountinfo::MountEntry;
-use crate::names::{printable, shell_word};
+use crate::names::printable;
 use crate::options::snapshot_name;
 use crate::output::say;
+use crate::paths::{dead_mount, resolved, utf8};
 use crate::{dead_mounts, mountinfo};
 use marram_store::{DatasetName, Source};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -268,45 +269,6 @@ pub(crate) fn with_optional_snapshot(text: &Path) -> Result<(PathBuf, Option<Str
         Some((target, name)) => Ok((target.to_owned(), Some(snapshot_name(&name)?))),
         None => with_snapshot(text).map(|(target, name)| (target, Some(name))),
     }
-}
-
-/// The path with links and dots resolved.
-///
-/// # Errors
-/// When it does not exist, lies behind a dead mount, or is not UTF-8.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    utf8(path)?;
-    let found = resolved(path)?;
-    utf8(&found)?;
-    Ok(found)
-}
-
-/// The same of a path that may be inside a mount, where names are any bytes.
-///
-/// # Errors
-/// When it does not exist, or lies behind a dead mount.
-pub(crate) fn resolved(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().map_err(|error| match error.kind() {
-        ErrorKind::NotConnected => dead_mount(path),
-        _ => Error::system("find", path, error),
-    })
-}
-
-fn dead_mount(path: &Path) -> Error {
-    let place = path.display();
-    Error::failed(format!("{place}: the daemon of this mount has died"))
-        .hint(format!("clear it with `marram unmount {}`", shell_word(path)))
-}
-
-/// A path as text.
-///
-/// # Errors
-/// It is not UTF-8.
-pub(crate) fn utf8(path: &Path) -> Result<&str> {
-    path.to_str().ok_or_else(|| {
-        Error::usage(format!("{} is not UTF-8", path.display()))
-            .hint("pools and mount points need paths in UTF-8; names inside a mount do not")
-    })
 }
 
 /// What `path`, which lies in the mount on `directory`, belongs to; the daemon knows, since a path

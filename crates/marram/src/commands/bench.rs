@@ -11,7 +11,7 @@ mod steps;
 use crate::arguments::BenchArguments;
 use crate::error::{Error, Result};
 use crate::output::{Align, Output, Table, say, size_text};
-use crate::target::absolute;
+use crate::paths::absolute;
 use folder::BenchFolder;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -4,11 +4,10 @@
 //! may be warnings), with 3 when something is, and with 1 when the pool could not be checked.
 
 use crate::arguments::CheckArguments;
-use crate::engine::{self, hexadecimal};
+use crate::engine::{self, hexadecimal, pool_lock};
 use crate::error::{Error, Kind, Result};
 use crate::names;
 use crate::output::{Output, size_text};
-use crate::taking;
 use marram_check::{CheckOptions, Finding, Summary};
 use marram_device::FileDevice;
 use serde::Serialize;
@@ -82,7 +81,7 @@ pub(crate) fn verify(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary> {
     let device = FileDevice::open(path, true)?;
-    let _lock = taking::take(&device)?;
+    let _lock = pool_lock::take(&device)?;
     marram_check::check(&device, options, report).map_err(|error| match error {
         marram_check::Error::NoPool { .. } => engine::no_pool(path),
         other => Error::failed(other.to_string()),

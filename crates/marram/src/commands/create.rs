@@ -2,12 +2,13 @@
 
 use crate::arguments::CreateArguments;
 use crate::control::protocol::Operation;
+use crate::engine::properties::parse_settings;
 use crate::engine::{self, CreateRequest};
 use crate::error::Result;
 use crate::output::{Output, size_text};
-use crate::properties::parse_settings;
+use crate::paths::utf8;
 use crate::sizes::parse_size;
-use crate::target::{Target, utf8};
+use crate::target::Target;
 use serde::Serialize;
 use std::path::PathBuf;
 

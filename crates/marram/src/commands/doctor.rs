@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::mountinfo;
 use crate::output::{Align, Output, Table};
-use crate::places;
+use crate::paths;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -96,7 +96,7 @@ fn fuse_device() -> Finding {
     }
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(_) => good("/dev/fuse", "can be opened"),
-        Err(error) if !places::is_root() => bad(
+        Err(error) if !paths::is_root() => bad(
             "/dev/fuse",
             error.to_string(),
             "fusermount3 opens it with your rights: as root, chmod 666 /dev/fuse (udev does so)",
@@ -121,9 +121,9 @@ fn transport() -> Finding {
 }
 
 fn fusermount() -> Finding {
-    let Some(program) = places::find_program("fusermount3") else {
+    let Some(program) = paths::find_program("fusermount3") else {
         let advice = "install it (Debian: apt-get install fuse3); users need it to mount";
-        return if places::is_root() {
+        return if paths::is_root() {
             note("fusermount3", "is not installed; root mounts without it", advice)
         } else {
             bad("fusermount3", "is not installed", advice)
@@ -150,11 +150,11 @@ fn allow_other() -> Finding {
 }
 
 fn loop_devices() -> Finding {
-    if !places::is_root() {
+    if !paths::is_root() {
         return good("loop devices", "not needed: users mount without them");
     }
     let advice = "without them sync(2) does not reach the daemon; fsync and unmount do";
-    if places::find_program("losetup").is_none() {
+    if paths::find_program("losetup").is_none() {
         return note("loop devices", "losetup is not installed", advice);
     }
     match OpenOptions::new().read(true).write(true).open("/dev/loop-control") {
@@ -175,11 +175,11 @@ fn open_files() -> Finding {
 }
 
 fn control_folder() -> Finding {
-    let folder = places::control_folder();
+    let folder = paths::control_folder();
     if !folder.exists() {
         return good("control sockets", format!("{} (not made yet)", folder.display()));
     }
-    match places::check_private_folder(&folder) {
+    match paths::check_private_folder(&folder) {
         Ok(()) => good("control sockets", folder.display().to_string()),
         Err(error) => bad("control sockets", error.message, "remove that folder"),
     }

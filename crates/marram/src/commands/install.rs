@@ -4,7 +4,6 @@
 use super::generated::{completion_script, write_manual};
 use crate::arguments::InstallArguments;
 use crate::error::{Error, Result};
-use crate::multicall;
 use crate::output::Output;
 use clap_complete::Shell;
 use serde::Serialize;
@@ -14,6 +13,22 @@ use std::path::{Path, PathBuf};
 
 /// Where `mount(8)` looks, whatever the prefix.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
+
+/// All names that the program answers to besides its own.
+pub(crate) const NAMES: &[&str] = &[
+    "mount.marram",
+    "mount.fuse.marram",
+    "mount.fuseblk.marram",
+    "umount.marram",
+    "umount.fuse.marram",
+    "umount.fuseblk.marram",
+    "mkfs.marram",
+    "mkfs.fuse.marram",
+    "mkfs.fuseblk.marram",
+    "fsck.marram",
+    "fsck.fuse.marram",
+    "fsck.fuseblk.marram",
+];
 
 #[derive(Serialize)]
 struct Installed {
@@ -27,7 +42,7 @@ pub(super) fn run(arguments: &InstallArguments, output: &Output) -> Result<()> {
     let program = Path::new("/").join(&arguments.prefix).join("bin/marram");
     let system = below(&arguments.root, Path::new(SYSTEM_PROGRAMS));
     make_folder(&system)?;
-    for name in multicall::NAMES {
+    for name in NAMES {
         files.push(link(&program, &system.join(name))?);
     }
     files.extend(write_manual(&prefix.join("share/man/man1"))?);

@@ -1,8 +1,8 @@
 //! `marram list`: datasets and snapshots with what they refer to and what only they hold.
 
 use crate::arguments::ListArguments;
+use crate::control::daemons;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
-use crate::daemons;
 use crate::error::Result;
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;

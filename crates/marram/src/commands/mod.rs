@@ -13,7 +13,7 @@ mod fork;
 mod generated;
 mod grow;
 mod hold;
-mod install;
+pub(crate) mod install;
 mod label;
 mod list;
 mod merge;

@@ -6,13 +6,16 @@
 
 use super::stream;
 use crate::arguments::MountArguments;
-use crate::control::protocol::{Answer, MountReport, MountRequest, Operation, Request};
+use crate::control::protocol::{
+    Answer, ENDING, MountReport, MountRequest, Operation, Request, THERE_ALREADY,
+};
 use crate::daemon::{self, Launch, Log};
 use crate::dead_mounts;
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, MountOptions};
 use crate::output::{Output, say};
-use crate::target::{Target, absolute, with_optional_snapshot};
+use crate::paths::absolute;
+use crate::target::{Target, with_optional_snapshot};
 use rustix::mount::MountFlags;
 use serde::Serialize;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -28,10 +31,6 @@ const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
 const LOCKED: [&str; 2] = ["in use by", "is mounted or part of"];
 /// How long to wait for an unmount that somebody else may just have begun.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(2);
-/// What a daemon that is just ending answers.
-pub(crate) const ENDING: &str = "is just being unmounted";
-/// What is answered when just this is mounted on just that directory.
-pub(crate) const THERE_ALREADY: &str = "is mounted there already";
 
 /// What is to be mounted, where and how.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use crate::arguments::{GetArguments, SetArguments};
 use crate::control::protocol::{Answer, Operation, PropertyRow};
+use crate::engine::properties::parse_settings;
 use crate::error::{Error, Result};
 use crate::output::{Align, Output, Table, size_text};
-use crate::properties::parse_settings;
 use crate::target::Target;
 use std::collections::BTreeMap;
 

@@ -7,9 +7,10 @@ use crate::engine::{self, CreateRequest};
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
 use crate::output::Output;
+use crate::paths::absolute;
 use crate::sizes::parse_size;
-use crate::target::{Target, absolute};
-use crate::{mountinfo, places};
+use crate::target::Target;
+use crate::{mountinfo, paths};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -23,10 +24,10 @@ struct Quickstart {
 
 pub(super) fn run(arguments: &QuickstartArguments, output: &Output) -> Result<()> {
     let size_bytes = parse_size(&arguments.size)?;
-    let pool = places::data_folder()?.join("quickstart.pool");
+    let pool = paths::data_folder()?.join("quickstart.pool");
     let directory = match &arguments.directory {
         Some(directory) => directory.clone(),
-        None => places::home()?.join("marram"),
+        None => paths::home()?.join("marram"),
     };
     let created = make_pool(&pool, size_bytes)?;
     let mounted = make_mount(&pool, &directory)?;

@@ -5,13 +5,14 @@
 //! groups that he is in, and of the project of the file or directory that he names.
 
 use crate::arguments::{OwnerArguments, QuotaArguments};
+use crate::control::owner_names;
 use crate::control::protocol::{Answer, Operation, Owner, OwnerClass, OwnerRow};
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::output::{Align, Output, Table, size_text};
+use crate::paths;
 use crate::sizes::parse_size;
 use crate::target::Target;
-use crate::{owner_names, places, target};
 use marram_store::Source;
 use marram_vfs::UsageOwner;
 use std::collections::BTreeSet;
@@ -36,9 +37,9 @@ pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
 
 /// Whether a path lies in a mount whose daemon does not talk to this user.
 fn is_anothers(path: &Path) -> Result<bool> {
-    let entry = mountinfo::mount_of(&target::resolved(path)?)?;
+    let entry = mountinfo::mount_of(&paths::resolved(path)?)?;
     let owner = entry.filter(MountEntry::is_marram).and_then(|entry| entry.owner_uid());
-    Ok(!places::is_root() && owner.is_some_and(|owner| owner != places::own_uid()))
+    Ok(!paths::is_root() && owner.is_some_and(|owner| owner != paths::own_uid()))
 }
 
 /// What may be known through the mount.
@@ -54,7 +55,7 @@ fn own(arguments: &QuotaArguments, owner: Option<Owner>) -> Result<Vec<OwnerRow>
     if let Some(owner) = owner {
         return Ok(vec![ask(&file, path, owner)?]);
     }
-    let user = Owner { class: OwnerClass::User, id: places::own_uid() };
+    let user = Owner { class: OwnerClass::User, id: paths::own_uid() };
     let mut rows = vec![ask(&file, path, user)?];
     let groups = rustix::process::getgroups().unwrap_or_default();
     let groups: BTreeSet<u32> = groups
@@ -134,7 +135,7 @@ fn chosen(arguments: &OwnerArguments) -> Result<Option<Owner>> {
     Ok(Some(Owner { class, id }))
 }
 
-fn owners(target: &target::Target, source: &Source) -> Result<Vec<OwnerRow>> {
+fn owners(target: &Target, source: &Source) -> Result<Vec<OwnerRow>> {
     match target.perform(&Operation::Owners { source: source.to_string() })? {
         Answer::Owners(rows) => Ok(rows),
         other => Err(super::unexpected(&other)),

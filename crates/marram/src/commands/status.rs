@@ -4,6 +4,7 @@
 use super::stream::is_stream;
 use crate::arguments::StatusArguments;
 use crate::control::client::Client;
+use crate::control::daemons;
 use crate::control::protocol::{
     Answer, DamageRow, MountReport, Operation, ShownReport, StatusReport,
 };
@@ -12,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::names::{printable, quoted, shell_word};
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;
-use crate::{daemons, dead_mounts, places};
+use crate::{dead_mounts, paths};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,7 +23,7 @@ const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
     // In a folder of somebody else he could have us wait, or take away what is not a socket.
-    let own = places::private_control_folders_of(places::own_uid());
+    let own = paths::private_control_folders_of(paths::own_uid());
     own.iter().for_each(|folder| clear_abandoned(folder));
     let reports = match &arguments.target {
         None => of_all_daemons()?,

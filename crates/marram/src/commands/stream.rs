@@ -4,9 +4,8 @@ mod progress;
 
 use crate::arguments::{ReceiveArguments, SendArguments};
 use crate::control::protocol::{
-    Answer, Operation, PartialRow, ReceiveOrder, SendOrder, StreamSummary,
+    Answer, Author, Operation, PartialRow, ReceiveOrder, SendOrder, StreamSummary,
 };
-use crate::engine::undo::own_author;
 use crate::engine::{OpenMode, hexadecimal, streams};
 use crate::error::{Error, Result};
 use crate::names;
@@ -150,7 +149,7 @@ pub(super) fn receive(arguments: &ReceiveArguments, output: &Output) -> Result<(
         dataset: dataset.to_string(),
         force: arguments.force,
         resumable: arguments.resumable,
-        author: own_author(),
+        author: Author::of_this_process(),
     };
     let mut input: Box<dyn Read> = match &arguments.from_file {
         Some(path) => {

@@ -1,11 +1,11 @@
 //! `marram log` and `marram undo`: what was done to a pool, and taking it back.
 
 use crate::arguments::{LogArguments, UndoArguments};
+use crate::control::owner_names;
 use crate::control::protocol::OwnerClass;
 use crate::control::protocol::{Answer, Operation, OperationRow, UndoReport};
 use crate::error::Result;
 use crate::output::{Align, Output, Table, instant_text, size_text};
-use crate::owner_names;
 use crate::target::Target;
 
 /// In an entry of the log: as much as there is.

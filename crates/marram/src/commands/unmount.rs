@@ -4,13 +4,14 @@
 use super::stream::is_stream;
 use crate::arguments::UnmountArguments;
 use crate::control::client::{Client, Process};
+use crate::control::daemons::{self, Daemon};
 use crate::control::protocol::{Answer, Greeting, MountReport, Request};
-use crate::daemons::{self, Daemon};
 use crate::dead_mounts;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::output::Output;
-use crate::target::{Target, absolute};
+use crate::paths::absolute;
+use crate::target::Target;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

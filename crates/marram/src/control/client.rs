@@ -3,10 +3,9 @@
 use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::peer;
 use crate::control::protocol::{
-    ANSWER_BYTES_MAX, Answer, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting,
+    ANSWER_BYTES_MAX, Answer, Author, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting,
     MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response, SendOrder, VERSION,
 };
-use crate::engine::undo::own_author;
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -192,7 +191,7 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub(crate) fn perform(self, operation: &Operation) -> Result<Answer> {
-        let (operation, author) = (operation.clone(), own_author());
+        let (operation, author) = (operation.clone(), Author::of_this_process());
         self.ask(&Request::PerformFor { operation, author })
     }
 

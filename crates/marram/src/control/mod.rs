@@ -6,6 +6,8 @@
 
 pub(crate) mod chunks;
 pub(crate) mod client;
+pub(crate) mod daemons;
+pub(crate) mod owner_names;
 pub(crate) mod peer;
 pub(crate) mod protocol;
 pub(crate) mod server;

@@ -9,7 +9,7 @@
 //! nobody else can have put a socket into one that is the user's own and closed to others.
 
 use crate::output::say;
-use crate::{names, places};
+use crate::{names, paths};
 use parking_lot::Mutex;
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -47,7 +47,7 @@ pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
 
 /// Whether the user is root or the one who runs this process.
 pub(crate) fn is_own_or_root(user: u32) -> bool {
-    user == 0 || user == places::own_uid()
+    user == 0 || user == paths::own_uid()
 }
 
 /// Whether `user`, who serves `socket`, is to be asked: root, this user, or the `owner` of what is
@@ -55,7 +55,7 @@ pub(crate) fn is_own_or_root(user: u32) -> bool {
 pub(crate) fn may_answer(socket: &Path, user: Option<u32>, owner: Option<u32>) -> bool {
     let is_trusted = match user {
         Some(user) => is_own_or_root(user) || Some(user) == owner,
-        None => socket.parent().is_some_and(|it| places::is_private(it, places::own_uid())),
+        None => socket.parent().is_some_and(|it| paths::is_private(it, paths::own_uid())),
     };
     if !is_trusted {
         warn_of(socket, user);
@@ -89,7 +89,7 @@ mod tests {
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, is_own_or_root,
         may_answer, may_ask, socket_with, user_of,
     };
-    use crate::places::own_uid;
+    use crate::paths::own_uid;
     use rustix::net::{bind, listen};
     use std::io::ErrorKind;
     use std::os::unix::fs::PermissionsExt;

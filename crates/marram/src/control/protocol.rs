@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::names::{bytes, printable, quoted};
 use crate::options::MountOptions;
+use crate::paths::own_uid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,6 +41,11 @@ pub(crate) const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// The same of a merge: it tells up to 200,000 differences, with their paths and ranges, and each
 /// conflict.
 pub(crate) const MERGE_ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// What a daemon that is just ending answers.
+pub(crate) const ENDING: &str = "is just being unmounted";
+/// What is answered when just this is mounted on just that directory.
+pub(crate) const THERE_ALREADY: &str = "is mounted there already";
 
 /// The first line, from the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,6 +125,17 @@ pub(crate) struct Author {
     pub(crate) user: u32,
     /// The command line.
     pub(crate) command: String,
+}
+
+impl Author {
+    /// The user who runs this process, and its command line.
+    pub(crate) fn of_this_process() -> Author {
+        let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let program = words.next().unwrap_or_default();
+        let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        let command = [program].into_iter().chain(words).collect::<Vec<_>>().join(" ");
+        Author { user: own_uid(), command }
+    }
 }
 
 /// A mount to make.

@@ -18,7 +18,7 @@ use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::streams;
 use crate::error::{Error, Result};
 use crate::options::AccessTimes;
-use crate::places;
+use crate::paths;
 use marram_fuse::{SessionHandle, Unmount};
 use marram_pool::StreamImage;
 use marram_posix::{Posix, PosixOptions};
@@ -117,7 +117,7 @@ fn namespace(
     let root = Ino(image.begin().root_object);
     let (log, damage, source) = (Arc::clone(log), Arc::clone(damage), source.to_owned());
     let options = PosixOptions {
-        root_owner: places::own_identity(),
+        root_owner: paths::own_identity(),
         access_times: marram_posix::AccessTimes::Never,
         on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
             let row = damage::row(&source, &range);
@@ -133,8 +133,8 @@ fn namespace(
 }
 
 fn serve_control(service: &Arc<ImageService>) -> Result<ControlSocket> {
-    let folder = places::control_folder();
-    places::make_private_folder(&folder)?;
+    let folder = paths::control_folder();
+    paths::make_private_folder(&folder)?;
     clear_abandoned(&folder);
     let path = folder.join(format!("stream-{}.sock", own_pid()));
     ControlSocket::serve(&path, Arc::clone(service) as Arc<dyn Service>)

@@ -7,7 +7,7 @@
 use super::{Log, heaps, run};
 use crate::control::protocol::{MountReport, MountRequest};
 use crate::error::{Error, Result};
-use crate::places;
+use crate::paths;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -129,7 +129,7 @@ fn prepare(launch: &Launch) -> Result<Log> {
 }
 
 fn default_log(pool: &Path) -> Result<PathBuf> {
-    let folder = places::log_folder()?;
+    let folder = paths::log_folder()?;
     std::fs::create_dir_all(&folder)
         .map_err(|error| Error::system("make the folder", &folder, error))?;
     Ok(folder.join(log_name(pool)))

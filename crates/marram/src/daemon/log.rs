@@ -4,8 +4,8 @@
 //! [`FILE_BYTES_MAX`] the file is set aside under `.1`, in place of what was there.
 
 use crate::error::{Error, Result};
-use crate::instants::{format_instant, now_seconds};
 use crate::names::printable;
+use crate::timestamps::{format_instant, now_seconds};
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io::Write;

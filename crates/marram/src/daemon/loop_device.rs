@@ -9,7 +9,7 @@
 //! user: after the unmount, and also when the daemon has crashed.
 
 use crate::error::{Error, Result};
-use crate::places;
+use crate::paths;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ impl LoopDevice {
     /// When there is none, or the user may not.
     pub(crate) fn attach(file: &Path, read_only: bool) -> Result<LoopDevice> {
         let missing = || Error::failed("cannot use a loop device: losetup is not installed");
-        let losetup = places::find_program("losetup").ok_or_else(missing)?;
+        let losetup = paths::find_program("losetup").ok_or_else(missing)?;
         let mut command = Command::new(&losetup);
         command.args(["--find", "--show"]);
         if read_only {

@@ -40,8 +40,8 @@ use crate::control::protocol::{
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::{self, CACHE_BYTES_DEFAULT, OpenMode, OpenPool, hexadecimal};
 use crate::error::{Error, Result};
-use crate::instants::now_seconds;
-use crate::{mountinfo, places};
+use crate::timestamps::now_seconds;
+use crate::{mountinfo, paths};
 use damage::DamageList;
 use dedup::Deduplication;
 use marram_pool::Pool;
@@ -200,8 +200,8 @@ impl Daemon {
     }
 
     fn serve_control(self: &Arc<Self>) -> Result<ControlSocket> {
-        let folder = places::control_folder();
-        places::make_private_folder(&folder)?;
+        let folder = paths::control_folder();
+        paths::make_private_folder(&folder)?;
         clear_abandoned(&folder);
         let path = folder.join(format!("{}.sock", self.pool_id));
         ControlSocket::serve(&path, Arc::new(Shared(Arc::clone(self))))

@@ -12,11 +12,10 @@ use super::catalogue::PoolCatalogue;
 use super::loop_device::LoopDevice;
 use super::namespace::Namespace;
 use super::{Daemon, Log, damage};
-use crate::commands::mount::ENDING;
-use crate::control::protocol::{MountReport, MountRequest};
+use crate::control::protocol::{ENDING, MountReport, MountRequest};
 use crate::error::{Error, Result};
 use crate::options::{AccessTimes, BlockDevice, MountOptions, Transport};
-use crate::{engine, places};
+use crate::{engine, paths};
 use marram_fuse::{SessionHandle, Unmount};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{Source, Store};
@@ -521,7 +520,7 @@ impl Daemon {
         let catalogue = || {
             let catalogue = PoolCatalogue::new(self, &source.dataset, options, access_times);
             let catalogue: Box<dyn super::namespace::Catalogue> = Box::new(catalogue);
-            (catalogue, places::own_identity())
+            (catalogue, paths::own_identity())
         };
         let shelves = source.snapshot.is_none().then(catalogue);
         Ok(Namespace::new(base, root, shelves))
@@ -544,7 +543,7 @@ impl Daemon {
             (Arc::clone(&self.log), Arc::clone(&self.damage), source.to_string());
         let options = PosixOptions {
             clock: Arc::new(SystemClock),
-            root_owner: places::own_identity(),
+            root_owner: paths::own_identity(),
             access_times: match access_times {
                 AccessTimes::Never => marram_posix::AccessTimes::Never,
                 AccessTimes::Relative => marram_posix::AccessTimes::Relative,
@@ -571,11 +570,11 @@ impl Daemon {
     /// The loop device that is to stand for the pool, where one is needed.
     fn loop_device(&self, options: &MountOptions, read_only: bool) -> Result<Option<LoopDevice>> {
         let wanted = options.block_device;
-        if wanted == BlockDevice::On && !places::is_root() {
+        if wanted == BlockDevice::On && !paths::is_root() {
             return Err(Error::usage("only root can mount through a block device (blkdev=on)"));
         }
         let free_device = self.pool.is_block_device() && self.mounts.reports().is_empty();
-        if wanted == BlockDevice::Off || !places::is_root() || free_device {
+        if wanted == BlockDevice::Off || !paths::is_root() || free_device {
             return Ok(None);
         }
         match LoopDevice::attach(self.pool.path(), read_only) {
@@ -590,7 +589,7 @@ impl Daemon {
 
     /// What shows as the source of the mount, if it is a block device.
     fn block_device(&self, options: &MountOptions, found: Option<&LoopDevice>) -> Option<PathBuf> {
-        let off = options.block_device == BlockDevice::Off || !places::is_root();
+        let off = options.block_device == BlockDevice::Off || !paths::is_root();
         if let Some(device) = found {
             return Some(device.path().to_owned());
         }
@@ -622,7 +621,7 @@ pub(super) fn fuse_options(
     request: &MountRequest,
     (read_only, access_times): (bool, AccessTimes),
 ) -> marram_fuse::MountOptions {
-    let (options, root) = (&request.options, places::is_root());
+    let (options, root) = (&request.options, paths::is_root());
     let source = source.to_string_lossy().into_owned();
     let mut fuse = marram_fuse::MountOptions::new(&request.directory, source);
     fuse.read_only = read_only;

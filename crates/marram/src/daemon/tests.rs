@@ -9,7 +9,7 @@ use crate::engine::history::rollback;
 use crate::engine::{CreateRequest, create};
 use crate::error::{Error, Kind};
 use crate::options::{BlockDevice, MountOptions};
-use crate::places;
+use crate::paths;
 use marram_pool::Author;
 use marram_store::{DatasetName, Source, Store};
 use std::fs;
@@ -50,7 +50,7 @@ impl Bench {
 
     /// With a mount; `None` where nothing can be mounted.
     fn mounted() -> Option<Bench> {
-        if !places::is_root() || !Path::new("/dev/fuse").exists() {
+        if !paths::is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: mounting needs root and /dev/fuse");
             return None;
         }

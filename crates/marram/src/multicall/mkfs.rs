@@ -2,10 +2,10 @@
 //! calls it. Exit status: 0 or 1.
 
 use super::texts;
+use crate::engine::properties::parse_settings;
 use crate::engine::{CreateRequest, create};
 use crate::error::{Error, Result};
 use crate::output::print_error;
-use crate::properties::parse_settings;
 use crate::sizes::parse_size;
 use std::ffi::OsString;
 use std::path::Path;

@@ -10,26 +10,11 @@ mod mkfs;
 mod mount;
 mod umount;
 
+use crate::commands::install::NAMES;
 use std::ffi::OsString;
 
 /// What such a program does with its arguments; the answer is its exit status.
 type Program = fn(&[OsString]) -> u8;
-
-/// All names that the program answers to besides its own.
-pub(crate) const NAMES: &[&str] = &[
-    "mount.marram",
-    "mount.fuse.marram",
-    "mount.fuseblk.marram",
-    "umount.marram",
-    "umount.fuse.marram",
-    "umount.fuseblk.marram",
-    "mkfs.marram",
-    "mkfs.fuse.marram",
-    "mkfs.fuseblk.marram",
-    "fsck.marram",
-    "fsck.fuse.marram",
-    "fsck.fuseblk.marram",
-];
 
 /// The program behind a name, if it is one of [`NAMES`].
 pub(crate) fn by_name(name: &str) -> Option<Program> {

@@ -9,9 +9,9 @@ mod table;
 pub(crate) use table::{Align, Table};
 
 use crate::error::{Error, Result};
-use crate::instants::format_instant;
 use crate::names::printable;
 use crate::sizes::format_size;
+use crate::timestamps::format_instant;
 use rustix::termios::isatty;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};

@@ -8,8 +8,7 @@
 //! nothing of the kind, and a second mount is refused.
 
 use super::{Daemon, MountTable, Mounted, describe, fuse_error};
-use crate::commands::mount::{ENDING, THERE_ALREADY};
-use crate::control::protocol::{MountReport, MountRequest};
+use crate::control::protocol::{ENDING, MountReport, MountRequest, THERE_ALREADY};
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, BlockDevice, MountOptions, Transport};
 use marram_store::Source;

@@ -9,16 +9,16 @@
 //! path only if what it serves is what the path leads to: a command about the copy would else be
 //! done to the original.
 
-use crate::commands::mount::ENDING;
 use crate::control::client::Client;
 use crate::control::peer;
+use crate::control::protocol::ENDING;
 use crate::control::protocol::{Greeting, MountReport, VERSION};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::mountinfo::{self, MountEntry};
 use crate::names::{printable, shell_word};
 use crate::output::say;
-use crate::places;
+use crate::paths;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ impl Daemon {
 pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
     let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
     let mut other = None;
-    for folder in places::control_folders() {
+    for folder in paths::control_folders() {
         let socket = folder.join(format!("{pool_id}.sock"));
         // A broken one is as good as none.
         let Some(client) = Client::connect(&socket, owner_of(path)).ok().flatten() else {
@@ -148,11 +148,11 @@ pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
 /// The daemon that has made a mount, and the conversation in which it was found: none is asked any
 /// more then.
 pub(crate) fn behind(entry: &MountEntry) -> Option<(Daemon, Client)> {
-    let owner = entry.owner_uid().unwrap_or_else(places::own_uid);
+    let owner = entry.owner_uid().unwrap_or_else(paths::own_uid);
     let serves = |client: &Client| {
         client.greeting().mounts.iter().any(|mount| mount.directory == entry.directory)
     };
-    let folders = places::private_control_folders_of(owner);
+    let folders = paths::private_control_folders_of(owner);
     folders.iter().find_map(|folder| {
         let mut found = greeting_in(folder, owner);
         let (socket, client) = found.find(|(_, client)| serves(client))?;
@@ -174,8 +174,8 @@ pub(crate) fn showing(file: &Path) -> Result<Vec<Daemon>> {
 
 /// All daemons of this user, or for root of everybody whose pools and streams they serve.
 pub(crate) fn all() -> Vec<Daemon> {
-    let folders = places::control_folders();
-    let owner = |folder: &PathBuf| owner_of(folder).unwrap_or_else(places::own_uid);
+    let folders = paths::control_folders();
+    let owner = |folder: &PathBuf| owner_of(folder).unwrap_or_else(paths::own_uid);
     let found = folders.iter().flat_map(|folder| greeting_in(folder, owner(folder)));
     let daemons = found.map(|(socket, client)| Daemon::of(socket, &client).among_others());
     daemons.filter(is_about_his_own).collect()

@@ -2,7 +2,7 @@
 
 use crate::control::protocol::{Answer, Author, OperationRow, UndoReport};
 use crate::error::{Error, Result};
-use crate::{names, places};
+use crate::names;
 use marram_pool::{Operation, Pool, Reversal};
 use marram_posix::{MergeOptions, MergeSides, OwnerClass, OwnerId, Posix, Touched};
 use marram_store::{DatasetName, Source};
@@ -15,15 +15,6 @@ const CONFLICTS_TOLD_MAX: usize = 10;
 /// Operations that are so many seconds apart at most, of one user and with the same command line,
 /// are told to be of one command. Nothing is taken back for it.
 const SAME_COMMAND_SECONDS: u64 = 10;
-
-/// Who runs this process, and how it was called.
-pub(crate) fn own_author() -> Author {
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let program = words.next().unwrap_or_default();
-    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-    let command = [program].into_iter().chain(words).collect::<Vec<_>>().join(" ");
-    Author { user: places::own_uid(), command }
-}
 
 /// The same pool for somebody.
 pub(crate) fn acting_for(pool: &Pool, author: &Author) -> Pool {

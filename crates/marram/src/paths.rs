@@ -1,14 +1,16 @@
-//! Where things lie on the machine: control sockets, logs, the quickstart pool.
+//! Paths: where things lie on the machine (control sockets, logs, the quickstart pool), and paths
+//! that users name, resolved.
 //!
 //! A control socket gives its holder the daemon's powers over the pool, so the folder that it
 //! lies in must belong to the user and be closed to everyone else; a folder that somebody else
 //! made first is refused.
 
 use crate::error::{Error, Result};
+use crate::names::shell_word;
 use marram_vfs::Caller;
 use rustix::process::{getegid, geteuid};
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -169,6 +171,46 @@ pub(crate) fn home() -> Result<PathBuf> {
         .map(PathBuf::from)
         .filter(absolute)
         .ok_or_else(|| Error::failed("HOME does not name a folder").hint("set HOME"))
+}
+
+/// The path with links and dots resolved.
+///
+/// # Errors
+/// When it does not exist, lies behind a dead mount, or is not UTF-8.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    utf8(path)?;
+    let found = resolved(path)?;
+    utf8(&found)?;
+    Ok(found)
+}
+
+/// The same of a path that may be inside a mount, where names are any bytes.
+///
+/// # Errors
+/// When it does not exist, or lies behind a dead mount.
+pub(crate) fn resolved(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotConnected => dead_mount(path),
+        _ => Error::system("find", path, error),
+    })
+}
+
+/// The error for what lies behind a mount whose daemon has died.
+pub(crate) fn dead_mount(path: &Path) -> Error {
+    let place = path.display();
+    Error::failed(format!("{place}: the daemon of this mount has died"))
+        .hint(format!("clear it with `marram unmount {}`", shell_word(path)))
+}
+
+/// A path as text.
+///
+/// # Errors
+/// It is not UTF-8.
+pub(crate) fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| {
+        Error::usage(format!("{} is not UTF-8", path.display()))
+            .hint("pools and mount points need paths in UTF-8; names inside a mount do not")
+    })
 }
 
 #[cfg(test)]

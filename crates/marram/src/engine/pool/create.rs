@@ -4,11 +4,10 @@
 //! `--force`, and a device that is in use is refused whatever the user says. When making the pool
 //! fails, a file that was made for it is taken away again.
 
-use super::{make_root_directory, probe};
+use super::{make_root_directory, pool_lock, probe};
 use crate::error::{Error, Result};
-use crate::instants::now_seconds;
 use crate::signatures::{self, Found};
-use crate::taking;
+use crate::timestamps::now_seconds;
 use marram_device::{Device, FileDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool};
 use marram_store::{DatasetName, Properties};
@@ -59,8 +58,8 @@ fn create_file(path: &Path, request: &CreateRequest) -> Result<u64> {
 
 fn create_on_existing(path: &Path, request: &CreateRequest) -> Result<u64> {
     let device = FileDevice::open(path, false)?;
-    let _lock = taking::take(&device)?;
-    taking::check_not_looped(path)?;
+    let _lock = pool_lock::take(&device)?;
+    pool_lock::check_not_looped(path)?;
     let size = device.size()?;
     if !request.force {
         check_unused(path, size)?;

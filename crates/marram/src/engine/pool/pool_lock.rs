@@ -8,9 +8,10 @@
 //!
 //! Nobody is waited for whose mounts are in sight.
 
+use crate::control::daemons;
 use crate::error::{Error, Result};
 use crate::mountinfo;
-use crate::{daemons, engine, target};
+use crate::{engine, paths};
 use marram_device::{FileDevice, Lock};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ fn patience_for(path: &Path) -> Duration {
 
 /// Whether the pool at `path` is mounted where this process can see it.
 fn is_in_sight(path: &Path) -> bool {
-    let (Ok(path), Ok(mounts)) = (target::absolute(path), mountinfo::mounts()) else {
+    let (Ok(path), Ok(mounts)) = (paths::absolute(path), mountinfo::mounts()) else {
         return false;
     };
     mounts.iter().any(|entry| entry.shows(&path))

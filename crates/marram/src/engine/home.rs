@@ -1,0 +1,234 @@
+//! The seam for engines: what the daemon and the commands ask of a home.
+//!
+//! [`Home`] is what every home answers. What only some have is a capability: snapshots and forks
+//! that are members of a mount ([`Snapshots`]), streams ([`Streams`]), passes over files
+//! ([`Passes`]), a block device that a mount can claim ([`Claim`]). A home that lacks one refuses
+//! the commands that need it by [`lacks`].
+
+use super::mounts::Mounts;
+use super::volume::{Opened, VolumeOptions};
+use crate::control::protocol::{
+    Answer, Author, BackgroundRewriting, CompareOrder, DedupTotals, DifferenceRow, Operation,
+    PassOrder, ReceiveOrder, SendOrder,
+};
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use marram_store::{DatasetName, Source};
+use marram_vfs::Ino;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A home that is open, and that this process has for itself.
+pub(crate) trait Home: Send + Sync {
+    /// What users call a home of its kind.
+    fn kind(&self) -> &'static str;
+
+    /// Its number among all homes, in hexadecimal: the control socket is named by it.
+    fn id(&self) -> String;
+
+    /// Where it is.
+    fn path(&self) -> &Path;
+
+    /// What was there when it was opened.
+    fn identity(&self) -> Identity;
+
+    /// Opens a dataset or snapshot as a file system.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened>;
+
+    /// Performs an operation, on behalf of `author` or else of the user who runs this process.
+    /// Where mounts show the home, the operation is performed under the programs that use them.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; then nothing has changed.
+    fn perform(
+        &self,
+        operation: &Operation,
+        author: Option<&Author>,
+        mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer>;
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// Something could not be made durable.
+    fn sync(&self) -> Result<()>;
+
+    /// Whether it was shut down as by a power cut, and writes nothing more.
+    fn is_halted(&self) -> bool;
+
+    /// Bytes that the kernel may hold back in all mounts together.
+    fn held_back_bytes(&self) -> u64;
+
+    /// Removes what a crash has left, before the first mount. Calls `log` with each line about it.
+    fn clear_left(&self, log: &dyn Fn(&str));
+
+    /// Goes on with what can wait until the first mount answers.
+    fn settle(&self, log: &dyn Fn(&str));
+
+    /// The work that it does in the background for as long as mounts show it.
+    fn tasks(self: Arc<Self>) -> Vec<Task>;
+
+    /// What has come of that work.
+    fn background(&self) -> BackgroundReport;
+
+    /// Makes everything durable and ends. The lock stays.
+    ///
+    /// # Errors
+    /// Something could not be made durable.
+    fn close(&self) -> Result<()>;
+
+    /// As [`Home::close`]; from then on nothing is written where the home lies.
+    ///
+    /// # Errors
+    /// Something could not be made durable.
+    fn close_for_good(&self) -> Result<()>;
+
+    /// Gives up the lock of a home that has been closed.
+    fn unlock(&self);
+
+    /// Snapshots and forks.
+    fn snapshots(&self) -> Option<&dyn Snapshots>;
+
+    /// Streams from and to it.
+    fn streams(&self) -> Option<&dyn Streams>;
+
+    /// Passes over the files below directories.
+    fn passes(&self) -> Option<&dyn Passes>;
+
+    /// The block device that it lies on.
+    fn claim(&self) -> Option<&dyn Claim>;
+}
+
+/// Work in the background, which has a thread of its own.
+pub(crate) struct Task {
+    /// The thread's name.
+    pub(crate) name: &'static str,
+    /// Runs until the daemon ends.
+    pub(crate) run: Box<dyn FnOnce(&dyn Mounts) + Send>,
+}
+
+/// What has come of work in the background; nothing where a home has no such work.
+#[derive(Default)]
+pub(crate) struct BackgroundReport {
+    /// Of sharing what was written.
+    pub(crate) dedup: Option<DedupTotals>,
+    /// Of bringing fragments together.
+    pub(crate) rewriting: Option<BackgroundRewriting>,
+}
+
+/// A directory below `.marram` of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ControlDirectory {
+    /// Snapshots of the dataset, which never change.
+    Snapshots,
+    /// Forks of it, and of those.
+    Forks,
+}
+
+/// A snapshot or fork that is seen below a mount of its dataset.
+pub(crate) struct Member {
+    /// What it is.
+    pub(crate) source: Source,
+    /// The directory that is shown as its root.
+    pub(crate) root: Ino,
+    /// A number that another member, or another one of the same name, hardly has.
+    pub(crate) mark: u32,
+}
+
+/// The capability to keep states of datasets, to fork them and to compare them.
+pub(crate) trait Snapshots {
+    /// The names in a control directory of a mount of `dataset`, sorted.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn names(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+    ) -> marram_vfs::Result<Vec<String>>;
+
+    /// The member of that name.
+    ///
+    /// # Errors
+    /// [`marram_vfs::Error::NotFound`], or a failed read.
+    fn find(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+        name: &str,
+    ) -> marram_vfs::Result<Member>;
+
+    /// Calls `visit` with each difference between two states below a directory.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; what `visit` fails with.
+    fn compare(
+        &self,
+        order: &CompareOrder,
+        visit: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// The capability to move history between homes.
+pub(crate) trait Streams {
+    /// Writes a stream.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; the stream has no end then.
+    fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer>;
+
+    /// Reads a stream, and shows all of it at once.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; then nothing has changed that anybody sees.
+    fn receive(
+        &self,
+        order: &ReceiveOrder,
+        input: &mut dyn Read,
+        mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer>;
+}
+
+/// What a pass does to the files below directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Finds and shares equal content.
+    Dedup,
+    /// Brings fragments together.
+    Defragment,
+}
+
+/// Mounts whose directories a pass goes over, and whether it is still wanted.
+pub(crate) struct Watched<'w> {
+    /// The mounts.
+    pub(crate) mounts: &'w dyn Mounts,
+    /// Asked before each step.
+    pub(crate) is_wanted: &'w mut dyn FnMut() -> bool,
+}
+
+/// The capability to go over the files below directories.
+pub(crate) trait Passes {
+    /// Makes a pass.
+    ///
+    /// # Errors
+    /// A directory that is not there or, where mounts show the home, not in sight; a commit failed.
+    fn pass(&self, pass: Pass, order: &PassOrder, watched: Option<Watched<'_>>) -> Result<Answer>;
+}
+
+/// The capability of a block device to be the source of a mount.
+pub(crate) trait Claim {
+    /// Lets the kernel take the block device for a mount; the lock stays.
+    fn release(&self);
+
+    /// Takes the block device back from the kernel after that mount; whether it could be had.
+    fn take_again(&self) -> bool;
+}
+
+/// The refusal of a command that needs a capability which a home does not have.
+pub(crate) fn lacks(home: &dyn Home, capability: &str) -> Error {
+    Error::usage(format!("{} is a {}, which has no {capability}", home.path().display(), home.kind()))
+}
