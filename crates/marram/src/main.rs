@@ -21,6 +21,7 @@ mod names;
 mod options;
 mod output;
 mod paths;
+mod process;
 mod retention;
 mod signatures;
 mod sizes;

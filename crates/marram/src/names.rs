@@ -19,6 +19,11 @@ pub(crate) fn lost_bytes(path: &[u8]) -> Option<String> {
     (!is_text).then(|| path.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Bytes as hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The bytes of a path, from its text and what [`lost_bytes`] told of it.
 pub(crate) fn bytes(text: &str, lost: Option<&String>) -> Vec<u8> {
     let digits = lost.map(|lost| lost.as_bytes().chunks(2));

@@ -8,7 +8,7 @@ use crate::control::client::Client;
 use crate::control::daemons::{self, Daemon};
 use crate::control::protocol::{Answer, Operation};
 
-use crate::engine::{self, OpenMode, OpenPool};
+use crate::engine::{self, Home, OpenMode};
 use crate::error::{Error, Kind, Result};
 use crate::identity::Identity;
 use crate::mountinfo::MountEntry;
@@ -24,6 +24,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a conversation may pause: a daemon waits longer for a request, but not for ever.
@@ -100,7 +101,7 @@ impl Target {
         let Some(probe) = engine::probe(path)? else {
             return Err(engine::no_pool(path));
         };
-        let daemon = daemons::of_pool(path, &probe.pool_id)?;
+        let daemon = daemons::of_pool(path, &probe.id)?;
         Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
     }
 
@@ -143,7 +144,7 @@ impl Target {
             return client.perform(operation);
         }
         let pool = self.open(&OpenMode::for_operation(operation))?;
-        let answer = pool.perform(operation);
+        let answer = pool.perform(operation, None, None);
         pool.close()?;
         answer
     }
@@ -169,14 +170,14 @@ impl Target {
     /// # Errors
     /// Whatever refuses it or fails. Only the daemon of another user has said which pool it is: on
     /// his word none is opened.
-    pub(crate) fn open(&self, mode: &OpenMode) -> Result<OpenPool> {
+    pub(crate) fn open(&self, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         if let Some(user) = self.daemon.as_ref().and_then(Daemon::other_user) {
             let pool = self.pool.display();
             return Err(Error::in_use(format!("the daemon of user {user} for {pool} has gone"))
                 .hint("name the pool by its path, or try again"));
         }
         self.check_still_there()?;
-        OpenPool::open(&self.pool, mode).map_err(|error| self.name_holder(error))
+        engine::open(&self.pool, mode).map_err(|error| self.name_holder(error))
     }
 
     /// A daemon told which pool is meant: what is at the path from which it served that is opened

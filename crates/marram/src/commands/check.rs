@@ -4,7 +4,7 @@
 //! may be warnings), with 3 when something is, and with 1 when the pool could not be checked.
 
 use crate::arguments::CheckArguments;
-use crate::engine::{self, hexadecimal, pool_lock};
+use crate::engine::{self, pool_lock};
 use crate::error::{Error, Kind, Result};
 use crate::names;
 use crate::output::{Output, size_text};
@@ -109,7 +109,7 @@ fn row(finding: &Finding) -> FindingRow {
 fn report(pool: &Path, summary: Summary, findings: Vec<FindingRow>) -> CheckReport {
     CheckReport {
         pool: pool.to_owned(),
-        pool_id: hexadecimal(&summary.pool_id),
+        pool_id: names::hexadecimal(&summary.pool_id),
         clean: summary.is_clean(),
         label: summary.label,
         group: summary.group,

@@ -3,12 +3,12 @@
 use super::pass;
 use crate::arguments::PassArguments;
 use crate::control::protocol::{Answer, DedupSummary, Request};
-use crate::engine::dedup;
+use crate::engine::home::Pass;
 use crate::error::Result;
 use crate::output::{Output, size_text};
 
 pub(super) fn run(arguments: &PassArguments, output: &Output) -> Result<()> {
-    let summary = match pass::make(arguments, Request::Dedup, dedup::alone)? {
+    let summary = match pass::make(arguments, Request::Dedup, Pass::Dedup)? {
         Answer::Deduplicated(summary) => *summary,
         other => return Err(super::unexpected(&other)),
     };

@@ -4,12 +4,12 @@
 use super::pass;
 use crate::arguments::PassArguments;
 use crate::control::protocol::{Answer, DefragmentSummary, Request};
-use crate::engine::defragment;
+use crate::engine::home::Pass;
 use crate::error::{Error, Result};
 use crate::output::{Output, size_text};
 
 pub(super) fn run(arguments: &PassArguments, output: &Output) -> Result<()> {
-    let summary = match pass::make(arguments, Request::Defragment, defragment::alone)? {
+    let summary = match pass::make(arguments, Request::Defragment, Pass::Defragment)? {
         Answer::Defragmented(summary) => *summary,
         other => return Err(super::unexpected(&other)),
     };

@@ -2,7 +2,8 @@
 
 use crate::arguments::DiffArguments;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation};
-use crate::engine::{OpenMode, history};
+use crate::engine::OpenMode;
+use crate::engine::home::lacks;
 use crate::error::{Error, Result};
 use crate::names::printable;
 use crate::output::Output;
@@ -100,12 +101,13 @@ fn compare(target: &Target, order: &CompareOrder) -> Result<Vec<DifferenceRow>> 
         return client.compare(order);
     }
     let mut rows = Vec::new();
-    let pool = target.open(&OpenMode::for_command(false))?;
-    let compared = history::diff(pool.pool(), order, &mut |row| {
+    let home = target.open(&OpenMode::for_command(false))?;
+    let snapshots = home.snapshots().ok_or_else(|| lacks(&*home, "snapshots"))?;
+    let compared = snapshots.compare(order, &mut |row| {
         rows.push(row);
         Ok(())
     });
-    pool.close()?;
+    home.close()?;
     compared.map(|()| rows)
 }
 

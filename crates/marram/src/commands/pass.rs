@@ -4,33 +4,34 @@
 use crate::arguments::PassArguments;
 use crate::control::protocol::{Answer, PassDirectory, PassEnd, PassOrder, Request};
 use crate::engine::OpenMode;
+use crate::engine::home::{Pass, lacks};
 use crate::error::{Error, Result};
 use crate::names::{bytes, quoted};
 use crate::output::say;
 use crate::target::Target;
-use marram_pool::Pool;
 use marram_store::Source;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Has a pass made, by the daemon that has the pool or, if none has, by `alone`.
+/// Has a pass made, by the daemon that has the pool or, if none has, on the pool itself.
 ///
 /// # Errors
 /// A directory is none, or they are in several pools; whatever refuses it or fails.
 pub(super) fn make(
     arguments: &PassArguments,
     request: fn(PassOrder) -> Request,
-    alone: fn(&Pool, &PassOrder) -> Result<Answer>,
+    pass: Pass,
 ) -> Result<Answer> {
     let (target, places) = places_of(arguments)?;
     let order = PassOrder { places, dry_run: arguments.dry_run };
     if let Some(client) = target.connect()? {
         return client.ask(&request(order));
     }
-    let pool = target.open(&OpenMode::for_command(order.dry_run))?;
-    let answer = alone(pool.pool(), &order);
-    pool.close()?;
+    let home = target.open(&OpenMode::for_command(order.dry_run))?;
+    let passes = home.passes().ok_or_else(|| lacks(&*home, "passes over files"))?;
+    let answer = passes.pass(pass, &order, None);
+    home.close()?;
     answer
 }
 

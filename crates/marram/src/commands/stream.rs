@@ -6,9 +6,10 @@ use crate::arguments::{ReceiveArguments, SendArguments};
 use crate::control::protocol::{
     Answer, Author, Operation, PartialRow, ReceiveOrder, SendOrder, StreamSummary,
 };
-use crate::engine::{OpenMode, hexadecimal, streams};
+use crate::engine::home::lacks;
+use crate::engine::{OpenMode, streams};
 use crate::error::{Error, Result};
-use crate::names;
+use crate::names::{self, hexadecimal};
 use crate::output::{Output, say, size_text};
 use crate::target::{Target, with_snapshot};
 use marram_store::{DatasetName, Source};
@@ -82,8 +83,8 @@ fn send_to(target: &Target, order: &SendOrder, out: &mut dyn Write) -> Result<An
     if let Some(client) = target.connect()? {
         return client.send_stream(order, out);
     }
-    let pool = target.open(&OpenMode::for_command(true))?;
-    streams::send(pool.pool(), order, out)
+    let home = target.open(&OpenMode::for_command(true))?;
+    home.streams().ok_or_else(|| lacks(&*home, "streams"))?.send(order, out)
 }
 
 /// Writes a new file, which is there when it is whole and durable, or not at all.
@@ -208,12 +209,12 @@ fn receive_from(target: &Target, order: &ReceiveOrder, input: &mut dyn Read) -> 
     if let Some(client) = target.connect()? {
         return client.receive_stream(order, input);
     }
-    let pool = target.open(&OpenMode::for_command(false))?;
+    let home = target.open(&OpenMode::for_command(false))?;
     let mut input = BufReader::with_capacity(READ_BYTES, input);
-    let received = streams::take_in(pool.pool(), order, &mut input)
-        .and_then(|incoming| streams::publish(pool.pool(), incoming));
-    pool.close()?;
-    Ok(streams::received(&received?))
+    let streams = home.streams().ok_or_else(|| lacks(&*home, "streams"))?;
+    let received = streams.receive(order, &mut input, None);
+    home.close()?;
+    received
 }
 
 fn summary(answer: Answer) -> Result<StreamSummary> {

@@ -694,7 +694,7 @@ impl OwnerRow {
 }
 
 /// How a pool is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StatusReport {
     /// Path of the pool.
     pub(crate) pool: PathBuf,

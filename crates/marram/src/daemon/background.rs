@@ -1,21 +1,13 @@
-//! What the daemon does without being asked: group commits, freeing what has no name any more,
-//! and heeding signals.
-//!
-//! The engine has no threads of its own for this, so that tests can drive it step by step; these
-//! loops are all that drives it here. They end with the process.
+//! What the daemon does without being asked: the home's own work, closing members of mounts that
+//! nobody looks at, and heeding signals. Each is a thread, which ends with the process.
 
-use super::{Daemon, invalidation};
+use super::invalidation;
+use super::state::Daemon;
 use crate::error::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How many items one step of freeing takes on: a fraction of a second's work.
-const RECLAIM_ITEMS: usize = 1000;
-/// How long to rest when there is nothing to free.
-const RECLAIM_REST: Duration = Duration::from_secs(1);
-/// How long to rest at most between two pieces of what destroyed datasets held.
-const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often to look for members of mounts that can be closed.
 const MEMBERS_TICK: Duration = Duration::from_secs(1);
 /// How long mounts may take to end after a signal before the daemon ends without them.
@@ -55,15 +47,9 @@ pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
     spawn("signals", move || heed(&here, signals))?;
     let here = Arc::clone(daemon);
     spawn("members", move || close_members(&here))?;
-    if !daemon.read_only {
+    for task in Arc::clone(&daemon.home).tasks() {
         let here = Arc::clone(daemon);
-        spawn("commit", move || commit(&here))?;
-        let here = Arc::clone(daemon);
-        spawn("reclaim", move || reclaim(&here))?;
-        let here = Arc::clone(daemon);
-        spawn("dedup", move || here.deduplicate_recent())?;
-        let here = Arc::clone(daemon);
-        spawn("rewriting", move || here.rewrite_now_and_then())?;
+        spawn(task.name, move || (task.run)(&*here))?;
     }
     Ok(())
 }
@@ -99,62 +85,6 @@ fn close_members(daemon: &Daemon) {
             for place in mount.namespace.close_unused() {
                 invalidation::forget_member(&mount, &place);
             }
-        }
-    }
-}
-
-fn commit(daemon: &Daemon) {
-    let interval = Duration::from_secs(daemon.commit_seconds);
-    let pool = daemon.pool.pool();
-    let mut failed = false;
-    loop {
-        pool.wait_for_work(interval);
-        let outcome = pool.commit();
-        if daemon.mounts.is_shut() {
-            return;
-        }
-        if pool.is_halted() {
-            daemon.log.write("shut down as by a power cut: nothing more is written");
-            return;
-        }
-        if let (Err(error), false) = (&outcome, failed) {
-            daemon.log.write(&format!("group commit: {error}"));
-        }
-        failed = outcome.is_err();
-        if failed {
-            // The pool has said what is wrong and takes no more changes; do not spin on that.
-            std::thread::sleep(interval);
-        }
-    }
-}
-
-/// Frees a piece of what destroyed datasets held, and leaves the device to others for as long as
-/// that took: at most half of the time goes into it. Who finds no space does not wait for this, but
-/// frees such pieces himself.
-fn reclaim_destroyed(daemon: &Daemon) -> bool {
-    let began = Instant::now();
-    let more = daemon.pool.pool().reclaim_step().unwrap_or_else(|error| {
-        daemon.log.write(&format!("freeing destroyed datasets: {error}"));
-        false
-    });
-    if more {
-        std::thread::sleep(began.elapsed().min(RECLAIM_PAUSE_MAX));
-    }
-    more
-}
-
-fn reclaim(daemon: &Daemon) {
-    while !daemon.mounts.is_shut() && !daemon.pool.pool().is_halted() {
-        let mut more = reclaim_destroyed(daemon);
-        for posix in daemon.mounts.file_systems() {
-            let Some(_step) = daemon.begin_step(&posix) else { continue };
-            match posix.reclaim_step(RECLAIM_ITEMS) {
-                Ok(left) => more |= left,
-                Err(error) => daemon.log.write(&format!("freeing deleted files: {error}")),
-            }
-        }
-        if !more {
-            std::thread::sleep(RECLAIM_REST);
         }
     }
 }

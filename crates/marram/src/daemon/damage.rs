@@ -1,8 +1,6 @@
 //! The damage that was met since the pool was opened, by file, for `marram status`.
 
 use crate::control::protocol::DamageRow;
-use crate::names;
-use marram_posix::DamagedRange;
 use parking_lot::Mutex;
 
 /// Most places that are remembered; the log has them all.
@@ -30,26 +28,10 @@ impl DamageList {
     }
 }
 
-/// A place in a file of a dataset, or of another source, such that no two paths are told alike.
-pub(super) fn row(source: &str, range: &DamagedRange) -> DamageRow {
-    let file = match &range.path {
-        Some(path) => names::quoted(path),
-        None => format!("inode {}", range.ino.0),
-    };
-    DamageRow {
-        place: format!("{source}:{file}"),
-        offset: Some(range.offset),
-        len: Some(range.len),
-        reason: range.reason.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{DamageList, row};
+    use super::DamageList;
     use crate::control::protocol::DamageRow;
-    use marram_posix::DamagedRange;
-    use marram_vfs::Ino;
 
     #[test]
     fn a_place_is_told_once() {
@@ -62,18 +44,5 @@ mod tests {
         let list = DamageList::default();
         assert!(list.add(row(0)) && list.add(row(1)) && !list.add(row(0)));
         assert_eq!(list.rows().len(), 2);
-    }
-
-    #[test]
-    fn names_that_differ_in_bytes_only_are_two_places() {
-        let place = |path: &[u8]| {
-            let (ino, path, reason) = (Ino(2), Some(path.to_vec()), "checksum".to_owned());
-            row("root", &DamagedRange { ino, path, offset: 0, len: 1, reason })
-        };
-        let list = DamageList::default();
-        assert!(list.add(place(b"/\xfe")) && list.add(place(b"/\xff")));
-        assert!(list.add(place(b"/a\x1b\n")) && !list.add(place(b"/\xff")));
-        let places: Vec<String> = list.rows().into_iter().map(|row| row.place).collect();
-        assert_eq!(places, [r#"root:"/\376""#, r#"root:"/\377""#, r#"root:"/a\033\n""#]);
     }
 }

@@ -5,23 +5,22 @@
 //! before the mount answers. What is damaged after that is told as damage of the file that it hits.
 
 use super::background::Signals;
-use super::damage::{self, DamageList};
+use super::damage::DamageList;
+use super::launch::{Launch, Ready};
 use super::log::Log;
 use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options};
 use super::namespace::Namespace;
-use super::{Launch, Ready, own_pid};
 use crate::control::protocol::{
-    Answer, CompareOrder, Greeting, MountReport, Operation, PassOrder, ReceiveOrder, Request,
-    SendOrder, ShownFile, ShownReport, VERSION,
+    Answer, CompareOrder, DamageRow, Greeting, MountReport, Operation, PassOrder, ReceiveOrder,
+    Request, SendOrder, ShownFile, ShownReport, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
-use crate::engine::streams;
+use crate::engine::{ShownStreams, show_streams};
 use crate::error::{Error, Result};
 use crate::options::AccessTimes;
 use crate::paths;
+use crate::process::own_pid;
 use marram_fuse::{SessionHandle, Unmount};
-use marram_pool::StreamImage;
-use marram_posix::{Posix, PosixOptions};
 use marram_vfs::{AccessRules, FileSystem, Ino, Kind};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -60,12 +59,11 @@ pub(super) fn run(
     check_directory(&request.directory)?;
     check_wakeful(&request.options)?;
     let shown = launch.streams.iter().map(|path| identify(path)).collect::<Result<Vec<_>>>()?;
-    let image = streams::open_image(&launch.streams)?;
-    let source = format!("{}@{}", image.begin().dataset_name, image.begin().snapshot_name);
-    let (items, bytes) = (image.items(), image.memory_bytes());
-    log.write(&format!("{source}: {items} items, all verified; {bytes} bytes of memory"));
     let damage = Arc::<DamageList>::default();
-    let namespace = Arc::new(namespace(image, &source, (&log, &damage))?);
+    let ShownStreams { source, volume, root, items, memory_bytes } =
+        show_streams(&launch.streams, note_in(&log, &damage))?;
+    log.write(&format!("{source}: {items} items, all verified; {memory_bytes} bytes of memory"));
+    let namespace = Arc::new(Namespace::new(volume, root, None));
     let kernel_checks = !matches!(namespace.access_rules(), AccessRules::Own(_));
     let mut fuse = fuse_options(&log, &launch.pool, request, (true, AccessTimes::Never));
     fuse.allow_devices &= kernel_checks;
@@ -109,27 +107,15 @@ fn identify(path: &Path) -> Result<ShownFile> {
     Ok(ShownFile { path: path.to_owned(), identity: (found.dev(), found.ino()) })
 }
 
-fn namespace(
-    image: StreamImage,
-    source: &str,
-    (log, damage): (&Arc<Log>, &Arc<DamageList>),
-) -> Result<Namespace> {
-    let root = Ino(image.begin().root_object);
-    let (log, damage, source) = (Arc::clone(log), Arc::clone(damage), source.to_owned());
-    let options = PosixOptions {
-        root_owner: paths::own_identity(),
-        access_times: marram_posix::AccessTimes::Never,
-        on_damage: Arc::new(move |range: marram_posix::DamagedRange| {
-            let row = damage::row(&source, &range);
-            let told = format!("damaged: {}: {}", row.place, row.reason);
-            if damage.add(row) {
-                log.write(&told);
-            }
-        }),
-        root,
-        ..PosixOptions::default()
-    };
-    Ok(Namespace::new(Arc::new(Posix::new(Arc::new(image), options)?), root, None))
+/// Notes damage in the list, and each place once in the log.
+fn note_in(log: &Arc<Log>, damage: &Arc<DamageList>) -> Arc<dyn Fn(DamageRow) + Send + Sync> {
+    let (log, damage) = (Arc::clone(log), Arc::clone(damage));
+    Arc::new(move |row: DamageRow| {
+        let line = format!("damaged: {}: {}", row.place, row.reason);
+        if damage.add(row) {
+            log.write(&line);
+        }
+    })
 }
 
 fn serve_control(service: &Arc<ImageService>) -> Result<ControlSocket> {

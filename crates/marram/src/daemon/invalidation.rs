@@ -3,11 +3,12 @@
 //! Called after the change, from the thread that answers the command, with no lock held: the
 //! kernel may have to wait for an operation that a serving thread is at.
 
-use super::Daemon;
-use super::mounts::Served;
-use super::namespace::{Place, Shelf};
+use super::mounts::{MountTable, Served};
+use super::namespace::Place;
+use crate::engine::Volume;
+use crate::engine::changes::{ChangedInode, Changes, Known};
+use crate::engine::home::ControlDirectory;
 use crate::error::{Error, Result};
-use marram_posix::{Posix, Touched, TouchedInode};
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
 use std::sync::Arc;
@@ -32,145 +33,132 @@ pub(super) fn forget_member(mount: &Served, place: &Place) {
 /// dataset's.
 fn place_of(source: &Source) -> Place {
     match &source.snapshot {
-        Some(name) => Place { shelf: Shelf::Snapshots, name: name.clone() },
-        None => Place { shelf: Shelf::Forks, name: source.dataset.to_string() },
+        Some(name) => Place { shelf: ControlDirectory::Snapshots, name: name.clone() },
+        None => Place { shelf: ControlDirectory::Forks, name: source.dataset.to_string() },
     }
 }
 
-/// The file system that a mount shows a dataset as, if it does.
-fn shown_by(mount: &Served, source: &Source) -> Option<Arc<Posix>> {
+/// The volume that a mount shows a dataset as, if it does.
+fn shown_by(mount: &Served, source: &Source) -> Option<Arc<dyn Volume>> {
     match mount.source == *source {
         true => Some(Arc::clone(mount.namespace.base())),
         false => mount.namespace.files_of_member(source),
     }
 }
 
-impl Daemon {
-    /// Snapshots or forks have come or gone: no mount shows its shelves as they were.
-    pub(super) fn shelves_changed(&self, sources: &[Source]) {
-        for mount in self.mounts.served() {
-            for place in sources.iter().map(place_of) {
-                let shelf = mount.namespace.shelf_changed(place.shelf);
-                if let (Some(shelf), Ok(name)) = (shelf, Name::new(place.name.as_bytes())) {
-                    mount.session.notify_gone(shelf, name);
-                    mount.session.notify_inode(shelf, &TouchedInode::ALL);
-                }
+/// Snapshots or forks have come or gone: no mount shows its shelves as they were.
+pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
+    for mount in mounts.served() {
+        for place in sources.iter().map(place_of) {
+            let shelf = mount.namespace.shelf_changed(place.shelf);
+            if let (Some(shelf), Ok(name)) = (shelf, Name::new(place.name.as_bytes())) {
+                mount.session.notify_gone(shelf, name);
+                mount.session.notify_inode(shelf, &ChangedInode::ALL);
             }
         }
     }
+}
 
-    /// Any snapshots or forks may have come or gone.
-    pub(super) fn all_shelves_changed(&self) {
-        for mount in self.mounts.served() {
-            for shelf in [Shelf::Snapshots, Shelf::Forks] {
-                if let Some(shelf) = mount.namespace.shelf_changed(shelf) {
-                    mount.session.notify_inode(shelf, &TouchedInode::ALL);
-                }
-            }
-            mount.session.notify_all_names();
-        }
-    }
-
-    /// Takes what is about to be destroyed away from all who look at it below `.marram`.
-    pub(super) fn evict(&self, sources: &[Source]) {
-        for mount in self.mounts.served() {
-            for place in sources.iter().filter_map(|source| mount.namespace.evict(source)) {
-                forget_member(&mount, &place);
+/// Any snapshots or forks may have come or gone.
+pub(super) fn all_members_changed(mounts: &MountTable) {
+    for mount in mounts.served() {
+        for shelf in [ControlDirectory::Snapshots, ControlDirectory::Forks] {
+            if let Some(shelf) = mount.namespace.shelf_changed(shelf) {
+                mount.session.notify_inode(shelf, &ChangedInode::ALL);
             }
         }
+        mount.session.notify_all_names();
     }
+}
 
-    /// Has a fork closed that is open below `.marram` and that nobody uses there, so that it can
-    /// be mounted on its own.
-    pub(super) fn give_back(&self, source: &Source) {
-        for mount in self.mounts.served() {
-            let Some(place) = mount.namespace.place_of(source) else {
-                continue;
-            };
+/// Takes what is about to be destroyed away from all who look at it below `.marram`.
+pub(super) fn evict(mounts: &MountTable, sources: &[Source]) {
+    for mount in mounts.served() {
+        for place in sources.iter().filter_map(|source| mount.namespace.evict(source)) {
             forget_member(&mount, &place);
-            let began = Instant::now();
-            while !mount.namespace.close_if_forgotten(source) && began.elapsed() < FORGET_PATIENCE {
-                std::thread::sleep(FORGET_TICK);
-                // One round forgets what has nothing below it that is known.
-                mount.session.notify_unused(&mount.namespace.known_of_member(source));
-            }
         }
     }
+}
 
-    /// The file system that a dataset is open as, if it is: there is no more than one.
-    pub(super) fn files_of(&self, source: &Source) -> Option<Arc<Posix>> {
-        self.mounts.served().iter().find_map(|mount| shown_by(mount, source))
-    }
-
-    /// Refuses to put another state below a mount with `writeback`: how long a file is, the kernel
-    /// alone says there. Nothing that it is told changes that, and what a program appends to a file
-    /// that has another length by then goes over what is in it.
-    ///
-    /// # Errors
-    /// Such a mount shows the dataset.
-    pub(super) fn refuse_held_back(&self, source: &Source) -> Result<()> {
-        let served = self.mounts.served();
-        let shows = |mount: &&Served| mount.writeback && shown_by(mount, source).is_some();
-        let Some(mount) = served.iter().find(shows) else { return Ok(()) };
-        let place = mount.directory.display();
-        let what = match mount.source == *source {
-            true => format!("{source} is mounted with writeback at {place}"),
-            false => format!("{source} is shown at {place}, which is mounted with writeback"),
+/// Has a fork closed that is open below `.marram` and that nobody uses there, so that it can
+/// be mounted on its own.
+pub(super) fn give_back(mounts: &MountTable, source: &Source) {
+    for mount in mounts.served() {
+        let Some(place) = mount.namespace.place_of(source) else {
+            continue;
         };
-        Err(Error::in_use(what).hint("unmount it first, or mount it without that option"))
-    }
-
-    /// As [`Daemon::dataset_changed`], for what was looked up afterwards: if that failed, all that
-    /// the kernel knows of the dataset is said to be out of date, which takes longer but is as
-    /// right.
-    pub(super) fn tell_changes(
-        &self,
-        source: &Source,
-        files: &Posix,
-        touched: marram_vfs::Result<Touched>,
-    ) {
-        match touched {
-            Ok(touched) => self.dataset_changed(source, files, &touched),
-            Err(error) => {
-                self.log.write(&format!("all of {source} is read anew: {error}"));
-                self.all_changed(source, files);
-            }
+        forget_member(&mount, &place);
+        let began = Instant::now();
+        while !mount.namespace.close_if_forgotten(source) && began.elapsed() < FORGET_PATIENCE {
+            std::thread::sleep(FORGET_TICK);
+            // One round forgets what has nothing below it that is known.
+            mount.session.notify_unused(&mount.namespace.known_of_member(source));
         }
     }
+}
 
-    /// Has the kernel ask anew for all that it knows of a dataset.
-    pub(super) fn all_changed(&self, source: &Source, files: &Posix) {
-        let all = |ino| TouchedInode { ino, content: TouchedInode::ALL };
-        let inodes = files.known().into_iter().map(all).collect();
-        self.dataset_changed(source, files, &Touched { inodes, names: Vec::new() });
-        for mount in self.mounts.served() {
-            mount.session.notify_all_names();
-        }
+/// The file system that a dataset is open as, if it is: there is no more than one.
+pub(super) fn volume_of(mounts: &MountTable, source: &Source) -> Option<Arc<dyn Volume>> {
+    mounts.served().iter().find_map(|mount| shown_by(mount, source))
+}
+
+/// Refuses to put another state below a mount with `writeback`: how long a file is, the kernel
+/// alone says there. Nothing that it is told changes that, and what a program appends to a file
+/// that has another length by then goes over what is in it.
+///
+/// # Errors
+/// Such a mount shows the dataset.
+pub(super) fn refuse_held_back(mounts: &MountTable, source: &Source) -> Result<()> {
+    let served = mounts.served();
+    let shows = |mount: &&Served| mount.writeback && shown_by(mount, source).is_some();
+    let Some(mount) = served.iter().find(shows) else { return Ok(()) };
+    let place = mount.directory.display();
+    let what = match mount.source == *source {
+        true => format!("{source} is mounted with writeback at {place}"),
+        false => format!("{source} is shown at {place}, which is mounted with writeback"),
+    };
+    Err(Error::in_use(what).hint("unmount it first, or mount it without that option"))
+}
+
+/// Has the kernel ask anew for all that it knows of a dataset.
+pub(super) fn all_changed(mounts: &MountTable, source: &Source, volume: &dyn Volume) {
+    let all = |ino| ChangedInode { ino, content: ChangedInode::ALL };
+    let inodes = volume.known().map(Known::inodes).unwrap_or_default();
+    let inodes = inodes.into_iter().map(all).collect();
+    changed(mounts, source, volume, &Changes { inodes, names: Vec::new() });
+    for mount in mounts.served() {
+        mount.session.notify_all_names();
     }
+}
 
-    /// Has the kernel ask anew for what has changed in a dataset behind its back, as far as it
-    /// knows it.
-    pub(super) fn dataset_changed(&self, source: &Source, files: &Posix, touched: &Touched) {
-        let known_names = touched.names.iter().filter(|(parent, _)| files.is_known(*parent));
-        let names: Vec<&(Ino, Vec<u8>)> = known_names.collect();
-        for mount in self.mounts.served() {
-            let number = |ino: Ino| match mount.source == *source {
-                true => Some(mount.namespace.number_in_base(ino)),
-                false => mount.namespace.number_in_member(source, ino),
-            };
-            if number(Ino::ROOT).is_none() {
-                continue;
+/// Has the kernel ask anew for what has changed in a dataset behind its back, as far as it
+/// knows it.
+pub(super) fn changed(
+    mounts: &MountTable,
+    source: &Source,
+    volume: &dyn Volume,
+    changes: &Changes,
+) {
+    let Some(known) = volume.known() else { return };
+    let known_names = changes.names.iter().filter(|(parent, _)| known.has(*parent));
+    let names: Vec<&(Ino, Vec<u8>)> = known_names.collect();
+    for mount in mounts.served() {
+        let number = |ino: Ino| match mount.source == *source {
+            true => Some(mount.namespace.number_in_base(ino)),
+            false => mount.namespace.number_in_member(source, ino),
+        };
+        if number(Ino::ROOT).is_none() {
+            continue;
+        }
+        let at_once = names.len() > NAMES_ONE_BY_ONE_MAX && mount.session.notify_all_names();
+        for (parent, name) in names.iter().filter(|_| !at_once) {
+            if let (Some(parent), Ok(name)) = (number(*parent), Name::new(name)) {
+                mount.session.notify_entry(parent, name);
             }
-            let at_once = names.len() > NAMES_ONE_BY_ONE_MAX && mount.session.notify_all_names();
-            for (parent, name) in names.iter().filter(|_| !at_once) {
-                if let (Some(parent), Ok(name)) = (number(*parent), Name::new(name)) {
-                    mount.session.notify_entry(parent, name);
-                }
-            }
-            for inode in touched.inodes.iter().filter(|inode| files.is_known(inode.ino)) {
-                if let Some(ino) = number(inode.ino) {
-                    mount.session.notify_inode(ino, &inode.content);
-                }
+        }
+        for inode in changes.inodes.iter().filter(|inode| known.has(inode.ino)) {
+            if let Some(ino) = number(inode.ino) {
+                mount.session.notify_inode(ino, &inode.content);
             }
         }
     }

@@ -4,7 +4,9 @@
 //! No fork without exec is needed, so no state of the command's threads can leak into the daemon,
 //! and an error of the daemon's comes back whole, with its exit status.
 
-use super::{Log, heaps, run};
+use super::heaps;
+use super::log::Log;
+use super::serving::run;
 use crate::control::protocol::{MountReport, MountRequest};
 use crate::error::{Error, Result};
 use crate::paths;

@@ -63,17 +63,22 @@ pub(crate) trait Home: Send + Sync {
     /// Bytes that the kernel may hold back in all mounts together.
     fn held_back_bytes(&self) -> u64;
 
-    /// Removes what a crash has left, before the first mount. Calls `log` with each line about it.
-    fn clear_left(&self, log: &dyn Fn(&str));
+    /// Removes what a crash has left, if there is such a thing, before the first mount. Calls `log`
+    /// with each line about it.
+    fn clear_left(&self, _log: &dyn Fn(&str)) {}
 
-    /// Goes on with what can wait until the first mount answers.
-    fn settle(&self, log: &dyn Fn(&str));
+    /// Goes on with what can wait until the first mount answers, if there is such a thing.
+    fn settle(&self, _log: &dyn Fn(&str)) {}
 
-    /// The work that it does in the background for as long as mounts show it.
-    fn tasks(self: Arc<Self>) -> Vec<Task>;
+    /// The work that it does in the background for as long as mounts show it; none by itself.
+    fn tasks(self: Arc<Self>) -> Vec<Task> {
+        Vec::new()
+    }
 
     /// What has come of that work.
-    fn background(&self) -> BackgroundReport;
+    fn background(&self) -> BackgroundReport {
+        BackgroundReport::default()
+    }
 
     /// Makes everything durable and ends. The lock stays.
     ///
@@ -91,16 +96,24 @@ pub(crate) trait Home: Send + Sync {
     fn unlock(&self);
 
     /// Snapshots and forks.
-    fn snapshots(&self) -> Option<&dyn Snapshots>;
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
 
     /// Streams from and to it.
-    fn streams(&self) -> Option<&dyn Streams>;
+    fn streams(&self) -> Option<&dyn Streams> {
+        None
+    }
 
     /// Passes over the files below directories.
-    fn passes(&self) -> Option<&dyn Passes>;
+    fn passes(&self) -> Option<&dyn Passes> {
+        None
+    }
 
     /// The block device that it lies on.
-    fn claim(&self) -> Option<&dyn Claim>;
+    fn claim(&self) -> Option<&dyn Claim> {
+        None
+    }
 }
 
 /// Work in the background, which has a thread of its own.
@@ -230,5 +243,9 @@ pub(crate) trait Claim {
 
 /// The refusal of a command that needs a capability which a home does not have.
 pub(crate) fn lacks(home: &dyn Home, capability: &str) -> Error {
-    Error::usage(format!("{} is a {}, which has no {capability}", home.path().display(), home.kind()))
+    Error::usage(format!(
+        "{} is a {}, which has no {capability}",
+        home.path().display(),
+        home.kind()
+    ))
 }

@@ -1,5 +1,40 @@
 //! The engines, behind one seam for the daemon and the commands.
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | [`home`] | [`Home`], what every home answers, and the capabilities that only some have |
+//! | [`volume`] | [`Volume`], a dataset or snapshot that is open as a file system |
+//! | [`changes`] | what the kernel has to ask anew for |
+//! | [`mounts`] | [`Mounts`], what a home asks of the mounts that show it |
+//! | [`source`] | the kinds of homes: how one is recognised at a path, and opened |
+//! | [`posix`] | volumes of homes that are stores |
+//! | [`pool`] | the pool: the only folder that names its crate |
+//!
+//! # How a new home is mounted
+//!
+//! 1. Its crate implements `marram_store::Store`, whose datasets [`posix::open_view`] opens, or
+//!    `marram_vfs::FileSystem`, which one line makes a volume: `impl Volume for MyFiles {}`.
+//! 2. A folder beside `pool` has a type that implements [`Home`]. It hands out the capabilities
+//!    that it has.
+//! 3. [`source`] has its `Kind` in the table of kinds: how it is recognised, and how it is opened.
+//!
+//! Nothing else changes: the daemon, the control socket and the commands ask the home. The tests of
+//! the daemon mount two such homes, each of a few dozen lines: `daemon/tests/homes.rs`.
 
-mod pool;
+pub(crate) mod changes;
+mod damage;
+pub(crate) mod home;
+pub(crate) mod mounts;
+pub(crate) mod pool;
+pub(crate) mod posix;
+pub(crate) mod source;
+pub(crate) mod volume;
 
-pub(crate) use pool::*;
+pub(crate) use home::Home;
+#[cfg(test)]
+pub(crate) use mounts::Mounts;
+pub(crate) use pool::{
+    CreateRequest, ShownStreams, create, no_pool, pool_lock, properties, show_streams, streams,
+};
+pub(crate) use source::{OpenMode, open, probe};
+pub(crate) use volume::Volume;

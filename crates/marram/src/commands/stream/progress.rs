@@ -5,6 +5,7 @@
 //! A stream from a file is as long as the file. One from a pool says how much its snapshot refers
 //! to, which is about as much as comes if it is a full one; of another nobody knows before its end.
 
+use crate::engine::streams::referenced_bytes;
 use crate::output::{say, size_text};
 use rustix::termios::isatty;
 use serde::Serialize;
@@ -91,11 +92,9 @@ impl Meter {
         let Total::Unread(first) = &mut self.total else { return };
         let left = BEGIN_BYTES_MAX - first.len();
         first.extend_from_slice(&bytes[..bytes.len().min(left)]);
-        match marram_pool::peek_begin(first) {
-            Some(begin) if begin.base.is_none() && begin.after.is_none() => {
-                self.total = Total::About(begin.referenced_bytes);
-            }
-            Some(_) => self.total = Total::Unknown,
+        match referenced_bytes(first) {
+            Some(Some(bytes)) => self.total = Total::About(bytes),
+            Some(None) => self.total = Total::Unknown,
             None if first.len() == BEGIN_BYTES_MAX => self.total = Total::Unknown,
             None => (),
         }

@@ -7,114 +7,65 @@
 //! as it is, or not be asked for. Without a block device (users, `blkdev=off`) the kernel offers
 //! nothing of the kind, and a second mount is refused.
 
-use super::{Daemon, MountTable, Mounted, describe, fuse_error};
+use super::checks::fuse_error;
+use super::fuse::{describe, options_of};
 use crate::control::protocol::{ENDING, MountReport, MountRequest, THERE_ALREADY};
+use crate::daemon::state::Daemon;
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, BlockDevice, MountOptions, Transport};
 use marram_store::Source;
 use marram_vfs::{AccessRules, FileSystem};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-/// How long to wait for a first mount that is just being made.
-const MAKING_PATIENCE: Duration = Duration::from_secs(10);
-
-impl Mounted {
-    /// The places that it was mounted in and is still seen in; if none is, the first.
-    pub(super) fn reports(&self) -> Vec<MountReport> {
-        let mut elsewhere = self.elsewhere.lock();
-        if elsewhere.is_empty() {
-            return vec![self.report.clone()];
-        }
-        elsewhere.retain(|report| self.session.is_on(&report.directory));
-        let mut reports = elsewhere.clone();
-        let first = &self.report.directory;
-        // It may have been mounted there anew.
-        let is_told = reports.iter().any(|report| report.directory == *first);
-        if !is_told && (reports.is_empty() || self.session.is_on(first)) {
-            reports.insert(0, self.report.clone());
-        }
-        reports
+/// Mounts in another place what is mounted already; `None` if there is no such mount.
+pub(super) fn mount_again(
+    daemon: &Daemon,
+    request: &MountRequest,
+    source: &Source,
+) -> Result<Option<MountReport>> {
+    let first = if source.snapshot.is_none() { daemon.mounts.first_of(source) } else { None };
+    let Some(first) = first else { return Ok(None) };
+    let asked = &request.options;
+    if first.session.is_on(&request.directory) {
+        return Err(Error::in_use(format!("{source} {THERE_ALREADY}"))
+            .hint("unmount it first, or mount it in another place"));
     }
-
-    /// Whether it was mounted on `directory`.
-    pub(super) fn is_at(&self, directory: &Path) -> bool {
-        let elsewhere = || self.elsewhere.lock().iter().any(|one| one.directory == directory);
-        self.report.directory == directory || elsewhere()
+    if let Some(word) = contradiction(asked, &first.report) {
+        let place = first.report.directory.display();
+        return Err(Error::in_use(format!(
+            "{source} is mounted at {place} already, with {}: {word} would hold there too",
+            first.report.options
+        ))
+        .hint("leave the option out, or unmount the other first"));
     }
-
-    /// Whether it can be seen in a place that it was mounted in, besides `directory`.
-    pub(super) fn is_seen_beside(&self, directory: &Path) -> bool {
-        let elsewhere = self.elsewhere.lock();
-        let mut places = elsewhere.iter().chain([&self.report]);
-        places.any(|report| report.directory != directory && self.session.is_on(&report.directory))
-    }
-}
-
-impl MountTable {
-    /// The mount of `source` that others can be added to.
-    fn first_of(&self, source: &Source) -> Option<Arc<Mounted>> {
-        let mut state = self.state.lock();
-        let making = |state: &mut super::State| state.making.contains(source);
-        self.changed.wait_while_for(&mut state, making, MAKING_PATIENCE);
-        let first = state.mounts.iter().find(|mount| mount.source == *source).cloned();
-        first.filter(|mount| mount.report.block_device.is_some() && mount.session.is_mounted())
-    }
-}
-
-impl Daemon {
-    /// Mounts in another place what is mounted already; `None` if there is no such mount.
-    pub(super) fn mount_again(
-        &self,
-        request: &MountRequest,
-        source: &Source,
-    ) -> Result<Option<MountReport>> {
-        let first = if source.snapshot.is_none() { self.mounts.first_of(source) } else { None };
-        let Some(first) = first else { return Ok(None) };
-        let asked = &request.options;
-        if first.session.is_on(&request.directory) {
-            return Err(Error::in_use(format!("{source} {THERE_ALREADY}"))
-                .hint("unmount it first, or mount it in another place"));
-        }
-        if let Some(word) = contradiction(asked, &first.report) {
-            let place = first.report.directory.display();
-            return Err(Error::in_use(format!(
-                "{source} is mounted at {place} already, with {}: {word} would hold there too",
-                first.report.options
-            ))
-            .hint("leave the option out, or unmount the other first"));
-        }
-        let kernel_checks = !matches!(first.namespace.access_rules(), AccessRules::Own(_));
-        let (read_only, device) = (first.report.read_only, first.report.block_device.clone());
-        let mut fuse = self.fuse_options(request, read_only, first.access_times, device.clone());
-        fuse.allow_devices &= kernel_checks;
-        fuse.allow_other = has(&first.report, "allow_other");
-        fuse.writeback = has(&first.report, "writeback");
-        fuse.strict_open = has(&first.report, "strictopen");
-        fuse.file_handles = !has(&first.report, "nohandles");
-        fuse.wakeful = has(&first.report, "wakeful");
-        first.session.mount_again(&fuse).map_err(|error| match first.session.is_mounted() {
-            true => fuse_error(error),
-            false => Error { kind: Kind::InUse, ..Error::failed(format!("{source} {ENDING}")) },
-        })?;
-        let asked = MountOptions {
-            no_directory_access_times: has(&first.report, "nodiratime"),
-            lazy_times: has(&first.report, "lazytime"),
-            ..asked.clone()
-        };
-        let transport = first.session.transport();
-        let report = MountReport {
-            directory: request.directory.clone(),
-            options: format!("{},transport={transport}", describe(&fuse, &asked, kernel_checks)),
-            ..first.report.clone()
-        };
-        let mut elsewhere = first.elsewhere.lock();
-        elsewhere.retain(|one| one.directory != report.directory);
-        elsewhere.push(report.clone());
-        drop(elsewhere);
-        Ok(Some(report))
-    }
+    let kernel_checks = !matches!(first.namespace.access_rules(), AccessRules::Own(_));
+    let (read_only, device) = (first.report.read_only, first.report.block_device.clone());
+    let mut fuse = options_of(daemon, request, read_only, first.access_times, device.clone());
+    fuse.allow_devices &= kernel_checks;
+    fuse.allow_other = has(&first.report, "allow_other");
+    fuse.writeback = has(&first.report, "writeback");
+    fuse.strict_open = has(&first.report, "strictopen");
+    fuse.file_handles = !has(&first.report, "nohandles");
+    fuse.wakeful = has(&first.report, "wakeful");
+    first.session.mount_again(&fuse).map_err(|error| match first.session.is_mounted() {
+        true => fuse_error(error),
+        false => Error { kind: Kind::InUse, ..Error::failed(format!("{source} {ENDING}")) },
+    })?;
+    let asked = MountOptions {
+        no_directory_access_times: has(&first.report, "nodiratime"),
+        lazy_times: has(&first.report, "lazytime"),
+        ..asked.clone()
+    };
+    let transport = first.session.transport();
+    let report = MountReport {
+        directory: request.directory.clone(),
+        options: format!("{},transport={transport}", describe(&fuse, &asked, kernel_checks)),
+        ..first.report.clone()
+    };
+    let mut elsewhere = first.elsewhere.lock();
+    elsewhere.retain(|one| one.directory != report.directory);
+    elsewhere.push(report.clone());
+    drop(elsewhere);
+    Ok(Some(report))
 }
 
 fn has(report: &MountReport, word: &str) -> bool {

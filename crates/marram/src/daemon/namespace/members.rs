@@ -9,10 +9,10 @@
 //! operation does. The clock of "unused for a while" is how often somebody asked.
 
 use super::numbers::{FIRST_MEMBER_SLOT, SLOTS, join};
-use super::{Opened, Shelf};
-use marram_posix::Posix;
+use super::{ControlDirectory, Opened};
+use crate::engine::Volume;
 use marram_store::Source;
-use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
+use marram_vfs::{Attributes, Error, Ino, Result};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ const OPERATION_TICK: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::daemon) struct Place {
     /// On which shelf.
-    pub(in crate::daemon) shelf: Shelf,
+    pub(in crate::daemon) shelf: ControlDirectory,
     /// Under which name.
     pub(in crate::daemon) name: String,
 }
@@ -59,8 +59,8 @@ impl Member {
         &self.opened.source
     }
 
-    pub(super) fn files(&self) -> &Arc<Posix> {
-        &self.opened.files
+    pub(super) fn files(&self) -> &Arc<dyn Volume> {
+        &self.opened.volume
     }
 
     pub(super) fn root(&self) -> Ino {
@@ -77,7 +77,7 @@ impl Member {
             }
             Err(error) => {
                 if pinned {
-                    self.opened.files.forget(found.ino, 1);
+                    self.opened.volume.forget(found.ino, 1);
                 }
                 Err(error)
             }
@@ -90,7 +90,7 @@ impl Member {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        self.opened.files.forget(ino, count);
+        self.opened.volume.forget(ino, count);
         take_off(&self.pins, count);
     }
 

@@ -19,11 +19,12 @@ mod shelves;
 mod tests;
 
 pub(super) use members::Place;
-pub(crate) use shelves::Shelf;
 
-use marram_posix::Posix;
+use crate::engine::Volume;
+use crate::engine::changes::Known;
+use crate::engine::home::ControlDirectory;
 use marram_store::Source;
-use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
+use marram_vfs::{Attributes, Error, Ino, Result};
 use members::{Member, Members};
 use numbers::{BASE_SLOT, SHELVES_SLOT, join, slot_of};
 use shelves::{Directory, Shelves};
@@ -36,7 +37,7 @@ pub(super) struct Opened {
     /// What it is.
     pub(super) source: Source,
     /// Its file system.
-    pub(super) files: Arc<Posix>,
+    pub(super) volume: Arc<dyn Volume>,
     /// The directory that is shown as its root.
     pub(super) root: Ino,
     /// Tells it apart from whatever else could come to have the same numbers.
@@ -51,18 +52,18 @@ pub(super) trait Catalogue: Send + Sync {
     ///
     /// # Errors
     /// They cannot be read.
-    fn names(&self, shelf: Shelf) -> Result<Vec<String>>;
+    fn names(&self, shelf: ControlDirectory) -> Result<Vec<String>>;
 
     /// Opens the member of that name.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Busy`] if it is mounted on its own; or a failed read.
-    fn open(&self, shelf: Shelf, name: &str) -> Result<Opened>;
+    fn open(&self, shelf: ControlDirectory, name: &str) -> Result<Opened>;
 }
 
 /// A dataset with its members, as one file system.
 pub(super) struct Namespace {
-    base: Arc<Posix>,
+    base: Arc<dyn Volume>,
     /// The inode that is shown as the root of the mount.
     root: Ino,
     shelves: Option<Shelves>,
@@ -71,17 +72,17 @@ pub(super) struct Namespace {
 
 /// The file system that an inode belongs to.
 enum Files<'a> {
-    Base(&'a Posix),
+    Base(&'a (dyn Volume + 'static)),
     Member(Arc<Member>),
 }
 
 impl Deref for Files<'_> {
-    type Target = Posix;
+    type Target = dyn Volume;
 
-    fn deref(&self) -> &Posix {
+    fn deref(&self) -> &Self::Target {
         match self {
-            Files::Base(base) => base,
-            Files::Member(member) => member.files(),
+            Files::Base(base) => *base,
+            Files::Member(member) => &**member.files(),
         }
     }
 }
@@ -90,7 +91,7 @@ impl Namespace {
     /// The dataset `base`, of which the directory `root` is shown; with a catalogue also what is
     /// on its shelves, in directories that belong to `owner`.
     pub(super) fn new(
-        base: Arc<Posix>,
+        base: Arc<dyn Volume>,
         root: Ino,
         shelves: Option<(Box<dyn Catalogue>, marram_vfs::Caller)>,
     ) -> Namespace {
@@ -99,12 +100,12 @@ impl Namespace {
     }
 
     /// The dataset itself.
-    pub(super) fn base(&self) -> &Arc<Posix> {
+    pub(super) fn base(&self) -> &Arc<dyn Volume> {
         &self.base
     }
 
     /// The file systems of the dataset and of all open members.
-    pub(super) fn file_systems(&self) -> Vec<Arc<Posix>> {
+    pub(super) fn volumes(&self) -> Vec<Arc<dyn Volume>> {
         let members = self.members.all();
         let files = members.iter().map(|member| Arc::clone(member.files()));
         std::iter::once(Arc::clone(&self.base)).chain(files).collect()
@@ -120,7 +121,7 @@ impl Namespace {
     ///
     /// # Errors
     /// [`Error::Stale`] for what is not open; [`Error::NotPermitted`] for `.marram` itself.
-    pub(super) fn resolve(&self, ino: Ino) -> Result<(Option<Source>, Ino, Arc<Posix>, Ino)> {
+    pub(super) fn resolve(&self, ino: Ino) -> Result<(Option<Source>, Ino, Arc<dyn Volume>, Ino)> {
         let (files, inner) = self.at(ino)?;
         Ok(match files {
             Files::Base(_) => (None, self.root, Arc::clone(&self.base), inner),
@@ -132,7 +133,7 @@ impl Namespace {
     }
 
     /// The file system of an open member.
-    pub(super) fn files_of_member(&self, source: &Source) -> Option<Arc<Posix>> {
+    pub(super) fn files_of_member(&self, source: &Source) -> Option<Arc<dyn Volume>> {
         let member = self.members.find(|member| member.source() == source)?;
         Some(Arc::clone(member.files()))
     }
@@ -142,7 +143,7 @@ impl Namespace {
         let Some(member) = self.members.find(|member| member.source() == source) else {
             return Vec::new();
         };
-        let known = member.files().known().into_iter();
+        let known = member.files().known().map(Known::inodes).unwrap_or_default().into_iter();
         known.filter_map(|ino| join(member.slot(), ino).ok()).collect()
     }
 
@@ -188,15 +189,15 @@ impl Namespace {
     }
 
     /// The directory of a shelf.
-    pub(super) fn shelf_ino(&self, shelf: Shelf) -> Option<Ino> {
-        self.shelves.as_ref().map(|_| Directory::Shelf(shelf).ino())
+    pub(super) fn shelf_ino(&self, shelf: ControlDirectory) -> Option<Ino> {
+        self.shelves.as_ref().map(|_| Directory::Listing(shelf).ino())
     }
 
     /// The directory of a shelf, and a note that its names have changed.
-    pub(super) fn shelf_changed(&self, shelf: Shelf) -> Option<Ino> {
+    pub(super) fn shelf_changed(&self, shelf: ControlDirectory) -> Option<Ino> {
         let shelves = self.shelves.as_ref()?;
         shelves.note_change();
-        Some(Directory::Shelf(shelf).ino())
+        Some(Directory::Listing(shelf).ino())
     }
 
     /// The dataset's inode that a number of the mount without slot stands for.
@@ -217,7 +218,7 @@ impl Namespace {
     /// Whom an operation on `ino` is for.
     fn at(&self, ino: Ino) -> Result<(Files<'_>, Ino)> {
         match slot_of(ino) {
-            BASE_SLOT => Ok((Files::Base(&self.base), self.in_base(ino))),
+            BASE_SLOT => Ok((Files::Base(&*self.base), self.in_base(ino))),
             SHELVES_SLOT => Err(Error::NotPermitted),
             slot => Ok((Files::Member(self.members.get(slot)?), numbers::inner_of(ino))),
         }

@@ -2,23 +2,22 @@
 
 use super::shelves::Directory;
 use super::{Files, Namespace, Opened};
-use marram_posix::Posix;
+use crate::engine::Volume;
 use marram_vfs::{
-    AccessControl, AccessRules, Action, Error, FileSystem, Identity, Ino, Opening, Result,
-    SetAttributes,
+    AccessControl, AccessRules, Action, Error, Identity, Ino, Opening, Result, SetAttributes,
 };
 
 impl Namespace {
     /// Refuses a member that is checked otherwise than the mount: the kernel, or this server,
     /// would let through what it has no rules for.
     pub(super) fn check_same_rules(&self, opened: &Opened) -> Result<()> {
-        let kind = |files: &Posix| match files.access_rules() {
+        let kind = |files: &dyn Volume| match files.access_rules() {
             AccessRules::ModeBits => 0,
             AccessRules::PosixLists => 1,
             AccessRules::Own(_) => 2,
         };
-        let same_names = self.base.folds_names() == opened.files.folds_names();
-        match kind(&self.base) == kind(&opened.files) && same_names {
+        let same_names = self.base.folds_names() == opened.volume.folds_names();
+        match kind(&*self.base) == kind(&*opened.volume) && same_names {
             true => Ok(()),
             false => Err(Error::NotSupported),
         }

@@ -1,8 +1,9 @@
 //! Each operation goes to the file system that it is about.
 
 use super::numbers::inner_of;
-use super::shelves::{Directory, HIDDEN_NAME, Shelf, Shelves};
+use super::shelves::{Directory, HIDDEN_NAME, Shelves};
 use super::{BASE_SLOT, Files, Namespace, Place, SHELVES_SLOT, join, slot_of};
+use crate::engine::home::ControlDirectory;
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
     Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
@@ -23,14 +24,14 @@ impl Namespace {
         let shelves = self.shelves()?;
         match directory {
             Directory::Hidden => Ok(shelves.attributes(Shelves::find(name.as_bytes())?)),
-            Directory::Shelf(shelf) => self.look_up_member(shelves, shelf, name),
+            Directory::Listing(shelf) => self.look_up_member(shelves, shelf, name),
         }
     }
 
     fn look_up_member(
         &self,
         shelves: &Shelves,
-        shelf: Shelf,
+        shelf: ControlDirectory,
         name: Name<'_>,
     ) -> Result<Attributes> {
         let name = str::from_utf8(name.as_bytes()).map_err(|_| Error::NotFound)?;
@@ -48,14 +49,14 @@ impl Namespace {
         if let Some(directory) = self.directory(ino) {
             return match directory {
                 Directory::Hidden => self.pin(Ino::ROOT),
-                Directory::Shelf(_) => Ok(self.shelves()?.attributes(Directory::Hidden)),
+                Directory::Listing(_) => Ok(self.shelves()?.attributes(Directory::Hidden)),
             };
         }
         let (files, inner) = self.at(ino)?;
         match &files {
             Files::Base(_) if ino == Ino::ROOT => self.pin(ino),
             Files::Member(member) if inner == member.root() => {
-                Ok(self.shelves()?.attributes(Directory::Shelf(member.place().shelf)))
+                Ok(self.shelves()?.attributes(Directory::Listing(member.place().shelf)))
             }
             _ => self.told(&files, files.parent(inner)?, true),
         }
@@ -336,7 +337,12 @@ impl FileSystem for Namespace {
         }
         // Datasets of one pool share blocks as files of one dataset do.
         let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
-        target.copy_range_from(&source, (from, from_offset), (to, to_offset), len)
+        target.exchange().ok_or(Error::CrossDevice)?.copy_range_from(
+            &*source,
+            (from, from_offset),
+            (to, to_offset),
+            len,
+        )
     }
 
     fn share_range(
@@ -352,7 +358,12 @@ impl FileSystem for Namespace {
             return files.share_range(from, from_offset, to, to_offset, len);
         }
         let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
-        target.share_range_from(&source, (from, from_offset), (to, to_offset), len)
+        target.exchange().ok_or(Error::CrossDevice)?.share_range_from(
+            &*source,
+            (from, from_offset),
+            (to, to_offset),
+            len,
+        )
     }
 
     fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {

@@ -7,6 +7,7 @@
 
 use super::Catalogue;
 use super::numbers::{SHELVES_SLOT, inner_of, join};
+use crate::engine::home::ControlDirectory;
 use marram_vfs::{Attributes, Caller, Clock, DirectoryEntry, Error, Ino, Kind, Result};
 use marram_vfs::{SystemClock, Timestamp};
 use parking_lot::Mutex;
@@ -14,24 +15,14 @@ use parking_lot::Mutex;
 /// The name at the root of a mount that shows what belongs to its dataset.
 pub(super) const HIDDEN_NAME: &[u8] = b".marram";
 
-/// What members are kept by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Shelf {
-    /// Snapshots of the dataset, which never change.
-    Snapshots,
-    /// Forks of it, and of those.
-    Forks,
-}
+/// The directories below `.marram`, in the order in which they are listed.
+const ALL: [ControlDirectory; 2] = [ControlDirectory::Snapshots, ControlDirectory::Forks];
 
-impl Shelf {
-    const ALL: [Shelf; 2] = [Shelf::Snapshots, Shelf::Forks];
-
-    /// The name of its directory.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Shelf::Snapshots => "snapshots",
-            Shelf::Forks => "forks",
-        }
+/// The name of one.
+const fn name_of(directory: ControlDirectory) -> &'static str {
+    match directory {
+        ControlDirectory::Snapshots => "snapshots",
+        ControlDirectory::Forks => "forks",
     }
 }
 
@@ -41,19 +32,22 @@ pub(super) enum Directory {
     /// `.marram`.
     Hidden,
     /// One of those in it.
-    Shelf(Shelf),
+    Listing(ControlDirectory),
 }
 
 impl Directory {
-    const ALL: [Directory; 3] =
-        [Directory::Hidden, Directory::Shelf(Shelf::Snapshots), Directory::Shelf(Shelf::Forks)];
+    const ALL: [Directory; 3] = [
+        Directory::Hidden,
+        Directory::Listing(ControlDirectory::Snapshots),
+        Directory::Listing(ControlDirectory::Forks),
+    ];
 
     /// Its number.
     pub(super) fn ino(self) -> Ino {
         let number = match self {
             Directory::Hidden => 1,
-            Directory::Shelf(Shelf::Snapshots) => 2,
-            Directory::Shelf(Shelf::Forks) => 3,
+            Directory::Listing(ControlDirectory::Snapshots) => 2,
+            Directory::Listing(ControlDirectory::Forks) => 3,
         };
         join(SHELVES_SLOT, Ino(number)).expect("small numbers fit")
     }
@@ -65,7 +59,7 @@ impl Directory {
 
     /// Whether only the daemon's user may look into it.
     pub(super) fn is_private(self) -> bool {
-        self == Directory::Shelf(Shelf::Forks)
+        self == Directory::Listing(ControlDirectory::Forks)
     }
 }
 
@@ -90,7 +84,7 @@ impl Shelves {
 
     pub(super) fn attributes(&self, of: Directory) -> Attributes {
         let changed = *self.changed.lock();
-        let entries = if of == Directory::Hidden { Shelf::ALL.len() } else { 0 };
+        let entries = if of == Directory::Hidden { ALL.len() } else { 0 };
         Attributes {
             ino: of.ino(),
             generation: 1,
@@ -111,8 +105,8 @@ impl Shelves {
 
     /// The directory of that name in `.marram`.
     pub(super) fn find(name: &[u8]) -> Result<Directory> {
-        let shelf = Shelf::ALL.into_iter().find(|shelf| shelf.name().as_bytes() == name);
-        shelf.map(Directory::Shelf).ok_or(Error::NotFound)
+        let shelf = ALL.into_iter().find(|shelf| name_of(*shelf).as_bytes() == name);
+        shelf.map(Directory::Listing).ok_or(Error::NotFound)
     }
 
     /// Lists a directory. Members are told without attributes and under a number that stands for
@@ -125,8 +119,8 @@ impl Shelves {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         let names = match directory {
-            Directory::Hidden => Shelf::ALL.map(|shelf| shelf.name().to_owned()).to_vec(),
-            Directory::Shelf(shelf) => self.catalogue.names(shelf)?,
+            Directory::Hidden => ALL.map(|shelf| name_of(shelf).to_owned()).to_vec(),
+            Directory::Listing(shelf) => self.catalogue.names(shelf)?,
         };
         let mut entries: Vec<(u64, &String)> =
             names.iter().map(|name| (cookie(name), name)).collect();
@@ -137,7 +131,7 @@ impl Shelves {
                     let found = self.attributes(Shelves::find(name.as_bytes())?);
                     (found.ino, with_attributes.then_some(found))
                 }
-                Directory::Shelf(_) => (directory.ino(), None),
+                Directory::Listing(_) => (directory.ino(), None),
             };
             let entry = DirectoryEntry {
                 name: name.as_bytes(),

@@ -1,6 +1,7 @@
 //! The namespace on a store in memory.
 
-use super::{Catalogue, Namespace, Opened, Shelf};
+use super::{Catalogue, Namespace, Opened};
+use crate::engine::home::ControlDirectory;
 use marram_posix::{Posix, PosixOptions};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Source, Store};
@@ -15,26 +16,28 @@ const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
 struct Shown(Arc<MemoryStore>);
 
 impl Catalogue for Shown {
-    fn names(&self, shelf: Shelf) -> Result<Vec<String>> {
+    fn names(&self, shelf: ControlDirectory) -> Result<Vec<String>> {
         let sources = self.0.list().unwrap().into_iter().map(|report| report.source);
         let name = |source: Source| match shelf {
-            Shelf::Snapshots => source.snapshot,
-            Shelf::Forks => source.snapshot.is_none().then(|| source.dataset.to_string()),
+            ControlDirectory::Snapshots => source.snapshot,
+            ControlDirectory::Forks => {
+                source.snapshot.is_none().then(|| source.dataset.to_string())
+            }
         };
         Ok(sources.filter_map(name).collect())
     }
 
-    fn open(&self, shelf: Shelf, name: &str) -> Result<Opened> {
+    fn open(&self, shelf: ControlDirectory, name: &str) -> Result<Opened> {
         let text = match shelf {
-            Shelf::Snapshots => format!("root@{name}"),
-            Shelf::Forks => name.to_owned(),
+            ControlDirectory::Snapshots => format!("root@{name}"),
+            ControlDirectory::Forks => name.to_owned(),
         };
         let source: Source = text.parse().map_err(|_| Error::NotFound)?;
         let reports = self.0.list().unwrap();
         let report = reports.iter().find(|report| report.source == source);
         let root = Ino(report.ok_or(Error::NotFound)?.root_object);
-        let files = open(&self.0, &source, root);
-        Ok(Opened { source, files, root, mark: 7, _hold: Box::new(()) })
+        let volume = open(&self.0, &source, root);
+        Ok(Opened { source, volume, root, mark: 7, _hold: Box::new(()) })
     }
 }
 
@@ -166,7 +169,7 @@ fn a_member_is_closed_when_it_is_forgotten_and_its_slot_serves_another() {
     let bench = Bench::new();
     let root = bench.find(".marram/snapshots/s").unwrap();
     let folder = bench.files.lookup(root.ino, name("d")).unwrap();
-    let opened = || bench.files.file_systems().len() - 1;
+    let opened = || bench.files.volumes().len() - 1;
     for _ in 0..20 {
         bench.files.close_unused();
     }

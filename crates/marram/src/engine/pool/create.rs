@@ -4,7 +4,9 @@
 //! `--force`, and a device that is in use is refused whatever the user says. When making the pool
 //! fails, a file that was made for it is taken away again.
 
-use super::{make_root_directory, pool_lock, probe};
+use super::open::probe;
+use super::pool_lock;
+use super::volume::make_root_directory;
 use crate::error::{Error, Result};
 use crate::signatures::{self, Found};
 use crate::timestamps::now_seconds;

@@ -16,7 +16,7 @@ use marram_store::Store;
 ///
 /// # Errors
 /// No such dataset or directory; a commit failed.
-pub(crate) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
+pub(super) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
     let places = pass::open_places(pool, order)?;
     run(pool, &places, order.dry_run, &mut || Some(()))
 }
@@ -25,7 +25,7 @@ pub(crate) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
 ///
 /// # Errors
 /// A commit failed.
-pub(crate) fn run<T>(
+pub(super) fn run<T>(
     pool: &Pool,
     places: &[PassPlace],
     dry_run: bool,
@@ -65,7 +65,7 @@ fn summary(report: DedupReport, freed_bytes: i64, dry_run: bool) -> DedupSummary
 ///
 /// # Errors
 /// A failed read; a commit failed.
-pub(crate) fn sharing(pool: &Pool) -> Result<Answer> {
+pub(super) fn sharing(pool: &Pool) -> Result<Answer> {
     if pool.status().dirty_bytes > 0 {
         pool.commit()?;
     }
@@ -87,7 +87,7 @@ pub(crate) fn sharing(pool: &Pool) -> Result<Answer> {
 }
 
 /// What is told of `dedup=on`.
-pub(crate) fn totals(totals: LiveTotals) -> DedupTotals {
+pub(super) fn totals(totals: LiveTotals) -> DedupTotals {
     DedupTotals {
         content_bytes: totals.content_bytes,
         shared_bytes: totals.shared_bytes,

@@ -11,7 +11,7 @@ use marram_posix::{DefragmentOptions, DefragmentReport, PassPlace, RewritingTota
 ///
 /// # Errors
 /// No such dataset or directory; a commit failed.
-pub(crate) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
+pub(super) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
     let places = pass::open_places(pool, order)?;
     run(pool, &places, order.dry_run, &mut || Some(()))
 }
@@ -20,7 +20,7 @@ pub(crate) fn alone(pool: &Pool, order: &PassOrder) -> Result<Answer> {
 ///
 /// # Errors
 /// A commit failed.
-pub(crate) fn run<T>(
+pub(super) fn run<T>(
     pool: &Pool,
     places: &[PassPlace],
     dry_run: bool,
@@ -63,7 +63,7 @@ fn summary(
 }
 
 /// What was done, as it is told.
-pub(crate) fn totals(totals: RewritingTotals) -> RewritingRow {
+pub(super) fn totals(totals: RewritingTotals) -> RewritingRow {
     RewritingRow {
         content_bytes: totals.content_bytes,
         rewritten_bytes: totals.rewritten_bytes,

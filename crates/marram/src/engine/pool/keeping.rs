@@ -32,7 +32,7 @@ fn below(reports: &[DatasetReport], dataset: &DatasetName) -> Vec<DatasetName> {
 ///
 /// # Errors
 /// No such dataset; one has a snapshot of that name. Then there is none of any.
-pub(crate) fn snapshot_below(pool: &Pool, dataset: &DatasetName, name: &str) -> Result<Answer> {
+pub(super) fn snapshot_below(pool: &Pool, dataset: &DatasetName, name: &str) -> Result<Answer> {
     let began = Instant::now();
     pool.report(&Source::live(dataset.clone()))?;
     let datasets = below(&pool.list()?, dataset);
@@ -43,7 +43,7 @@ pub(crate) fn snapshot_below(pool: &Pool, dataset: &DatasetName, name: &str) -> 
 }
 
 /// Automatic snapshots that are to go, and what is told of the rest.
-pub(crate) struct Thinning {
+pub(super) struct Thinning {
     goes: Vec<Source>,
     stayed: Vec<StayRow>,
     kept: usize,
@@ -55,7 +55,7 @@ impl Thinning {
     ///
     /// # Errors
     /// No such dataset; no rule.
-    pub(crate) fn plan(
+    pub(super) fn plan(
         pool: &Pool,
         request: &ThinRequest,
         mounted: &BTreeSet<Source>,
@@ -106,7 +106,7 @@ impl Thinning {
     }
 
     /// What is to go.
-    pub(crate) fn goes(&self) -> &[Source] {
+    pub(super) fn goes(&self) -> &[Source] {
         &self.goes
     }
 
@@ -114,7 +114,7 @@ impl Thinning {
     ///
     /// # Errors
     /// Whatever else the pool refuses, or a device that fails.
-    pub(crate) fn perform(mut self, pool: &Pool, dry_run: bool) -> Result<ThinReport> {
+    pub(super) fn perform(mut self, pool: &Pool, dry_run: bool) -> Result<ThinReport> {
         let freed_bytes = loop {
             if self.goes.is_empty() {
                 break 0;

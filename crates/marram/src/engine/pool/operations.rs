@@ -1,14 +1,14 @@
 //! Each operation on an open pool, whoever asks for it.
 
-use super::{
-    OpenPool, dedup, footprints, hexadecimal, history, keeping, make_root_directory, open_files,
-    owners, streams, undo,
-};
+use super::open::OpenPool;
+use super::volume::{make_root_directory, open_files};
+use super::{dedup, footprints, history, keeping, owners, streams, undo};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
 };
 use crate::error::{Error, Result};
+use crate::names::hexadecimal;
 use marram_pool::{Health, Pool};
 use marram_store::{
     DatasetKind, DatasetName, DatasetReport, Holder, Properties, PropertySource, Source, Store,
@@ -165,14 +165,14 @@ fn set(pool: &Pool, dataset: &str, properties: &BTreeMap<String, Option<String>>
 
 fn grow(open: &OpenPool, pool: &Pool, size_bytes: Option<u64>) -> Result<Answer> {
     if let Some(size_bytes) = size_bytes {
-        open.device.grow(size_bytes)?;
+        open.grow_device(size_bytes)?;
     }
     let size_bytes = pool.grow().map_err(|error| Error::failed(error.to_string()))?;
     Ok(Answer::Grown { size_bytes })
 }
 
 fn status(open: &OpenPool) -> Result<StatusReport> {
-    let status = open.pool.status();
+    let status = open.pool().status();
     let devices = status.devices.iter().map(|device| DeviceRow {
         name: device.name.clone(),
         size_bytes: device.size_bytes,
@@ -194,7 +194,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         Health::ReadOnly(reason) => ("read-only", Some(reason.clone())),
     };
     Ok(StatusReport {
-        pool: open.path.clone(),
+        pool: open.path().to_owned(),
         pool_id: hexadecimal(&status.pool_id),
         label: status.label.clone(),
         health: health.to_owned(),
@@ -210,7 +210,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         devices: devices.collect(),
         damage: damage.collect(),
         mounts: Vec::new(),
-        partials: streams::partials(&open.pool)?,
+        partials: streams::partials(open.pool())?,
         dead_mounts: Vec::new(),
         daemon: None,
     })

@@ -34,7 +34,7 @@ pub(super) fn open_places(pool: &Pool, order: &PassOrder) -> Result<Vec<PassPlac
 ///
 /// # Errors
 /// It is no name, or is to be changed and cannot be.
-pub(crate) fn source_of(place: &PassDirectory, dry_run: bool) -> Result<Source> {
+pub(super) fn source_of(place: &PassDirectory, dry_run: bool) -> Result<Source> {
     let source: Source = place.source.parse()?;
     match source.snapshot.is_some() && !dry_run {
         true => Err(Error::usage(format!("{source} is a snapshot, which never changes"))
@@ -47,7 +47,7 @@ pub(crate) fn source_of(place: &PassDirectory, dry_run: bool) -> Result<Source> 
 ///
 /// # Errors
 /// No such dataset.
-pub(crate) fn place_in(
+pub(super) fn place_in(
     pool: &Pool,
     place: &PassDirectory,
     source: &Source,

@@ -8,10 +8,11 @@
 //!
 //! Nobody is waited for whose mounts are in sight.
 
+use super::open::probe;
 use crate::control::daemons;
 use crate::error::{Error, Result};
 use crate::mountinfo;
-use crate::{engine, paths};
+use crate::paths;
 use marram_device::{FileDevice, Lock};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,8 +46,8 @@ pub(crate) fn take(device: &FileDevice) -> Result<Lock> {
 
 /// How long whoever has the pool at `path` is to be waited for, if nothing of it is in sight.
 fn patience_for(path: &Path) -> Duration {
-    let found = engine::probe(path).ok().flatten();
-    let daemon = found.map(|probe| daemons::of_pool(path, &probe.pool_id));
+    let found = probe(path).ok().flatten();
+    let daemon = found.map(|probe| daemons::of_pool(path, &probe.id));
     if matches!(daemon, Some(Ok(Some(_)))) { ENDING_PATIENCE } else { LOOKING_PATIENCE }
 }
 

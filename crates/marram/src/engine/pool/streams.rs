@@ -17,7 +17,7 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// Whatever refuses it or fails; the stream has no end then.
-pub(crate) fn send(pool: &Pool, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+pub(super) fn send(pool: &Pool, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
     let request = request(pool, order)?;
     let totals = pool.send(&request, out, &mut |_| {}).map_err(failure)?;
     let base = request.base.as_ref().map(ToString::to_string);
@@ -46,7 +46,7 @@ fn request(pool: &Pool, order: &SendOrder) -> Result<SendRequest> {
 /// # Errors
 /// Whatever is wrong with it, refuses it or fails; then nothing is left of it, or what is kept is
 /// told.
-pub(crate) fn take_in<'p>(
+pub(super) fn take_in<'p>(
     pool: &'p Pool,
     order: &ReceiveOrder,
     input: &mut dyn Read,
@@ -62,10 +62,18 @@ pub(crate) fn take_in<'p>(
 ///
 /// # Errors
 /// As [`take_in`].
-pub(crate) fn publish(pool: &Pool, incoming: Incoming<'_>) -> Result<Received> {
+pub(super) fn publish(pool: &Pool, incoming: Incoming<'_>) -> Result<Received> {
     let dataset = incoming.snapshot().dataset.clone();
     let published = incoming.publish();
     published.map_err(|error| tell_what_is_kept(pool, &dataset, failure(error)))
+}
+
+/// Reads a stream into a pool that nobody has mounted, and shows it.
+///
+/// # Errors
+/// As [`take_in`].
+pub(super) fn receive(pool: &Pool, order: &ReceiveOrder, input: &mut dyn Read) -> Result<Answer> {
+    take_in(pool, order, input).and_then(|incoming| publish(pool, incoming)).map(|it| received(&it))
 }
 
 /// Adds to an error how the stream can go on, if it can.
@@ -90,7 +98,7 @@ fn tell_what_is_kept(pool: &Pool, dataset: &DatasetName, error: Error) -> Error 
 ///
 /// # Errors
 /// Damage.
-pub(crate) fn partials(pool: &Pool) -> Result<Vec<PartialRow>> {
+pub(super) fn partials(pool: &Pool) -> Result<Vec<PartialRow>> {
     let row = |partial: Partial| {
         let received = partial.received;
         PartialRow {
@@ -111,17 +119,25 @@ pub(crate) fn partials(pool: &Pool) -> Result<Vec<PartialRow>> {
 ///
 /// # Errors
 /// There is nothing, or it is being received.
-pub(crate) fn drop_partial(pool: &Pool, dataset: &str) -> Result<()> {
+pub(super) fn drop_partial(pool: &Pool, dataset: &str) -> Result<()> {
     pool.drop_partial(&dataset.parse()?).map_err(failure)?;
     Ok(())
 }
 
 /// What a command says of a stream that has been received.
-pub(crate) fn received(received: &Received) -> Answer {
+pub(super) fn received(received: &Received) -> Answer {
     let base = received.base.as_ref().map(ToString::to_string);
     let mut summary = summary(received.snapshot.to_string(), base, &received.totals);
     summary.kept = received.kept.as_ref().map(ToString::to_string);
     Answer::Streamed(Box::new(summary))
+}
+
+/// Bytes that the snapshot of a full stream refers to, if bytes hold all of the stream's first
+/// record; of another stream the inner `None`.
+pub(crate) fn referenced_bytes(first: &[u8]) -> Option<Option<u64>> {
+    let begin = marram_pool::peek_begin(first)?;
+    let is_full = begin.base.is_none() && begin.after.is_none();
+    Some(is_full.then_some(begin.referenced_bytes))
 }
 
 /// Whether bytes begin as a stream does.
@@ -151,7 +167,7 @@ impl ReadAt for Lent {
 ///
 /// # Errors
 /// Whatever is wrong with one, or does not fit.
-pub(crate) fn open_image(paths: &[PathBuf]) -> Result<StreamImage> {
+pub(super) fn open_image(paths: &[PathBuf]) -> Result<StreamImage> {
     let mut files = Vec::new();
     for path in paths {
         let file = File::open(path).map_err(|error| Error::system("open", path, error))?;

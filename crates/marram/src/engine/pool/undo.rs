@@ -1,6 +1,6 @@
 //! The log of operations, and taking operations back.
 
-use crate::control::protocol::{Answer, Author, OperationRow, UndoReport};
+use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::error::{Error, Result};
 use crate::names;
 use marram_pool::{Operation, Pool, Reversal};
@@ -16,17 +16,11 @@ const CONFLICTS_TOLD_MAX: usize = 10;
 /// are told to be of one command. Nothing is taken back for it.
 const SAME_COMMAND_SECONDS: u64 = 10;
 
-/// The same pool for somebody.
-pub(crate) fn acting_for(pool: &Pool, author: &Author) -> Pool {
-    let Author { user, command } = author.clone();
-    pool.acting_for(marram_pool::Author { user: Some(user), command })
-}
-
 /// The log, oldest first.
 ///
 /// # Errors
 /// A failed read.
-pub(crate) fn log(pool: &Pool) -> Result<Answer> {
+pub(super) fn log(pool: &Pool) -> Result<Answer> {
     Ok(Answer::Operations(pool.operations()?.into_iter().map(row).collect()))
 }
 
@@ -95,7 +89,7 @@ fn is_receive(command: &str) -> bool {
 ///
 /// # Errors
 /// What stands in the way.
-pub(crate) fn reversal(pool: &Pool, number: Option<u64>) -> Result<(u64, Reversal)> {
+pub(super) fn reversal(pool: &Pool, number: Option<u64>) -> Result<(u64, Reversal)> {
     pool.reversal(number).map_err(|error| refusal(number, &error))
 }
 
@@ -103,7 +97,7 @@ pub(crate) fn reversal(pool: &Pool, number: Option<u64>) -> Result<(u64, Reversa
 ///
 /// # Errors
 /// What stands in the way; then nothing has changed.
-pub(crate) fn by_records(pool: &Pool, number: u64) -> Result<u64> {
+pub(super) fn by_records(pool: &Pool, number: u64) -> Result<u64> {
     pool.undo(number).map_err(|error| refusal(Some(number), &error))
 }
 
@@ -111,7 +105,7 @@ pub(crate) fn by_records(pool: &Pool, number: u64) -> Result<u64> {
 ///
 /// # Errors
 /// A failed read; there is no such entry.
-pub(crate) fn kept_by(pool: &Pool, entry: u64) -> Result<Source> {
+pub(super) fn kept_by(pool: &Pool, entry: u64) -> Result<Source> {
     let entries = pool.operations()?;
     let found = entries.iter().find(|known| known.number == entry);
     let found = found.ok_or_else(|| Error::failed("the log has no entry of it"))?;
@@ -132,7 +126,7 @@ fn refusal(number: Option<u64>, error: &marram_store::Error) -> Error {
 ///
 /// # Errors
 /// Files that were changed since the merge, or whatever else refuses it: nothing has changed.
-pub(crate) fn by_merge(
+pub(super) fn by_merge(
     pool: &Pool,
     number: u64,
     files: &Posix,
@@ -160,7 +154,7 @@ pub(crate) fn by_merge(
 ///
 /// # Errors
 /// A failed read.
-pub(crate) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
+pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
     let log = pool.operations()?;
     let step = log.iter().find(|entry| entry.number == number).map(|entry| entry.step.clone());
     let step = step.unwrap_or(number..=number);
@@ -213,7 +207,7 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>) -> Result<Answer> {
     let (number, reversal) = reversal(pool, number)?;
     match reversal {
         Reversal::Merge { dataset, base, back_to, root_object } => {
-            let files = super::open_files(pool, &dataset)?;
+            let files = super::volume::open_files(pool, &dataset)?;
             by_merge(pool, number, &files, (&dataset, &base, &back_to, root_object))?;
         }
         Reversal::Records { .. } | Reversal::Rollback { .. } => {

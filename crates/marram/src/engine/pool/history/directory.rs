@@ -2,7 +2,7 @@
 
 use super::{free_name, gone_or, kept_as};
 use crate::control::protocol::{Answer, DirectoryOrder};
-use crate::engine;
+use crate::engine::pool::volume::open_files;
 use crate::error::{Error, Result};
 use marram_pool::Pool;
 use marram_posix::{DirectoryRollback, Kept, Posix, Touched};
@@ -66,7 +66,7 @@ fn directory_of(pool: &Pool, (live, to): (&Source, &Source), named: Option<u64>)
 /// # Errors
 /// Whatever refuses it or fails: nothing has changed.
 pub(crate) fn directory_alone(pool: &Pool, order: &DirectoryOrder) -> Result<Answer> {
-    let files = engine::open_files(pool, &order.dataset.parse()?)?;
+    let files = open_files(pool, &order.dataset.parse()?)?;
     let (answer, _nobody_remembers) = rollback_directory(pool, order, &files)?;
     Ok(answer)
 }

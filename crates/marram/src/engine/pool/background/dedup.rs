@@ -1,10 +1,13 @@
 //! Deduplication of what has just been written, while file systems are in use. It works in
-//! [steps](super::steps).
+//! [steps](crate::engine::mounts::Step).
 
-use super::Daemon;
 use crate::control::protocol::DedupTotals;
-use crate::engine;
-use marram_posix::{Deduplicator, Posix};
+use crate::engine::mounts::Mounts;
+use crate::engine::pool::dedup;
+use crate::engine::posix::posix;
+use crate::engine::volume::Volume;
+use marram_pool::Pool;
+use marram_posix::Deduplicator;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,51 +20,53 @@ const FILL_WINDOWS: usize = 32;
 /// How long to rest when nothing new waits.
 const REST: Duration = Duration::from_secs(1);
 
-/// What deduplication keeps for as long as the daemon runs.
+/// What deduplication keeps for as long as a pool is mounted.
 #[derive(Default)]
-pub(super) struct Deduplication {
+pub(in crate::engine::pool) struct Deduplication {
     /// Where content is that was written since the pool was mounted.
     recent: Mutex<Deduplicator>,
 }
 
-impl Daemon {
+impl Deduplication {
     /// Looks at what has just been written in datasets that want it. Runs until the daemon ends.
-    pub(super) fn deduplicate_recent(&self) {
-        while !self.mounts.is_shut() && !self.pool.pool().is_halted() {
+    pub(in crate::engine::pool) fn run(&self, pool: &Pool, mounts: &dyn Mounts) {
+        while !mounts.is_shut() && !pool.is_halted() {
             let mut more = false;
-            for files in self.mounts.file_systems() {
-                more |= self.recent_step(&files);
+            for open in mounts.volumes() {
+                more |= self.recent_step(mounts, &open);
             }
             if !more {
-                self.fill_hints();
+                self.fill_hints(mounts);
                 std::thread::sleep(REST);
             }
         }
     }
 
-    fn recent_step(&self, files: &Arc<Posix>) -> bool {
+    fn recent_step(&self, mounts: &dyn Mounts, open: &Arc<dyn Volume>) -> bool {
+        let Ok(files) = posix(Arc::clone(open)) else { return false };
         if !files.has_recent() {
             return false;
         }
-        let Some(_step) = self.begin_step(files) else { return false };
-        self.dedup.recent.lock().step(files, STEP_WINDOWS)
+        let Some(_step) = mounts.step_on(open) else { return false };
+        self.recent.lock().step(&files, STEP_WINDOWS)
     }
 
     /// While nothing new waits: a little of what was there before the mount is taken note of, so
     /// that what is written can be shared with it.
-    fn fill_hints(&self) {
-        for files in self.mounts.file_systems() {
-            if files.wants_sharing()
-                && let Some(_step) = self.begin_step(&files)
+    fn fill_hints(&self, mounts: &dyn Mounts) {
+        for open in mounts.volumes() {
+            if let Ok(files) = posix(Arc::clone(&open))
+                && files.wants_sharing()
+                && let Some(_step) = mounts.step_on(&open)
             {
-                self.dedup.recent.lock().fill(&files, FILL_WINDOWS);
+                self.recent.lock().fill(&files, FILL_WINDOWS);
             }
         }
     }
 
     /// What has come of looking at what was written; nothing where no dataset ever wanted it.
-    pub(super) fn dedup_totals(&self) -> Option<DedupTotals> {
-        let totals = engine::dedup::totals(self.dedup.recent.lock().totals());
+    pub(in crate::engine::pool) fn totals(&self) -> Option<DedupTotals> {
+        let totals = dedup::totals(self.recent.lock().totals());
         (totals.content_bytes + totals.missed_ranges + totals.hints > 0).then_some(totals)
     }
 }

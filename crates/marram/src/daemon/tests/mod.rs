@@ -3,15 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::{Daemon, Launch, Log};
-use crate::control::protocol::{MountRequest, Operation};
-use crate::engine::history::rollback;
-use crate::engine::{CreateRequest, create};
+mod homes;
+
+use super::Log;
+use super::mounts::mount;
+use super::service::unmount;
+use super::state::Daemon;
+use crate::control::protocol::{Answer, Author, MountRequest, Operation};
+use crate::engine::pool::PoolHome;
+use crate::engine::pool::history::rollback;
+use crate::engine::{CreateRequest, Home, Mounts, OpenMode, create};
 use crate::error::{Error, Kind};
 use crate::options::{BlockDevice, MountOptions};
 use crate::paths;
-use marram_pool::Author;
+use marram_posix::Posix;
 use marram_store::{DatasetName, Source, Store};
+use std::any::Any;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -28,6 +35,7 @@ const ARRIVAL: Duration = Duration::from_millis(300);
 /// A daemon with a pool in a folder of its own; what it has mounted goes with it.
 struct Bench {
     daemon: Arc<Daemon>,
+    home: Arc<PoolHome>,
     mount: MountRequest,
     _folder: TempDir,
 }
@@ -42,10 +50,11 @@ impl Bench {
         fs::create_dir(&directory).unwrap();
         let options = MountOptions { block_device: BlockDevice::Off, ..MountOptions::default() };
         let mount = MountRequest { directory, options };
-        let launch = Launch { pool, streams: Vec::new(), mount: mount.clone(), log: None };
         let log = Log::to_file(&folder.path().join("log")).unwrap();
-        let daemon = Arc::new(Daemon::open(&launch, log).unwrap());
-        Bench { daemon, mount, _folder: folder }
+        let mode = OpenMode::for_command(false);
+        let home = Arc::new(PoolHome::open(&pool, &mode).unwrap());
+        let daemon = Arc::new(Daemon::new(Arc::clone(&home) as Arc<dyn Home>, mode, log));
+        Bench { daemon, home, mount, _folder: folder }
     }
 
     /// With a mount; `None` where nothing can be mounted.
@@ -55,7 +64,7 @@ impl Bench {
             return None;
         }
         let bench = Bench::new();
-        bench.daemon.mount(&bench.mount).unwrap();
+        mount(&bench.daemon, &bench.mount).unwrap();
         Some(bench)
     }
 
@@ -67,7 +76,7 @@ impl Bench {
     /// both as they are now.
     fn changed_since_snapshot(&self) {
         fs::write(self.path("changed"), "before").unwrap();
-        self.daemon.pool.pool().snapshot(&DatasetName::root(), "s").unwrap();
+        self.home.pool().snapshot(&DatasetName::root(), "s").unwrap();
         fs::write(self.path("changed"), "after!").unwrap();
         fs::write(self.path("made"), "").unwrap();
         self.shows_the_change();
@@ -80,10 +89,21 @@ impl Bench {
 
     /// Lets the dataset go back to `s`, of which nobody tells the kernel; what it was is `kept`.
     fn go_back(&self) {
-        let files = self.daemon.files_of(&root()).unwrap();
+        let files = self.files();
         let to: Source = "root@s".parse().unwrap();
-        let pool = self.daemon.pool.pool();
+        let pool = self.home.pool();
         files.roll_back(|| Ok::<(), Error>(pool.rollback(&to, "kept")?)).unwrap();
+    }
+
+    /// The file system that the mount shows.
+    fn files(&self) -> Arc<Posix> {
+        let open: Arc<dyn Any + Send + Sync> = self.daemon.volume_of(&root()).unwrap();
+        open.downcast().unwrap()
+    }
+
+    fn perform(&self, operation: &Operation) -> crate::error::Result<Answer> {
+        let nobody = Author { user: 0, command: String::new() };
+        self.home.perform(operation, Some(&nobody), Some(&*self.daemon))
     }
 
     fn shows_the_snapshot(&self) {
@@ -95,9 +115,9 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if !self.daemon.mounts.reports().is_empty()
-            && self.daemon.unmount(&self.mount.directory, false).is_err()
+            && unmount(&self.daemon, &self.mount.directory, false).is_err()
         {
-            self.daemon.unmount(&self.mount.directory, true).unwrap();
+            unmount(&self.daemon, &self.mount.directory, true).unwrap();
         }
     }
 }
@@ -113,8 +133,9 @@ fn an_operation_on_what_nobody_has_open_waits_for_work_on_what_was_just_closed()
     thread::scope(|scope| {
         let step = bench.daemon.steps.begin();
         let operation = scope.spawn(|| {
+            let shown = bench.home.shown(bench.home.pool(), &*bench.daemon);
             let opened_in_a_step =
-                bench.daemon.on_whole(&root(), |_| Ok(!is_over.load(Ordering::Acquire)));
+                shown.on_whole(&root(), |_| Ok(!is_over.load(Ordering::Acquire)));
             assert_eq!(opened_in_a_step, Ok(false));
         });
         thread::sleep(ARRIVAL);
@@ -129,9 +150,9 @@ fn what_cannot_be_looked_up_after_a_rollback_is_read_anew() {
     let Some(bench) = Bench::mounted() else { return };
     bench.changed_since_snapshot();
     bench.go_back();
-    let files = bench.daemon.files_of(&root()).unwrap();
     let failed = marram_vfs::Error::Damaged("a node of the tree".to_owned());
-    bench.daemon.tell_changes(&root(), &files, Err(failed));
+    let shown = bench.home.shown(bench.home.pool(), &*bench.daemon);
+    shown.tell_changes(&root(), &bench.files(), Err(failed));
     bench.shows_the_snapshot();
 }
 
@@ -144,7 +165,8 @@ fn an_operation_that_fails_after_it_was_committed_is_shown() {
         fs::read_dir(&shelf).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
     assert_eq!((names().len(), shelf.join("kept").exists()), (1, false));
-    let failed = bench.daemon.on_whole(&root(), |_| {
+    let shown = bench.home.shown(bench.home.pool(), &*bench.daemon);
+    let failed = shown.on_whole(&root(), |_| {
         bench.go_back();
         Err::<(), _>(Error::failed("a sync that came after it"))
     });
@@ -157,9 +179,8 @@ fn an_operation_that_fails_after_it_was_committed_is_shown() {
 fn the_undo_of_a_rollback_and_the_undo_of_that_are_shown() {
     let Some(bench) = Bench::mounted() else { return };
     bench.changed_since_snapshot();
-    let pool = bench.daemon.pool.pool().acting_for(Author::default());
     let perform = |operation: Operation| {
-        let _told = bench.daemon.perform_seen(&pool, &operation).unwrap();
+        let _told = bench.perform(&operation).unwrap();
     };
     perform(Operation::Rollback { to: "root@s".to_owned() });
     bench.shows_the_snapshot();
@@ -173,7 +194,7 @@ fn the_undo_of_a_rollback_and_the_undo_of_that_are_shown() {
 fn what_is_being_destroyed_is_opened_again_only_if_that_fails() {
     let Some(bench) = Bench::mounted() else { return };
     fs::write(bench.path("file"), "").unwrap();
-    let pool = bench.daemon.pool.pool();
+    let pool = bench.home.pool();
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     let snapshot: Source = "root@s".parse().unwrap();
     let file = bench.path(".marram/snapshots/s/file");
@@ -191,13 +212,13 @@ fn what_is_being_destroyed_is_opened_again_only_if_that_fails() {
     fs::create_dir(&directory).unwrap();
     let withheld = bench.daemon.mounts.withhold(std::slice::from_ref(&snapshot));
     let options = MountOptions { snapshot: Some("s".to_owned()), ..bench.mount.options.clone() };
-    let refused = bench.daemon.mount(&MountRequest { directory, options }).unwrap_err();
+    let refused = mount(&bench.daemon, &MountRequest { directory, options }).unwrap_err();
     assert_eq!(refused.kind, Kind::InUse, "{refused}");
     drop(withheld);
 
     let used = pool.open(&snapshot).unwrap();
     let destroy = Operation::Destroy { source: snapshot.to_string(), dry_run: false };
-    let destroy = || bench.daemon.perform_seen(pool, &destroy);
+    let destroy = || bench.perform(&destroy);
     assert_eq!(destroy().unwrap_err().kind, Kind::InUse);
     assert!(file.exists(), "it stays, and is shown again");
     drop(used);
@@ -210,7 +231,7 @@ fn what_others_go_on_looking_at_is_destroyed_at_once() {
     const FORKS: usize = 60;
     let Some(bench) = Bench::mounted() else { return };
     fs::write(bench.path("file"), "").unwrap();
-    let pool = &bench.daemon.pool.pool().acting_for(Author::default());
+    let pool = bench.home.pool();
     let (is_over, file) = (AtomicBool::new(false), bench.path(".marram/forks/f/file"));
     let destroyed = thread::scope(|scope| {
         let look = || {
@@ -226,7 +247,7 @@ fn what_others_go_on_looking_at_is_destroyed_at_once() {
                 0 => Operation::Hide { sources: vec![name.to_string()] },
                 _ => Operation::Undo { number: None },
             };
-            bench.daemon.perform_seen(pool, &goes).map(|_| ())
+            bench.perform(&goes).map(|_| ())
         });
         is_over.store(true, Ordering::Release);
         destroyed
@@ -237,7 +258,7 @@ fn what_others_go_on_looking_at_is_destroyed_at_once() {
 #[test]
 fn a_snapshot_that_goes_during_a_rollback_to_it_is_said_to_be_gone() {
     let bench = Bench::new();
-    let pool = bench.daemon.pool.pool();
+    let pool = bench.home.pool();
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     let snapshot: Source = "root@s".parse().unwrap();
     let unread = Error::from(marram_vfs::Error::Io("no dataset or snapshot".to_owned()));

@@ -1,0 +1,14 @@
+//! The mounts of a daemon: made, listed, taken away.
+
+mod again;
+mod checks;
+mod fuse;
+mod making;
+mod mounted;
+mod table;
+
+pub(super) use checks::{check_directory, check_wakeful, fuse_error};
+pub(super) use fuse::{describe, fuse_options};
+pub(super) use making::mount;
+pub(super) use mounted::Served;
+pub(super) use table::{Borrowed, MountTable};

@@ -1,0 +1,108 @@
+//! The daemon's mounts, as a home sees them while it works.
+
+use super::invalidation;
+use super::state::Daemon;
+use crate::engine::changes::Changes;
+use crate::engine::mounts::{Held, Hold, Mounts, Step};
+use crate::engine::volume::Volume;
+use crate::error::{Error, Result};
+use marram_store::Source;
+use std::sync::Arc;
+
+impl Mounts for Daemon {
+    fn log(&self, line: &str) {
+        self.log.write(line);
+    }
+
+    fn is_shut(&self) -> bool {
+        self.mounts.is_shut()
+    }
+
+    fn volumes(&self) -> Vec<Arc<dyn Volume>> {
+        self.mounts.volumes()
+    }
+
+    fn volume_of(&self, source: &Source) -> Option<Arc<dyn Volume>> {
+        invalidation::volume_of(&self.mounts, source)
+    }
+
+    fn step(&self) -> Step<'_> {
+        self.steps.begin()
+    }
+
+    /// Waits for other operations on the whole of a dataset that is not open.
+    fn hold(&self, live: &Source) -> Result<Held<'_>> {
+        if let Some(held) = hold_open(self, live)? {
+            return Ok(held);
+        }
+        let turn = self.alone.lock();
+        match hold_open(self, live)? {
+            Some(held) => Ok(held),
+            None => {
+                let alone = self.mounts.open_alone(live, self.home.path())?;
+                // One that has just been closed may still be worked on.
+                self.steps.wait();
+                Ok(Held { in_use: None, _hold: Box::new((alone, turn)) })
+            }
+        }
+    }
+
+    fn refuse_held_back(&self, live: &Source) -> Result<()> {
+        invalidation::refuse_held_back(&self.mounts, live)
+    }
+
+    fn mounted(&self) -> Vec<Source> {
+        self.mounts.served().into_iter().map(|mount| mount.source).collect()
+    }
+
+    fn refuse_mounted(&self, sources: &[Source]) -> Result<()> {
+        let mounted = self.mounts.reports();
+        for source in sources {
+            let name = source.to_string();
+            if let Some(mount) = mounted.iter().find(|mount| mount.source == name) {
+                let place = mount.directory.display();
+                return Err(
+                    Error::in_use(format!("{name} is mounted at {place}")).hint("unmount it first")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn withhold(&self, sources: &[Source]) -> Box<dyn Hold + '_> {
+        let withheld = self.mounts.withhold(sources);
+        self.evict(sources);
+        Box::new(withheld)
+    }
+
+    fn evict(&self, sources: &[Source]) {
+        invalidation::evict(&self.mounts, sources);
+    }
+
+    fn members_changed(&self, sources: &[Source]) {
+        invalidation::members_changed(&self.mounts, sources);
+    }
+
+    fn all_members_changed(&self) {
+        invalidation::all_members_changed(&self.mounts);
+    }
+
+    fn changed(&self, source: &Source, volume: &dyn Volume, changes: &Changes) {
+        invalidation::changed(&self.mounts, source, volume, changes);
+    }
+
+    fn all_changed(&self, source: &Source, volume: &dyn Volume) {
+        invalidation::all_changed(&self.mounts, source, volume);
+    }
+}
+
+/// Holds a dataset that is open, if it is.
+fn hold_open<'d>(daemon: &'d Daemon, live: &Source) -> Result<Option<Held<'d>>> {
+    let Some(volume) = daemon.volume_of(live) else { return Ok(None) };
+    let closing = || {
+        let error = Error::in_use(format!("{live} is being unmounted"));
+        error.hint("try again in a moment")
+    };
+    let step = daemon.step_on(&volume).ok_or_else(closing)?;
+    Ok(Some(Held { in_use: Some(volume), _hold: Box::new(step) }))
+}

@@ -1,0 +1,267 @@
+//! A pool as a home.
+
+use super::background::dedup::Deduplication;
+use super::background::rewriting::Rewriting;
+use super::background::{commit, reclaim};
+use super::mounted::{self, Shown};
+use super::open::{OpenPool, acting_for};
+use super::{dedup, defragment, history, members, open, operations, streams, volume};
+use crate::control::protocol::{
+    Answer, Author, CompareOrder, DifferenceRow, Operation, PassOrder, ReceiveOrder, SendOrder,
+};
+use crate::engine::home::{
+    BackgroundReport, Claim, ControlDirectory, Home, Member, Pass, Passes, Snapshots, Streams,
+    Task, Watched,
+};
+use crate::engine::mounts::Mounts;
+use crate::engine::source::{Kind, OpenMode, Probe};
+use crate::engine::volume::{Opened, VolumeOptions};
+use crate::error::Result;
+use crate::identity::Identity;
+use crate::names::hexadecimal;
+use marram_pool::Pool;
+use marram_store::{DatasetName, Source, Store};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pools, as sources are recognised.
+pub(in crate::engine) struct PoolKind;
+
+impl Kind for PoolKind {
+    fn probe(&self, path: &Path) -> Result<Option<Probe>> {
+        open::probe(path)
+    }
+
+    fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
+        Ok(Arc::new(PoolHome::open(path, mode)?))
+    }
+}
+
+/// A pool that is open, and what it does in the background.
+pub(crate) struct PoolHome {
+    open: OpenPool,
+    dedup: Deduplication,
+    rewriting: Rewriting,
+}
+
+impl PoolHome {
+    /// Opens the pool at `path` and locks it.
+    ///
+    /// # Errors
+    /// There is none, another process has it (named), or it cannot be read.
+    pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<PoolHome> {
+        let open = OpenPool::open(path, mode)?;
+        Ok(PoolHome { open, dedup: Deduplication::default(), rewriting: Rewriting::default() })
+    }
+
+    /// The engine.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        self.open.pool()
+    }
+
+    /// The pool with the mounts that show it, acting through `pool`, a handle of it.
+    pub(crate) fn shown<'s>(&'s self, pool: &'s Pool, mounts: &'s dyn Mounts) -> Shown<'s> {
+        Shown { open: &self.open, pool, mounts }
+    }
+
+    fn task(
+        self: &Arc<Self>,
+        name: &'static str,
+        run: impl FnOnce(&PoolHome, &dyn Mounts) + Send + 'static,
+    ) -> Task {
+        let home = Arc::clone(self);
+        Task { name, run: Box::new(move |mounts| run(&home, mounts)) }
+    }
+}
+
+impl Home for PoolHome {
+    fn kind(&self) -> &'static str {
+        "pool"
+    }
+
+    fn id(&self) -> String {
+        hexadecimal(&self.pool().status().pool_id)
+    }
+
+    fn path(&self) -> &Path {
+        self.open.path()
+    }
+
+    fn identity(&self) -> Identity {
+        self.open.identity()
+    }
+
+    fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened> {
+        volume::open(self.pool(), source, options)
+    }
+
+    fn perform(
+        &self,
+        operation: &Operation,
+        author: Option<&Author>,
+        mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer> {
+        let acting = author.map(|author| acting_for(self.pool(), author));
+        let pool = acting.as_ref().unwrap_or(self.pool());
+        match mounts {
+            Some(mounts) => mounted::perform(&self.shown(pool, mounts), operation),
+            None => operations::perform(&self.open, pool, operation),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.pool().sync()?)
+    }
+
+    fn is_halted(&self) -> bool {
+        self.pool().is_halted()
+    }
+
+    fn held_back_bytes(&self) -> u64 {
+        self.pool().status().reserved_bytes
+    }
+
+    fn clear_left(&self, log: &dyn Fn(&str)) {
+        if self.open.is_read_only() {
+            return;
+        }
+        match marram_posix::let_go_of_left(&**self.pool()) {
+            Ok(gone) => {
+                for source in gone {
+                    log(&format!("destroyed {source}, which a crash had left"));
+                }
+            }
+            Err(error) => log(&format!("what a crash has left stays: {error}")),
+        }
+        if let Err(error) = self.pool().drop_empty_partials() {
+            log(&format!("beginnings of streams stay: {error}"));
+        }
+    }
+
+    /// Has what a replay found committed: the first sync need not do it then. A mount does not wait
+    /// for it, since its flush may take as long as the host has writes left from before the crash.
+    fn settle(&self, log: &dyn Fn(&str)) {
+        let frames = self.pool().status().replayed_frames;
+        if frames > 0 && !self.open.is_read_only() {
+            log(&format!("replayed {frames} syncs of the intent log"));
+            self.pool().wake();
+        }
+    }
+
+    fn tasks(self: Arc<Self>) -> Vec<Task> {
+        if self.open.is_read_only() {
+            return Vec::new();
+        }
+        let pace = self.open.pace();
+        let interval = Duration::from_secs(pace.commit_seconds);
+        vec![
+            self.task("commit", move |home, mounts| commit::run(home.pool(), interval, mounts)),
+            self.task("reclaim", |home, mounts| reclaim::run(home.pool(), mounts)),
+            self.task("dedup", |home, mounts| home.dedup.run(home.pool(), mounts)),
+            self.task("rewriting", move |home, mounts| {
+                home.rewriting.run(home.pool(), pace.rewriting_seconds, mounts);
+            }),
+        ]
+    }
+
+    fn background(&self) -> BackgroundReport {
+        let seconds = self.open.pace().rewriting_seconds;
+        let rewrites = seconds > 0 && !self.open.is_read_only();
+        let rewriting = rewrites.then(|| self.rewriting.report(seconds));
+        BackgroundReport { dedup: self.dedup.totals(), rewriting }
+    }
+
+    fn close(&self) -> Result<()> {
+        self.open.close()
+    }
+
+    fn close_for_good(&self) -> Result<()> {
+        self.open.close_for_good()
+    }
+
+    fn unlock(&self) {
+        self.open.unlock();
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+
+    fn passes(&self) -> Option<&dyn Passes> {
+        Some(self)
+    }
+
+    fn claim(&self) -> Option<&dyn Claim> {
+        self.open.is_block_device().then_some(self)
+    }
+}
+
+impl Snapshots for PoolHome {
+    fn names(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+    ) -> marram_vfs::Result<Vec<String>> {
+        members::names(&**self.pool(), dataset, directory)
+    }
+
+    fn find(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+        name: &str,
+    ) -> marram_vfs::Result<Member> {
+        members::find(&**self.pool(), dataset, directory, name)
+    }
+
+    fn compare(
+        &self,
+        order: &CompareOrder,
+        visit: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+    ) -> Result<()> {
+        history::diff(self.pool(), order, visit)
+    }
+}
+
+impl Streams for PoolHome {
+    fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+        streams::send(self.pool(), order, out)
+    }
+
+    fn receive(
+        &self,
+        order: &ReceiveOrder,
+        input: &mut dyn Read,
+        mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer> {
+        let Some(mounts) = mounts else { return streams::receive(self.pool(), order, input) };
+        let pool = &acting_for(self.pool(), &order.author);
+        mounted::receive(&self.shown(pool, mounts), order, input)
+    }
+}
+
+impl Passes for PoolHome {
+    fn pass(&self, pass: Pass, order: &PassOrder, watched: Option<Watched<'_>>) -> Result<Answer> {
+        match (watched, pass) {
+            (Some(watched), pass) => mounted::passes::run(self.pool(), pass, order, watched),
+            (None, Pass::Dedup) => dedup::alone(self.pool(), order),
+            (None, Pass::Defragment) => defragment::alone(self.pool(), order),
+        }
+    }
+}
+
+impl Claim for PoolHome {
+    fn release(&self) {
+        self.open.release_claim();
+    }
+
+    fn take_again(&self) -> bool {
+        self.open.claim_again()
+    }
+}

@@ -1,0 +1,134 @@
+//! The members of a dataset: its snapshots, and the forks that began as it or as one of those.
+
+use crate::engine::home::{ControlDirectory, Member};
+use marram_store::{DatasetName, DatasetReport, Source, Store};
+use marram_vfs::{Error, Ino, Result};
+use std::collections::BTreeSet;
+
+/// Forks of forks of forks that a name is followed through.
+const FORK_DEPTH_MAX: usize = 1 << 20;
+
+/// The names of all members in a control directory.
+///
+/// # Errors
+/// They cannot be read.
+pub(super) fn names(
+    pool: &dyn Store,
+    dataset: &DatasetName,
+    directory: ControlDirectory,
+) -> Result<Vec<String>> {
+    let reports = reports(pool, dataset, directory)?;
+    Ok(reports.iter().map(|report| name_of(directory, report).to_owned()).collect())
+}
+
+/// The member of a name.
+///
+/// # Errors
+/// [`Error::NotFound`], or a failed read.
+pub(super) fn find(
+    pool: &dyn Store,
+    dataset: &DatasetName,
+    directory: ControlDirectory,
+    name: &str,
+) -> Result<Member> {
+    let report = report_in(pool, dataset, directory, name)?;
+    let (root, mark) = (Ino(report.root_object), mark(&report));
+    Ok(Member { source: report.source, root, mark })
+}
+
+/// Reads the report of that name and those of what it began as, and no other: there may be
+/// thousands beside it.
+fn report_in(
+    pool: &dyn Store,
+    dataset: &DatasetName,
+    directory: ControlDirectory,
+    name: &str,
+) -> Result<DatasetReport> {
+    if directory == ControlDirectory::Snapshots {
+        let report = report_of(pool, &format!("{dataset}@{name}"))?;
+        return Some(report).filter(|report| !report.source.is_own()).ok_or(Error::NotFound);
+    }
+    let found = report_of(pool, name)?;
+    let mut at = found.clone();
+    for _ in 0..FORK_DEPTH_MAX {
+        let Some(origin) = at.origin.as_ref().filter(|_| is_fork(&at)) else { break };
+        if origin.dataset == *dataset {
+            return Ok(found);
+        }
+        at = report_of(pool, origin.dataset.as_str())?;
+    }
+    Err(Error::NotFound)
+}
+
+fn reports(
+    pool: &dyn Store,
+    dataset: &DatasetName,
+    directory: ControlDirectory,
+) -> Result<Vec<DatasetReport>> {
+    let all = pool.list().map_err(failure)?;
+    Ok(match directory {
+        ControlDirectory::Snapshots => {
+            let is_shown = |report: &DatasetReport| {
+                let source = &report.source;
+                source.dataset == *dataset && source.snapshot.is_some() && !source.is_own()
+            };
+            all.into_iter().filter(is_shown).collect()
+        }
+        ControlDirectory::Forks => forks_of(dataset, all),
+    })
+}
+
+/// The report of one dataset or snapshot.
+fn report_of(pool: &dyn Store, name: &str) -> Result<DatasetReport> {
+    let source: Source = name.parse().map_err(|_| Error::NotFound)?;
+    pool.report(&source).map_err(failure)
+}
+
+/// The forks of a dataset, and the forks of those.
+fn forks_of(dataset: &DatasetName, all: Vec<DatasetReport>) -> Vec<DatasetReport> {
+    let mut parents = BTreeSet::from([dataset.clone()]);
+    let mut forks: Vec<DatasetReport> = Vec::new();
+    let mut rest: Vec<DatasetReport> = all.into_iter().filter(is_fork).collect();
+    loop {
+        let began = |report: &DatasetReport| {
+            report.origin.as_ref().is_some_and(|origin| parents.contains(&origin.dataset))
+        };
+        let (found, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(began);
+        if found.is_empty() {
+            break;
+        }
+        parents = found.iter().map(|report| report.source.dataset.clone()).collect();
+        forks.extend(found);
+        rest = others;
+    }
+    forks
+}
+
+/// Whether it is a fork, and not a clone of a snapshot that a user made.
+fn is_fork(report: &DatasetReport) -> bool {
+    let is_live = report.source.snapshot.is_none();
+    is_live && report.origin.as_ref().is_some_and(Source::is_fork_base)
+}
+
+/// The name that a member is shown by.
+fn name_of(directory: ControlDirectory, report: &DatasetReport) -> &str {
+    match directory {
+        ControlDirectory::Snapshots => report.source.snapshot.as_deref().unwrap_or_default(),
+        ControlDirectory::Forks => report.source.dataset.as_str(),
+    }
+}
+
+/// A number that another dataset or snapshot, or another of the same name, hardly has.
+fn mark(report: &DatasetReport) -> u32 {
+    const PRIME: u32 = 0x0100_0193;
+    let name = report.source.to_string();
+    let bytes = name.bytes().chain(report.created_seconds.to_le_bytes());
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME))
+}
+
+fn failure(error: marram_store::Error) -> Error {
+    match error {
+        marram_store::Error::NoDataset(_) => Error::NotFound,
+        other => Error::Io(other.to_string()),
+    }
+}

@@ -1,0 +1,77 @@
+//! Rollbacks and merges below programs that use what they change.
+
+use super::destroy::destroy;
+use super::shown::{Shown, Whole};
+use crate::control::protocol::{Answer, DirectoryOrder, MergeRequest, Operation};
+use crate::engine::changes::Changes;
+use crate::engine::pool::{changes, history};
+use crate::error::Result;
+use marram_store::Source;
+
+/// Lets a dataset go on from a snapshot while programs use it: they see it at once.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(super) fn rollback(shown: &Shown<'_>, to: &Source) -> Result<Answer> {
+    let live = Source::live(to.dataset.clone());
+    let (files, answer) = shown.on_whole(&live, |whole| {
+        let files = whole.in_use.clone();
+        let answer = history::rollback(shown.pool, to, |go_back| match &files {
+            Some(files) => files.roll_back(go_back),
+            None => go_back(),
+        })?;
+        Ok((files, answer))
+    })?;
+    if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
+        let kept: Source = kept.parse()?;
+        shown.tell_changes(&live, files, changes::between(shown.pool, &kept, to));
+        shown.mounts.members_changed(&[kept]);
+    }
+    Ok(answer)
+}
+
+/// Lets a directory go back while programs use it and what is around it: they see it at once.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(super) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> Result<Answer> {
+    let live = Source::live(order.dataset.parse()?);
+    let (files, (answer, touched)) = shown.on_whole(&live, |whole| {
+        let files = whole.files(shown.pool, &live)?;
+        let done = history::rollback_directory(shown.pool, order, &files)?;
+        Ok((files, done))
+    })?;
+    shown.mounts.changed(&live, &*files, &Changes::from(touched));
+    if let Answer::DirectoryRolledBack { kept: Some(kept), .. } = &answer {
+        shown.mounts.members_changed(&[kept.parse()?]);
+    }
+    Ok(answer)
+}
+
+/// Brings a fork's changes into what it was forked from while programs use that: they see them at
+/// once.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(super) fn merge(shown: &Shown<'_>, request: &MergeRequest) -> Result<Answer> {
+    let merge = history::Merge::of(shown.pool, request)?;
+    let work = |whole: &Whole<'_>| {
+        let files = whole.files(shown.pool, merge.parent())?;
+        let done = merge.run(shown.pool, &files)?;
+        Ok((files, done))
+    };
+    if request.preview {
+        let (_, (mut summary, _)) = shown.look_at_whole(merge.parent(), work)?;
+        let refused = shown.mounts.refuse_held_back(merge.parent()).err();
+        let advised = refused.map(|error| format!("{error}; unmount it first"));
+        summary.obstacle = summary.obstacle.or(advised);
+        return Ok(Answer::Merged(Box::new(summary)));
+    }
+    let (files, (summary, touched)) = shown.on_whole(merge.parent(), work)?;
+    shown.mounts.changed(merge.parent(), &*files, &Changes::from(touched));
+    let fork = merge.fork();
+    merge.conclude(summary, || {
+        let operation = Operation::Hide { sources: vec![fork.to_string()] };
+        destroy(shown, std::slice::from_ref(fork), &operation).map(|_| ())
+    })
+}

@@ -1,0 +1,65 @@
+//! Operations on a pool that mounts show. Programs go on while one is performed, and see what it
+//! has changed at once.
+
+mod destroy;
+mod history;
+mod keeping;
+pub(super) mod passes;
+mod receive;
+mod rename;
+mod shown;
+mod undo;
+
+pub(super) use receive::receive;
+pub(super) use shown::Shown;
+
+use super::operations;
+use crate::control::protocol::{Answer, Operation};
+use crate::error::Result;
+use marram_store::Source;
+
+/// Performs an operation, and has the mounts show it.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer> {
+    match operation {
+        Operation::Hide { sources } => {
+            let sources: std::result::Result<Vec<Source>, _> =
+                sources.iter().map(|source| source.parse()).collect();
+            destroy::destroy(shown, &sources?, operation)
+        }
+        Operation::Destroy { source, dry_run: false } => {
+            destroy::destroy(shown, &[source.parse()?], operation)
+        }
+        Operation::Rename { from, to } => rename::rename(shown, &from.parse()?, &to.parse()?),
+        Operation::Promote { name } => rename::promote(shown, &Source::live(name.parse()?)),
+        Operation::Undo { number } => undo::undo(shown, *number),
+        Operation::SnapshotBelow { dataset, snapshot } => {
+            keeping::snapshot_below(shown, &dataset.parse()?, snapshot)
+        }
+        Operation::Thin(request) => keeping::thin(shown, request),
+        Operation::Merge(request) => history::merge(shown, request),
+        Operation::Rollback { to } => history::rollback(shown, &to.parse()?),
+        Operation::RollbackDirectory(order) => history::rollback_directory(shown, order),
+        _ => with_new_member(shown, operation),
+    }
+}
+
+/// Performs an operation that changes nothing that is open, and has the mounts show what it made.
+fn with_new_member(shown: &Shown<'_>, operation: &Operation) -> Result<Answer> {
+    let answer = operations::perform(shown.open, shown.pool, operation);
+    match operation {
+        Operation::Snapshot { dataset, snapshot } if answer.is_ok() => {
+            let dataset = dataset.parse()?;
+            let made = Source { dataset, snapshot: Some(snapshot.clone()) };
+            shown.mounts.members_changed(&[made]);
+        }
+        Operation::Fork { name, .. } if answer.is_ok() => {
+            shown.mounts.members_changed(&[Source::live(name.parse()?)]);
+        }
+        Operation::Set { .. } | Operation::SetLimit { .. } => shown.reload()?,
+        _ => (),
+    }
+    answer
+}

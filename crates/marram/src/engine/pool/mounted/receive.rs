@@ -1,0 +1,66 @@
+//! A stream that is received into a dataset that programs may use.
+
+use super::shown::Shown;
+use crate::control::protocol::{Answer, ReceiveOrder};
+use crate::engine::changes::{ChangedInode, Changes};
+use crate::engine::pool::{changes, streams};
+use crate::error::{Error, Result};
+use marram_pool::{Accessed, Received};
+use marram_posix::Posix;
+use marram_store::{DatasetName, Source};
+use marram_vfs::Ino;
+use std::io::Read;
+
+/// Reads a stream, and has the mounts show what has been received, all at once.
+///
+/// # Errors
+/// Whatever refuses it or fails; then nothing has changed that anybody sees.
+pub(in crate::engine::pool) fn receive(
+    shown: &Shown<'_>,
+    order: &ReceiveOrder,
+    input: &mut dyn Read,
+) -> Result<Answer> {
+    let live = Source::live(order.dataset.parse::<DatasetName>()?);
+    shown.mounts.refuse_held_back(&live)?;
+    let incoming = streams::take_in(shown.pool, order, input)?;
+    let (files, received) = shown.on_whole(&live, |whole| {
+        let files = whole.in_use.clone();
+        let mut published = None;
+        let publish = || -> Result<()> {
+            published = Some(streams::publish(shown.pool, incoming)?);
+            Ok(())
+        };
+        match &files {
+            Some(files) => files.roll_back(publish)?,
+            None => publish()?,
+        }
+        let received = published.ok_or_else(|| Error::failed("the stream was not shown"))?;
+        Ok((files, received))
+    })?;
+    if let Some(files) = &files {
+        tell(shown, &live, files, &received);
+    }
+    shown.mounts.members_changed(std::slice::from_ref(&received.snapshot));
+    shown.mounts.members_changed(received.kept.as_slice());
+    Ok(streams::received(&received))
+}
+
+/// Has the kernel ask anew for what a stream has changed in a file system that is in use.
+fn tell(shown: &Shown<'_>, live: &Source, files: &Posix, received: &Received) {
+    let Some(before) = received.kept.as_ref().or(received.base.as_ref()) else { return };
+    let changes = changes::between(shown.pool, before, &received.snapshot);
+    match &received.accessed {
+        Accessed::Many => shown.mounts.all_changed(live, files),
+        Accessed::These(inodes) => {
+            shown.tell_changes(live, files, changes.map(|found| with_accessed(found, inodes)));
+        }
+        Accessed::None => shown.tell_changes(live, files, changes),
+    }
+}
+
+/// What has changed, and inodes whose access times are as they were.
+fn with_accessed(mut changes: Changes, inodes: &[u64]) -> Changes {
+    let accessed = |ino: &u64| ChangedInode { ino: Ino(*ino), content: ChangedInode::ATTRIBUTES };
+    changes.inodes.extend(inodes.iter().map(accessed));
+    changes
+}

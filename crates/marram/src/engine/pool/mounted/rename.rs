@@ -1,0 +1,31 @@
+//! Other names for datasets and snapshots.
+
+use super::shown::Shown;
+use crate::control::protocol::Answer;
+use crate::error::Result;
+use marram_store::{Source, Store};
+
+/// Gives a dataset or snapshot another name.
+///
+/// # Errors
+/// A dataset that is mounted; whatever else refuses it.
+pub(super) fn rename(shown: &Shown<'_>, from: &Source, to: &Source) -> Result<Answer> {
+    shown.refuse_mounted_dataset(from)?;
+    shown.mounts.refuse_mounted(std::slice::from_ref(from))?;
+    shown.with_members(|| Ok(shown.pool.rename(from, to)?))?;
+    Ok(Answer::Done)
+}
+
+/// Lets a clone take over the snapshots that it began as.
+///
+/// # Errors
+/// One of these is mounted; whatever else refuses it.
+pub(super) fn promote(shown: &Shown<'_>, clone: &Source) -> Result<Answer> {
+    if let Some(origin) = shown.pool.report(clone)?.origin {
+        let all = shown.pool.list()?.into_iter().map(|report| report.source);
+        let of_it = |source: &Source| source.dataset == origin.dataset && source.snapshot.is_some();
+        shown.mounts.refuse_mounted(&all.filter(of_it).collect::<Vec<_>>())?;
+    }
+    shown.with_members(|| Ok(shown.pool.promote(&clone.dataset)?))?;
+    Ok(Answer::Done)
+}

@@ -1,0 +1,131 @@
+//! Sources: what kind of home is at a path, and how it is opened.
+//!
+//! Each engine has a [`Kind`] in [`KINDS`]. The daemon and the commands name no other part of it.
+
+use super::home::Home;
+use super::pool::PoolKind;
+use crate::control::protocol::Operation;
+use crate::error::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Memory for the cache of a daemon if nobody says, in bytes.
+pub(crate) const CACHE_BYTES_DEFAULT: u64 = 128 << 20;
+/// Memory for the cache of a command that opens a home for one operation, in bytes.
+const COMMAND_CACHE_BYTES: u64 = 32 << 20;
+/// Most seconds between two group commits, if nobody says.
+const COMMIT_SECONDS_DEFAULT: u64 = 5;
+/// Seconds between two passes of rewriting, if nobody says.
+const REWRITING_SECONDS_DEFAULT: u64 = 3600;
+
+/// What is known of a home without opening it.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    /// Its number among all homes, in hexadecimal.
+    pub(crate) id: String,
+    /// Its label.
+    pub(crate) label: String,
+}
+
+/// A kind of home, as sources are recognised and opened.
+pub(super) trait Kind: Sync {
+    /// Looks whether there is a home of this kind at `path`, without opening it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of a version that cannot be read.
+    fn probe(&self, path: &Path) -> Result<Option<Probe>>;
+
+    /// Opens the home at `path` and locks it.
+    ///
+    /// # Errors
+    /// There is none, another process has it (named), or it cannot be read.
+    fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>>;
+}
+
+/// All kinds. The first one says what is wrong with a path at which there is no home.
+const KINDS: [&dyn Kind; 1] = [&PoolKind];
+
+/// How often a home works in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Most seconds between two group commits.
+    pub(crate) commit_seconds: u64,
+    /// Seconds between two passes of rewriting; 0 is never.
+    pub(crate) rewriting_seconds: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            commit_seconds: COMMIT_SECONDS_DEFAULT,
+            rewriting_seconds: REWRITING_SECONDS_DEFAULT,
+        }
+    }
+}
+
+/// How to open a home.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenMode {
+    /// Never write to it.
+    pub(crate) read_only: bool,
+    /// Show the last group commit, without what the intent log has beyond it.
+    pub(crate) skip_log: bool,
+    /// Memory for the cache, in bytes.
+    pub(crate) cache_bytes: u64,
+    /// How often it works in the background.
+    pub(crate) pace: Pace,
+}
+
+impl OpenMode {
+    /// As a command opens a home for `operation`.
+    pub(crate) fn for_operation(operation: &Operation) -> OpenMode {
+        let read_only = match operation {
+            Operation::List
+            | Operation::Log
+            | Operation::Space { .. }
+            | Operation::Footprints(_)
+            | Operation::Sharing
+            | Operation::Get { .. }
+            | Operation::Owners { .. }
+            | Operation::Partials
+            | Operation::Status => true,
+            Operation::Destroy { dry_run, .. } => *dry_run,
+            Operation::Thin(request) => request.dry_run,
+            _ => false,
+        };
+        OpenMode::for_command(read_only)
+    }
+
+    /// As a command opens a home that it has to itself.
+    pub(crate) fn for_command(read_only: bool) -> OpenMode {
+        OpenMode {
+            read_only,
+            skip_log: false,
+            cache_bytes: COMMAND_CACHE_BYTES,
+            pace: Pace::default(),
+        }
+    }
+}
+
+/// Looks which home is at `path`, without opening it.
+///
+/// # Errors
+/// It cannot be read, or is of a version that cannot be read.
+pub(crate) fn probe(path: &Path) -> Result<Option<Probe>> {
+    for kind in KINDS {
+        if let Some(found) = kind.probe(path)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Opens the home at `path` and locks it.
+///
+/// # Errors
+/// There is none, another process has it (named), or it cannot be read.
+pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
+    let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
+    let kind = KINDS.iter().find(is_there).unwrap_or(&KINDS[0]);
+    kind.open(path, mode)
+}
