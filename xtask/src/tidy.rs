@@ -8,6 +8,7 @@
 mod ambient;
 mod attributes;
 mod circles;
+mod engines;
 mod exceptions;
 mod golden;
 mod impls;
@@ -59,7 +60,7 @@ impl std::fmt::Display for Finding {
 }
 
 /// The rules of one Rust file.
-const FILE_RULES: [fn(&Source) -> Vec<Finding>; 8] = [
+const FILE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     measure::file_length,
     measure::function_length,
     measure::line_width,
@@ -68,6 +69,7 @@ const FILE_RULES: [fn(&Source) -> Vec<Finding>; 8] = [
     ambient::ambient_world,
     attributes::attributes,
     layers::used_paths,
+    engines::named,
 ];
 
 /// What is asked for on the command line.

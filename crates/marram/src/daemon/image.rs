@@ -9,7 +9,7 @@ use super::damage::DamageList;
 use super::launch::{Launch, Ready};
 use super::log::Log;
 use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options};
-use super::namespace::Namespace;
+use super::namespace::{Namespace, Resolved};
 use crate::control::protocol::{
     Answer, CompareOrder, DamageRow, Greeting, MountReport, Operation, PassOrder, ReceiveOrder,
     Request, SendOrder, ShownFile, ShownReport, VERSION,
@@ -152,8 +152,9 @@ impl ImageService {
 
     fn locate(&self, ino: u64) -> Result<Answer> {
         let gone = |error: marram_vfs::Error| Error::not_found(error.to_string());
-        let (_, root, files, inner) = self.namespace.resolve(Ino(ino)).map_err(gone)?;
-        let is_directory = files.attributes(inner).map_err(gone)?.kind == Kind::Directory;
+        let Resolved { root, volume, ino: inner, .. } =
+            self.namespace.resolve(Ino(ino)).map_err(gone)?;
+        let is_directory = volume.attributes(inner).map_err(gone)?.kind == Kind::Directory;
         let ino = if is_directory { inner.0 } else { 0 };
         Ok(Answer::Located { source: self.report.source.clone(), ino, root: root.0 })
     }

@@ -1,6 +1,7 @@
 //! What a daemon answers over its control socket.
 
 use super::mounts::mount;
+use super::namespace::Resolved;
 use super::state::Daemon;
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DaemonReport, Greeting, MountReport, MountRequest, Operation,
@@ -250,8 +251,9 @@ fn locate(daemon: &Daemon, directory: &Path, ino: u64) -> Result<Answer> {
         return Ok(Answer::Located { source: mounted.to_string(), ino: 0, root });
     }
     let gone = |error: marram_vfs::Error| Error::not_found(format!("{place}: {error}"));
-    let (member, root, files, inner) = namespace.resolve(Ino(ino)).map_err(gone)?;
-    let kind = files.attributes(inner).map_err(gone)?.kind;
+    let Resolved { member, root, volume, ino: inner } =
+        namespace.resolve(Ino(ino)).map_err(gone)?;
+    let kind = volume.attributes(inner).map_err(gone)?.kind;
     let source = member.unwrap_or(mounted).to_string();
     let ino = if kind == Kind::Directory { inner.0 } else { 0 };
     Ok(Answer::Located { source, ino, root: root.0 })

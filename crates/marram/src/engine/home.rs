@@ -116,12 +116,15 @@ pub(crate) trait Home: Send + Sync {
     }
 }
 
+/// What a task runs.
+pub(crate) type Work = Box<dyn FnOnce(&dyn Mounts) + Send>;
+
 /// Work in the background, which has a thread of its own.
 pub(crate) struct Task {
     /// The thread's name.
     pub(crate) name: &'static str,
     /// Runs until the daemon ends.
-    pub(crate) run: Box<dyn FnOnce(&dyn Mounts) + Send>,
+    pub(crate) run: Work,
 }
 
 /// What has come of work in the background; nothing where a home has no such work.

@@ -1,9 +1,9 @@
 //! The table of mounts: what is mounted, is being mounted, or must not be mounted.
 //!
 //! A dataset is served by one mount at a time, since two would keep two views of one thing in the
-//! kernel's caches; it can be seen in several places, see [`again`](super::again). A snapshot cannot
-//! change, so any number of mounts may show it. A mount stays in the table until its last request
-//! has been answered, and its file system has let go of the home by then.
+//! kernel's caches; it can be seen in several places, see [`again`](super::again). A snapshot
+//! cannot change, so any number of mounts may show it. A mount stays in the table until its last
+//! request has been answered, and its file system has let go of the home by then.
 //!
 //! What is being destroyed is **withheld**: what is only looked at below `.marram` is taken from
 //! there before it is destroyed, and stays closed until the destruction has ended or failed. A

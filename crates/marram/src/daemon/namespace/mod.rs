@@ -61,6 +61,18 @@ pub(super) trait Catalogue: Send + Sync {
     fn open(&self, shelf: ControlDirectory, name: &str) -> Result<Opened>;
 }
 
+/// What a number of a mount stands for.
+pub(super) struct Resolved {
+    /// The member; `None` for the dataset itself.
+    pub(super) member: Option<Source>,
+    /// The inode that is shown as the root of that.
+    pub(super) root: Ino,
+    /// Its file system.
+    pub(super) volume: Arc<dyn Volume>,
+    /// The inode in that.
+    pub(super) ino: Ino,
+}
+
 /// A dataset with its members, as one file system.
 pub(super) struct Namespace {
     base: Arc<dyn Volume>,
@@ -116,19 +128,25 @@ impl Namespace {
         self.root
     }
 
-    /// What a number of the mount stands for: the member (`None` for the dataset itself), the inode
-    /// that is shown as its root, its file system, and the inode in that.
+    /// What a number of the mount stands for.
     ///
     /// # Errors
     /// [`Error::Stale`] for what is not open; [`Error::NotPermitted`] for `.marram` itself.
-    pub(super) fn resolve(&self, ino: Ino) -> Result<(Option<Source>, Ino, Arc<dyn Volume>, Ino)> {
+    pub(super) fn resolve(&self, ino: Ino) -> Result<Resolved> {
         let (files, inner) = self.at(ino)?;
         Ok(match files {
-            Files::Base(_) => (None, self.root, Arc::clone(&self.base), inner),
-            Files::Member(member) => {
-                let files = Arc::clone(member.files());
-                (Some(member.source().clone()), member.root(), files, inner)
-            }
+            Files::Base(_) => Resolved {
+                member: None,
+                root: self.root,
+                volume: Arc::clone(&self.base),
+                ino: inner,
+            },
+            Files::Member(member) => Resolved {
+                member: Some(member.source().clone()),
+                root: member.root(),
+                volume: Arc::clone(member.files()),
+                ino: inner,
+            },
         })
     }
 

@@ -156,7 +156,7 @@ impl Mounted {
         assert_eq!(missing.kind, Kind::NotFound);
     }
 
-    fn is_taken_away(self) {
+    fn ends(self) {
         let Mounted { daemon: Shared(daemon), directory, .. } = self;
         let answer = unmount(&daemon, &directory, false).unwrap();
         let Answer::Unmounted { mounts_left, not_durable, used_elsewhere } = answer else {
@@ -176,7 +176,7 @@ fn a_file_system_that_is_no_store_is_mounted() {
     let Some(mounted) = Mounted::new(Box::new(open)) else { return };
     mounted.holds_files();
     mounted.answers();
-    mounted.is_taken_away();
+    mounted.ends();
 }
 
 #[test]
@@ -188,5 +188,5 @@ fn a_store_that_is_no_pool_is_mounted() {
     let Some(mounted) = Mounted::new(Box::new(open)) else { return };
     mounted.holds_files();
     mounted.answers();
-    mounted.is_taken_away();
+    mounted.ends();
 }
