@@ -28,16 +28,19 @@ mod views;
 pub use base::error::Error;
 #[cfg(feature = "planted-bugs")]
 pub use base::planted;
+pub use front::Pool;
 pub use front::create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
 pub use front::status::{DeviceStatus, Health, PoolStatus};
-pub use front::{OpenOptions, Pool};
 pub use io::DamageReport;
 pub use marram_format::stream::{ResumeToken, is_stream};
+pub use memtable::settings::check_property;
 pub use send::partial::Partial;
 pub use send::unchanged::Accessed;
 pub use send::{
     Incoming, Progress, ReadAt, ReceiveRequest, Received, SendRequest, StreamFile, StreamImage,
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
-pub use snapshots::{Author, Hidden, Operation, Reversal};
-pub use state::settings::check_property;
+pub use snapshots::operation_log::{Author, Operation};
+pub use snapshots::trash::Hidden;
+pub use snapshots::undo::Reversal;
+pub use state::options::OpenOptions;

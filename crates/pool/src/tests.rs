@@ -262,7 +262,7 @@ fn what_is_read_of_a_root_that_is_gone_makes_nothing_good() {
             let live = root(&pool);
             put(&*live, 1);
             pool.commit().expect("it commits");
-            let datasets: Vec<_> = pool.inner.datasets.read().values().cloned().collect();
+            let datasets: Vec<_> = pool.session.state.datasets.read().values().cloned().collect();
             let [dataset] = &datasets[..] else { panic!("there is one dataset") };
             let gone = dataset.root();
             let pointer = decode_pointer(gone.as_ref().expect("a root")).expect("a pointer");
@@ -274,10 +274,10 @@ fn what_is_read_of_a_root_that_is_gone_makes_nothing_good() {
             // As another commit does that puts something else there.
             let place = copies[0][0].start * GRAIN_BYTES;
             device.write(place, &[0x5a; GRAIN]).expect("memory does not fail");
-            pool.inner.media.forget_all();
+            pool.session.state.media.forget_all();
             let unread = (Key::new(999, kind::SECTION, 0), gone);
             let mut committed = CommittedCounters::default();
-            let read = dataset.read_counter(&pool.inner.media, unread, &mut committed);
+            let read = dataset.read_counter(&pool.session.state.media, unread, &mut committed);
             read.expect("whoever asks looks again");
             put(&*live, 4);
             pool.commit().expect("it commits");

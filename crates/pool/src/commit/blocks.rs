@@ -1,9 +1,9 @@
 //! Fresh blocks become stored ones: compressed, checksummed, allocated, queued.
 
-use super::Commit;
 use super::queue::Payload;
+use crate::commit::draft::Commit;
+use crate::memtable::settings::Settings;
 use crate::space::Purpose;
-use crate::state::settings::Settings;
 use bytes::Bytes;
 use marram_codec::{ChecksumKind, Compression, checksum, compress};
 use marram_format::pointer::{
@@ -82,108 +82,118 @@ fn prepare_all(blocks: &[Arc<FreshBlock>], settings: &Settings, threads: usize) 
     all.into_iter().map(|(_, prepared)| prepared).collect()
 }
 
-impl Commit<'_> {
-    /// Writes fresh blocks and returns their pointers, in the same order.
-    pub(super) fn write_fresh(
-        &mut self,
-        blocks: &[Arc<FreshBlock>],
-        settings: &Settings,
-    ) -> Result<Vec<Pointer>> {
-        let mut pointers = Vec::with_capacity(blocks.len());
-        for some in blocks.chunks(PREPARE_BLOCKS_MAX) {
-            let prepared = self.prepare_beside_writing(some, settings)?;
-            for (block, prepared) in some.iter().zip(prepared) {
-                pointers.push(self.write_prepared(block.data().len(), prepared)?);
-            }
-        }
-        Ok(pointers)
-    }
-
-    /// Prepares blocks while the device takes what was queued before: the one needs processors, the
-    /// other mostly waits.
-    fn prepare_beside_writing(
-        &mut self,
-        blocks: &[Arc<FreshBlock>],
-        settings: &Settings,
-    ) -> Result<Vec<Prepared>> {
-        let threads = self.pool.threads;
-        if threads == 1 || self.queue.bytes() < WRITE_BESIDE_BYTES_MIN {
-            return Ok(prepare_all(blocks, settings, threads));
-        }
-        let queue = &mut self.queue;
-        let (prepared, written) = std::thread::scope(|scope| {
-            let writer = Builder::new().spawn_scoped(scope, || queue.write_out()).ok();
-            let prepared = prepare_all(blocks, settings, threads);
-            let ended = writer.map(|it| it.join().expect("writing to a device does not panic"));
-            (prepared, ended)
-        });
-        // Where the system had no thread for it, it is still to be done.
-        written.unwrap_or_else(|| self.queue.write_out())?;
-        Ok(prepared)
-    }
-
-    fn write_prepared(&mut self, logical_len: usize, prepared: Prepared) -> Result<Pointer> {
-        let bytes = prepared.payload.bytes();
-        let place = if bytes.len() <= EMBEDDED_BYTES_MAX {
-            Place::Embedded(Bytes::copy_from_slice(bytes))
-        } else {
-            let copy = self.place_copy(0, Purpose::Data, &prepared.payload)?;
-            self.has_scattered |= copy.len() > PIECES_MAX;
-            Place::Stored { checksum: prepared.checksum, copies: vec![copy] }
-        };
-        let physical_len = len_u32(bytes.len());
-        Ok(Pointer {
-            birth: self.group,
-            logical_len: len_u32(logical_len),
-            physical_len,
-            codec: prepared.codec,
-            flags: PointerFlags::default(),
-            place,
-        })
-    }
-
-    /// Writes one of our own structures: two copies, whatever the dataset wants for its data.
-    pub(super) fn write_metadata(&mut self, content: &[u8], kind: ChecksumKind) -> Result<Pointer> {
-        let mut output = Vec::new();
-        let (codec, stored) = if compress(Compression::Lz4, content, &mut output) {
-            (Compression::Lz4.id(), output)
-        } else {
-            (codec_id::OFF, content.to_vec())
-        };
-        let payload = Payload::Owned(Arc::new(stored));
-        let first = self.place_copy(0, Purpose::Metadata, &payload)?;
-        let second = self.place_copy(1, Purpose::MetadataCopy, &payload)?;
-        let checksum = checksum_of(kind, payload.bytes());
-        Ok(Pointer {
-            birth: self.group,
-            logical_len: len_u32(content.len()),
-            physical_len: len_u32(payload.bytes().len()),
-            codec,
-            flags: PointerFlags::METADATA,
-            place: Place::Stored { checksum, copies: vec![first, second] },
-        })
-    }
-
-    fn place_copy(
-        &mut self,
-        copy: usize,
-        purpose: Purpose,
-        payload: &Payload,
-    ) -> Result<Vec<Extent>> {
-        let grains = grains_needed(len_u32(payload.bytes().len()));
-        let grains = u32::try_from(grains).expect("a block has few grains");
-        let pieces = self.allocate(grains, purpose)?;
-        self.queue.push(copy, &pieces, payload)?;
-        Ok(pieces)
-    }
-
-    pub(crate) fn allocate(&mut self, grains: u32, purpose: Purpose) -> Result<Vec<Extent>> {
-        let mut space = self.pool.space.lock();
-        space.allocate(grains, purpose, &self.pool.committed())?.ok_or(Error::NoSpace)
-    }
-}
-
 /// Lengths of blocks are far below 4 GiB.
 fn len_u32(len: usize) -> u32 {
     u32::try_from(len).expect("a block is shorter than 4 GiB")
+}
+
+/// Writes fresh blocks and returns their pointers, in the same order.
+pub(super) fn write_fresh(
+    commit: &mut Commit<'_>,
+    blocks: &[Arc<FreshBlock>],
+    settings: &Settings,
+) -> Result<Vec<Pointer>> {
+    let mut pointers = Vec::with_capacity(blocks.len());
+    for some in blocks.chunks(PREPARE_BLOCKS_MAX) {
+        let prepared = prepare_beside_writing(commit, some, settings)?;
+        for (block, prepared) in some.iter().zip(prepared) {
+            pointers.push(write_prepared(commit, block.data().len(), prepared)?);
+        }
+    }
+    Ok(pointers)
+}
+
+/// Prepares blocks while the device takes what was queued before: the one needs processors, the
+/// other mostly waits.
+fn prepare_beside_writing(
+    commit: &mut Commit<'_>,
+    blocks: &[Arc<FreshBlock>],
+    settings: &Settings,
+) -> Result<Vec<Prepared>> {
+    let threads = commit.pool.options.threads;
+    if threads == 1 || commit.queue.bytes() < WRITE_BESIDE_BYTES_MIN {
+        return Ok(prepare_all(blocks, settings, threads));
+    }
+    let queue = &mut commit.queue;
+    let (prepared, written) = std::thread::scope(|scope| {
+        let writer = Builder::new().spawn_scoped(scope, || queue.write_out()).ok();
+        let prepared = prepare_all(blocks, settings, threads);
+        let ended = writer.map(|it| it.join().expect("writing to a device does not panic"));
+        (prepared, ended)
+    });
+    // Where the system had no thread for it, it is still to be done.
+    written.unwrap_or_else(|| commit.queue.write_out())?;
+    Ok(prepared)
+}
+
+fn write_prepared(
+    commit: &mut Commit<'_>,
+    logical_len: usize,
+    prepared: Prepared,
+) -> Result<Pointer> {
+    let bytes = prepared.payload.bytes();
+    let place = if bytes.len() <= EMBEDDED_BYTES_MAX {
+        Place::Embedded(Bytes::copy_from_slice(bytes))
+    } else {
+        let copy = place_copy(commit, 0, Purpose::Data, &prepared.payload)?;
+        commit.has_scattered |= copy.len() > PIECES_MAX;
+        Place::Stored { checksum: prepared.checksum, copies: vec![copy] }
+    };
+    let physical_len = len_u32(bytes.len());
+    Ok(Pointer {
+        birth: commit.group,
+        logical_len: len_u32(logical_len),
+        physical_len,
+        codec: prepared.codec,
+        flags: PointerFlags::default(),
+        place,
+    })
+}
+
+/// Writes one of our own structures: two copies, whatever the dataset wants for its data.
+pub(super) fn write_metadata(
+    commit: &mut Commit<'_>,
+    content: &[u8],
+    kind: ChecksumKind,
+) -> Result<Pointer> {
+    let mut output = Vec::new();
+    let (codec, stored) = if compress(Compression::Lz4, content, &mut output) {
+        (Compression::Lz4.id(), output)
+    } else {
+        (codec_id::OFF, content.to_vec())
+    };
+    let payload = Payload::Owned(Arc::new(stored));
+    let first = place_copy(commit, 0, Purpose::Metadata, &payload)?;
+    let second = place_copy(commit, 1, Purpose::MetadataCopy, &payload)?;
+    let checksum = checksum_of(kind, payload.bytes());
+    Ok(Pointer {
+        birth: commit.group,
+        logical_len: len_u32(content.len()),
+        physical_len: len_u32(payload.bytes().len()),
+        codec,
+        flags: PointerFlags::METADATA,
+        place: Place::Stored { checksum, copies: vec![first, second] },
+    })
+}
+
+fn place_copy(
+    commit: &mut Commit<'_>,
+    copy: usize,
+    purpose: Purpose,
+    payload: &Payload,
+) -> Result<Vec<Extent>> {
+    let grains = grains_needed(len_u32(payload.bytes().len()));
+    let grains = u32::try_from(grains).expect("a block has few grains");
+    let pieces = allocate(commit, grains, purpose)?;
+    commit.queue.push(copy, &pieces, payload)?;
+    Ok(pieces)
+}
+
+pub(crate) fn allocate(
+    commit: &mut Commit<'_>,
+    grains: u32,
+    purpose: Purpose,
+) -> Result<Vec<Extent>> {
+    let mut space = commit.pool.space.lock();
+    space.allocate(grains, purpose, &commit.pool.committed())?.ok_or(Error::NoSpace)
 }

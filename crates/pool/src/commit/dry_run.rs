@@ -14,20 +14,21 @@
 //!
 //! Bitmaps, records and the tail come from what is kept back, as for every other batch.
 
-use super::pool_tree::{POOL_TREE, dead_chunks};
-use super::references::references_changes;
-use super::trees::{count_uses, final_changes, settled};
+use crate::admission::cost::{COPIES, KEY_BYTES_MAX, content_bytes};
 use crate::base::pointers::decode_pointer;
-use crate::front::Inner;
+use crate::commit::pool_tree::{POOL_TREE, dead_chunks};
+use crate::commit::references;
+use crate::commit::references::references_changes;
+use crate::commit::trees::{count_uses, final_changes, settled};
 use crate::io::At;
 use crate::memtable::dataset::Dataset;
 use crate::memtable::overlay::Entry;
+use crate::state::State;
 use crate::tree::{self, Change, NodeSink, NodeSource, SMALL_BYTES};
-use crate::views::live::{KEY_BYTES_MAX, content_bytes};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
-use marram_format::node::{LeafEntry, NODE_HEADER_BYTES, Node, encode_leaf, leaf_entry_bytes};
+use marram_format::node::{LeafEntry, NODE_HEADER_BYTES, Node, encode_leaf};
 use marram_format::pointer::{
     GRAIN_BYTES, POINTER_BYTES_MAX, POINTER_HEADER_BYTES, Pointer, PointerFlags,
 };
@@ -36,8 +37,6 @@ use marram_store::{Batch, Block, Edit, Error, FreshBlock, Item, Key, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Copies of a node.
-const COPIES: u64 = 2;
 /// What leads to a node is at most so long: two copies, each in as many pieces as it has grains.
 static LONGEST_NODE_POINTER: [u8; 256] = [0; 256];
 /// What leads to a block is at most so long: it is in its pointer, or in very many pieces.
@@ -106,86 +105,6 @@ struct Aside {
     gone: Vec<Pointer>,
 }
 
-impl Inner {
-    /// What a commit needs at most for a batch of a dataset of which nothing waits, in bytes, the
-    /// content included. `None` if that cannot be told: it patches blocks, or puts one twice that
-    /// is not written. For the one whose turn it is.
-    ///
-    /// # Errors
-    /// What the commit would find wrong, with the batch or with the trees.
-    pub(crate) fn foresee_commit(
-        &self,
-        dataset: &Dataset,
-        batch: &Batch<'_>,
-    ) -> Result<Option<u64>> {
-        self.refuse_unbalanced(dataset, &batch.edits)?;
-        let Some(made) = Made::by(batch) else { return Ok(None) };
-        let record = self.records.read().get(dataset.id).map(|it| DatasetRecord::clone(it));
-        let record = record.ok_or_else(|| Error::NoDataset(format!("number {}", dataset.id)))?;
-        let (bytes, aside) = self.foresee_tree(dataset, made)?;
-        let as_kept = self.foresee_pool_tree(&record, &aside, Group(u64::MAX))?;
-        let as_free = self.foresee_pool_tree(&record, &aside, record.previous_group)?;
-        let nodes = bytes + as_kept.max(as_free);
-        let others = OTHER_LEAVES * KEY_BYTES_MAX;
-        Ok(Some(content_bytes(batch) + nodes + nodes / MARGIN_PART + others))
-    }
-
-    /// What the nodes of a dataset's tree need.
-    fn foresee_tree(&self, dataset: &Dataset, made: Made) -> Result<(u64, Aside)> {
-        let group = Group(self.superblock.lock().group.0 + 1);
-        let root = dataset.root();
-        let mut sink = Counting::new(At { media: &self.media, epoch: self.media.epoch() });
-        let Made { entries, unwritten } = made;
-        let entries = entries.into_iter().collect();
-        let (items, mut uses) = count_uses(entries, group, &|block| pointer_of(block, group))?;
-        uses.flag_counted(&sink, root.as_ref())?;
-        let adopted = uses.adopted_addresses().collect();
-        let mut changes = final_changes(items, &uses);
-        for change in changes.iter_mut().filter(|change| unwritten.contains(&change.key)) {
-            let longest = Bytes::from_static(&LONGEST_BLOCK_POINTER);
-            change.item.iter_mut().for_each(|(_, pointer)| *pointer = Some(longest.clone()));
-        }
-        tree::update(&mut sink, dataset.id, root.as_ref(), &changes)?;
-        let dropped = std::mem::take(&mut sink.dropped_blocks);
-        let (counts, dead) = references_changes(&sink, root.as_ref(), &uses, &dropped)?;
-        tree::update(&mut sink, dataset.id, root.as_ref(), &counts)?;
-        let gone = sink.dropped_nodes.iter().chain(&dead).map(|gone| decode_pointer(gone));
-        Ok((sink.bytes, Aside { adopted, gone: gone.collect::<Result<_>>()? }))
-    }
-
-    /// What the nodes of the pool's own tree need, if snapshots have what was born up to a group.
-    fn foresee_pool_tree(&self, record: &DatasetRecord, aside: &Aside, kept: Group) -> Result<u64> {
-        let (group, root) = {
-            let superblock = self.superblock.lock();
-            let root = superblock.pool_tree.as_ref().map(Pointer::encode);
-            (Group(superblock.group.0 + 1), root)
-        };
-        let mut sink = Counting::new(At { media: &self.media, epoch: self.media.epoch() });
-        let (dead, free): (Vec<_>, Vec<_>) = aside.gone.iter().partition(|it| it.birth <= kept);
-        let dead = dead.into_iter().map(Pointer::encode).collect();
-        let chunks = dead_chunks(record.dead_list, group, dead);
-        let mut items: BTreeMap<Key, Option<Bytes>> =
-            chunks.into_iter().map(|(key, chunk)| (key, Some(chunk))).collect();
-        for address in free.into_iter().filter(|it| is_content(it)).filter_map(Pointer::address) {
-            let count = self.owners_of(address)?.saturating_sub(1);
-            if count > 0 {
-                let record = (count > 1).then(|| OwnersRecord { count }.encode());
-                items.insert(owners_key(address), record);
-            }
-        }
-        for address in &aside.adopted {
-            items.insert(owners_key(*address), Some(OwnersRecord { count: 2 }.encode()));
-        }
-        let change = |(key, value): (Key, Option<Bytes>)| Change {
-            key,
-            item: value.map(|value| (value, None)),
-        };
-        let changes: Vec<Change> = items.into_iter().map(change).collect();
-        tree::update(&mut sink, POOL_TREE, root.as_ref(), &changes)?;
-        Ok(sink.bytes)
-    }
-}
-
 fn is_content(pointer: &Pointer) -> bool {
     !pointer.flags.contains(PointerFlags::METADATA)
 }
@@ -226,16 +145,6 @@ impl Made {
     }
 }
 
-/// What [`Inner::foresee_commit`] finds at the very least: the content, and what is put in two
-/// copies of leaves. To be had without a look at any tree.
-pub(crate) fn least_foreseen(batch: &Batch<'_>) -> u64 {
-    let put = batch.edits.iter().map(|edit| match edit {
-        Edit::Put { item, .. } => leaf_entry_bytes(item.value.len(), 0) as u64,
-        Edit::Patch { .. } | Edit::Remove { .. } | Edit::Add { .. } => 0,
-    });
-    content_bytes(batch) + COPIES * put.sum::<u64>()
-}
-
 /// The pointer of a block that is written, as its item will have it.
 fn pointer_of(block: &Block, group: Group) -> Result<Pointer> {
     let token = match block {
@@ -266,6 +175,87 @@ fn may_become_small(node: &Bytes) -> Result<bool> {
 
 fn decoded(node: &Bytes) -> Result<Node> {
     Node::decode(node.clone()).map_err(|error| Error::Invalid(error.to_string()))
+}
+
+/// What a commit needs at most for a batch of a dataset of which nothing waits, in bytes, the
+/// content included. `None` if that cannot be told: it patches blocks, or puts one twice that
+/// is not written. For the one whose turn it is.
+///
+/// # Errors
+/// What the commit would find wrong, with the batch or with the trees.
+pub(crate) fn foresee_commit(
+    pool: &State,
+    dataset: &Dataset,
+    batch: &Batch<'_>,
+) -> Result<Option<u64>> {
+    references::refuse_unbalanced(pool, dataset, &batch.edits)?;
+    let Some(made) = Made::by(batch) else { return Ok(None) };
+    let record = pool.records.read().get(dataset.id).map(|it| DatasetRecord::clone(it));
+    let record = record.ok_or_else(|| Error::NoDataset(format!("number {}", dataset.id)))?;
+    let (bytes, aside) = foresee_tree(pool, dataset, made)?;
+    let as_kept = foresee_pool_tree(pool, &record, &aside, Group(u64::MAX))?;
+    let as_free = foresee_pool_tree(pool, &record, &aside, record.previous_group)?;
+    let nodes = bytes + as_kept.max(as_free);
+    let others = OTHER_LEAVES * KEY_BYTES_MAX;
+    Ok(Some(content_bytes(batch) + nodes + nodes / MARGIN_PART + others))
+}
+
+/// What the nodes of a dataset's tree need.
+fn foresee_tree(pool: &State, dataset: &Dataset, made: Made) -> Result<(u64, Aside)> {
+    let group = Group(pool.superblock.lock().group.0 + 1);
+    let root = dataset.root();
+    let mut sink = Counting::new(At { media: &pool.media, epoch: pool.media.epoch() });
+    let Made { entries, unwritten } = made;
+    let entries = entries.into_iter().collect();
+    let (items, mut uses) = count_uses(entries, group, &|block| pointer_of(block, group))?;
+    uses.flag_counted(&sink, root.as_ref())?;
+    let adopted = uses.adopted_addresses().collect();
+    let mut changes = final_changes(items, &uses);
+    for change in changes.iter_mut().filter(|change| unwritten.contains(&change.key)) {
+        let longest = Bytes::from_static(&LONGEST_BLOCK_POINTER);
+        change.item.iter_mut().for_each(|(_, pointer)| *pointer = Some(longest.clone()));
+    }
+    tree::update(&mut sink, dataset.id, root.as_ref(), &changes)?;
+    let dropped = std::mem::take(&mut sink.dropped_blocks);
+    let (counts, dead) = references_changes(&sink, root.as_ref(), &uses, &dropped)?;
+    tree::update(&mut sink, dataset.id, root.as_ref(), &counts)?;
+    let gone = sink.dropped_nodes.iter().chain(&dead).map(|gone| decode_pointer(gone));
+    Ok((sink.bytes, Aside { adopted, gone: gone.collect::<Result<_>>()? }))
+}
+
+/// What the nodes of the pool's own tree need, if snapshots have what was born up to a group.
+fn foresee_pool_tree(
+    pool: &State,
+    record: &DatasetRecord,
+    aside: &Aside,
+    kept: Group,
+) -> Result<u64> {
+    let (group, root) = {
+        let superblock = pool.superblock.lock();
+        let root = superblock.pool_tree.as_ref().map(Pointer::encode);
+        (Group(superblock.group.0 + 1), root)
+    };
+    let mut sink = Counting::new(At { media: &pool.media, epoch: pool.media.epoch() });
+    let (dead, free): (Vec<_>, Vec<_>) = aside.gone.iter().partition(|it| it.birth <= kept);
+    let dead = dead.into_iter().map(Pointer::encode).collect();
+    let chunks = dead_chunks(record.dead_list, group, dead);
+    let mut items: BTreeMap<Key, Option<Bytes>> =
+        chunks.into_iter().map(|(key, chunk)| (key, Some(chunk))).collect();
+    for address in free.into_iter().filter(|it| is_content(it)).filter_map(Pointer::address) {
+        let count = pool.owners_of(address)?.saturating_sub(1);
+        if count > 0 {
+            let record = (count > 1).then(|| OwnersRecord { count }.encode());
+            items.insert(owners_key(address), record);
+        }
+    }
+    for address in &aside.adopted {
+        items.insert(owners_key(*address), Some(OwnersRecord { count: 2 }.encode()));
+    }
+    let change =
+        |(key, value): (Key, Option<Bytes>)| Change { key, item: value.map(|value| (value, None)) };
+    let changes: Vec<Change> = items.into_iter().map(change).collect();
+    tree::update(&mut sink, POOL_TREE, root.as_ref(), &changes)?;
+    Ok(sink.bytes)
 }
 
 #[cfg(test)]

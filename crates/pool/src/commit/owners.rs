@@ -4,12 +4,11 @@
 //! drops in the commit in which the new one adopts it must stay. Until then an adopted pointer has
 //! birth 0, in the layers and in the intent log.
 
-use super::Commit;
 use crate::base::pointers::decode_pointer;
-use crate::io::At;
+use crate::commit::draft::Commit;
+use crate::io::cache_key;
 use crate::memtable::overlay::{Entry, Layer, flatten};
-use crate::views::pinned_commit::owners_in;
-use marram_format::group::Group;
+use marram_format::dataset::DatasetRecord;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::space::{OwnersRecord, owners_key};
 use marram_format::version::feature;
@@ -29,72 +28,6 @@ struct Count {
     now: u64,
 }
 
-/// The pointer with which another dataset takes a block over, waiting for its commit.
-pub(crate) fn waiting(pointer: Pointer) -> Pointer {
-    Pointer { birth: Group(0), flags: PointerFlags::ADOPTED, ..pointer }
-}
-
-impl Commit<'_> {
-    /// Counts the owners that the frozen layers bring.
-    pub(super) fn adopt_all(&mut self) -> Result<()> {
-        for dataset in self.frozen.datasets.clone() {
-            let (_, layers) = dataset.frozen();
-            if layers.iter().any(|layer| !layer.adoptions.is_empty()) {
-                for address in adopted(&layers)? {
-                    let count = self.owners_of(address)?;
-                    self.owners.counts.insert(address, Count { now: count.now + 1, ..count });
-                    self.set_feature(feature::OWNERS);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one owner of a block away; returns whether it has others.
-    pub(super) fn lose_owner(&mut self, pointer: &Pointer) -> Result<bool> {
-        let may_have_owners =
-            !pointer.flags.contains(PointerFlags::METADATA) && self.features & feature::OWNERS != 0;
-        let Some(address) = pointer.address().filter(|_| may_have_owners) else {
-            return Ok(false);
-        };
-        let count = self.owners_of(address)?;
-        let now = count.now.checked_sub(1).ok_or_else(|| {
-            damaged(format!("block {address:#x} is given back more often than it has owners"))
-        })?;
-        self.owners.counts.insert(address, Count { now, ..count });
-        Ok(now > 0)
-    }
-
-    fn owners_of(&self, address: u64) -> Result<Count> {
-        if let Some(count) = self.owners.counts.get(&address) {
-            return Ok(*count);
-        }
-        let before = self.pool.owners_of(address)?;
-        Ok(Count { before, now: before })
-    }
-
-    /// Puts the counts that have changed among the items of the pool's own tree.
-    pub(super) fn collect_owners(&mut self) {
-        for (address, Count { before, now }) in std::mem::take(&mut self.owners.counts) {
-            if before != now && (before > 1 || now > 1) {
-                let record = (now > 1).then(|| OwnersRecord { count: now }.encode());
-                self.items.insert(owners_key(address), record);
-            }
-        }
-    }
-}
-
-impl crate::front::Inner {
-    /// Owners of a block that is in use, as the last commit has them.
-    pub(crate) fn owners_of(&self, address: u64) -> Result<u64> {
-        // Asked first: under a later number what is read of this root could be made good over what
-        // lies there by then.
-        let at = At { media: &self.media, epoch: self.media.epoch() };
-        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-        owners_in(&at, root.as_ref(), address)
-    }
-}
-
 /// The blocks that the layers of a dataset adopt, each once.
 fn adopted(layers: &[Arc<Layer>]) -> Result<BTreeSet<u64>> {
     let mut addresses = BTreeSet::new();
@@ -111,4 +44,81 @@ fn adopted(layers: &[Arc<Layer>]) -> Result<BTreeSet<u64>> {
 
 fn damaged(reason: String) -> Error {
     Error::Damaged(Damage { what: "the owners of a block", place: "the pool".to_owned(), reason })
+}
+
+/// The dataset no longer uses a block or node: it is free at once, or a snapshot still has it.
+pub(crate) fn release(
+    commit: &mut Commit<'_>,
+    record: &mut DatasetRecord,
+    pointer: &Pointer,
+) -> Result<()> {
+    let grains = pointer.grains();
+    record.referenced_grains = record.referenced_grains.saturating_sub(grains);
+    if pointer.birth > record.previous_group {
+        return free(commit, pointer);
+    }
+    if grains > 0 {
+        record.dead_grains += grains;
+        commit.add_dead(record.dead_list, pointer.encode());
+    }
+    Ok(())
+}
+
+/// One owner gives a block back; without others its grains are free.
+pub(crate) fn free(commit: &mut Commit<'_>, pointer: &Pointer) -> Result<()> {
+    if lose_owner(commit, pointer)? {
+        return Ok(());
+    }
+    // Readers go on from the old root until the commit is durable, however long a device takes.
+    commit.unused.extend(cache_key(pointer));
+    let mut space = commit.pool.space.lock();
+    pointer.extents().try_for_each(|extent| space.free(extent, &commit.pool.committed()))
+}
+
+/// Counts the owners that the frozen layers bring.
+pub(super) fn adopt_all(commit: &mut Commit<'_>) -> Result<()> {
+    for dataset in commit.frozen.datasets.clone() {
+        let (_, layers) = dataset.frozen();
+        if layers.iter().any(|layer| !layer.adoptions.is_empty()) {
+            for address in adopted(&layers)? {
+                let count = owners_of(commit, address)?;
+                commit.owners.counts.insert(address, Count { now: count.now + 1, ..count });
+                commit.set_feature(feature::OWNERS);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes one owner of a block away; returns whether it has others.
+pub(super) fn lose_owner(commit: &mut Commit<'_>, pointer: &Pointer) -> Result<bool> {
+    let may_have_owners =
+        !pointer.flags.contains(PointerFlags::METADATA) && commit.features & feature::OWNERS != 0;
+    let Some(address) = pointer.address().filter(|_| may_have_owners) else {
+        return Ok(false);
+    };
+    let count = owners_of(commit, address)?;
+    let now = count.now.checked_sub(1).ok_or_else(|| {
+        damaged(format!("block {address:#x} is given back more often than it has owners"))
+    })?;
+    commit.owners.counts.insert(address, Count { now, ..count });
+    Ok(now > 0)
+}
+
+fn owners_of(commit: &Commit<'_>, address: u64) -> Result<Count> {
+    if let Some(count) = commit.owners.counts.get(&address) {
+        return Ok(*count);
+    }
+    let before = commit.pool.owners_of(address)?;
+    Ok(Count { before, now: before })
+}
+
+/// Puts the counts that have changed among the items of the pool's own tree.
+pub(super) fn collect_owners(commit: &mut Commit<'_>) {
+    for (address, Count { before, now }) in std::mem::take(&mut commit.owners.counts) {
+        if before != now && (before > 1 || now > 1) {
+            let record = (now > 1).then(|| OwnersRecord { count: now }.encode());
+            commit.items.insert(owners_key(address), record);
+        }
+    }
 }

@@ -8,11 +8,11 @@
 //! A block that the dataset has adopted is another one than the same block of old, and than the
 //! same block adopted at another time: each has its own count and is given back by itself.
 
-use super::trees::is_shared;
 use crate::base::pointers::decode_pointer;
-use crate::front::Inner;
+use crate::base::pointers::is_shared;
 use crate::io::At;
 use crate::memtable::dataset::Dataset;
+use crate::state::State;
 use crate::tree::{self, Change, NodeSource};
 use bytes::Bytes;
 use marram_format::group::Group;
@@ -202,46 +202,6 @@ fn count_before(
     Ok((balance.lost == 1).then_some(1))
 }
 
-impl Inner {
-    /// Refuses edits that refer to a block of a dataset and break the contract of `Batch` for that:
-    /// a commit that has taken them in could only fail, and the pool with it. Nothing else of the
-    /// dataset waits for a commit, and none is made meanwhile.
-    ///
-    /// What is new or adopted has no references to fit, so most batches are not looked at further.
-    pub(super) fn refuse_unbalanced(&self, dataset: &Dataset, edits: &[Edit<'_>]) -> Result<()> {
-        let group = Group(self.superblock.lock().group.0 + 1);
-        let mut uses = Uses::new(group);
-        for block in edits.iter().filter_map(block_of) {
-            if let Some(pointer) = stored_pointer(block)? {
-                uses.add(&pointer);
-            }
-        }
-        if uses.counts.is_empty() {
-            return Ok(());
-        }
-        let root = dataset.root();
-        let at = At { media: &self.media, epoch: self.media.epoch() };
-        uses.flag_counted(&at, root.as_ref())?;
-        let mut dropped = Vec::new();
-        for edit in edits {
-            let before = tree::get(&at, root.as_ref(), edit.key())?;
-            dropped.extend(before.and_then(|found| found.pointer));
-        }
-        let mut balances = balances(&uses, &dropped)?;
-        balances.retain(|_, balance| balance.gained > 0);
-        for (identity, balance) in balances {
-            let key = identity.key();
-            match balance.settle(&at, root.as_ref(), key, group)? {
-                Some(_) => {}
-                // What the edits replace does not have it: the edits are wrong, and not the tree.
-                None if balance.lost == 0 => return Err(Error::Invalid(balance.imbalance(key))),
-                None => return Err(damaged(balance.imbalance(key))),
-            }
-        }
-        Ok(())
-    }
-}
-
 fn block_of<'e>(edit: &'e Edit<'_>) -> Option<&'e Block> {
     match edit {
         Edit::Put { item, .. } => item.block.as_ref(),
@@ -273,4 +233,42 @@ fn counted_item(pointer: &Pointer, count: u64) -> (Bytes, Option<Bytes>) {
 
 fn damaged(reason: String) -> Error {
     Error::Damaged(Damage { what: "a reference count", place: "a dataset".to_owned(), reason })
+}
+
+/// Refuses edits that refer to a block of a dataset and break the contract of `Batch` for that:
+/// a commit that has taken them in could only fail, and the pool with it. Nothing else of the
+/// dataset waits for a commit, and none is made meanwhile.
+///
+/// What is new or adopted has no references to fit, so most batches are not looked at further.
+pub(super) fn refuse_unbalanced(pool: &State, dataset: &Dataset, edits: &[Edit<'_>]) -> Result<()> {
+    let group = Group(pool.superblock.lock().group.0 + 1);
+    let mut uses = Uses::new(group);
+    for block in edits.iter().filter_map(block_of) {
+        if let Some(pointer) = stored_pointer(block)? {
+            uses.add(&pointer);
+        }
+    }
+    if uses.counts.is_empty() {
+        return Ok(());
+    }
+    let root = dataset.root();
+    let at = At { media: &pool.media, epoch: pool.media.epoch() };
+    uses.flag_counted(&at, root.as_ref())?;
+    let mut dropped = Vec::new();
+    for edit in edits {
+        let before = tree::get(&at, root.as_ref(), edit.key())?;
+        dropped.extend(before.and_then(|found| found.pointer));
+    }
+    let mut balances = balances(&uses, &dropped)?;
+    balances.retain(|_, balance| balance.gained > 0);
+    for (identity, balance) in balances {
+        let key = identity.key();
+        match balance.settle(&at, root.as_ref(), key, group)? {
+            Some(_) => {}
+            // What the edits replace does not have it: the edits are wrong, and not the tree.
+            None if balance.lost == 0 => return Err(Error::Invalid(balance.imbalance(key))),
+            None => return Err(damaged(balance.imbalance(key))),
+        }
+    }
+    Ok(())
 }

@@ -1,19 +1,21 @@
 //! The tree of a dataset takes in what its layers hold.
 
-use super::Commit;
 use super::references::{Uses, references_changes};
 use crate::base::pointers::decode_pointer;
-use crate::io::{At, cache_key};
+use crate::commit::blocks;
+use crate::commit::draft::Commit;
+use crate::commit::owners;
+use crate::io::At;
 use crate::memtable::dataset::Dataset;
 use crate::memtable::overlay::{Entry, Layer, flatten};
-use crate::state::settings::Settings;
+use crate::memtable::settings::Settings;
 use crate::tree::{self, Change, NodeSink, NodeSource};
 use bytes::Bytes;
 use marram_codec::ChecksumKind;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::node::Node;
-use marram_format::pointer::{Pointer, PointerFlags};
+use marram_format::pointer::Pointer;
 use marram_store::{Block, FreshBlock, Key, Result, Token};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +45,7 @@ impl NodeSource for TreeSink<'_, '_> {
 
 impl NodeSink for TreeSink<'_, '_> {
     fn write_node(&mut self, node: Bytes) -> Result<Bytes> {
-        let pointer = self.commit.write_metadata(&node, self.checksum)?;
+        let pointer = blocks::write_metadata(self.commit, &node, self.checksum)?;
         self.commit.pool.media.remember_node(&pointer, node);
         self.written_grains += pointer.grains();
         Ok(pointer.encode())
@@ -67,113 +69,6 @@ impl NodeSink for TreeSink<'_, '_> {
 struct Resolved {
     changes: Vec<Change>,
     uses: Uses,
-}
-
-impl Commit<'_> {
-    /// Brings the frozen layers of a dataset into its tree.
-    pub(super) fn commit_dataset(&mut self, dataset: &Dataset) -> Result<()> {
-        let (root, layers) = dataset.frozen();
-        let settings = dataset.settings();
-        let mut record = self.record(dataset.id)?;
-        let resolved = self.resolve(root.as_ref(), &layers, &settings, &mut record)?;
-        let root = self.update_tree(&mut record, root, &resolved, &settings)?;
-        record.root = root.as_deref().map(decode_pointer).transpose()?;
-        self.roots.insert(dataset.id, root);
-        self.records.insert(dataset.id, Some(record));
-        Ok(())
-    }
-
-    fn update_tree(
-        &mut self,
-        record: &mut DatasetRecord,
-        root: Option<Bytes>,
-        resolved: &Resolved,
-        settings: &Settings,
-    ) -> Result<Option<Bytes>> {
-        let mut sink = TreeSink::new(self, settings.checksum);
-        let root = tree::update(&mut sink, record.id, root.as_ref(), &resolved.changes)?;
-        sink.settle()?;
-        let dropped = std::mem::take(&mut sink.dropped_blocks);
-        let (counts, dead) = references_changes(&sink, root.as_ref(), &resolved.uses, &dropped)?;
-        let root = tree::update(&mut sink, record.id, root.as_ref(), &counts)?;
-        let TreeSink { dropped_nodes, written_grains, .. } = sink;
-        record.referenced_grains += written_grains;
-        for pointer in dropped_nodes.iter().chain(&dead) {
-            self.release(record, &decode_pointer(pointer)?)?;
-        }
-        Ok(root)
-    }
-
-    /// Writes what is fresh and turns entries into changes of the tree.
-    fn resolve(
-        &mut self,
-        root: Option<&Bytes>,
-        layers: &[Arc<Layer>],
-        settings: &Settings,
-        record: &mut DatasetRecord,
-    ) -> Result<Resolved> {
-        let entries = flatten(layers);
-        let mut fresh: Vec<Arc<FreshBlock>> = Vec::new();
-        let mut places: HashMap<*const FreshBlock, usize> = HashMap::new();
-        for (_, entry) in &entries {
-            if let Entry::Item(item) = entry
-                && let Some(Block::Fresh(block)) = &item.block
-                && block.stored().is_none()
-            {
-                places.entry(Arc::as_ptr(block)).or_insert_with(|| {
-                    fresh.push(block.clone());
-                    fresh.len() - 1
-                });
-            }
-        }
-        let pointers = self.write_fresh(&fresh, settings)?;
-        record.referenced_grains += pointers.iter().map(Pointer::grains).sum::<u64>();
-        let group = self.group;
-        let pointer_of = |block: &Block| match block {
-            Block::Stored(token) => Ok(settled(decode_pointer(&token.place)?, group)),
-            Block::Fresh(block) => match (block.stored(), places.get(&Arc::as_ptr(block))) {
-                (Some(token), _) => decode_pointer(&token.place),
-                (None, Some(place)) => Ok(pointers[*place].clone()),
-                (None, None) => unreachable!("every fresh block was collected"),
-            },
-        };
-        let (items, mut uses) = count_uses(entries, self.group, &pointer_of)?;
-        record.referenced_grains += uses.adopted_grains();
-        let media = &self.pool.media;
-        uses.flag_counted(&At { media, epoch: media.epoch() }, root)?;
-        let resolved = Resolved { changes: final_changes(items, &uses), uses };
-        for (block, pointer) in fresh.into_iter().zip(&pointers) {
-            let pointer = resolved.uses.final_pointer(pointer);
-            let token = Token { place: pointer.encode(), len: pointer.logical_len };
-            self.written.push((block, token));
-        }
-        Ok(resolved)
-    }
-
-    /// The dataset no longer uses a block or node: it is free at once, or a snapshot still has it.
-    pub(crate) fn release(&mut self, record: &mut DatasetRecord, pointer: &Pointer) -> Result<()> {
-        let grains = pointer.grains();
-        record.referenced_grains = record.referenced_grains.saturating_sub(grains);
-        if pointer.birth > record.previous_group {
-            return self.free(pointer);
-        }
-        if grains > 0 {
-            record.dead_grains += grains;
-            self.add_dead(record.dead_list, pointer.encode());
-        }
-        Ok(())
-    }
-
-    /// One owner gives a block back; without others its grains are free.
-    pub(crate) fn free(&mut self, pointer: &Pointer) -> Result<()> {
-        if self.lose_owner(pointer)? {
-            return Ok(());
-        }
-        // Readers go on from the old root until the commit is durable, however long a device takes.
-        self.unused.extend(cache_key(pointer));
-        let mut space = self.pool.space.lock();
-        pointer.extents().try_for_each(|extent| space.free(extent, &self.pool.committed()))
-    }
 }
 
 /// The pointer of a block that is adopted by this group, if it waited for that.
@@ -220,7 +115,82 @@ pub(super) fn final_changes(items: Vec<Counted>, uses: &Uses) -> Vec<Change> {
         .collect()
 }
 
-/// Whether the dataset counts the references to a block.
-pub(crate) fn is_shared(pointer: &Pointer) -> bool {
-    pointer.flags.contains(PointerFlags::SHARED)
+/// Brings the frozen layers of a dataset into its tree.
+pub(super) fn commit_dataset(commit: &mut Commit<'_>, dataset: &Dataset) -> Result<()> {
+    let (root, layers) = dataset.frozen();
+    let settings = dataset.settings();
+    let mut record = commit.record(dataset.id)?;
+    let resolved = resolve(commit, root.as_ref(), &layers, &settings, &mut record)?;
+    let root = update_tree(commit, &mut record, root, &resolved, &settings)?;
+    record.root = root.as_deref().map(decode_pointer).transpose()?;
+    commit.roots.insert(dataset.id, root);
+    commit.records.insert(dataset.id, Some(record));
+    Ok(())
+}
+
+fn update_tree(
+    commit: &mut Commit<'_>,
+    record: &mut DatasetRecord,
+    root: Option<Bytes>,
+    resolved: &Resolved,
+    settings: &Settings,
+) -> Result<Option<Bytes>> {
+    let mut sink = TreeSink::new(commit, settings.checksum);
+    let root = tree::update(&mut sink, record.id, root.as_ref(), &resolved.changes)?;
+    sink.settle()?;
+    let dropped = std::mem::take(&mut sink.dropped_blocks);
+    let (counts, dead) = references_changes(&sink, root.as_ref(), &resolved.uses, &dropped)?;
+    let root = tree::update(&mut sink, record.id, root.as_ref(), &counts)?;
+    let TreeSink { dropped_nodes, written_grains, .. } = sink;
+    record.referenced_grains += written_grains;
+    for pointer in dropped_nodes.iter().chain(&dead) {
+        owners::release(commit, record, &decode_pointer(pointer)?)?;
+    }
+    Ok(root)
+}
+
+/// Writes what is fresh and turns entries into changes of the tree.
+fn resolve(
+    commit: &mut Commit<'_>,
+    root: Option<&Bytes>,
+    layers: &[Arc<Layer>],
+    settings: &Settings,
+    record: &mut DatasetRecord,
+) -> Result<Resolved> {
+    let entries = flatten(layers);
+    let mut fresh: Vec<Arc<FreshBlock>> = Vec::new();
+    let mut places: HashMap<*const FreshBlock, usize> = HashMap::new();
+    for (_, entry) in &entries {
+        if let Entry::Item(item) = entry
+            && let Some(Block::Fresh(block)) = &item.block
+            && block.stored().is_none()
+        {
+            places.entry(Arc::as_ptr(block)).or_insert_with(|| {
+                fresh.push(block.clone());
+                fresh.len() - 1
+            });
+        }
+    }
+    let pointers = blocks::write_fresh(commit, &fresh, settings)?;
+    record.referenced_grains += pointers.iter().map(Pointer::grains).sum::<u64>();
+    let group = commit.group;
+    let pointer_of = |block: &Block| match block {
+        Block::Stored(token) => Ok(settled(decode_pointer(&token.place)?, group)),
+        Block::Fresh(block) => match (block.stored(), places.get(&Arc::as_ptr(block))) {
+            (Some(token), _) => decode_pointer(&token.place),
+            (None, Some(place)) => Ok(pointers[*place].clone()),
+            (None, None) => unreachable!("every fresh block was collected"),
+        },
+    };
+    let (items, mut uses) = count_uses(entries, commit.group, &pointer_of)?;
+    record.referenced_grains += uses.adopted_grains();
+    let media = &commit.pool.media;
+    uses.flag_counted(&At { media, epoch: media.epoch() }, root)?;
+    let resolved = Resolved { changes: final_changes(items, &uses), uses };
+    for (block, pointer) in fresh.into_iter().zip(&pointers) {
+        let pointer = resolved.uses.final_pointer(pointer);
+        let token = Token { place: pointer.encode(), len: pointer.logical_len };
+        commit.written.push((block, token));
+    }
+    Ok(resolved)
 }

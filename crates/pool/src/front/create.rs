@@ -1,27 +1,26 @@
 //! Making a pool, and recognising one.
 
-use crate::front::label;
-use crate::front::{OpenOptions, Pool};
-use crate::state::settings::Settings;
+use crate::commit::sync;
+use crate::front::Pool;
+use crate::memtable::settings::Settings;
+use crate::snapshots::label;
+use crate::snapshots::session::Session;
+use crate::state::open;
+use crate::state::options::OpenOptions;
+use crate::state::superblocks::newest_superblock;
 use crate::{Error, check_property};
 use marram_device::Device;
 use marram_format::FormatError;
 use marram_format::group::Group;
 use marram_format::pointer::GRAIN_BYTES;
 use marram_format::signature::{SIGNATURE_BYTES, Signature};
-use marram_format::superblock::{
-    DATA_START_BYTES, DeviceEntry, RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES, Superblock,
-    device_kind,
-};
+use marram_format::superblock::{DATA_START_BYTES, DeviceEntry, Superblock, device_kind};
 use marram_format::version::FormatVersion;
 use marram_store::{DatasetName, Properties, Store};
 use std::sync::Arc;
 
 /// Smallest pool, in bytes.
 pub const POOL_BYTES_MIN: u64 = 32 << 20;
-/// A new pool is whole with this group, which brings the root dataset; the one before it brings the
-/// intent log.
-const WHOLE_GROUP: Group = Group(2);
 
 /// What a new pool is to be like.
 #[derive(Clone, Debug)]
@@ -76,9 +75,12 @@ pub fn create(devices: &[Arc<dyn Device>], options: &CreateOptions) -> Result<()
     erase_head(device.as_ref())?;
     let superblock = first_superblock(options, size_bytes);
     let now_seconds = options.now_seconds;
-    let open = OpenOptions { now_seconds: Arc::new(move || now_seconds), ..OpenOptions::default() };
-    let pool = Pool::start(devices.to_vec(), open, superblock, None)?;
-    pool.make_log()?;
+    let options_of_open =
+        OpenOptions { now_seconds: Arc::new(move || now_seconds), ..OpenOptions::default() };
+    let pool = Pool {
+        session: Session::new(open::start(devices.to_vec(), options_of_open, superblock, None)?),
+    };
+    sync::begin_log(&pool.session.state)?;
     pool.create(&DatasetName::root(), &properties)?;
     write_signature(device.as_ref(), options)
 }
@@ -159,46 +161,4 @@ pub fn probe(device: &dyn Device) -> Result<Option<Probe>, Error> {
         Err(Error::NoPool { .. }) if foreign => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The newest valid superblock of both rings.
-///
-/// A slot that is torn is one that a crash interrupted: the one before it counts. A slot of a
-/// newer version means that this program must keep away, whatever older slots say.
-pub(crate) fn newest_superblock(device: &dyn Device) -> Result<Superblock, Error> {
-    let mut newest: Option<Superblock> = None;
-    let mut obstacle = "its superblock rings are empty".to_owned();
-    let slots = usize::try_from(RING_SLOTS).unwrap_or(usize::MAX);
-    let mut ring = vec![0; slots * SUPERBLOCK_BYTES];
-    for offset in RING_OFFSETS {
-        if let Err(error) = device.read(offset, &mut ring) {
-            obstacle = error.to_string();
-            continue;
-        }
-        for slot in ring.chunks_exact(SUPERBLOCK_BYTES) {
-            match Superblock::decode(slot) {
-                Ok(found) if newest.as_ref().is_none_or(|best| found.group > best.group) => {
-                    newest = Some(found);
-                }
-                Ok(_) | Err(FormatError::Blank { .. }) => {}
-                Err(error @ (FormatError::Newer { .. } | FormatError::Features { .. })) => {
-                    return Err(Error::TooNew { device: device.name(), reason: error.to_string() });
-                }
-                Err(error) => obstacle = error.to_string(),
-            }
-        }
-    }
-    if newest.as_ref().is_some_and(is_unfinished) {
-        newest = None;
-        obstacle = "its creation was interrupted, or all newer superblocks are damaged: \
-                    `marram check` says which; if it was never used, create it again"
-            .to_owned();
-    }
-    newest.ok_or_else(|| Error::NoPool { device: device.name(), reason: obstacle })
-}
-
-/// Whether a superblock is of a pool that was still being made. A pool of format 1.0 has no log,
-/// and was whole with its first group.
-fn is_unfinished(newest: &Superblock) -> bool {
-    newest.intent_log.is_some() && newest.group < WHOLE_GROUP
 }

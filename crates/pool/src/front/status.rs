@@ -1,5 +1,6 @@
 //! What a running pool tells of itself.
 
+use crate::admission::room;
 use crate::front::Pool;
 use crate::io::DamageReport;
 use crate::log::IntentLog;
@@ -75,15 +76,15 @@ pub struct PoolStatus {
 impl Pool {
     /// The pool's state at this moment.
     pub fn status(&self) -> PoolStatus {
-        let inner = &self.inner;
-        let space = inner.space();
-        let kept_free = inner.kept_free_bytes.load(Ordering::Acquire);
-        let (reserved, total) = (inner.gauge.reserved_grains(), inner.gauge.total_grains());
-        let health = match inner.health.lock().clone() {
+        let state = &self.session.state;
+        let space = room::space(state);
+        let kept_free = state.ledger.kept_free_bytes.load(Ordering::Acquire);
+        let (reserved, total) = (state.gauge.reserved_grains(), state.gauge.total_grains());
+        let health = match state.health.lock().clone() {
             None => Health::Online,
             Some(reason) => Health::ReadOnly(reason),
         };
-        let superblock = inner.superblock.lock().clone();
+        let superblock = state.superblock.lock().clone();
         PoolStatus {
             pool_id: superblock.pool_id,
             label: superblock.label,
@@ -95,19 +96,19 @@ impl Pool {
             free_bytes: space.free_bytes.saturating_sub(kept_free),
             reserved_bytes: kept_free.saturating_add(reserved * GRAIN_BYTES),
             devices: self.device_status(),
-            healed_blocks: inner.media.counters.healed_blocks.load(Ordering::Relaxed),
-            damage: inner.media.damage(),
-            cache_bytes: inner.media.cached_bytes(),
-            dirty_bytes: inner.dirty_memory_bytes(),
-            log_frames: inner.log.get().map_or(0, IntentLog::frames),
-            replayed_frames: inner.replayed_frames,
+            healed_blocks: state.media.counters.healed_blocks.load(Ordering::Relaxed),
+            damage: state.media.damage(),
+            cache_bytes: state.media.cached_bytes(),
+            dirty_bytes: state.dirty.waiting_memory_bytes(),
+            log_frames: state.log.get().map_or(0, IntentLog::frames),
+            replayed_frames: state.replayed_frames,
         }
     }
 
     fn device_status(&self) -> Vec<DeviceStatus> {
-        let counters = &self.inner.media.counters;
-        let size_bytes = *self.inner.size_bytes.lock();
-        let devices = self.inner.media.devices().iter();
+        let counters = &self.session.state.media.counters;
+        let size_bytes = *self.session.state.size_bytes.lock();
+        let devices = self.session.state.media.devices().iter();
         devices
             .map(|device| DeviceStatus {
                 name: device.name(),

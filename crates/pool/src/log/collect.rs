@@ -1,7 +1,8 @@
 //! From the layers of the pool to a frame.
 
-use super::unlogged::{Extent, Unlogged};
+use crate::memtable::dataset::Dataset;
 use crate::memtable::overlay::{Entry, Layer};
+use crate::memtable::unlogged::{Extent, Unlogged};
 use marram_format::log::{FrameWriter, LogBlock};
 use marram_store::{Block, FreshBlock, Item, Key};
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 pub(super) struct TooMuch;
 
 /// Adds what a layer has unlogged as one part of a frame.
-pub(super) fn add_part(
+fn add_part(
     frame: &mut FrameWriter,
     (freeze, dataset): (u64, u64),
     layer: &Layer,
@@ -76,4 +77,42 @@ impl Contents {
             number => LogBlock::Earlier(number),
         }
     }
+}
+
+/// Bytes of content that no frame has, each time that they were written counted, and how many
+/// notes of changed keys there are.
+pub(super) fn unlogged_size(dataset: &Dataset) -> (u64, usize) {
+    dataset.collect(|overlay| {
+        let frozen = overlay.frozen.iter().map(|frozen| &frozen.unlogged);
+        let all = frozen.chain(&overlay.unlogged);
+        all.fold((0, 0), |sum, unlogged| (sum.0 + unlogged.bytes(), sum.1 + unlogged.len()))
+    })
+}
+
+pub(super) fn add_unlogged(
+    dataset: &Dataset,
+    frame: &mut FrameWriter,
+    open_freeze: u64,
+    len_max: usize,
+) -> std::result::Result<(), TooMuch> {
+    dataset.collect(|overlay| {
+        for frozen in overlay.frozen.iter().filter(|frozen| !frozen.unlogged.is_empty()) {
+            let part = (frozen.freeze, dataset.id);
+            add_part(frame, part, &frozen.layer, &frozen.unlogged, len_max)?;
+        }
+        match &overlay.unlogged {
+            Some(unlogged) if !unlogged.is_empty() => {
+                let part = (open_freeze, dataset.id);
+                add_part(frame, part, &overlay.open, unlogged, len_max)
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+pub(super) fn forget_unlogged(dataset: &Dataset) {
+    dataset.collect(|overlay| {
+        let frozen = overlay.frozen.iter_mut().map(|frozen| &mut frozen.unlogged);
+        frozen.chain(&mut overlay.unlogged).for_each(Unlogged::clear);
+    });
 }

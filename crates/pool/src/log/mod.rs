@@ -12,17 +12,13 @@
 mod collect;
 mod replay;
 mod ring;
-mod unlogged;
 
-use crate::base::order::{self, Mutex};
-use crate::commit::Commit;
-use crate::front::{Inner, Pool};
+use crate::base::order::{self, Mutex, MutexGuard};
 use crate::io::Media;
 use crate::memtable::dataset::Dataset;
-use crate::space::Purpose;
 use marram_format::group::Group;
 use marram_format::log::{FRAME_BYTES_MAX, FrameWriter, LogHead};
-use marram_format::pointer::Pointer;
+use marram_format::pointer::{Extent, Pointer};
 use marram_format::superblock::Superblock;
 use marram_store::{Error, Result};
 use ring::{GRAIN_LEN, Ring, Stamp};
@@ -31,7 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use replay::Replayed;
-pub(crate) use unlogged::{Extent, Unlogged};
 
 /// Longest frame, in bytes: what is more is better written once, by a group commit. A short ring
 /// has shorter ones, see [`IntentLog::frame_bytes_max`].
@@ -77,7 +72,7 @@ struct Places {
 }
 
 /// What a sync has to write.
-enum Collected {
+pub(crate) enum Collected {
     /// Everything is in frames or committed.
     Nothing,
     /// A group commit is the better way.
@@ -85,6 +80,7 @@ enum Collected {
     Frame {
         position: u64,
         frame: FrameWriter,
+        is_half_full: bool,
     },
 }
 
@@ -175,6 +171,76 @@ impl IntentLog {
         places.next += grains;
         Some((position, used > u64::from(self.ring.grains) / 2))
     }
+
+    /// Grains of the ring of a pool with so many.
+    pub(crate) fn grains_for(total_grains: u64) -> u32 {
+        let grains = (total_grains / POOL_PART).clamp(RING_GRAINS_MIN, RING_GRAINS_MAX);
+        u32::try_from(grains).expect("the longest ring is short")
+    }
+
+    /// Makes the log of a new pool. The ring is zeroed, so that its blocks exist in a sparse file
+    /// and no frame waits for the host to find them.
+    pub(crate) fn make(
+        media: &Media,
+        superblock: &Superblock,
+        grains: u32,
+        copies: [Vec<Extent>; 2],
+    ) -> Result<IntentLog> {
+        let zeros = vec![0; grains as usize * GRAIN_LEN];
+        let ring = Ring { grains, copies };
+        ring.write(media, 0, &zeros)?;
+        Ok(IntentLog::new(ring, stamp_of(superblock), 0, 0))
+    }
+
+    /// Whether so many batches are durable.
+    pub(crate) fn is_durable(&self, batches: u64) -> bool {
+        self.durable_batches.load(Ordering::Acquire) >= batches
+    }
+
+    /// So many batches are durable.
+    pub(crate) fn set_durable(&self, batches: u64) {
+        self.durable_batches.fetch_max(batches, Ordering::AcqRel);
+    }
+
+    /// The right to write frames, one at a time.
+    pub(crate) fn write_alone(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock()
+    }
+
+    /// Writes a frame, and makes it durable.
+    pub(crate) fn write(&self, media: &Media, position: u64, frame: FrameWriter) -> Result<()> {
+        let bytes = frame.finish(&self.stamp.pool_id, self.stamp.secret, position);
+        self.ring.write(media, position, &bytes)?;
+        media.flush()?;
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a frame of all that has changed in datasets, with no batch under way.
+    pub(crate) fn collect(&self, datasets: &[Arc<Dataset>], open_freeze: u64) -> Collected {
+        let len_max = self.frame_bytes_max();
+        let (bytes, notes) = datasets
+            .iter()
+            .map(|dataset| collect::unlogged_size(dataset))
+            .fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        if bytes > OVERWRITTEN_PART * len_max as u64 || notes > NOTES_MAX {
+            return Collected::TooMuch;
+        }
+        let mut frame = FrameWriter::new();
+        for dataset in datasets {
+            if collect::add_unlogged(dataset, &mut frame, open_freeze, len_max).is_err() {
+                return Collected::TooMuch;
+            }
+        }
+        if frame.is_empty() {
+            return Collected::Nothing;
+        }
+        let Some((position, is_half_full)) = self.take_room(frame.len_bytes()) else {
+            return Collected::TooMuch;
+        };
+        datasets.iter().for_each(|dataset| collect::forget_unlogged(dataset));
+        Collected::Frame { position, frame, is_half_full }
+    }
 }
 
 fn stamp_of(superblock: &Superblock) -> Stamp {
@@ -184,165 +250,4 @@ fn stamp_of(superblock: &Superblock) -> Stamp {
 /// The number that freezes are counted from in a pool that has just been opened.
 pub(crate) fn first_freeze(replayed: &Replayed) -> u64 {
     replayed.freeze_max + FREEZES_SKIPPED
-}
-
-impl Commit<'_> {
-    /// Makes the log of a new pool. The ring is zeroed, so that its blocks exist in a sparse file
-    /// and no frame waits for the host to find them.
-    pub(crate) fn make_log(&mut self, superblock: &Superblock) -> Result<IntentLog> {
-        let total = self.pool.gauge.total_grains();
-        let grains = (total / POOL_PART).clamp(RING_GRAINS_MIN, RING_GRAINS_MAX);
-        let grains = u32::try_from(grains).expect("the longest ring is short");
-        let copies = [
-            self.allocate(grains, Purpose::Metadata)?,
-            self.allocate(grains, Purpose::MetadataCopy)?,
-        ];
-        let zeros = vec![0; grains as usize * GRAIN_LEN];
-        let ring = Ring { grains, copies };
-        ring.write(&self.pool.media, 0, &zeros)?;
-        Ok(IntentLog::new(ring, stamp_of(superblock), 0, 0))
-    }
-}
-
-impl Pool {
-    /// Gives a new pool its log.
-    pub(crate) fn make_log(&self) -> Result<()> {
-        let superblock = self.inner.superblock.lock().clone();
-        self.inner.commit_with(Some(&mut |commit| {
-            let log = commit.make_log(&superblock)?;
-            commit.pool.log.set(log).map_err(|_| Error::Invalid("the pool has a log".to_owned()))
-        }))
-    }
-}
-
-impl Inner {
-    /// Returns when everything is durable that was applied before.
-    ///
-    /// # Errors
-    /// A device has failed, now or earlier: what was not durable then is never said to be.
-    pub(crate) fn sync(&self) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        let synced = match self.log.get() {
-            Some(log) => self.sync_by(log),
-            None => self.commit(),
-        };
-        let settled = synced.and_then(|()| self.settle());
-        settled.map_err(|error| match (error, self.health.lock().clone()) {
-            (_, Some(reason)) => Error::Io(reason),
-            (error, None) => error,
-        })
-    }
-
-    /// What was found when the pool was opened is durable from now on.
-    pub(crate) fn settle(&self) -> Result<()> {
-        self.media.settle().inspect_err(|error| self.fail(error))
-    }
-
-    fn sync_by(&self, log: &IntentLog) -> Result<()> {
-        self.check_writable()?;
-        let wanted = self.batches.load(Ordering::Acquire);
-        if log.durable_batches.load(Ordering::Acquire) >= wanted {
-            return Ok(());
-        }
-        let _one_at_a_time = log.writer.lock();
-        self.check_writable()?;
-        if log.durable_batches.load(Ordering::Acquire) >= wanted {
-            return Ok(());
-        }
-        let (mut collected, mut batches) = self.collect(log);
-        if matches!(collected, Collected::TooMuch) {
-            // Much of it may be in the commit that is under way; the rest may fit a frame.
-            drop(self.committing.lock());
-            (collected, batches) = self.collect(log);
-        }
-        match collected {
-            Collected::Nothing => {}
-            Collected::TooMuch => return self.commit(),
-            Collected::Frame { position, frame } => {
-                let bytes = frame.finish(&log.stamp.pool_id, log.stamp.secret, position);
-                let written = log.ring.write(&self.media, position, &bytes);
-                let written = written.and_then(|()| self.media.flush());
-                written.inspect_err(|error| self.fail(error))?;
-                log.frames.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        log.durable_batches.fetch_max(batches, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Makes a frame of all that has changed, with no batch under way; also tells how many batches
-    /// there were.
-    fn collect(&self, log: &IntentLog) -> (Collected, u64) {
-        let _no_batch = self.gate.write();
-        let batches = self.batches.load(Ordering::Acquire);
-        let datasets = self.touched_datasets();
-        let len_max = log.frame_bytes_max();
-        let (bytes, notes) = datasets
-            .iter()
-            .map(|dataset| dataset.unlogged_size())
-            .fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        if bytes > OVERWRITTEN_PART * len_max as u64 || notes > NOTES_MAX {
-            return (Collected::TooMuch, batches);
-        }
-        let open_freeze = self.freezes.load(Ordering::Acquire) + 1;
-        let mut frame = FrameWriter::new();
-        for dataset in &datasets {
-            if dataset.add_unlogged(&mut frame, open_freeze, len_max).is_err() {
-                return (Collected::TooMuch, batches);
-            }
-        }
-        if frame.is_empty() {
-            return (Collected::Nothing, batches);
-        }
-        let Some((position, is_half_full)) = log.take_room(frame.len_bytes()) else {
-            return (Collected::TooMuch, batches);
-        };
-        if is_half_full {
-            self.announce_work();
-        }
-        datasets.iter().for_each(|dataset| dataset.forget_unlogged());
-        (Collected::Frame { position, frame }, batches)
-    }
-}
-
-impl Dataset {
-    /// Bytes of content that no frame has, each time that they were written counted, and how many
-    /// notes of changed keys there are.
-    fn unlogged_size(&self) -> (u64, usize) {
-        self.collect(|overlay| {
-            let frozen = overlay.frozen.iter().map(|frozen| &frozen.unlogged);
-            let all = frozen.chain(&overlay.unlogged);
-            all.fold((0, 0), |sum, unlogged| (sum.0 + unlogged.bytes(), sum.1 + unlogged.len()))
-        })
-    }
-
-    fn add_unlogged(
-        &self,
-        frame: &mut FrameWriter,
-        open_freeze: u64,
-        len_max: usize,
-    ) -> std::result::Result<(), collect::TooMuch> {
-        self.collect(|overlay| {
-            for frozen in overlay.frozen.iter().filter(|frozen| !frozen.unlogged.is_empty()) {
-                let part = (frozen.freeze, self.id);
-                collect::add_part(frame, part, &frozen.layer, &frozen.unlogged, len_max)?;
-            }
-            match &overlay.unlogged {
-                Some(unlogged) if !unlogged.is_empty() => {
-                    let part = (open_freeze, self.id);
-                    collect::add_part(frame, part, &overlay.open, unlogged, len_max)
-                }
-                _ => Ok(()),
-            }
-        })
-    }
-
-    fn forget_unlogged(&self) {
-        self.collect(|overlay| {
-            let frozen = overlay.frozen.iter_mut().map(|frozen| &mut frozen.unlogged);
-            frozen.chain(&mut overlay.unlogged).for_each(Unlogged::clear);
-        });
-    }
 }

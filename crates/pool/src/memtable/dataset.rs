@@ -5,16 +5,16 @@
 //! grains; then the walk meets a block that fails its checksum, sees that a commit has passed, and
 //! starts again from the new root. Damage is believed only if no commit has passed.
 
-use crate::admission::quota::Allowance;
 use crate::base::order::{self, RwLock, RwLockReadGuard};
 use crate::base::pointers::{decode_pointer, token_of};
 use crate::io::{At, Media};
+use crate::memtable::allowance::Allowance;
 use crate::memtable::counters::{self, CommittedCounters, Settled};
 use crate::memtable::dirty::Dirty;
 use crate::memtable::dirty_datasets::Touched;
 use crate::memtable::item_cache::{Answer, Owner, RecentItems, Stretch};
 use crate::memtable::overlay::{Entry, Layer, Overlay};
-use crate::state::settings::Settings;
+use crate::memtable::settings::Settings;
 use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
@@ -37,9 +37,34 @@ pub(crate) struct Dataset {
     /// Inodes and names that were asked for lately, of all datasets.
     recent: Arc<RecentItems>,
     /// How many views are open on it.
-    pub(crate) views: AtomicUsize,
+    views: AtomicUsize,
     /// What it may use.
     pub(crate) allowance: Allowance,
+}
+
+/// A dataset that is open: it is not destroyed meanwhile.
+pub(crate) struct Opened(Arc<Dataset>);
+
+impl Opened {
+    /// Opens a dataset.
+    pub(crate) fn new(dataset: Arc<Dataset>) -> Opened {
+        dataset.views.fetch_add(1, Ordering::AcqRel);
+        Opened(dataset)
+    }
+}
+
+impl std::ops::Deref for Opened {
+    type Target = Dataset;
+
+    fn deref(&self) -> &Dataset {
+        &self.0
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.views.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What became of edits that were to be applied.

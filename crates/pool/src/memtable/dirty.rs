@@ -1,8 +1,7 @@
 //! What waits for a commit, added up over all datasets: the memory that it takes, and the space
 //! that it will take.
 
-use crate::front::Inner;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What waits, or by how much that has grown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,35 +35,70 @@ impl Dirty {
     }
 }
 
-impl Inner {
-    /// A batch has been applied.
-    pub(crate) fn add_dirty(&self, grown: Dirty) {
-        self.dirty_bytes.fetch_add(grown.memory_bytes, Ordering::AcqRel);
-        self.dirty_content_bytes.fetch_add(grown.content_bytes, Ordering::AcqRel);
-        self.dirty_edits.fetch_add(grown.edits, Ordering::AcqRel);
-    }
+/// Bytes that an edit without content is taken to occupy in memory.
+const EDIT_MEMORY_BYTES: u64 = 256;
 
-    /// A commit has taken something in, or it was taken away again.
-    pub(crate) fn subtract_dirty(&self, gone: Dirty) {
-        self.dirty_bytes.fetch_sub(gone.memory_bytes, Ordering::AcqRel);
-        self.dirty_content_bytes.fetch_sub(gone.content_bytes, Ordering::AcqRel);
-        self.dirty_edits.fetch_sub(gone.edits, Ordering::AcqRel);
-    }
+/// What waits of all datasets, and how many batches and freezes there have been.
+pub(crate) struct DirtyCounters {
+    memory_bytes: AtomicU64,
+    content_bytes: AtomicU64,
+    edits: AtomicU64,
+    /// Batches applied since the pool was opened.
+    pub(crate) batches: AtomicU64,
+    /// Number of the last freeze; it changes while no batch is under way.
+    pub(crate) freezes: AtomicU64,
+}
 
-    /// All that waits, while no batch is under way.
-    pub(crate) fn all_dirty(&self) -> Dirty {
-        Dirty {
-            memory_bytes: self.dirty_bytes.load(Ordering::Acquire),
-            content_bytes: self.dirty_content_bytes.load(Ordering::Acquire),
-            edits: self.dirty_edits.load(Ordering::Acquire),
+impl DirtyCounters {
+    /// Of a pool in which so much waits since it was opened.
+    pub(crate) fn new(dirty: Dirty, first_freeze: u64) -> DirtyCounters {
+        DirtyCounters {
+            memory_bytes: AtomicU64::new(dirty.memory_bytes),
+            content_bytes: AtomicU64::new(dirty.content_bytes),
+            edits: AtomicU64::new(dirty.edits),
+            batches: AtomicU64::new(0),
+            freezes: AtomicU64::new(first_freeze),
         }
     }
 
-    /// Bytes that the content that waits takes on media at most. Whoever takes something away may
-    /// be faster to tell of it than the one who brought it: its bytes are among what is admitted
+    /// A batch has been applied.
+    pub(crate) fn add(&self, grown: Dirty) {
+        self.memory_bytes.fetch_add(grown.memory_bytes, Ordering::AcqRel);
+        self.content_bytes.fetch_add(grown.content_bytes, Ordering::AcqRel);
+        self.edits.fetch_add(grown.edits, Ordering::AcqRel);
+    }
+
+    /// A commit has taken something in, or it was taken away again.
+    pub(crate) fn subtract(&self, gone: Dirty) {
+        self.memory_bytes.fetch_sub(gone.memory_bytes, Ordering::AcqRel);
+        self.content_bytes.fetch_sub(gone.content_bytes, Ordering::AcqRel);
+        self.edits.fetch_sub(gone.edits, Ordering::AcqRel);
+    }
+
+    /// All that waits, while no batch is under way.
+    pub(crate) fn all(&self) -> Dirty {
+        Dirty {
+            memory_bytes: self.memory_bytes.load(Ordering::Acquire),
+            content_bytes: self.content_bytes.load(Ordering::Acquire),
+            edits: self.edits.load(Ordering::Acquire),
+        }
+    }
+
+    /// Changed keys that wait.
+    pub(crate) fn edits(&self) -> u64 {
+        self.edits.load(Ordering::Acquire)
+    }
+
+    /// Bytes of memory that wait to be committed.
+    pub(crate) fn waiting_memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Acquire) + self.edits() * EDIT_MEMORY_BYTES
+    }
+
+    /// Bytes that the content that waits takes on media at most. A batch that takes something away
+    /// may be counted before the one that brought it: that one's bytes are among what is admitted
     /// until then.
     pub(crate) fn content_bytes_to_write(&self) -> u64 {
-        let bytes = self.dirty_content_bytes.load(Ordering::Acquire);
+        let bytes = self.content_bytes.load(Ordering::Acquire);
         u64::try_from(bytes.cast_signed()).unwrap_or(0)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A batch changes only these layers. A commit freezes them, writes them, and takes them off.
 
+pub(crate) mod allowance;
 pub(crate) mod counters;
 pub(crate) mod dataset;
 pub(crate) mod dirty;
@@ -10,3 +11,5 @@ pub(crate) mod foreign_blocks;
 pub(crate) mod item_cache;
 pub(crate) mod overlay;
 pub(crate) mod pending_content;
+pub(crate) mod settings;
+pub(crate) mod unlogged;

@@ -5,11 +5,11 @@
 //!
 //! Beside each layer stands what of it no frame of the intent log has yet.
 
-use crate::log::{Extent, Unlogged};
 use crate::memtable::counters::HeldCounters;
 use crate::memtable::dirty::Dirty;
 use crate::memtable::foreign_blocks::Adoptions;
 use crate::memtable::pending_content::{Unwritten, space_of};
+use crate::memtable::unlogged::{Extent, Unlogged};
 use bytes::Bytes;
 use marram_store::{Block, Edit, FreshBlock, Item, Key};
 use std::collections::BTreeMap;

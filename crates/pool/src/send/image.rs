@@ -10,7 +10,7 @@ use super::reader::{Step, StreamReader, content_of, verify_stored};
 use super::{Progress, StreamTotals};
 use crate::Error;
 use crate::base::order::{self, Mutex};
-use crate::state::settings::Settings;
+use crate::memtable::settings::Settings;
 use bytes::Bytes;
 use marram_format::key::Key;
 use marram_format::stream::{

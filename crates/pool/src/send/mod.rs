@@ -13,8 +13,8 @@ mod image;
 pub(crate) mod incoming;
 pub(crate) mod partial;
 mod reader;
-mod receive;
-mod sender;
+pub(crate) mod receive;
+pub(crate) mod sender;
 mod shared;
 pub(crate) mod unchanged;
 
@@ -24,7 +24,7 @@ pub use receive::{Incoming, ReceiveRequest, Received};
 pub use sender::SendRequest;
 
 use crate::Error;
-use crate::state::settings::{QUOTA, RESERVATION};
+use crate::memtable::settings::{QUOTA, RESERVATION};
 use marram_format::FormatError;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;

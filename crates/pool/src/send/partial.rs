@@ -7,18 +7,22 @@
 //! One dataset is received at a time under a name: whoever comes second is refused.
 
 use crate::Error;
-use crate::front::{Inner, Pool};
+use crate::memtable::dataset::Opened;
 use crate::send::{POSITION_KEY, identity_of};
+use crate::snapshots::destroy;
+use crate::snapshots::operation_log;
 use crate::snapshots::operation_log::entry;
 use crate::snapshots::plan::Plan;
-use crate::snapshots::running;
+use crate::snapshots::session;
+use crate::snapshots::session::Session;
+use crate::state::State;
 use crate::state::records::parent_of;
 use crate::views::live::DatasetView;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::OperationKind;
 use marram_format::pointer::GRAIN_BYTES;
 use marram_format::stream::{Received, ResumeToken, SnapshotIdentity, StreamBegin};
-use marram_store::{DatasetName, Error as StoreError, Result, Source, Store, View};
+use marram_store::{DatasetName, Error as StoreError, Result, Source, View};
 use std::sync::Arc;
 
 /// With this the names of the properties begin that say what a dataset is to be.
@@ -92,141 +96,6 @@ fn identity_from(text: &str) -> Option<SnapshotIdentity> {
     Some(SnapshotIdentity { id, created_seconds: seconds.parse().ok()? })
 }
 
-impl Pool {
-    /// The parts of streams that are kept, or being received so that they can be.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn partials(&self) -> std::result::Result<Vec<Partial>, Error> {
-        let _no_commit = self.inner.committing.lock();
-        Ok(self.inner.partials()?)
-    }
-
-    /// Drops what has been received of a stream for `dataset`; returns the snapshot that it was a
-    /// part of.
-    ///
-    /// # Errors
-    /// There is nothing, or it is being received at this moment.
-    pub fn drop_partial(&self, dataset: &DatasetName) -> std::result::Result<Source, Error> {
-        let partials = self.partials()?;
-        let found = partials.into_iter().find(|partial| partial.snapshot.dataset == *dataset);
-        let Some(partial) = found else {
-            return Err(Error::Unfit(format!("nothing of a stream is kept for {dataset}")));
-        };
-        let busy = || Error::Unfit(format!("{}: end that first", partial.in_the_way()));
-        if partial.is_running {
-            return Err(busy());
-        }
-        match self.abort(&partial) {
-            Ok(()) => Ok(partial.snapshot),
-            Err(StoreError::InUse { .. }) => Err(busy()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Destroys what has been received, in one commit with the entry of that. Nothing of it is kept
-    /// for an undo: it can be received again.
-    fn abort(&self, partial: &Partial) -> Result<()> {
-        let turn = self.begin_operation()?;
-        // It may be finished by now, and the name in use for the next stream.
-        let now = self.inner.partial_of(&partial.snapshot.dataset)?;
-        if now.is_none_or(|now| (&now.hidden, now.id) != (&partial.hidden, partial.id)) {
-            return Err(StoreError::NoDataset(partial.hidden.to_string()));
-        }
-        let hidden = Source::live(partial.hidden.clone());
-        let plan = Plan::new(&self.inner, std::slice::from_ref(&hidden))?;
-        plan.refuse_in_use(&self.inner)?;
-        let id = self.inner.find(&hidden)?.id;
-        turn.commit_sifting(0, &mut |commit, pointers| {
-            commit.destroy(&plan, pointers)?;
-            let entry = entry(OperationKind::Abort, id, &[&partial.snapshot.to_string()]);
-            commit.enter(self.author.as_ref(), entry).map(|_| ())
-        })
-    }
-
-    /// Drops all parts with nothing in them, which a crash at the beginning of a stream has left.
-    ///
-    /// # Errors
-    /// As for [`Pool::commit`].
-    pub fn drop_empty_partials(&self) -> std::result::Result<(), Error> {
-        for partial in self.partials()? {
-            if !partial.is_running && partial.received.is_none() {
-                self.destroy(&Source::live(partial.hidden), false)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The snapshot, and the one that it goes on from, which a token is about.
-    ///
-    /// # Errors
-    /// This pool has not got them.
-    pub fn named_by(
-        &self,
-        token: &ResumeToken,
-    ) -> std::result::Result<(Source, Option<Source>), Error> {
-        let records = self.inner.records.read();
-        let with = |identity: SnapshotIdentity| {
-            records.known().filter(move |record| {
-                record.state == DatasetState::Snapshot && identity_of(record) == identity
-            })
-        };
-        let gone = |what: &str| {
-            Error::Unfit(format!(
-                "this pool has not got the snapshot that {what}: it was destroyed, or the token is \
-                 for another pool"
-            ))
-        };
-        let Some(base) = token.base else {
-            let found = with(token.snapshot).next();
-            let found = found.ok_or_else(|| gone("the token is about"))?;
-            return Ok((found.name.parse()?, None));
-        };
-        with(token.snapshot).next().ok_or_else(|| gone("the token is about"))?;
-        with(base).next().ok_or_else(|| gone("the stream goes on from"))?;
-        // What was received into the same pool has the same identities.
-        let pairs = with(token.snapshot).flat_map(|one| with(base).map(move |base| (one, base)));
-        let mut fit: Vec<_> =
-            pairs.filter(|(one, base)| base.created_group < one.created_group).collect();
-        fit.sort_by_key(|(one, base)| (parent_of(one) != base.id, one.parent != base.parent));
-        let (one, base) = fit.first().ok_or_else(|| gone("the stream goes on from"))?;
-        Ok((one.name.parse()?, Some(base.name.parse()?)))
-    }
-}
-
-impl Inner {
-    /// See [`Pool::partials`]. For whoever has the turn to commit: nothing goes meanwhile.
-    fn partials(self: &Arc<Self>) -> Result<Vec<Partial>> {
-        let live: Vec<Arc<DatasetRecord>> = {
-            let records = self.records.read();
-            let is_it = |record: &&Arc<DatasetRecord>| record.state == DatasetState::Live;
-            records.known().filter(is_it).cloned().collect()
-        };
-        let mut partials = Vec::new();
-        for record in live {
-            let Some(mut partial) = partial_from(&record) else { continue };
-            partial.is_running = running(self, record.id).is_some_and(|dataset| dataset.is_open());
-            let position = self.view_of(&partial.hidden)?.get(POSITION_KEY)?;
-            partial.received = position.and_then(|item| Received::decode(&item.value).ok());
-            partials.push(partial);
-        }
-        Ok(partials)
-    }
-
-    /// What has been received for a dataset; the same holds.
-    pub(crate) fn partial_of(self: &Arc<Self>, dataset: &DatasetName) -> Result<Option<Partial>> {
-        let partials = self.partials()?;
-        Ok(partials.into_iter().find(|partial| partial.snapshot.dataset == *dataset))
-    }
-
-    /// Opens a dataset of the pool's own; the same holds.
-    pub(crate) fn view_of(self: &Arc<Self>, name: &DatasetName) -> Result<Arc<dyn View>> {
-        let id = self.find(&Source::live(name.clone()))?.id;
-        let dataset = running(self, id).ok_or_else(|| StoreError::NoDataset(name.to_string()))?;
-        Ok(Arc::new(DatasetView::new(Arc::clone(self), dataset)))
-    }
-}
-
 fn partial_from(record: &DatasetRecord) -> Option<Partial> {
     let hidden: DatasetName = record.name.parse().ok()?;
     let property = |name: &str| {
@@ -246,6 +115,127 @@ fn partial_from(record: &DatasetRecord) -> Option<Partial> {
         referenced_bytes: record.referenced_grains * GRAIN_BYTES,
         created_seconds: record.created_seconds,
     })
+}
+
+/// See `Pool::partials`. For whoever has the turn to commit: nothing goes meanwhile.
+fn read_partials(pool: &Arc<State>) -> Result<Vec<Partial>> {
+    let live: Vec<Arc<DatasetRecord>> = {
+        let records = pool.records.read();
+        let is_it = |record: &&Arc<DatasetRecord>| record.state == DatasetState::Live;
+        records.known().filter(is_it).cloned().collect()
+    };
+    let mut partials = Vec::new();
+    for record in live {
+        let Some(mut partial) = partial_from(&record) else { continue };
+        partial.is_running = pool.running(record.id).is_some_and(|dataset| dataset.is_open());
+        let position = view_of(pool, &partial.hidden)?.get(POSITION_KEY)?;
+        partial.received = position.and_then(|item| Received::decode(&item.value).ok());
+        partials.push(partial);
+    }
+    Ok(partials)
+}
+
+/// What has been received for a dataset; the same holds.
+pub(crate) fn partial_of(pool: &Arc<State>, dataset: &DatasetName) -> Result<Option<Partial>> {
+    let partials = read_partials(pool)?;
+    Ok(partials.into_iter().find(|partial| partial.snapshot.dataset == *dataset))
+}
+
+/// Opens a dataset of the pool's own; the same holds.
+pub(crate) fn view_of(pool: &Arc<State>, name: &DatasetName) -> Result<Arc<dyn View>> {
+    let id = pool.find(&Source::live(name.clone()))?.id;
+    let dataset = pool.running(id).ok_or_else(|| StoreError::NoDataset(name.to_string()))?;
+    Ok(Arc::new(DatasetView::new(Arc::clone(pool), Opened::new(dataset))))
+}
+
+/// See `Pool::partials`.
+pub(crate) fn partials(session: &Session) -> std::result::Result<Vec<Partial>, Error> {
+    let _no_commit = session.state.turns.committing.lock();
+    Ok(read_partials(&session.state)?)
+}
+
+/// See `Pool::drop_partial`.
+pub(crate) fn drop_partial(
+    session: &Session,
+    dataset: &DatasetName,
+) -> std::result::Result<Source, Error> {
+    let partials = partials(session)?;
+    let found = partials.into_iter().find(|partial| partial.snapshot.dataset == *dataset);
+    let Some(partial) = found else {
+        return Err(Error::Unfit(format!("nothing of a stream is kept for {dataset}")));
+    };
+    let busy = || Error::Unfit(format!("{}: end that first", partial.in_the_way()));
+    if partial.is_running {
+        return Err(busy());
+    }
+    match abort(session, &partial) {
+        Ok(()) => Ok(partial.snapshot),
+        Err(StoreError::InUse { .. }) => Err(busy()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Destroys what has been received, in one commit with the entry of that. Nothing of it is kept
+/// for an undo: it can be received again.
+fn abort(session: &Session, partial: &Partial) -> Result<()> {
+    let turn = session::begin_operation(session)?;
+    // It may be finished by now, and the name in use for the next stream.
+    let now = partial_of(&session.state, &partial.snapshot.dataset)?;
+    if now.is_none_or(|now| (&now.hidden, now.id) != (&partial.hidden, partial.id)) {
+        return Err(StoreError::NoDataset(partial.hidden.to_string()));
+    }
+    let hidden = Source::live(partial.hidden.clone());
+    let plan = Plan::new(&session.state, std::slice::from_ref(&hidden))?;
+    plan.refuse_in_use(&session.state)?;
+    let id = session.state.find(&hidden)?.id;
+    turn.commit_sifting(0, &mut |commit, pointers| {
+        destroy::destroy_planned(commit, &plan, pointers)?;
+        let entry = entry(OperationKind::Abort, id, &[&partial.snapshot.to_string()]);
+        operation_log::enter(commit, session.author.as_ref(), entry).map(|_| ())
+    })
+}
+
+/// See `Pool::drop_empty_partials`.
+pub(crate) fn drop_empty_partials(session: &Session) -> std::result::Result<(), Error> {
+    for partial in partials(session)? {
+        if !partial.is_running && partial.received.is_none() {
+            destroy::destroy(session, &[Source::live(partial.hidden)], false)?;
+        }
+    }
+    Ok(())
+}
+
+/// See `Pool::named_by`.
+pub(crate) fn named_by(
+    session: &Session,
+    token: &ResumeToken,
+) -> std::result::Result<(Source, Option<Source>), Error> {
+    let records = session.state.records.read();
+    let with = |identity: SnapshotIdentity| {
+        records.known().filter(move |record| {
+            record.state == DatasetState::Snapshot && identity_of(record) == identity
+        })
+    };
+    let gone = |what: &str| {
+        Error::Unfit(format!(
+            "this pool has not got the snapshot that {what}: it was destroyed, or the token is \
+             for another pool"
+        ))
+    };
+    let Some(base) = token.base else {
+        let found = with(token.snapshot).next();
+        let found = found.ok_or_else(|| gone("the token is about"))?;
+        return Ok((found.name.parse()?, None));
+    };
+    with(token.snapshot).next().ok_or_else(|| gone("the token is about"))?;
+    with(base).next().ok_or_else(|| gone("the stream goes on from"))?;
+    // What was received into the same pool has the same identities.
+    let pairs = with(token.snapshot).flat_map(|one| with(base).map(move |base| (one, base)));
+    let mut fit: Vec<_> =
+        pairs.filter(|(one, base)| base.created_group < one.created_group).collect();
+    fit.sort_by_key(|(one, base)| (parent_of(one) != base.id, one.parent != base.parent));
+    let (one, base) = fit.first().ok_or_else(|| gone("the stream goes on from"))?;
+    Ok((one.name.parse()?, Some(base.name.parse()?)))
 }
 
 #[cfg(test)]

@@ -4,10 +4,15 @@ use super::apply::Applier;
 use super::reader::{Step, StreamReader};
 use super::{Progress, StreamTotals};
 use crate::Error;
-use crate::front::Pool;
+use crate::commit::turn;
+use crate::send::incoming;
 use crate::send::incoming::Arrival;
+use crate::send::partial;
 use crate::send::unchanged::Accessed;
-use marram_store::{DatasetName, Source, Store};
+use crate::snapshots::destroy;
+use crate::snapshots::session::Session;
+use crate::views::live;
+use marram_store::{DatasetName, Source};
 use std::io::Read;
 
 /// Where a stream is to go.
@@ -41,7 +46,7 @@ pub struct Received {
 /// A stream that is whole and has been verified, and of which nobody sees anything yet. Dropping
 /// it gives it back, but for what is to be kept.
 pub struct Incoming<'p> {
-    pool: &'p Pool,
+    session: &'p Session,
     arrival: Arrival,
     totals: StreamTotals,
     /// What has come stays whatever happens.
@@ -51,78 +56,6 @@ pub struct Incoming<'p> {
 
 /// Seconds after which what has come is made durable, if it is to be kept.
 const COMMIT_SECONDS: i64 = 5;
-
-impl Pool {
-    /// Reads a stream to its end into a dataset of the pool's own.
-    ///
-    /// # Errors
-    /// [`Error::Stream`] for a stream that is cut, damaged or altered, [`Error::Unfit`] for one
-    /// that does not fit what is here, [`Error::Transfer`] if it cannot be read; no space, a failed
-    /// device. Then nothing is left of it, unless it is resumable: then [`Pool::partials`] tells
-    /// what is kept.
-    pub fn receive(
-        &self,
-        request: &ReceiveRequest,
-        input: &mut dyn Read,
-        progress: Progress<'_>,
-    ) -> Result<Incoming<'_>, Error> {
-        let (mut reader, begin) = StreamReader::open(input)?;
-        self.drop_empty_partials()?;
-        let (arrival, view) = self.inner.begin_arrival(request, begin)?;
-        // From here on dropping it takes back what has been made.
-        let mut incoming = Incoming {
-            pool: self,
-            is_kept: arrival.received.is_some(),
-            arrival,
-            totals: StreamTotals::default(),
-            is_published: false,
-        };
-        let arrival = &incoming.arrival;
-        let base = arrival.base.as_ref().map(|base| self.open(base)).transpose()?;
-        let mut applier = Applier::new(view, base);
-        if arrival.is_resumable {
-            applier.tell(arrival.received);
-        }
-        let taken = self.take_all(&mut reader, &mut applier, arrival.is_resumable, progress);
-        incoming.totals = reader.totals;
-        let resumable = incoming.arrival.is_resumable;
-        if taken.is_err() && resumable {
-            // What cannot be kept any more is not: the part ends before it.
-            let _kept_so_far = applier.flush().and_then(|()| Ok(self.commit()?));
-            incoming.is_kept |= applier.has_told();
-        }
-        taken?;
-        incoming.is_kept |= resumable;
-        incoming.add_earlier();
-        progress(&incoming.totals);
-        Ok(incoming)
-    }
-
-    /// Reads a stream to its end, and applies it.
-    fn take_all(
-        &self,
-        reader: &mut StreamReader<'_>,
-        applier: &mut Applier,
-        is_resumable: bool,
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        let now = || (self.inner.now_seconds)();
-        let mut committed = now();
-        loop {
-            let step = reader.step()?;
-            if matches!(step, Step::End) {
-                return applier.flush();
-            }
-            if applier.take(step)? {
-                progress(&reader.totals);
-                if is_resumable && now() >= committed.saturating_add(COMMIT_SECONDS) {
-                    self.commit()?;
-                    committed = now();
-                }
-            }
-        }
-    }
-}
 
 impl Incoming<'_> {
     /// Counts in what an earlier stream has brought.
@@ -153,8 +86,9 @@ impl Incoming<'_> {
     /// The dataset has changed meanwhile, names have been taken, a failed device: then nothing is
     /// left of it, unless it is resumable: then only the end of the stream has to come again.
     pub fn publish(mut self) -> Result<Received, Error> {
-        let author = self.pool.author.as_ref();
-        let (kept, accessed) = self.pool.inner.conclude_arrival(&self.arrival, author)?;
+        let author = self.session.author.as_ref();
+        let (kept, accessed) =
+            incoming::conclude_arrival(&self.session.state, &self.arrival, author)?;
         self.is_published = true;
         Ok(Received {
             snapshot: self.arrival.snapshot.clone(),
@@ -171,7 +105,71 @@ impl Drop for Incoming<'_> {
     fn drop(&mut self) {
         if !self.is_published && !self.is_kept {
             let hidden = Source::live(self.arrival.hidden.clone());
-            let _stays = self.pool.destroy(&hidden, false);
+            let _stays = destroy::destroy(self.session, &[hidden], false);
+        }
+    }
+}
+
+/// See `Pool::receive`.
+pub(crate) fn receive<'p>(
+    session: &'p Session,
+    request: &ReceiveRequest,
+    input: &mut dyn Read,
+    progress: Progress<'_>,
+) -> Result<Incoming<'p>, Error> {
+    let (mut reader, begin) = StreamReader::open(input)?;
+    partial::drop_empty_partials(session)?;
+    let (arrival, view) = incoming::begin_arrival(&session.state, request, begin)?;
+    // From here on dropping it takes back what has been made.
+    let mut incoming = Incoming {
+        session,
+        is_kept: arrival.received.is_some(),
+        arrival,
+        totals: StreamTotals::default(),
+        is_published: false,
+    };
+    let arrival = &incoming.arrival;
+    let base = arrival.base.as_ref().map(|base| live::open(&session.state, base)).transpose()?;
+    let mut applier = Applier::new(view, base);
+    if arrival.is_resumable {
+        applier.tell(arrival.received);
+    }
+    let taken = take_all(session, &mut reader, &mut applier, arrival.is_resumable, progress);
+    incoming.totals = reader.totals;
+    let resumable = incoming.arrival.is_resumable;
+    if taken.is_err() && resumable {
+        // What cannot be kept any more is not: the part ends before it.
+        let _kept_so_far = applier.flush().and_then(|()| Ok(turn::commit(&session.state)?));
+        incoming.is_kept |= applier.has_told();
+    }
+    taken?;
+    incoming.is_kept |= resumable;
+    incoming.add_earlier();
+    progress(&incoming.totals);
+    Ok(incoming)
+}
+
+/// Reads a stream to its end, and applies it.
+fn take_all(
+    session: &Session,
+    reader: &mut StreamReader<'_>,
+    applier: &mut Applier,
+    is_resumable: bool,
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    let now = || (session.state.options.now_seconds)();
+    let mut committed = now();
+    loop {
+        let step = reader.step()?;
+        if matches!(step, Step::End) {
+            return applier.flush();
+        }
+        if applier.take(step)? {
+            progress(&reader.totals);
+            if is_resumable && now() >= committed.saturating_add(COMMIT_SECONDS) {
+                turn::commit(&session.state)?;
+                committed = now();
+            }
         }
     }
 }

@@ -5,9 +5,11 @@ use super::shared::{Known, Roots, SharedBlocks, is_kept};
 use super::{Progress, StreamTotals, identity_of, sent_properties};
 use crate::Error;
 use crate::base::pointers::decode_pointer;
-use crate::front::Pool;
 use crate::io::At;
-use crate::snapshots::root_object;
+use crate::memtable::dataset::Opened;
+use crate::snapshots::session::Session;
+use crate::state::State;
+use crate::state::records::root_object;
 use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
@@ -19,7 +21,7 @@ use marram_format::stream::{
     RecordChain, RecordKind, ResumeToken, STREAM_BLOCK_BYTES_MAX, STREAM_VALUE_BYTES_MAX,
     StreamBegin, StreamBlock, StreamContent, StreamEnd, StreamPut,
 };
-use marram_store::{Damage, Source, Store};
+use marram_store::{Damage, Source};
 use std::io::Write;
 
 /// Bytes of the stream that are written at once.
@@ -35,80 +37,6 @@ pub struct SendRequest {
     pub base: Option<Source>,
     /// Only what a receiver that was cut has not got is sent.
     pub resume: Option<ResumeToken>,
-}
-
-impl Pool {
-    /// Writes a snapshot, or what has changed since an older one, as a stream. Both stay for as
-    /// long as that takes.
-    ///
-    /// # Errors
-    /// No such snapshot, a base that is not older, damage; [`Error::Transfer`] if `out` fails. The
-    /// stream has no end then, and nobody can take it for whole.
-    pub fn send(
-        &self,
-        request: &SendRequest,
-        out: &mut dyn Write,
-        progress: Progress<'_>,
-    ) -> Result<StreamTotals, Error> {
-        let snapshot = Sent::open(self, &request.snapshot)?;
-        let base = request.base.as_ref().map(|base| Sent::open(self, base)).transpose()?;
-        if let Some(base) = &base
-            && base.record.created_group >= snapshot.record.created_group
-        {
-            let (base, snapshot) = (&base.record.name, &snapshot.record.name);
-            let reason = format!("{base} is not older than {snapshot}: name an older snapshot");
-            return Err(Error::Unfit(reason));
-        }
-        let begin = self.begin(&snapshot, base.as_ref(), request);
-        check_token(request, &begin)?;
-        let roots = Roots {
-            base: base.as_ref().and_then(|base| base.root.as_ref()),
-            snapshot: snapshot.root.as_ref(),
-            base_group: base.as_ref().map_or_else(Default::default, |it| it.record.created_group),
-        };
-        let media = &self.inner.media;
-        let at = At { media, epoch: media.epoch() };
-        let shared = SharedBlocks::find(&at, &roots)?;
-        let prefix = begin.prefix();
-        let mut sender = Sender {
-            at,
-            shared,
-            chain: RecordChain::new(&prefix),
-            buffer: prefix.to_vec(),
-            out,
-            totals: StreamTotals::default(),
-            progress,
-        };
-        sender.record(RecordKind::Begin, &begin.encode())?;
-        let from = match begin.after {
-            Some(after) => {
-                sender.recall(&roots, after)?;
-                after.successor()
-            }
-            None => Some(Key::MIN),
-        };
-        if let Some(from) = from {
-            sender.items(&roots, from)?;
-        }
-        sender.end()
-    }
-
-    fn begin(&self, snapshot: &Sent, base: Option<&Sent>, request: &SendRequest) -> StreamBegin {
-        let record = &snapshot.record;
-        let dataset = self.inner.records.read().get(record.parent).cloned();
-        StreamBegin {
-            snapshot: identity_of(record),
-            base: base.map(|base| identity_of(&base.record)),
-            dataset_id: dataset.map_or(record.id128, |dataset| dataset.id128),
-            pool_id: self.inner.superblock.lock().pool_id,
-            root_object: root_object(record),
-            referenced_bytes: record.referenced_grains * GRAIN_BYTES,
-            dataset_name: request.snapshot.dataset.to_string(),
-            snapshot_name: request.snapshot.snapshot.clone().unwrap_or_default(),
-            properties: sent_properties(record),
-            after: request.resume.as_ref().map(|token| token.received.after),
-        }
-    }
 }
 
 /// Refuses a token that is about other snapshots.
@@ -127,17 +55,17 @@ fn check_token(request: &SendRequest, begin: &StreamBegin) -> Result<(), Error> 
 struct Sent {
     record: std::sync::Arc<DatasetRecord>,
     root: Option<Bytes>,
-    _open: std::sync::Arc<dyn marram_store::View>,
+    _open: Opened,
 }
 
 impl Sent {
-    fn open(pool: &Pool, source: &Source) -> Result<Sent, Error> {
+    fn open(pool: &State, source: &Source) -> Result<Sent, Error> {
         if source.snapshot.is_none() {
             let reason = format!("{source} is no snapshot: take one, and send that");
             return Err(Error::Unfit(reason));
         }
         let open = pool.open(source)?;
-        let record = pool.inner.find(source)?;
+        let record = pool.find(source)?;
         let root = record.root.as_ref().map(Pointer::encode);
         Ok(Sent { record, root, _open: open })
     }
@@ -288,4 +216,76 @@ fn content_of<'s>(key: Key, pointer: &Pointer, stored: &'s [u8]) -> Result<Strea
 fn too_long(key: Key, reason: String) -> Error {
     let place = format!("{key:?}");
     marram_store::Error::Damaged(Damage { what: "an item", place, reason }).into()
+}
+
+/// See `Pool::send`.
+pub(crate) fn send(
+    session: &Session,
+    request: &SendRequest,
+    out: &mut dyn Write,
+    progress: Progress<'_>,
+) -> Result<StreamTotals, Error> {
+    let snapshot = Sent::open(&session.state, &request.snapshot)?;
+    let base = request.base.as_ref().map(|base| Sent::open(&session.state, base)).transpose()?;
+    if let Some(base) = &base
+        && base.record.created_group >= snapshot.record.created_group
+    {
+        let (base, snapshot) = (&base.record.name, &snapshot.record.name);
+        let reason = format!("{base} is not older than {snapshot}: name an older snapshot");
+        return Err(Error::Unfit(reason));
+    }
+    let begin = begin(session, &snapshot, base.as_ref(), request);
+    check_token(request, &begin)?;
+    let roots = Roots {
+        base: base.as_ref().and_then(|base| base.root.as_ref()),
+        snapshot: snapshot.root.as_ref(),
+        base_group: base.as_ref().map_or_else(Default::default, |it| it.record.created_group),
+    };
+    let media = &session.state.media;
+    let at = At { media, epoch: media.epoch() };
+    let shared = SharedBlocks::find(&at, &roots)?;
+    let prefix = begin.prefix();
+    let mut sender = Sender {
+        at,
+        shared,
+        chain: RecordChain::new(&prefix),
+        buffer: prefix.to_vec(),
+        out,
+        totals: StreamTotals::default(),
+        progress,
+    };
+    sender.record(RecordKind::Begin, &begin.encode())?;
+    let from = match begin.after {
+        Some(after) => {
+            sender.recall(&roots, after)?;
+            after.successor()
+        }
+        None => Some(Key::MIN),
+    };
+    if let Some(from) = from {
+        sender.items(&roots, from)?;
+    }
+    sender.end()
+}
+
+fn begin(
+    session: &Session,
+    snapshot: &Sent,
+    base: Option<&Sent>,
+    request: &SendRequest,
+) -> StreamBegin {
+    let record = &snapshot.record;
+    let dataset = session.state.records.read().get(record.parent).cloned();
+    StreamBegin {
+        snapshot: identity_of(record),
+        base: base.map(|base| identity_of(&base.record)),
+        dataset_id: dataset.map_or(record.id128, |dataset| dataset.id128),
+        pool_id: session.state.superblock.lock().pool_id,
+        root_object: root_object(record),
+        referenced_bytes: record.referenced_grains * GRAIN_BYTES,
+        dataset_name: request.snapshot.dataset.to_string(),
+        snapshot_name: request.snapshot.snapshot.clone().unwrap_or_default(),
+        properties: sent_properties(record),
+        after: request.resume.as_ref().map(|token| token.received.after),
+    }
 }

@@ -1,9 +1,13 @@
 //! Whether a dataset is still what it was but for access times: these move when somebody only looks
 //! at it, and a dataset that receives streams may be looked at.
 
-use crate::commit::{Commit, Turn};
-use crate::front::Inner;
+use crate::commit::draft::Commit;
+use crate::commit::turn::Turn;
 use crate::io::At;
+use crate::snapshots::destroy;
+use crate::snapshots::lineage;
+use crate::state::State;
+use crate::state::records::root_of;
 use crate::tree::{self, Differing};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
@@ -46,48 +50,6 @@ impl Accessed {
     }
 }
 
-impl Inner {
-    /// The record of a dataset with all that was applied to it, for whoever has the turn to commit;
-    /// what is applied from now on is in neither.
-    pub(crate) fn settled(
-        &self,
-        turn: &Turn<'_>,
-        live: &DatasetRecord,
-    ) -> Result<Arc<DatasetRecord>> {
-        if crate::snapshots::running(self, live.id).is_some_and(|dataset| dataset.has_dirty()) {
-            turn.commit(None)?;
-        }
-        let gone = || Error::NoDataset(live.name.clone());
-        self.records.read().get(live.id).cloned().ok_or_else(gone)
-    }
-
-    /// The inodes whose access times are what two states differ in; `None` if they differ in
-    /// anything else, or if damage keeps one from being read. Costs what has changed. For whoever
-    /// has the turn to commit.
-    pub(crate) fn differ_by_access_times(
-        &self,
-        before: &DatasetRecord,
-        after: &DatasetRecord,
-    ) -> Result<Option<Accessed>> {
-        let roots = [before, after].map(crate::snapshots::root_of);
-        let (mut accessed, mut is_all) = (Accessed::None, true);
-        let at = At { media: &self.media, epoch: self.media.epoch() };
-        let roots = (roots[0].as_ref(), roots[1].as_ref());
-        let walked = tree::changes(&at, roots, Key::MIN, &mut |differing| {
-            match inode_accessed(&differing) {
-                Some(inode) => accessed.add(inode),
-                None => is_all = differing.is_same(),
-            }
-            is_all
-        });
-        if let Err(Error::Damaged(damage)) = &walked {
-            self.media.keep_damage(damage);
-            return Ok(None);
-        }
-        walked.map(|()| is_all.then_some(accessed))
-    }
-}
-
 /// The inode that differs, if in nothing but the access time.
 fn inode_accessed(differing: &Differing) -> Option<u64> {
     let (before, after) = (differing.before.as_ref()?, differing.after.as_ref()?);
@@ -101,14 +63,52 @@ fn inode_accessed(differing: &Differing) -> Option<u64> {
     is_it.then_some(after.key.object)
 }
 
-impl Commit<'_> {
-    /// A dataset goes back to a snapshot of its own, and what it was is destroyed at once: for
-    /// whoever knows that nobody wants that.
-    pub(crate) fn go_back_for_good(&mut self, dataset: u64, to: u64) -> Result<()> {
-        // It is not seen under that name: it is being destroyed as soon as it is there.
-        let name: Source = format!("{}@before-receive", self.record(dataset)?.name).parse()?;
-        let before = self.roll_back(dataset, to, &name)?;
-        let before = self.record(before)?;
-        self.destroy_last(before)
+/// The record of a dataset with all that was applied to it, for whoever has the turn to commit;
+/// what is applied from now on is in neither.
+pub(crate) fn settled(
+    pool: &State,
+    turn: &Turn<'_>,
+    live: &DatasetRecord,
+) -> Result<Arc<DatasetRecord>> {
+    if pool.running(live.id).is_some_and(|dataset| dataset.has_dirty()) {
+        turn.commit(None)?;
     }
+    let gone = || Error::NoDataset(live.name.clone());
+    pool.records.read().get(live.id).cloned().ok_or_else(gone)
+}
+
+/// The inodes whose access times are what two states differ in; `None` if they differ in
+/// anything else, or if damage keeps one from being read. Costs what has changed. For whoever
+/// has the turn to commit.
+pub(crate) fn differ_by_access_times(
+    pool: &State,
+    before: &DatasetRecord,
+    after: &DatasetRecord,
+) -> Result<Option<Accessed>> {
+    let roots = [before, after].map(root_of);
+    let (mut accessed, mut is_all) = (Accessed::None, true);
+    let at = At { media: &pool.media, epoch: pool.media.epoch() };
+    let roots = (roots[0].as_ref(), roots[1].as_ref());
+    let walked = tree::changes(&at, roots, Key::MIN, &mut |differing| {
+        match inode_accessed(&differing) {
+            Some(inode) => accessed.add(inode),
+            None => is_all = differing.is_same(),
+        }
+        is_all
+    });
+    if let Err(Error::Damaged(damage)) = &walked {
+        pool.media.keep_damage(damage);
+        return Ok(None);
+    }
+    walked.map(|()| is_all.then_some(accessed))
+}
+
+/// A dataset goes back to a snapshot of its own, and what it was is destroyed at once: for
+/// whoever knows that nobody wants that.
+pub(crate) fn go_back_for_good(commit: &mut Commit<'_>, dataset: u64, to: u64) -> Result<()> {
+    // It is not seen under that name: it is being destroyed as soon as it is there.
+    let name: Source = format!("{}@before-receive", commit.record(dataset)?.name).parse()?;
+    let before = lineage::roll_back(commit, dataset, to, &name)?;
+    let before = commit.record(before)?;
+    destroy::destroy_last(commit, before)
 }

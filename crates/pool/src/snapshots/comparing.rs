@@ -1,12 +1,13 @@
 //! In what two states differ, each a snapshot or one that is kept in memory.
 
-use super::refuse_live;
-use crate::front::Pool;
 use crate::io::{At, Media};
+use crate::memtable::dataset::Opened;
 use crate::memtable::dataset::item_of;
+use crate::snapshots::ephemeral;
+use crate::snapshots::session::Session;
+use crate::state::find::refuse_live;
+use crate::state::pinned_commit::Moment;
 use crate::tree::{self, Differing, Found};
-use crate::views::live::DatasetView;
-use crate::views::pinned_commit::Moment;
 use bytes::Bytes;
 use marram_store::{Error, ItemChange, Key, Result, Source, kind};
 use std::sync::Arc;
@@ -17,45 +18,8 @@ struct Side<'p> {
     name: String,
     root: Option<Bytes>,
     /// As long as a snapshot is open it cannot be destroyed, and no block of its used again.
-    _open: Option<DatasetView>,
+    _open: Option<Opened>,
     moment: Option<Arc<Moment>>,
-}
-
-impl Pool {
-    /// See `Store::changes`.
-    pub(crate) fn compare(
-        &self,
-        (before, after): (&Source, &Source),
-        from: Key,
-        visit: &mut dyn FnMut(ItemChange) -> bool,
-    ) -> Result<()> {
-        let (before, after) = (self.side(before)?, self.side(after)?);
-        let media = &self.inner.media;
-        let at = At { media, epoch: before.epoch().min(after.epoch()) };
-        let mut failed = None;
-        let mut show = |differing: Differing| match change_of(&differing) {
-            Ok(Some(change)) => visit(change),
-            Ok(None) => true,
-            Err(error) => {
-                failed = Some(error);
-                false
-            }
-        };
-        let walked =
-            tree::changes(&at, (before.root.as_ref(), after.root.as_ref()), from, &mut show);
-        failed.map_or(told([&before, &after], walked), Err)
-    }
-
-    fn side(&self, source: &Source) -> Result<Side<'_>> {
-        let (media, name) = (&self.inner.media, source.to_string());
-        if let Some(state) = self.inner.passing_state(source) {
-            let moment = Some(Arc::clone(&state.moment));
-            return Ok(Side { media, name, root: state.root(), _open: None, moment });
-        }
-        refuse_live(source)?;
-        let open = self.open_view(source)?;
-        Ok(Side { media, name, root: open.root(), _open: Some(open), moment: None })
-    }
 }
 
 impl Side<'_> {
@@ -92,4 +56,38 @@ fn change_of(differing: &Differing) -> Result<Option<ItemChange>> {
     let item = |found: &Option<Found>| found.as_ref().map(item_of).transpose();
     let (before, after) = (item(&differing.before)?, item(&differing.after)?);
     Ok(Some(ItemChange { key, before, after }))
+}
+
+/// See `Store::changes`.
+pub(crate) fn compare(
+    session: &Session,
+    (before, after): (&Source, &Source),
+    from: Key,
+    visit: &mut dyn FnMut(ItemChange) -> bool,
+) -> Result<()> {
+    let (before, after) = (side(session, before)?, side(session, after)?);
+    let media = &session.state.media;
+    let at = At { media, epoch: before.epoch().min(after.epoch()) };
+    let mut failed = None;
+    let mut show = |differing: Differing| match change_of(&differing) {
+        Ok(Some(change)) => visit(change),
+        Ok(None) => true,
+        Err(error) => {
+            failed = Some(error);
+            false
+        }
+    };
+    let walked = tree::changes(&at, (before.root.as_ref(), after.root.as_ref()), from, &mut show);
+    failed.map_or(told([&before, &after], walked), Err)
+}
+
+fn side<'p>(session: &'p Session, source: &Source) -> Result<Side<'p>> {
+    let (media, name) = (&session.state.media, source.to_string());
+    if let Some(state) = ephemeral::passing_state(session, source) {
+        let moment = Some(Arc::clone(&state.moment));
+        return Ok(Side { media, name, root: state.root(), _open: None, moment });
+    }
+    refuse_live(source)?;
+    let open = session.state.open(source)?;
+    Ok(Side { media, name, root: open.root(), _open: Some(open), moment: None })
 }

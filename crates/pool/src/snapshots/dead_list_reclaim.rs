@@ -17,9 +17,10 @@
 
 use super::destroy::dead_chunks;
 use crate::base::pointers::decode_pointer;
-use crate::commit::Commit;
+use crate::commit::draft::Commit;
+use crate::commit::owners;
 use crate::io::At;
-use crate::views::pinned_commit::Moment;
+use crate::state::pinned_commit::Moment;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::{GROUPS_MAX, Group};
@@ -94,129 +95,132 @@ fn visit_list(
     .map(|_all| ())
 }
 
-impl Commit<'_> {
-    /// From now on these lists are sifted: what was born after the threshold is free, the rest goes
-    /// to the destination. What was on the way to them leads on there.
-    pub(crate) fn begin_sifting(&mut self, lists: &[u64], threshold: Group, destination: u64) {
-        self.lead_on(lists, threshold, destination);
-        let sifting = Arc::make_mut(&mut self.sifting);
-        let record = SiftingRecord { threshold, destination };
-        sifting.extend(lists.iter().map(|list| (*list, record)));
-    }
-
-    /// A dead list goes without an heir: another snapshot has all that is on it, and stays or goes
-    /// by itself. Only what was free on the way to it is still given back.
-    pub(crate) fn drop_list(&mut self, list: u64, previous_group: Group) {
-        self.lead_on(&[list], previous_group, NOWHERE);
-        let nothing_is_free = Group(GROUPS_MAX - 1);
-        let record = SiftingRecord { threshold: nothing_is_free, destination: NOWHERE };
-        Arc::make_mut(&mut self.sifting).insert(list, record);
-    }
-
-    /// What is on the way to these lists is on the way to another one from now on, unless it is
-    /// free.
-    pub(crate) fn lead_on(&mut self, lists: &[u64], threshold: Group, destination: u64) {
-        if self.sifting.is_empty() {
-            return;
-        }
-        let lists: HashSet<u64> = lists.iter().copied().collect();
-        for sifting in Arc::make_mut(&mut self.sifting).values_mut() {
-            if sifting.destination != NOWHERE && lists.contains(&sifting.destination) {
-                *sifting = SiftingRecord { threshold, destination };
-            }
-        }
-    }
-
-    /// Takes pointers off lists that are sifted, about so many. Once in a commit: it looks at the
-    /// chunks that the last commit has left.
-    pub(crate) fn sift(&mut self, mut left: usize) -> Result<()> {
-        let mut moved = BTreeMap::new();
-        let lists = Arc::clone(&self.sifting);
-        for (list, sifting) in lists.iter() {
-            if left == 0 {
-                break;
-            }
-            if self.sift_list(*list, *sifting, &mut left, &mut moved)? {
-                Arc::make_mut(&mut self.sifting).remove(list);
-            }
-        }
-        self.count_moved(moved)
-    }
-
-    /// Takes pointers off a list; tells whether it is empty. A list costs as much as a pointer, and
-    /// so does a chunk.
-    fn sift_list(
-        &mut self,
-        list: u64,
-        sifting: SiftingRecord,
-        left: &mut usize,
-        moved: &mut BTreeMap<u64, u64>,
-    ) -> Result<bool> {
-        let media = &self.pool.media;
-        let root = self.pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-        let at = At { media, epoch: media.epoch() };
-        let mut taken = Vec::new();
-        let is_all = dead_chunks(&at, root.as_ref(), list, &mut |key, chunk| {
-            if *left == 0 {
-                return Ok(false);
-            }
-            *left = left.saturating_sub(chunk.pointers.len() + 1);
-            taken.push((key, chunk));
-            Ok(true)
-        })?;
-        *left = left.saturating_sub(1);
-        for (key, chunk) in taken {
-            self.items.insert(key, None);
-            self.sift_pointers(chunk.pointers, sifting, moved)?;
-        }
-        if is_all {
-            // Those that this commit has put there itself are in memory.
-            let new = self.take_new_dead(list);
-            self.sift_pointers(new, sifting, moved)?;
-        }
-        Ok(is_all)
-    }
-
-    fn sift_pointers(
-        &mut self,
-        pointers: Vec<Bytes>,
-        sifting: SiftingRecord,
-        moved: &mut BTreeMap<u64, u64>,
-    ) -> Result<()> {
-        for pointer in pointers {
-            let decoded = decode_pointer(&pointer)?;
-            if decoded.birth > sifting.threshold {
-                self.free(&decoded)?;
-            } else if sifting.destination != NOWHERE {
-                *moved.entry(sifting.destination).or_default() += decoded.grains();
-                self.add_dead(sifting.destination, pointer);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the grains of what has come onto dead lists to the records of those whose they are.
-    fn count_moved(&mut self, moved: BTreeMap<u64, u64>) -> Result<()> {
-        let changed = self.records.values().flatten().map(|record| (record.dead_list, record.id));
-        let changed: HashMap<u64, u64> = changed.collect();
-        for (list, grains) in moved {
-            let known = || self.pool.records.read().with_list(list).map(|record| record.id);
-            let holder = changed.get(&list).copied().or_else(known);
-            let mut record = self.record(holder.ok_or_else(|| of_nobody(list))?)?;
-            if record.dead_list != list {
-                return Err(of_nobody(list));
-            }
-            record.dead_grains += grains;
-            self.records.insert(record.id, Some(record));
-        }
-        Ok(())
-    }
-}
-
 fn of_nobody(list: u64) -> Error {
     Error::Damaged(Damage {
         what: "a dead list",
         place: format!("list {list}"),
         reason: "it is nobody's, and blocks are on the way to it".to_owned(),
     })
+}
+
+/// From now on these lists are sifted: what was born after the threshold is free, the rest goes
+/// to the destination. What was on the way to them leads on there.
+pub(crate) fn begin_sifting(
+    commit: &mut Commit<'_>,
+    lists: &[u64],
+    threshold: Group,
+    destination: u64,
+) {
+    lead_on(commit, lists, threshold, destination);
+    let sifting = Arc::make_mut(&mut commit.sifting);
+    let record = SiftingRecord { threshold, destination };
+    sifting.extend(lists.iter().map(|list| (*list, record)));
+}
+
+/// A dead list goes without an heir: another snapshot has all that is on it, and stays or goes
+/// by itself. Only what was free on the way to it is still given back.
+pub(crate) fn drop_list(commit: &mut Commit<'_>, list: u64, previous_group: Group) {
+    lead_on(commit, &[list], previous_group, NOWHERE);
+    let nothing_is_free = Group(GROUPS_MAX - 1);
+    let record = SiftingRecord { threshold: nothing_is_free, destination: NOWHERE };
+    Arc::make_mut(&mut commit.sifting).insert(list, record);
+}
+
+/// What is on the way to these lists is on the way to another one from now on, unless it is
+/// free.
+pub(crate) fn lead_on(commit: &mut Commit<'_>, lists: &[u64], threshold: Group, destination: u64) {
+    if commit.sifting.is_empty() {
+        return;
+    }
+    let lists: HashSet<u64> = lists.iter().copied().collect();
+    for sifting in Arc::make_mut(&mut commit.sifting).values_mut() {
+        if sifting.destination != NOWHERE && lists.contains(&sifting.destination) {
+            *sifting = SiftingRecord { threshold, destination };
+        }
+    }
+}
+
+/// Takes pointers off lists that are sifted, about so many. Once in a commit: it looks at the
+/// chunks that the last commit has left.
+pub(crate) fn sift(commit: &mut Commit<'_>, mut left: usize) -> Result<()> {
+    let mut moved = BTreeMap::new();
+    let lists = Arc::clone(&commit.sifting);
+    for (list, sifting) in lists.iter() {
+        if left == 0 {
+            break;
+        }
+        if sift_list(commit, *list, *sifting, &mut left, &mut moved)? {
+            Arc::make_mut(&mut commit.sifting).remove(list);
+        }
+    }
+    count_moved(commit, moved)
+}
+
+/// Takes pointers off a list; tells whether it is empty. A list costs as much as a pointer, and
+/// so does a chunk.
+fn sift_list(
+    commit: &mut Commit<'_>,
+    list: u64,
+    sifting: SiftingRecord,
+    left: &mut usize,
+    moved: &mut BTreeMap<u64, u64>,
+) -> Result<bool> {
+    let media = &commit.pool.media;
+    let root = commit.pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+    let at = At { media, epoch: media.epoch() };
+    let mut taken = Vec::new();
+    let is_all = dead_chunks(&at, root.as_ref(), list, &mut |key, chunk| {
+        if *left == 0 {
+            return Ok(false);
+        }
+        *left = left.saturating_sub(chunk.pointers.len() + 1);
+        taken.push((key, chunk));
+        Ok(true)
+    })?;
+    *left = left.saturating_sub(1);
+    for (key, chunk) in taken {
+        commit.items.insert(key, None);
+        sift_pointers(commit, chunk.pointers, sifting, moved)?;
+    }
+    if is_all {
+        // Those that this commit has put there itself are in memory.
+        let new = commit.take_new_dead(list);
+        sift_pointers(commit, new, sifting, moved)?;
+    }
+    Ok(is_all)
+}
+
+fn sift_pointers(
+    commit: &mut Commit<'_>,
+    pointers: Vec<Bytes>,
+    sifting: SiftingRecord,
+    moved: &mut BTreeMap<u64, u64>,
+) -> Result<()> {
+    for pointer in pointers {
+        let decoded = decode_pointer(&pointer)?;
+        if decoded.birth > sifting.threshold {
+            owners::free(commit, &decoded)?;
+        } else if sifting.destination != NOWHERE {
+            *moved.entry(sifting.destination).or_default() += decoded.grains();
+            commit.add_dead(sifting.destination, pointer);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the grains of what has come onto dead lists to the records of those whose they are.
+fn count_moved(commit: &mut Commit<'_>, moved: BTreeMap<u64, u64>) -> Result<()> {
+    let changed = commit.records.values().flatten().map(|record| (record.dead_list, record.id));
+    let changed: HashMap<u64, u64> = changed.collect();
+    for (list, grains) in moved {
+        let known = || commit.pool.records.read().with_list(list).map(|record| record.id);
+        let holder = changed.get(&list).copied().or_else(known);
+        let mut record = commit.record(holder.ok_or_else(|| of_nobody(list))?)?;
+        if record.dead_list != list {
+            return Err(of_nobody(list));
+        }
+        record.dead_grains += grains;
+        commit.records.insert(record.id, Some(record));
+    }
+    Ok(())
 }

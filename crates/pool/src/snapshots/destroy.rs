@@ -14,15 +14,25 @@
 use super::operation_log::{entry, is_passing};
 use super::plan::{Chain, Plan};
 use super::reclaimable::Release;
-use super::root_of;
-use super::trash::is_hidden;
 use crate::base::pointers::decode_pointer;
-use crate::commit::{Commit, Publication, Turn, is_shared};
-use crate::front::{Inner, Pool};
+use crate::base::pointers::is_shared;
+use crate::commit::draft::Commit;
+use crate::commit::draft::Publication;
+use crate::commit::owners;
+use crate::commit::turn;
+use crate::commit::turn::Turn;
 use crate::io::At;
+use crate::snapshots::dead_list_reclaim;
+use crate::snapshots::lineage;
+use crate::snapshots::operation_log;
+use crate::snapshots::session::Session;
+use crate::snapshots::trash;
+use crate::state::State;
+use crate::state::pinned_commit::Moment;
+use crate::state::records::is_hidden;
 use crate::state::records::parent_of;
+use crate::state::records::root_of;
 use crate::tree::{self, NodeSource, PruneSink, Pruned, prune};
-use crate::views::pinned_commit::Moment;
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
@@ -40,8 +50,8 @@ const PRUNE_LEAVES: usize = 2000;
 /// Destroyed datasets and snapshots that one step works on.
 const PRUNE_DATASETS: usize = 200;
 
-pub(crate) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<Destruction> {
-    let pool = &by.inner;
+pub(crate) fn destroy(session: &Session, sources: &[Source], dry_run: bool) -> Result<Destruction> {
+    let pool = &session.state;
     if dry_run {
         return Moment::look(pool, &mut |moment| {
             destruction(moment, &Plan::under(pool, &moment.records, sources)?)
@@ -57,9 +67,11 @@ pub(crate) fn destroy(by: &Pool, sources: &[Source], dry_run: bool) -> Result<De
         }
     }
     turn.commit_sifting(0, &mut |commit, pointers| {
-        commit.destroy(&plan, pointers)?;
+        destroy_planned(commit, &plan, pointers)?;
         let mut entries = entries.iter();
-        entries.try_for_each(|it| commit.enter(by.author.as_ref(), it.clone()).map(|_| ()))
+        entries.try_for_each(|it| {
+            operation_log::enter(commit, session.author.as_ref(), it.clone()).map(|_| ())
+        })
     })?;
     Ok(destruction)
 }
@@ -73,16 +85,16 @@ pub(crate) struct Prepared<'p> {
 
 /// Plans a destruction, and finds out what it gives back. That may take reading long lists, and
 /// commits go on meanwhile; but nobody opens, takes or destroys anything.
-pub(crate) fn prepare<'p>(pool: &'p Arc<Inner>, sources: &[Source]) -> Result<Prepared<'p>> {
-    pool.make_room_in_log(sources.len() as u64)?;
-    let nobody_opens = pool.administering.lock();
+pub(crate) fn prepare<'p>(pool: &'p Arc<State>, sources: &[Source]) -> Result<Prepared<'p>> {
+    trash::make_room_in_log(pool, sources.len() as u64)?;
+    let nobody_opens = pool.turns.administering.lock();
     pool.check_writable()?;
     let plan = Plan::new(pool, sources)?;
     plan.refuse_in_use(pool)?;
     let destruction = Moment::look(pool, &mut |moment| {
         destruction(moment, &Plan::under(pool, &moment.records, sources)?)
     })?;
-    let turn = pool.turn(Some(nobody_opens))?;
+    let turn = turn::turn(pool, Some(nobody_opens))?;
     Ok(Prepared { turn, plan, destruction })
 }
 
@@ -116,126 +128,11 @@ pub(crate) fn dead_chunks(
     failed.map_or(Ok(is_all), Err)
 }
 
-impl Commit<'_> {
-    /// Lasts first: what they leave of the ones before them may be on the way to an heir. Then so
-    /// many pointers are sifted.
-    pub(crate) fn destroy(&mut self, plan: &Plan, pointers: usize) -> Result<()> {
-        plan.goes().try_for_each(|gone| self.forget_kept(gone.id, &gone.name))?;
-        for last in &plan.lasts {
-            let record = self.record(last.id)?;
-            self.destroy_last(record)?;
-        }
-        plan.chains.iter().try_for_each(|chain| self.destroy_chain(chain))?;
-        self.sift(pointers)
-    }
-
-    /// Snapshots that one takes over from, or the dataset. What the oldest of them has on its dead
-    /// list is the heir's as it is.
-    fn destroy_chain(&mut self, chain: &Chain) -> Result<()> {
-        let Some(oldest) = chain.gone.first() else { return Ok(()) };
-        let oldest = self.record(oldest.id)?;
-        let mut heir = self.record(chain.heir.id)?;
-        let others = chain.gone[1..].iter().map(|gone| gone.dead_list).chain([heir.dead_list]);
-        let others: Vec<u64> = others.collect();
-        self.begin_sifting(&others, oldest.previous_group, oldest.dead_list);
-        heir.dead_list = oldest.dead_list;
-        heir.dead_grains = oldest.dead_grains;
-        heir.previous = oldest.previous;
-        heir.previous_group = oldest.previous_group;
-        if oldest.previous == 0 {
-            heir.origin = oldest.origin;
-        }
-        let heir_id = heir.id;
-        self.records.insert(heir_id, Some(heir));
-        self.go_on(oldest.previous, oldest.id, heir_id)?;
-        for gone in &chain.gone {
-            self.records.insert(gone.id, None);
-            self.publications.push(Publication::Remove(gone.id));
-        }
-        Ok(())
-    }
-
-    /// A dataset, or the last snapshot of a line. Takes the name; the space follows in
-    /// [`Inner::give_back_step`].
-    pub(crate) fn destroy_last(&mut self, mut gone: DatasetRecord) -> Result<()> {
-        self.drop_list(gone.dead_list, gone.previous_group);
-        gone.dead_list = self.new_id();
-        let parent = parent_of(&gone);
-        if parent != 0 {
-            let mut before = self.record(parent)?;
-            if before.next == gone.id {
-                before.next = 0;
-                self.set_feature(feature::OWNERS);
-            } else {
-                before.clones = before.clones.saturating_sub(1);
-            }
-            self.records.insert(before.id, Some(before));
-        }
-        self.publications.push(Publication::Remove(gone.id));
-        let (id, is_empty) = (gone.id, gone.root.is_none());
-        gone.state = DatasetState::Destroying;
-        gone.dead_grains = 0;
-        (gone.parent, gone.origin, gone.previous, gone.clones) = (0, 0, 0, 0);
-        self.records.insert(id, (!is_empty).then_some(gone));
-        Ok(())
-    }
-}
-
-impl Inner {
-    /// Gives back a piece of what is being destroyed; returns whether there is more.
-    pub(crate) fn give_back_step(&self) -> Result<bool> {
-        let is_leaving = |pool: &Inner| pool.records.read().is_leaving();
-        if !is_leaving(self) {
-            return Ok(false);
-        }
-        self.take_turn()?.commit_sifting(1, &mut |commit, pointers| {
-            commit.sift(pointers)?;
-            let going = commit.pool.records.read().going(PRUNE_DATASETS);
-            let mut left = PRUNE_LEAVES;
-            for record in going {
-                if left > 0 {
-                    commit.prune(&record, &mut left)?;
-                }
-            }
-            Ok(())
-        })?;
-        Ok(is_leaving(self))
-    }
-
-    /// The key before which everything of a destroyed dataset has been given back.
-    fn prune_cursor(&self, dataset: u64) -> Result<Key> {
-        let media = &self.media;
-        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-        prune_cursor(&At { media, epoch: media.epoch() }, root.as_ref(), dataset)
-    }
-}
-
-/// As [`Inner::prune_cursor`], as a tree of the pool's own has it.
+/// The same, as a tree of the pool's own has it.
 pub(crate) fn prune_cursor(at: &At<'_>, pool_tree: Option<&Bytes>, dataset: u64) -> Result<Key> {
     let found = tree::get(at, pool_tree, cursor_key(dataset))?;
     let bytes = found.and_then(|found| <[u8; KEY_BYTES]>::try_from(&found.value[..]).ok());
     Ok(bytes.map_or(Key::MIN, |bytes| Key::decode(&bytes)))
-}
-
-impl Commit<'_> {
-    fn prune(&mut self, record: &DatasetRecord, left: &mut usize) -> Result<()> {
-        let Some(root) = root_of(record) else {
-            self.records.insert(record.id, None);
-            return Ok(());
-        };
-        let from = self.pool.prune_cursor(record.id)?;
-        let group = record.previous_group;
-        let mut sink = Pruning { commit: self, group };
-        match prune(&mut sink, &root, from, left)? {
-            Pruned::All => self.records.insert(record.id, None),
-            Pruned::Before(key) => {
-                let cursor = Bytes::copy_from_slice(&key.encode());
-                self.items.insert(cursor_key(record.id), Some(cursor));
-                None
-            }
-        };
-        Ok(())
-    }
 }
 
 struct Pruning<'c, 'p> {
@@ -256,7 +153,7 @@ impl PruneSink for Pruning<'_, '_> {
     }
 
     fn node_goes(&mut self, pointer: &Bytes) -> Result<()> {
-        self.commit.free(&decode_pointer(pointer)?)
+        owners::free(self.commit, &decode_pointer(pointer)?)
     }
 
     /// A shared block goes once, with the item that counts its references.
@@ -266,6 +163,115 @@ impl PruneSink for Pruning<'_, '_> {
         if counted_elsewhere || pointer.birth <= self.group {
             return Ok(());
         }
-        self.commit.free(&pointer)
+        owners::free(self.commit, &pointer)
     }
+}
+
+/// Gives back a piece of what is being destroyed; returns whether there is more.
+pub(crate) fn give_back_step(pool: &State) -> Result<bool> {
+    let is_leaving = |pool: &State| pool.records.read().is_leaving();
+    if !is_leaving(pool) {
+        return Ok(false);
+    }
+    turn::take_turn(pool)?.commit_sifting(1, &mut |commit, pointers| {
+        dead_list_reclaim::sift(commit, pointers)?;
+        let going = commit.pool.records.read().going(PRUNE_DATASETS);
+        let mut left = PRUNE_LEAVES;
+        for record in going {
+            if left > 0 {
+                prune_dataset(commit, &record, &mut left)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(is_leaving(pool))
+}
+
+/// The key before which everything of a destroyed dataset has been given back.
+fn cursor_of(pool: &State, dataset: u64) -> Result<Key> {
+    let media = &pool.media;
+    let root = pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+    prune_cursor(&At { media, epoch: media.epoch() }, root.as_ref(), dataset)
+}
+
+/// Lasts first: what they leave of the ones before them may be on the way to an heir. Then so
+/// many pointers are sifted.
+pub(crate) fn destroy_planned(commit: &mut Commit<'_>, plan: &Plan, pointers: usize) -> Result<()> {
+    plan.goes().try_for_each(|gone| operation_log::forget_kept(commit, gone.id, &gone.name))?;
+    for last in &plan.lasts {
+        let record = commit.record(last.id)?;
+        destroy_last(commit, record)?;
+    }
+    plan.chains.iter().try_for_each(|chain| destroy_chain(commit, chain))?;
+    dead_list_reclaim::sift(commit, pointers)
+}
+
+/// Snapshots that one takes over from, or the dataset. What the oldest of them has on its dead
+/// list is the heir's as it is.
+fn destroy_chain(commit: &mut Commit<'_>, chain: &Chain) -> Result<()> {
+    let Some(oldest) = chain.gone.first() else { return Ok(()) };
+    let oldest = commit.record(oldest.id)?;
+    let mut heir = commit.record(chain.heir.id)?;
+    let others = chain.gone[1..].iter().map(|gone| gone.dead_list).chain([heir.dead_list]);
+    let others: Vec<u64> = others.collect();
+    dead_list_reclaim::begin_sifting(commit, &others, oldest.previous_group, oldest.dead_list);
+    heir.dead_list = oldest.dead_list;
+    heir.dead_grains = oldest.dead_grains;
+    heir.previous = oldest.previous;
+    heir.previous_group = oldest.previous_group;
+    if oldest.previous == 0 {
+        heir.origin = oldest.origin;
+    }
+    let heir_id = heir.id;
+    commit.records.insert(heir_id, Some(heir));
+    lineage::go_on(commit, oldest.previous, oldest.id, heir_id)?;
+    for gone in &chain.gone {
+        commit.records.insert(gone.id, None);
+        commit.publications.push(Publication::Remove(gone.id));
+    }
+    Ok(())
+}
+
+/// A dataset, or the last snapshot of a line. Takes the name; the space follows in
+/// [`State::give_back_step`].
+pub(crate) fn destroy_last(commit: &mut Commit<'_>, mut gone: DatasetRecord) -> Result<()> {
+    dead_list_reclaim::drop_list(commit, gone.dead_list, gone.previous_group);
+    gone.dead_list = commit.new_id();
+    let parent = parent_of(&gone);
+    if parent != 0 {
+        let mut before = commit.record(parent)?;
+        if before.next == gone.id {
+            before.next = 0;
+            commit.set_feature(feature::OWNERS);
+        } else {
+            before.clones = before.clones.saturating_sub(1);
+        }
+        commit.records.insert(before.id, Some(before));
+    }
+    commit.publications.push(Publication::Remove(gone.id));
+    let (id, is_empty) = (gone.id, gone.root.is_none());
+    gone.state = DatasetState::Destroying;
+    gone.dead_grains = 0;
+    (gone.parent, gone.origin, gone.previous, gone.clones) = (0, 0, 0, 0);
+    commit.records.insert(id, (!is_empty).then_some(gone));
+    Ok(())
+}
+
+fn prune_dataset(commit: &mut Commit<'_>, record: &DatasetRecord, left: &mut usize) -> Result<()> {
+    let Some(root) = root_of(record) else {
+        commit.records.insert(record.id, None);
+        return Ok(());
+    };
+    let from = cursor_of(commit.pool, record.id)?;
+    let group = record.previous_group;
+    let mut sink = Pruning { commit, group };
+    match prune(&mut sink, &root, from, left)? {
+        Pruned::All => commit.records.insert(record.id, None),
+        Pruned::Before(key) => {
+            let cursor = Bytes::copy_from_slice(&key.encode());
+            commit.items.insert(cursor_key(record.id), Some(cursor));
+            None
+        }
+    };
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! States that somebody compares: kept in memory, under names as those of snapshots.
 //!
 //! A state of now is the root of the last commit, once that has all that was applied. It stays
-//! readable as long as the [commit is pinned](crate::views::pinned_commit), so nothing is written
+//! readable as long as the [commit is pinned](crate::state::pinned_commit), so nothing is written
 //! for it and a crash leaves nothing of it.
 //!
 //! **It holds no block.** Its dataset may go on, and the next commit gives back what it no longer
@@ -9,11 +9,14 @@
 //! still there: else the commit would adopt blocks that are free.
 
 use crate::base::order::{self, Mutex};
-use crate::commit::Turn;
-use crate::front::{Inner, Pool};
+use crate::commit::turn;
+use crate::commit::turn::Turn;
 use crate::memtable::dataset::Dataset;
-use crate::views::live::DatasetView;
-use crate::views::pinned_commit::{FrozenView, Moment};
+use crate::memtable::dataset::Opened;
+use crate::snapshots::session::Session;
+use crate::state::find::refuse_live;
+use crate::state::pinned_commit::Moment;
+use crate::state::records::root_of;
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_store::{DatasetName, Error, Result, Source};
@@ -34,7 +37,7 @@ pub(crate) struct PassingState {
     pub(crate) record: Arc<DatasetRecord>,
     dataset: Arc<Dataset>,
     /// Nobody destroys the dataset meanwhile.
-    _open: DatasetView,
+    _open: Opened,
 }
 
 impl Default for Passing {
@@ -44,13 +47,8 @@ impl Default for Passing {
 }
 
 impl PassingState {
-    pub(crate) fn view(&self) -> Result<FrozenView> {
-        let opened = FrozenView::of(Arc::clone(&self.moment), Arc::clone(&self.record));
-        self.moment.told(&self.record.name, opened)
-    }
-
     pub(crate) fn root(&self) -> Option<Bytes> {
-        super::root_of(&self.record)
+        root_of(&self.record)
     }
 
     /// Whether the last commit has another state of the dataset, or some of this one was
@@ -60,56 +58,56 @@ impl PassingState {
     }
 }
 
-impl Inner {
-    pub(crate) fn passing_state(&self, source: &Source) -> Option<Arc<PassingState>> {
-        self.passing.states.lock().get(source).cloned()
-    }
+pub(crate) fn passing_state(session: &Session, source: &Source) -> Option<Arc<PassingState>> {
+    session.passing.states.lock().get(source).cloned()
+}
 
-    /// For the one who has the turn: refuses to adopt blocks that may be free.
-    pub(crate) fn refuse_overtaken(&self, read: &Source, _turn: &Turn<'_>) -> Result<()> {
-        match self.passing_state(read) {
-            Some(state) if state.is_overtaken() => Err(Error::InUse {
-                name: read.dataset.to_string(),
-                holder: "it was written to while it was merged; try again".to_owned(),
-            }),
-            Some(_) => Ok(()),
-            None => self.find(read).and_then(|_| super::refuse_live(read)),
-        }
+/// For the one who has the turn: refuses to adopt blocks that may be free.
+pub(crate) fn refuse_overtaken(session: &Session, read: &Source, _turn: &Turn<'_>) -> Result<()> {
+    match passing_state(session, read) {
+        Some(state) if state.is_overtaken() => Err(Error::InUse {
+            name: read.dataset.to_string(),
+            holder: "it was written to while it was merged; try again".to_owned(),
+        }),
+        Some(_) => Ok(()),
+        None => session.state.find(read).and_then(|_| refuse_live(read)),
     }
 }
 
-impl Pool {
-    /// See `Store::keep_for_now`.
-    pub(crate) fn keep_passing(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
-        let inner = &self.inner;
-        let _nobody_destroys_it = inner.administering.lock();
-        let live = inner.find_live(dataset)?;
-        let gone = || Error::NoDataset(dataset.to_string());
-        let running = super::running(inner, live.id).ok_or_else(gone)?;
-        if running.has_dirty() {
-            inner.commit()?;
-        }
-        let moment = Arc::new(Moment::hold(inner));
-        let record = moment.records.get(live.id).ok_or_else(gone)?;
-        let number = inner.passing.number.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{purpose}:now-{number}");
-        let source = Source { dataset: dataset.clone(), snapshot: Some(name) };
-        let record = DatasetRecord {
-            name: source.to_string(),
-            state: DatasetState::Snapshot,
-            parent: live.id,
-            ..DatasetRecord::clone(record)
-        };
-        let open = DatasetView::new(Arc::clone(inner), Arc::clone(&running));
-        let record = Arc::new(record);
-        let state = PassingState { moment, record, dataset: running, _open: open };
-        inner.passing.states.lock().insert(source.clone(), Arc::new(state));
-        Ok(source)
+/// See `Store::keep_for_now`.
+pub(crate) fn keep_passing(
+    session: &Session,
+    dataset: &DatasetName,
+    purpose: &str,
+) -> Result<Source> {
+    let inner = &session.state;
+    let _nobody_destroys_it = inner.turns.administering.lock();
+    let live = inner.find_live(dataset)?;
+    let gone = || Error::NoDataset(dataset.to_string());
+    let running = inner.running(live.id).ok_or_else(gone)?;
+    if running.has_dirty() {
+        turn::commit(inner)?;
     }
+    let moment = Arc::new(Moment::hold(inner));
+    let record = moment.records.get(live.id).ok_or_else(gone)?;
+    let number = session.passing.number.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{purpose}:now-{number}");
+    let source = Source { dataset: dataset.clone(), snapshot: Some(name) };
+    let record = DatasetRecord {
+        name: source.to_string(),
+        state: DatasetState::Snapshot,
+        parent: live.id,
+        ..DatasetRecord::clone(record)
+    };
+    let open = Opened::new(Arc::clone(&running));
+    let record = Arc::new(record);
+    let state = PassingState { moment, record, dataset: running, _open: open };
+    session.passing.states.lock().insert(source.clone(), Arc::new(state));
+    Ok(source)
+}
 
-    /// See `Store::let_go`; false if it is none of these.
-    pub(crate) fn forget_passing(&self, kept: &Source) -> bool {
-        let gone = self.inner.passing.states.lock().remove(kept);
-        gone.is_some()
-    }
+/// See `Store::let_go`; false if it is none of these.
+pub(crate) fn forget_passing(session: &Session, kept: &Source) -> bool {
+    let gone = session.passing.states.lock().remove(kept);
+    gone.is_some()
 }

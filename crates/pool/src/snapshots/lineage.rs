@@ -3,9 +3,13 @@
 //! All of it is a change of records: no block is touched, so it takes the same time whatever there
 //! is. `docs/decisions/0016-owners-of-a-block.md` has the reasons.
 
-use crate::commit::{Commit, Publication};
+use crate::commit::draft::Commit;
+use crate::commit::draft::Publication;
+use crate::memtable::settings::RESERVATION;
+use crate::snapshots::lineage;
+use crate::state::State;
 use crate::state::records::parent_of;
-use crate::state::settings::RESERVATION;
+use crate::state::records::root_of;
 use marram_format::dataset::{
     DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
 };
@@ -13,209 +17,249 @@ use marram_format::group::Group;
 use marram_format::version::feature;
 use marram_store::{DatasetName, Error, Result, Source};
 
-impl Commit<'_> {
-    /// The snapshot takes over the dataset's root and dead list; the dataset goes on with an
-    /// empty dead list, and owns only what is born after this group. Returns the snapshot's id.
-    pub(crate) fn snapshot(&mut self, dataset: u64, source: &Source) -> Result<u64> {
-        self.snapshot_of(dataset, source, self.group)
-    }
-
-    /// The same, of the state that the last commit has left, as one of a group that is older than
-    /// all that this commit writes: so many `groups` ago, since when the dataset has not changed.
-    /// Before this commit takes anything into the dataset.
-    pub(crate) fn snapshot_before(
-        &mut self,
-        dataset: u64,
-        source: &Source,
-        groups: u64,
-    ) -> Result<u64> {
-        self.snapshot_of(dataset, source, Group(self.group.0.saturating_sub(groups)))
-    }
-
-    fn snapshot_of(&mut self, dataset: u64, source: &Source, group: Group) -> Result<u64> {
-        let mut live = self.record(dataset)?;
-        let mut kept = self.new_record(&source.to_string(), DatasetState::Snapshot);
-        kept.created_group = group;
-        kept.parent = live.id;
-        kept.origin = live.origin;
-        kept.previous = live.previous;
-        kept.next = live.id;
-        kept.previous_group = live.previous_group;
-        kept.root = live.root.clone();
-        kept.referenced_grains = live.referenced_grains;
-        kept.properties = live.properties.clone();
-        std::mem::swap(&mut kept.dead_list, &mut live.dead_list);
-        kept.dead_grains = std::mem::take(&mut live.dead_grains);
-        self.go_on(live.previous, live.id, kept.id)?;
-        live.previous = kept.id;
-        live.previous_group = group;
-        let id = kept.id;
-        self.keep(live)?;
-        self.add(kept)?;
-        Ok(id)
-    }
-
-    /// A dataset that begins as a snapshot.
-    pub(crate) fn clone_of(&mut self, origin: u64, name: &DatasetName) -> Result<DatasetRecord> {
-        let mut origin = self.record(origin)?;
-        let mut record = self.new_record(name.as_str(), DatasetState::Live);
-        record.origin = origin.id;
-        record.previous_group = origin.created_group;
-        record.root = origin.root.clone();
-        record.referenced_grains = origin.referenced_grains;
-        record.properties = origin.properties.clone();
-        record
-            .properties
-            .retain(|(name, _)| name != RESERVATION && !name.starts_with(HOLD_PROPERTY_PREFIX));
-        origin.clones += 1;
-        self.keep(origin)?;
-        Ok(record)
-    }
-
-    /// A clone of a snapshot that is taken now, with another root of what it shows; it is still
-    /// to be added.
-    pub(crate) fn fork(
-        &mut self,
-        dataset: u64,
-        base: &Source,
-        name: &DatasetName,
-        root_object: u64,
-    ) -> Result<DatasetRecord> {
-        let base = self.snapshot(dataset, base)?;
-        let mut record = self.clone_of(base, name)?;
-        record.properties.retain(|(name, _)| name != ROOT_OBJECT_PROPERTY);
-        record.properties.push((ROOT_OBJECT_PROPERTY.to_owned(), root_object.to_string()));
-        record.properties.sort();
-        self.set_feature(feature::OWNERS);
-        Ok(record)
-    }
-
-    /// The dataset's state becomes a snapshot, the last of its line; the dataset goes on from
-    /// another snapshot of its own. Returns the id of the one with the state before.
-    pub(crate) fn roll_back(&mut self, dataset: u64, to: u64, kept: &Source) -> Result<u64> {
-        let before = self.snapshot(dataset, kept)?;
-        self.leave_line(dataset, to)?;
-        Ok(before)
-    }
-
-    /// The dataset goes on from another snapshot of its own; its newest one is the last of its line
-    /// from then on. The dataset must be as that one is: nothing else has that state.
-    pub(crate) fn leave_line(&mut self, dataset: u64, to: u64) -> Result<()> {
-        let newest = self.record(dataset)?.previous;
-        self.go_on(newest, dataset, 0)?;
-        let mut target = self.record(to)?;
-        target.clones += u32::from(target.next != 0);
-        target.next = dataset;
-        let mut live = self.record(dataset)?;
-        live.previous = target.id;
-        live.previous_group = target.created_group;
-        // Lines of a dataset that has handed snapshots over may lead back to different ones.
-        live.origin = self.leads_back_to(&target)?;
-        live.root = target.root.clone();
-        live.referenced_grains = target.referenced_grains;
-        let root = super::root_of(&live);
-        self.publications.push(Publication::Root(dataset, root));
-        self.keep(target)?;
-        self.set_feature(feature::OWNERS);
-        self.keep(live)
-    }
-
-    /// A clone takes over the snapshot that it began as, and those of the same dataset before it.
-    /// What went on from that snapshot began as it from now on, and the clone goes on from it.
-    /// Returns how many it took over.
-    pub(crate) fn promote(&mut self, promoted: u64) -> Result<u64> {
-        let mut live = self.record(promoted)?;
-        let origin = self.record(live.origin)?;
-        let before = origin.parent;
-        let mut first = live.clone();
-        while parent_of(&first) != origin.id {
-            first = self.record(parent_of(&first))?;
-        }
-        let mut last = origin;
-        let mut child = first.id;
-        if first.id == live.id {
-            live.previous = last.id;
-        } else {
-            first.previous = last.id;
-            self.keep(first)?;
-        }
-        let mut taken = vec![last.id];
-        loop {
-            let above = parent_of(&last);
-            if last.next != child {
-                // One line less began as it; the one that went on from it, if any, is one more.
-                last.clones = last.clones.saturating_sub(u32::from(last.next == 0));
-                last.next = child;
-            }
-            child = last.id;
-            last.name = handed_over(&last.name, &live.name)?;
-            last.parent = live.id;
-            self.keep(last)?;
-            match above {
-                0 => break,
-                _ => last = self.record(above)?,
-            }
-            if last.parent != before {
-                break;
-            }
-            taken.push(last.id);
-        }
-        live.origin = match taken.last() {
-            Some(top) => parent_of(&self.record(*top)?),
-            None => 0,
-        };
-        self.keep(live)?;
-        self.set_feature(feature::OWNERS);
-        self.lead_back(before, &taken)?;
-        Ok(taken.len() as u64)
-    }
-
-    /// The snapshot of another dataset that the line of a snapshot leads back to; 0: none.
-    fn leads_back_to(&self, snapshot: &DatasetRecord) -> Result<u64> {
-        let mut at = snapshot.clone();
-        while parent_of(&at) != 0 {
-            at = self.record(parent_of(&at))?;
-            if at.parent != snapshot.parent {
-                return Ok(at.id);
-            }
-        }
-        Ok(0)
-    }
-
-    /// The dataset that has handed snapshots over leads back to the newest of them, if to any.
-    fn lead_back(&mut self, dataset: u64, taken: &[u64]) -> Result<()> {
-        let mut live = self.record(dataset)?;
-        let mut at = live.clone();
-        while parent_of(&at) != 0 {
-            at = self.record(parent_of(&at))?;
-            if taken.contains(&at.id) {
-                live.origin = at.id;
-                return self.keep(live);
-            }
-            if at.parent != dataset {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// What went on from the snapshot `parent` to `from` goes on to `to` (0: to nothing).
-    pub(crate) fn go_on(&mut self, parent: u64, from: u64, to: u64) -> Result<()> {
-        if parent != 0 {
-            let mut before = self.record(parent)?;
-            if before.next == from {
-                before.next = to;
-                self.keep(before)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The name of a snapshot that goes over to another dataset.
 pub(crate) fn handed_over(snapshot: &str, dataset: &str) -> Result<String> {
     match snapshot.split_once('@') {
         Some((_, name)) => Ok(format!("{dataset}@{name}")),
         None => Err(Error::Invalid(format!("{snapshot} is no snapshot"))),
     }
+}
+
+/// Refuses to promote what is no clone, or has names that are taken; returns the clone's id.
+pub(crate) fn refuse_promotion(pool: &State, name: &DatasetName) -> Result<u64> {
+    let live = pool.find_live(name)?;
+    let records = pool.records.read();
+    let Some(origin) = records.get(live.origin) else {
+        return Err(Error::Invalid(format!("{name} is no clone: it began as no snapshot")));
+    };
+    let mut at = Some(origin);
+    while let Some(taken) = at.filter(|taken| taken.parent == origin.parent) {
+        let renamed = lineage::handed_over(&taken.name, &live.name)?;
+        renamed.parse::<Source>()?;
+        if records.named(&renamed).is_some() {
+            return Err(Error::DatasetExists(renamed));
+        }
+        at = records.get(parent_of(taken));
+    }
+    Ok(live.id)
+}
+
+/// The dataset whose snapshot a clone began as: its id and name.
+pub(crate) fn holder_of_origin(pool: &State, clone: u64) -> Result<(u64, String)> {
+    let records = pool.records.read();
+    let origin = records.get(clone).and_then(|clone| records.get(clone.origin));
+    let holder = origin.and_then(|origin| records.get(origin.parent));
+    let holder = holder.ok_or_else(|| Error::NoDataset(format!("number {clone}")))?;
+    Ok((holder.id, holder.name.clone()))
+}
+
+/// The snapshot takes over the dataset's root and dead list; the dataset goes on with an
+/// empty dead list, and owns only what is born after this group. Returns the snapshot's id.
+pub(crate) fn snapshot(commit: &mut Commit<'_>, dataset: u64, source: &Source) -> Result<u64> {
+    snapshot_of(commit, dataset, source, commit.group)
+}
+
+/// The same, of the state that the last commit has left, as one of a group that is older than
+/// all that this commit writes: so many `groups` ago, since when the dataset has not changed.
+/// Before this commit takes anything into the dataset.
+pub(crate) fn snapshot_before(
+    commit: &mut Commit<'_>,
+    dataset: u64,
+    source: &Source,
+    groups: u64,
+) -> Result<u64> {
+    snapshot_of(commit, dataset, source, Group(commit.group.0.saturating_sub(groups)))
+}
+
+fn snapshot_of(
+    commit: &mut Commit<'_>,
+    dataset: u64,
+    source: &Source,
+    group: Group,
+) -> Result<u64> {
+    let mut live = commit.record(dataset)?;
+    let mut kept = commit.new_record(&source.to_string(), DatasetState::Snapshot);
+    kept.created_group = group;
+    kept.parent = live.id;
+    kept.origin = live.origin;
+    kept.previous = live.previous;
+    kept.next = live.id;
+    kept.previous_group = live.previous_group;
+    kept.root = live.root.clone();
+    kept.referenced_grains = live.referenced_grains;
+    kept.properties = live.properties.clone();
+    std::mem::swap(&mut kept.dead_list, &mut live.dead_list);
+    kept.dead_grains = std::mem::take(&mut live.dead_grains);
+    go_on(commit, live.previous, live.id, kept.id)?;
+    live.previous = kept.id;
+    live.previous_group = group;
+    let id = kept.id;
+    commit.keep(live)?;
+    commit.add(kept)?;
+    Ok(id)
+}
+
+/// A dataset that begins as a snapshot.
+pub(crate) fn clone_of(
+    commit: &mut Commit<'_>,
+    origin: u64,
+    name: &DatasetName,
+) -> Result<DatasetRecord> {
+    let mut origin = commit.record(origin)?;
+    let mut record = commit.new_record(name.as_str(), DatasetState::Live);
+    record.origin = origin.id;
+    record.previous_group = origin.created_group;
+    record.root = origin.root.clone();
+    record.referenced_grains = origin.referenced_grains;
+    record.properties = origin.properties.clone();
+    record
+        .properties
+        .retain(|(name, _)| name != RESERVATION && !name.starts_with(HOLD_PROPERTY_PREFIX));
+    origin.clones += 1;
+    commit.keep(origin)?;
+    Ok(record)
+}
+
+/// A clone of a snapshot that is taken now, with another root of what it shows; it is still
+/// to be added.
+pub(crate) fn fork(
+    commit: &mut Commit<'_>,
+    dataset: u64,
+    base: &Source,
+    name: &DatasetName,
+    root_object: u64,
+) -> Result<DatasetRecord> {
+    let base = snapshot(commit, dataset, base)?;
+    let mut record = clone_of(commit, base, name)?;
+    record.properties.retain(|(name, _)| name != ROOT_OBJECT_PROPERTY);
+    record.properties.push((ROOT_OBJECT_PROPERTY.to_owned(), root_object.to_string()));
+    record.properties.sort();
+    commit.set_feature(feature::OWNERS);
+    Ok(record)
+}
+
+/// The dataset's state becomes a snapshot, the last of its line; the dataset goes on from
+/// another snapshot of its own. Returns the id of the one with the state before.
+pub(crate) fn roll_back(
+    commit: &mut Commit<'_>,
+    dataset: u64,
+    to: u64,
+    kept: &Source,
+) -> Result<u64> {
+    let before = snapshot(commit, dataset, kept)?;
+    leave_line(commit, dataset, to)?;
+    Ok(before)
+}
+
+/// The dataset goes on from another snapshot of its own; its newest one is the last of its line
+/// from then on. The dataset must be as that one is: nothing else has that state.
+pub(crate) fn leave_line(commit: &mut Commit<'_>, dataset: u64, to: u64) -> Result<()> {
+    let newest = commit.record(dataset)?.previous;
+    go_on(commit, newest, dataset, 0)?;
+    let mut target = commit.record(to)?;
+    target.clones += u32::from(target.next != 0);
+    target.next = dataset;
+    let mut live = commit.record(dataset)?;
+    live.previous = target.id;
+    live.previous_group = target.created_group;
+    // Lines of a dataset that has handed snapshots over may lead back to different ones.
+    live.origin = leads_back_to(commit, &target)?;
+    live.root = target.root.clone();
+    live.referenced_grains = target.referenced_grains;
+    let root = root_of(&live);
+    commit.publications.push(Publication::Root(dataset, root));
+    commit.keep(target)?;
+    commit.set_feature(feature::OWNERS);
+    commit.keep(live)
+}
+
+/// A clone takes over the snapshot that it began as, and those of the same dataset before it.
+/// What went on from that snapshot began as it from now on, and the clone goes on from it.
+/// Returns how many it took over.
+pub(crate) fn promote(commit: &mut Commit<'_>, promoted: u64) -> Result<u64> {
+    let mut live = commit.record(promoted)?;
+    let origin = commit.record(live.origin)?;
+    let before = origin.parent;
+    let mut first = live.clone();
+    while parent_of(&first) != origin.id {
+        first = commit.record(parent_of(&first))?;
+    }
+    let mut last = origin;
+    let mut child = first.id;
+    if first.id == live.id {
+        live.previous = last.id;
+    } else {
+        first.previous = last.id;
+        commit.keep(first)?;
+    }
+    let mut taken = vec![last.id];
+    loop {
+        let above = parent_of(&last);
+        if last.next != child {
+            // One line less began as it; the one that went on from it, if any, is one more.
+            last.clones = last.clones.saturating_sub(u32::from(last.next == 0));
+            last.next = child;
+        }
+        child = last.id;
+        last.name = handed_over(&last.name, &live.name)?;
+        last.parent = live.id;
+        commit.keep(last)?;
+        match above {
+            0 => break,
+            _ => last = commit.record(above)?,
+        }
+        if last.parent != before {
+            break;
+        }
+        taken.push(last.id);
+    }
+    live.origin = match taken.last() {
+        Some(top) => parent_of(&commit.record(*top)?),
+        None => 0,
+    };
+    commit.keep(live)?;
+    commit.set_feature(feature::OWNERS);
+    lead_back(commit, before, &taken)?;
+    Ok(taken.len() as u64)
+}
+
+/// The snapshot of another dataset that the line of a snapshot leads back to; 0: none.
+fn leads_back_to(commit: &Commit<'_>, snapshot: &DatasetRecord) -> Result<u64> {
+    let mut at = snapshot.clone();
+    while parent_of(&at) != 0 {
+        at = commit.record(parent_of(&at))?;
+        if at.parent != snapshot.parent {
+            return Ok(at.id);
+        }
+    }
+    Ok(0)
+}
+
+/// The dataset that has handed snapshots over leads back to the newest of them, if to any.
+fn lead_back(commit: &mut Commit<'_>, dataset: u64, taken: &[u64]) -> Result<()> {
+    let mut live = commit.record(dataset)?;
+    let mut at = live.clone();
+    while parent_of(&at) != 0 {
+        at = commit.record(parent_of(&at))?;
+        if taken.contains(&at.id) {
+            live.origin = at.id;
+            return commit.keep(live);
+        }
+        if at.parent != dataset {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What went on from the snapshot `parent` to `from` goes on to `to` (0: to nothing).
+pub(crate) fn go_on(commit: &mut Commit<'_>, parent: u64, from: u64, to: u64) -> Result<()> {
+    if parent != 0 {
+        let mut before = commit.record(parent)?;
+        if before.next == from {
+            before.next = to;
+            commit.keep(before)?;
+        }
+    }
+    Ok(())
 }

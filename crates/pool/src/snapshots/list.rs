@@ -1,16 +1,15 @@
 //! What there is.
 
-use super::trash::is_hidden;
-use crate::front::Inner;
+use crate::state::State;
 use crate::state::records::Records;
-use marram_format::dataset::{
-    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
-};
+use crate::state::records::is_hidden;
+use crate::state::records::root_object;
+use marram_format::dataset::{DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX};
 use marram_format::pointer::GRAIN_BYTES;
-use marram_store::{DatasetKind, DatasetReport, ROOT_OBJECT, Result};
+use marram_store::{DatasetKind, DatasetReport, Result};
 
 /// All but what is kept for an undo.
-pub(crate) fn list(pool: &Inner) -> Result<Vec<DatasetReport>> {
+pub(crate) fn list(pool: &State) -> Result<Vec<DatasetReport>> {
     let records = pool.records.read();
     let seen = records.known().filter(|record| !is_hidden(record));
     let mut reports: Vec<DatasetReport> =
@@ -39,11 +38,6 @@ pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<Datase
         created_seconds: record.created_seconds,
         referenced_bytes: record.referenced_grains * GRAIN_BYTES,
     })
-}
-
-pub(crate) fn root_object(record: &DatasetRecord) -> u64 {
-    let own = record.properties.iter().find(|(name, _)| name == ROOT_OBJECT_PROPERTY);
-    own.and_then(|(_, value)| value.parse().ok()).unwrap_or(ROOT_OBJECT)
 }
 
 /// The tags with which a snapshot is held.

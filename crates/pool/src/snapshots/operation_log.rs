@@ -9,9 +9,14 @@
 //! kind with the same group. A commit does one command's work and has a group of its own, so two
 //! commands are never one step, however alike they are.
 
-use crate::commit::Commit;
-use crate::front::{Inner, Pool};
+use crate::commit::draft::Commit;
+use crate::commit::turn;
+use crate::commit::turn::Turn;
 use crate::io::At;
+use crate::snapshots::session::Session;
+use crate::snapshots::trash;
+use crate::snapshots::undo;
+use crate::state::State;
 use crate::tree;
 use bytes::Bytes;
 use marram_format::operation::{
@@ -56,56 +61,6 @@ impl Operation {
     /// The user who asked for it, if one did.
     pub fn user(&self) -> Option<u32> {
         Some(self.record.user).filter(|user| *user != NO_USER)
-    }
-}
-
-impl Pool {
-    /// The same pool for somebody: what is done through this handle is entered into the log of
-    /// operations.
-    pub fn acting_for(&self, author: Author) -> Pool {
-        Pool { author: Some(Arc::new(author)), ..self.share() }
-    }
-
-    /// The same pool for a merge that takes back the merge with this number in the log.
-    pub fn taking_back(&self, number: u64) -> Pool {
-        Pool { undoes: number, ..self.share() }
-    }
-
-    fn share(&self) -> Pool {
-        Pool { inner: self.inner.clone(), author: self.author.clone(), undoes: self.undoes }
-    }
-
-    /// The log of operations, oldest first.
-    ///
-    /// # Errors
-    /// A failed read.
-    pub fn operations(&self) -> Result<Vec<Operation>> {
-        let _no_commit = self.inner.committing.lock();
-        let entries = self.inner.operations()?;
-        let undone = undone_by(&entries);
-        let judge = |number: u64| match self.inner.judge((&entries, &undone), number) {
-            Ok(_) => None,
-            Err(Error::Invalid(reason)) => Some(reason),
-            Err(error) => Some(error.to_string()),
-        };
-        let mut operations = Vec::with_capacity(entries.len());
-        for step in entries.chunk_by(|(_, one), (_, next)| is_one_step(one, next)) {
-            let numbers = step[0].0..=step[step.len() - 1].0;
-            // What is left of a step is judged once: there may be as many as the log has entries.
-            let mut of_rest: Option<Option<String>> = None;
-            for (number, record) in step {
-                let undone_by = undone.range((*number, 0)..=(*number, u64::MAX)).next();
-                let undone_by = undone_by.map(|(_, by)| *by);
-                let obstacle = match (undone_by, self.inner.refuse_gone(record)) {
-                    (Some(by), _) => Some(taken_back_by(by)),
-                    (None, Err(Error::Invalid(reason))) => Some(reason),
-                    (None, _) => of_rest.get_or_insert_with(|| judge(*number)).clone(),
-                };
-                let (record, step) = (record.clone(), numbers.clone());
-                operations.push(Operation { number: *number, record, step, undone_by, obstacle });
-            }
-        }
-        Ok(operations)
     }
 }
 
@@ -159,105 +114,6 @@ pub(crate) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> Operat
     }
 }
 
-impl Commit<'_> {
-    /// The number of the next entry. This commit may also have changed older entries, when it let
-    /// go of what they kept.
-    pub(crate) fn next_operation(&self) -> Result<u64> {
-        let (first, last) = (operation_key(0), operation_key(u64::MAX));
-        let entered = self.items.range(first..=last).rev().find(|(_, value)| value.is_some());
-        let behind_those = entered.map_or(0, |(key, _)| key.offset + 1);
-        Ok(behind_those.max(self.pool.next_operation()?))
-    }
-
-    /// Enters what this commit does into the log, if it does so for anybody. Returns the number.
-    pub(crate) fn enter(
-        &mut self,
-        author: Option<&Arc<Author>>,
-        record: OperationRecord,
-    ) -> Result<u64> {
-        let Some(author) = author else { return Ok(0) };
-        let number = self.next_operation()?;
-        let mut command = author.command.clone();
-        while command.len() > COMMAND_BYTES_MAX {
-            command.pop();
-        }
-        self.set_feature(record.kind.feature());
-        let record = OperationRecord {
-            user: author.user.unwrap_or(NO_USER),
-            seconds: self.now_seconds,
-            group: self.group,
-            command,
-            ..record
-        };
-        self.items.insert(operation_key(number), Some(record.encode()));
-        if let Some(oldest) = number.checked_sub(OPERATIONS_KEPT_MAX) {
-            self.items.insert(operation_key(oldest), None);
-        }
-        Ok(number)
-    }
-
-    /// Something that was kept for an undo goes: its entry says so.
-    pub(crate) fn forget_kept(&mut self, gone: u64, name: &str) -> Result<()> {
-        let Some(number) = kept_for(name) else { return Ok(()) };
-        let key = operation_key(number);
-        let mut entry = match self.items.get(&key) {
-            Some(Some(bytes)) => decode(number, bytes)?,
-            Some(None) => return Ok(()),
-            None => match self.pool.operation(number)? {
-                Some(entry) => entry,
-                None => return Ok(()),
-            },
-        };
-        if entry.before == gone {
-            entry.before = 0;
-        }
-        if entry.after == gone {
-            entry.after = 0;
-        }
-        if entry.kind != OperationKind::Merge || (entry.before, entry.after) == (0, 0) {
-            entry.kept_until_seconds = 0;
-        }
-        self.items.insert(key, Some(entry.encode()));
-        Ok(())
-    }
-}
-
-impl Inner {
-    /// The entries of the log, oldest first, as the last commit has them.
-    pub(crate) fn operations(&self) -> Result<Vec<(u64, OperationRecord)>> {
-        let (mut entries, mut wrong) = (Vec::new(), None);
-        let (root, at) = self.pool_tree();
-        let (first, last) = (operation_key(0), operation_key(u64::MAX));
-        tree::scan(&at, root.as_ref(), first, last, &mut |found| {
-            match decode(found.key.offset, &found.value) {
-                Ok(record) => entries.push((found.key.offset, record)),
-                Err(error) => wrong = Some(error),
-            }
-            wrong.is_none()
-        })?;
-        wrong.map_or(Ok(entries), Err)
-    }
-
-    /// The entry with this number.
-    pub(crate) fn operation(&self, number: u64) -> Result<Option<OperationRecord>> {
-        let (root, at) = self.pool_tree();
-        let found = tree::get(&at, root.as_ref(), operation_key(number))?;
-        found.map(|found| decode(number, &found.value)).transpose()
-    }
-
-    pub(crate) fn next_operation(&self) -> Result<u64> {
-        let (root, at) = self.pool_tree();
-        let (first, last) = (operation_key(0), operation_key(u64::MAX));
-        let found = tree::last(&at, root.as_ref(), first, last)?;
-        Ok(found.map_or(1, |found: tree::Found| found.key.offset.saturating_add(1)))
-    }
-
-    fn pool_tree(&self) -> (Option<Bytes>, At<'_>) {
-        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
-        (root, At { media: &self.media, epoch: self.media.epoch() })
-    }
-}
-
 fn decode(number: u64, bytes: &Bytes) -> Result<OperationRecord> {
     OperationRecord::decode(bytes).map_err(|error| {
         Error::Damaged(Damage {
@@ -272,4 +128,140 @@ fn decode(number: u64, bytes: &Bytes) -> Result<OperationRecord> {
 /// as long as it compares.
 pub(crate) fn is_passing(source: &Source) -> bool {
     source.is_own() && !source.is_fork_base()
+}
+
+/// The entries of the log, oldest first, as the last commit has them.
+pub(crate) fn entries(pool: &State) -> Result<Vec<(u64, OperationRecord)>> {
+    let (mut entries, mut wrong) = (Vec::new(), None);
+    let (root, at) = pool_tree(pool);
+    let (first, last) = (operation_key(0), operation_key(u64::MAX));
+    tree::scan(&at, root.as_ref(), first, last, &mut |found| {
+        match decode(found.key.offset, &found.value) {
+            Ok(record) => entries.push((found.key.offset, record)),
+            Err(error) => wrong = Some(error),
+        }
+        wrong.is_none()
+    })?;
+    wrong.map_or(Ok(entries), Err)
+}
+
+/// The entry with this number.
+pub(crate) fn operation(pool: &State, number: u64) -> Result<Option<OperationRecord>> {
+    let (root, at) = pool_tree(pool);
+    let found = tree::get(&at, root.as_ref(), operation_key(number))?;
+    found.map(|found| decode(number, &found.value)).transpose()
+}
+
+pub(crate) fn next_operation(pool: &State) -> Result<u64> {
+    let (root, at) = pool_tree(pool);
+    let (first, last) = (operation_key(0), operation_key(u64::MAX));
+    let found = tree::last(&at, root.as_ref(), first, last)?;
+    Ok(found.map_or(1, |found: tree::Found| found.key.offset.saturating_add(1)))
+}
+
+fn pool_tree(pool: &State) -> (Option<Bytes>, At<'_>) {
+    let root = pool.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+    (root, At { media: &pool.media, epoch: pool.media.epoch() })
+}
+
+/// See [`Pool::begin_operation`].
+pub(crate) fn begin_operation<'p>(
+    pool: &'p State,
+    author: Option<&Arc<Author>>,
+) -> Result<Turn<'p>> {
+    if author.is_some() {
+        trash::make_room_in_log(pool, 1)?;
+    }
+    turn::take_turn(pool)
+}
+
+/// The number of the next entry. This commit may also have changed older entries, when it let
+/// go of what they kept.
+pub(crate) fn next_entry(commit: &Commit<'_>) -> Result<u64> {
+    let (first, last) = (operation_key(0), operation_key(u64::MAX));
+    let entered = commit.items.range(first..=last).rev().find(|(_, value)| value.is_some());
+    let behind_those = entered.map_or(0, |(key, _)| key.offset + 1);
+    Ok(behind_those.max(next_operation(commit.pool)?))
+}
+
+/// Enters what this commit does into the log, if it does so for anybody. Returns the number.
+pub(crate) fn enter(
+    commit: &mut Commit<'_>,
+    author: Option<&Arc<Author>>,
+    record: OperationRecord,
+) -> Result<u64> {
+    let Some(author) = author else { return Ok(0) };
+    let number = next_entry(commit)?;
+    let mut command = author.command.clone();
+    while command.len() > COMMAND_BYTES_MAX {
+        command.pop();
+    }
+    commit.set_feature(record.kind.feature());
+    let record = OperationRecord {
+        user: author.user.unwrap_or(NO_USER),
+        seconds: commit.now_seconds,
+        group: commit.group,
+        command,
+        ..record
+    };
+    commit.items.insert(operation_key(number), Some(record.encode()));
+    if let Some(oldest) = number.checked_sub(OPERATIONS_KEPT_MAX) {
+        commit.items.insert(operation_key(oldest), None);
+    }
+    Ok(number)
+}
+
+/// Something that was kept for an undo goes: its entry says so.
+pub(crate) fn forget_kept(commit: &mut Commit<'_>, gone: u64, name: &str) -> Result<()> {
+    let Some(number) = kept_for(name) else { return Ok(()) };
+    let key = operation_key(number);
+    let mut entry = match commit.items.get(&key) {
+        Some(Some(bytes)) => decode(number, bytes)?,
+        Some(None) => return Ok(()),
+        None => match operation(commit.pool, number)? {
+            Some(entry) => entry,
+            None => return Ok(()),
+        },
+    };
+    if entry.before == gone {
+        entry.before = 0;
+    }
+    if entry.after == gone {
+        entry.after = 0;
+    }
+    if entry.kind != OperationKind::Merge || (entry.before, entry.after) == (0, 0) {
+        entry.kept_until_seconds = 0;
+    }
+    commit.items.insert(key, Some(entry.encode()));
+    Ok(())
+}
+
+/// See `Pool::operations`.
+pub(crate) fn operations(session: &Session) -> Result<Vec<Operation>> {
+    let _no_commit = session.state.turns.committing.lock();
+    let entries = entries(&session.state)?;
+    let undone = undone_by(&entries);
+    let judge = |number: u64| match undo::judge(&session.state, (&entries, &undone), number) {
+        Ok(_) => None,
+        Err(Error::Invalid(reason)) => Some(reason),
+        Err(error) => Some(error.to_string()),
+    };
+    let mut operations = Vec::with_capacity(entries.len());
+    for step in entries.chunk_by(|(_, one), (_, next)| is_one_step(one, next)) {
+        let numbers = step[0].0..=step[step.len() - 1].0;
+        // What is left of a step is judged once: there may be as many as the log has entries.
+        let mut of_rest: Option<Option<String>> = None;
+        for (number, record) in step {
+            let undone_by = undone.range((*number, 0)..=(*number, u64::MAX)).next();
+            let undone_by = undone_by.map(|(_, by)| *by);
+            let obstacle = match (undone_by, undo::refuse_gone(&session.state, record)) {
+                (Some(by), _) => Some(taken_back_by(by)),
+                (None, Err(Error::Invalid(reason))) => Some(reason),
+                (None, _) => of_rest.get_or_insert_with(|| judge(*number)).clone(),
+            };
+            let (record, step) = (record.clone(), numbers.clone());
+            operations.push(Operation { number: *number, record, step, undone_by, obstacle });
+        }
+    }
+    Ok(operations)
 }

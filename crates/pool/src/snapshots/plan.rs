@@ -10,9 +10,9 @@
 //! used its blocks.
 
 use super::list::holds;
-use super::trash::is_hidden;
-use crate::front::Inner;
 use crate::memtable::dataset::Dataset;
+use crate::state::State;
+use crate::state::records::is_hidden;
 use crate::state::records::{Records, parent_of};
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_store::{DatasetName, Error, Result, Source};
@@ -43,13 +43,13 @@ impl Plan {
     ///
     /// # Errors
     /// One that is not there; the root dataset; something that stays began as what would go.
-    pub(crate) fn new(pool: &Inner, sources: &[Source]) -> Result<Plan> {
+    pub(crate) fn new(pool: &State, sources: &[Source]) -> Result<Plan> {
         let records = Arc::clone(&pool.records.read());
         Plan::under(pool, &records, sources)
     }
 
     /// The same, by the records of one moment.
-    pub(crate) fn under(pool: &Inner, records: &Records, sources: &[Source]) -> Result<Plan> {
+    pub(crate) fn under(pool: &State, records: &Records, sources: &[Source]) -> Result<Plan> {
         let datasets = pool.datasets.read();
         let mut plan = Plan { goes: BTreeMap::new(), lasts: Vec::new(), chains: Vec::new() };
         for source in sources {
@@ -203,7 +203,7 @@ impl Plan {
     /// **Asked before anything is frozen**: what is written to a dataset after that, through a view
     /// that was open, goes into frames that the commit does not include. If the dataset went with
     /// the commit, a replay of them would find no dataset, and the pool could not be opened.
-    pub(crate) fn refuse_in_use(&self, pool: &Inner) -> Result<()> {
+    pub(crate) fn refuse_in_use(&self, pool: &State) -> Result<()> {
         let datasets = pool.datasets.read();
         for gone in self.goes.values() {
             let in_use = |holder: String| Err(Error::InUse { name: gone.name.clone(), holder });

@@ -1,10 +1,14 @@
 //! Properties and holds: what is set on datasets and snapshots, with the entry in the log.
 
+use super::list;
 use super::operation_log::entry;
-use super::{list, refuse_too_long, running};
-use crate::commit::Turn;
-use crate::front::Pool;
-use crate::state::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
+use crate::admission::room;
+use crate::commit::turn::Turn;
+use crate::memtable::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
+use crate::snapshots::operation_log;
+use crate::snapshots::session;
+use crate::snapshots::session::Session;
+use crate::state::records::refuse_too_long;
 use marram_format::dataset::{DatasetRecord, HOLD_PROPERTY_PREFIX};
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::version::feature;
@@ -18,110 +22,6 @@ pub(crate) struct Change {
     pub(crate) value: Option<String>,
     /// The entry that this takes back; 0 if none.
     pub(crate) undoes: u64,
-}
-
-impl Pool {
-    /// Sets properties of a dataset as one step: all of them, or none. `None` goes back to the
-    /// default.
-    ///
-    /// # Errors
-    /// As for [`Store::set_property`](marram_store::Store::set_property), of any of them.
-    pub fn set_properties(
-        &self,
-        name: &DatasetName,
-        values: &BTreeMap<String, Option<String>>,
-    ) -> Result<()> {
-        let mut changes = Vec::new();
-        for (property, value) in values {
-            changes.push(checked_change(property, value.as_deref())?);
-        }
-        let turn = self.begin_operations(changes.len())?;
-        self.change_properties(&turn, name, &changes)
-    }
-
-    /// Changes properties of a dataset, for whoever has the turn to commit.
-    pub(crate) fn change_properties(
-        &self,
-        turn: &Turn<'_>,
-        name: &DatasetName,
-        changes: &[Change],
-    ) -> Result<()> {
-        let live = self.inner.find_live(name)?;
-        let mut record = DatasetRecord::clone(&live);
-        for Change { property, value, .. } in changes {
-            record.properties.retain(|(set, _)| set != property);
-            record.properties.extend(value.clone().map(|value| (property.clone(), value)));
-        }
-        record.properties.sort();
-        refuse_too_long(&record)?;
-        let settings = Settings::new(&record.properties)?;
-        let known = running(&self.inner, record.id);
-        let old = |property: &str| {
-            let set = live.properties.iter().find(|(set, _)| set == property);
-            set.map_or("", |(_, value)| value.as_str())
-        };
-        turn.commit(Some(&mut |commit| {
-            let changed = commit.record(record.id)?;
-            let record = DatasetRecord { properties: record.properties.clone(), ..changed };
-            if changes.iter().any(|change| change.property == RESERVATION) {
-                let kept_free = known.as_ref().map_or(0, |dataset| dataset.allowance.kept_free());
-                commit.pool.check_record_reservation(&record, kept_free)?;
-            }
-            let id = record.id;
-            commit.keep(record)?;
-            for Change { property, value, undoes } in changes {
-                let texts =
-                    [name.as_str(), property, old(property), value.as_deref().unwrap_or("")];
-                let set = entry(OperationKind::Set, id, &texts);
-                let set = OperationRecord { undoes: *undoes, ..set };
-                commit.enter(self.author.as_ref(), set)?;
-            }
-            Ok(())
-        }))?;
-        if let Some(dataset) = known {
-            dataset.set_settings(settings);
-        }
-        self.inner.sum_reservations();
-        Ok(())
-    }
-
-    /// Lets a tag hold a snapshot, or hold it no more.
-    pub(crate) fn change_holds(
-        &self,
-        turn: &Turn<'_>,
-        snapshot: &Source,
-        tag: &str,
-        (holds, undoes): (bool, u64),
-    ) -> Result<()> {
-        let mut record = DatasetRecord::clone(&*self.inner.find_snapshot(snapshot)?);
-        let name = format!("{HOLD_PROPERTY_PREFIX}{tag}");
-        let held = record.properties.iter().any(|(known, _)| *known == name);
-        match (holds, held) {
-            (true, true) => {
-                let reason = format!("{snapshot} is held with the tag {tag} already");
-                return Err(Error::Invalid(reason));
-            }
-            (false, false) => {
-                return Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")));
-            }
-            (true, false) => record.properties.push((name, String::new())),
-            (false, true) => record.properties.retain(|(known, _)| *known != name),
-        }
-        record.properties.sort();
-        refuse_too_long(&record)?;
-        let count = u32::try_from(list::holds(&record).count());
-        let count = count.expect("a record has few properties");
-        let kind = if holds { OperationKind::Hold } else { OperationKind::Release };
-        turn.commit(Some(&mut |commit| {
-            commit.set_feature(feature::OWNERS);
-            let properties = record.properties.clone();
-            let changed = commit.record(record.id)?;
-            commit.keep(DatasetRecord { properties, holds: count, ..changed })?;
-            let entry = entry(kind, record.id, &[&record.name, tag]);
-            let entry = OperationRecord { undoes, ..entry };
-            commit.enter(self.author.as_ref(), entry).map(|_| ())
-        }))
-    }
 }
 
 /// A change that somebody asks for, if it can be.
@@ -138,4 +38,101 @@ fn checked_change(property: &str, value: Option<&str>) -> Result<Change> {
         )));
     }
     Ok(Change { property: property.to_owned(), value, undoes: 0 })
+}
+
+/// See `Pool::set_properties`.
+pub(crate) fn set_properties(
+    session: &Session,
+    name: &DatasetName,
+    values: &BTreeMap<String, Option<String>>,
+) -> Result<()> {
+    let mut changes = Vec::new();
+    for (property, value) in values {
+        changes.push(checked_change(property, value.as_deref())?);
+    }
+    let turn = session::begin_operations(session, changes.len())?;
+    change_properties(session, &turn, name, &changes)
+}
+
+/// Changes properties of a dataset, for whoever has the turn to commit.
+pub(crate) fn change_properties(
+    session: &Session,
+    turn: &Turn<'_>,
+    name: &DatasetName,
+    changes: &[Change],
+) -> Result<()> {
+    let live = session.state.find_live(name)?;
+    let mut record = DatasetRecord::clone(&live);
+    for Change { property, value, .. } in changes {
+        record.properties.retain(|(set, _)| set != property);
+        record.properties.extend(value.clone().map(|value| (property.clone(), value)));
+    }
+    record.properties.sort();
+    refuse_too_long(&record)?;
+    let settings = Settings::new(&record.properties)?;
+    let known = session.state.running(record.id);
+    let old = |property: &str| {
+        let set = live.properties.iter().find(|(set, _)| set == property);
+        set.map_or("", |(_, value)| value.as_str())
+    };
+    turn.commit(Some(&mut |commit| {
+        let changed = commit.record(record.id)?;
+        let record = DatasetRecord { properties: record.properties.clone(), ..changed };
+        if changes.iter().any(|change| change.property == RESERVATION) {
+            let kept_free = known.as_ref().map_or(0, |dataset| dataset.allowance.kept_free());
+            room::check_record_reservation(commit.pool, &record, kept_free)?;
+        }
+        let id = record.id;
+        commit.keep(record)?;
+        for Change { property, value, undoes } in changes {
+            let texts = [name.as_str(), property, old(property), value.as_deref().unwrap_or("")];
+            let set = entry(OperationKind::Set, id, &texts);
+            let set = OperationRecord { undoes: *undoes, ..set };
+            operation_log::enter(commit, session.author.as_ref(), set)?;
+        }
+        Ok(())
+    }))?;
+    if let Some(dataset) = known {
+        dataset.set_settings(settings);
+    }
+    session.state.sum_reservations();
+    Ok(())
+}
+
+/// Lets a tag hold a snapshot, or hold it no more.
+pub(crate) fn change_holds(
+    session: &Session,
+    turn: &Turn<'_>,
+    snapshot: &Source,
+    tag: &str,
+    (holds, undoes): (bool, u64),
+) -> Result<()> {
+    let mut record = DatasetRecord::clone(&*session.state.find_snapshot(snapshot)?);
+    let name = format!("{HOLD_PROPERTY_PREFIX}{tag}");
+    let held = record.properties.iter().any(|(known, _)| *known == name);
+    match (holds, held) {
+        (true, true) => {
+            let reason = format!("{snapshot} is held with the tag {tag} already");
+            return Err(Error::Invalid(reason));
+        }
+        (false, false) => {
+            return Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")));
+        }
+        (true, false) => record.properties.push((name, String::new())),
+        (false, true) => record.properties.retain(|(known, _)| *known != name),
+    }
+    record.properties.sort();
+    refuse_too_long(&record)?;
+    let count = u32::try_from(list::holds(&record).count());
+    let count = count.expect("a record has few properties");
+    let kind = if holds { OperationKind::Hold } else { OperationKind::Release };
+    turn.commit(Some(&mut |commit| {
+        commit.set_feature(feature::OWNERS);
+        let properties = record.properties.clone();
+        let changed = commit.record(record.id)?;
+        commit.keep(DatasetRecord { properties, holds: count, ..changed })?;
+        let entry = entry(kind, record.id, &[&record.name, tag]);
+        let entry = OperationRecord { undoes, ..entry };
+        operation_log::enter(commit, session.author.as_ref(), entry).map(|_| ())
+    }))
 }

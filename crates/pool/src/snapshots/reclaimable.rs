@@ -11,12 +11,12 @@
 
 use super::dead_list_reclaim::{dead_grains, visit_dead, visit_freed};
 use super::plan::{Chain, Plan};
-use super::root_of;
 use crate::base::pointers::decode_pointer;
-use crate::commit::is_shared;
+use crate::base::pointers::is_shared;
+use crate::state::pinned_commit::Moment;
 use crate::state::records::parent_of;
+use crate::state::records::root_of;
 use crate::tree::{NodeSource, PruneSink, prune};
-use crate::views::pinned_commit::Moment;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;

@@ -12,15 +12,22 @@ use super::lineage::handed_over;
 use super::list;
 use super::operation_log::{Author, entry, is_passing};
 use super::plan::Plan;
-use crate::commit::Commit;
-use crate::front::{Inner, Pool};
+use crate::admission::SpaceMaker;
+use crate::commit::draft::Commit;
+use crate::commit::turn;
+use crate::commit::turn::Turn;
+use crate::memtable::settings::undo_seconds;
+use crate::snapshots::destroy;
+use crate::snapshots::operation_log;
+use crate::snapshots::session::Session;
+use crate::state::State;
 use crate::state::records::Records;
-use crate::state::settings::undo_seconds;
+use crate::state::records::is_hidden;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{
     KEPT_PREFIX, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for,
 };
-use marram_store::{DatasetReport, Destruction, Error, Result, Source, Store};
+use marram_store::{DatasetReport, Destruction, Error, Result, Source};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,216 +48,218 @@ pub struct Hidden {
     pub kept_until_seconds: Option<i64>,
 }
 
-impl Pool {
-    /// Destroys as [`Store::destroy_together`], but what goes is kept for an undo as long as the
-    /// property `undo` of its dataset says: of several the shortest time holds. If that is off, or
-    /// this handle acts for nobody, it goes at once.
-    ///
-    /// # Errors
-    /// As [`Store::destroy_together`].
-    pub fn destroy_kept(&self, sources: &[Source]) -> Result<Hidden> {
-        let inner = &self.inner;
-        let seconds = inner.seconds_to_keep(sources)?;
-        let Some(author) = self.author.as_ref().filter(|_| seconds > 0) else {
-            let destruction = self.destroy_together(sources, false)?;
-            return Ok(Hidden { destruction, kept_until_seconds: None });
-        };
-        let Prepared { turn, destruction, .. } = prepare(inner, sources)?;
-        let mut ids = Vec::new();
-        for source in sources {
-            ids.push(inner.find(source)?.id);
-        }
-        let mut until = 0;
-        turn.commit(Some(&mut |commit| {
-            until = commit.now_seconds.saturating_add(seconds);
-            ids.iter().try_for_each(|id| commit.hide(*id, until, author, 0).map(|_| ()))
-        }))?;
-        inner.note_expiry(until);
-        Ok(Hidden { destruction, kept_until_seconds: Some(until) })
-    }
-
-    /// What is kept for an undo, under the names that hide it; [`Store::list`] has none of it.
-    ///
-    /// # Errors
-    /// A name in the pool that makes no sense.
-    pub fn list_kept(&self) -> Result<Vec<DatasetReport>> {
-        let records = self.inner.records.read();
-        let kept = records.known().filter(|record| is_hidden(record));
-        kept.map(|record| list::report(&records, record)).collect()
-    }
-}
-
-/// Whether nobody is to see it: it is kept for an undo, or belongs to a dataset that is.
-pub(crate) fn is_hidden(record: &DatasetRecord) -> bool {
-    record.name.starts_with(KEPT_PREFIX) || kept_for(&record.name).is_some()
-}
-
-impl Commit<'_> {
-    /// Hides a dataset or snapshot until it is let go, as an operation of its own.
-    pub(crate) fn hide(
-        &mut self,
-        id: u64,
-        until_seconds: i64,
-        author: &Arc<Author>,
-        undoes: u64,
-    ) -> Result<u64> {
-        let record = self.record(id)?;
-        let hidden = format!("{KEPT_PREFIX}{}", self.next_operation()?);
-        let hidden = match (record.state, record.name.split_once('@')) {
-            (DatasetState::Snapshot, Some((dataset, _))) => format!("{dataset}@{hidden}"),
-            _ => hidden,
-        };
-        self.give_name(id, &hidden.parse()?)?;
-        let kept = entry(OperationKind::Destroy, id, &[&record.name]);
-        let kept = OperationRecord { undoes, kept_until_seconds: until_seconds, ..kept };
-        self.enter(Some(author), kept)
-    }
-
-    /// Gives another name; the snapshots of a dataset go with it, by the names that they have in
-    /// this commit: it may have given some of them others.
-    pub(crate) fn give_name(&mut self, id: u64, to: &Source) -> Result<()> {
-        let record = self.record(id)?;
-        self.keep(DatasetRecord { name: to.to_string(), ..record })?;
-        if to.snapshot.is_some() {
-            return Ok(());
-        }
-        let of_it: Vec<u64> = self.pool.records.read().snapshots(id).map(|it| it.id).collect();
-        for id in of_it {
-            let record = self.record(id)?;
-            let name: Source = handed_over(&record.name, to.dataset.as_str())?.parse()?;
-            self.keep(DatasetRecord { name: name.to_string(), ..record })?;
-        }
-        Ok(())
-    }
-}
-
-impl Inner {
-    /// How long what is destroyed is kept: 0 is not at all.
-    fn seconds_to_keep(&self, sources: &[Source]) -> Result<i64> {
-        let mut seconds = i64::MAX;
-        for source in sources {
-            if is_passing(source) {
-                return Ok(0);
-            }
-            let Ok(record) = self.find(source) else { return Ok(0) };
-            seconds = seconds.min(self.seconds_kept_of(&record));
-        }
-        Ok(seconds)
-    }
-
-    /// How long what is destroyed of a dataset is kept.
-    pub(crate) fn seconds_kept_of(&self, record: &DatasetRecord) -> i64 {
-        let records = self.records.read();
-        let dataset = records.get(record.parent).map_or(record, |dataset| &**dataset);
-        undo_seconds(&dataset.properties)
-    }
-
-    /// The time of the one that goes first may have come nearer.
-    pub(crate) fn note_expiry(&self, until_seconds: i64) {
-        self.next_expiry_seconds.fetch_min(until_seconds, Ordering::AcqRel);
-    }
-
-    /// Lets go of what is kept for an entry; false if somebody looks at it.
-    fn let_go(&self, number: u64) -> Result<bool> {
-        let turn = self.take_turn()?;
-        let sources = names(&self.records.read(), number)?;
-        if sources.is_empty() {
-            return Ok(true);
-        }
-        let plan = match Plan::new(self, &sources) {
-            Err(Error::InUse { .. }) => return Ok(false),
-            planned => planned?,
-        };
-        if plan.refuse_in_use(self).is_err() {
-            return Ok(false);
-        }
-        turn.commit_sifting(0, &mut |commit, pointers| commit.destroy(&plan, pointers))?;
-        Ok(true)
-    }
-
-    /// Lets go of one whose time is over; tells whether there may be more.
-    pub(crate) fn let_go_of_expired(&self) -> Result<bool> {
-        let now_seconds = (self.now_seconds)();
-        if now_seconds < self.next_expiry_seconds.load(Ordering::Acquire) {
-            return Ok(false);
-        }
-        self.next_expiry_seconds.store(i64::MAX, Ordering::Release);
-        let let_go = self.let_go_of_first_expired(now_seconds);
-        if let_go.is_err() {
-            self.note_expiry(now_seconds.saturating_add(BUSY_SECONDS));
-        }
-        let_go
-    }
-
-    fn let_go_of_first_expired(&self, now_seconds: i64) -> Result<bool> {
-        let numbers = self.records.read().kept_numbers();
-        for number in numbers {
-            let until = {
-                let _no_commit = self.committing.lock();
-                self.operation(number)?.map_or(0, |entry| entry.kept_until_seconds)
-            };
-            if until > now_seconds {
-                self.note_expiry(until);
-            } else if self.let_go(number)? {
-                self.note_expiry(now_seconds);
-                return Ok(true);
-            } else {
-                self.note_expiry(now_seconds.saturating_add(BUSY_SECONDS));
-            }
-        }
-        Ok(false)
-    }
-
-    /// Gives back something for a writer that finds no space: a piece of what is being destroyed,
-    /// or else what has been kept for longest. False if there is nothing of either.
-    pub(crate) fn make_space(&self) -> Result<bool> {
-        if self.records.read().is_leaving() {
-            self.give_back_step()?;
-            return Ok(true);
-        }
-        let numbers = self.records.read().kept_numbers();
-        for number in numbers {
-            if self.let_go(number)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Lets go of what is kept for the entries that so many new ones may push out of the log.
-    pub(crate) fn make_room_in_log(&self, entries: u64) -> Result<()> {
-        self.make_room_beside(entries, &(0..=0))
-    }
-
-    /// The same, but for what is kept for the entries of a step: that is about to be taken back,
-    /// and needs them no more.
-    pub(crate) fn make_room_beside(&self, entries: u64, step: &RangeInclusive<u64>) -> Result<()> {
-        let oldest_kept = || {
-            let numbers = self.records.read().kept_numbers();
-            numbers.into_iter().find(|number| !step.contains(number))
-        };
-        let Some(mut oldest) = oldest_kept() else { return Ok(()) };
-        let next = {
-            let _no_commit = self.committing.lock();
-            self.next_operation()?
-        };
-        while oldest + OPERATIONS_KEPT_MAX <= next + entries + LOG_MARGIN {
-            if !self.let_go(oldest)? {
-                let name = format!("what operation {oldest} has destroyed");
-                let holder = "somebody looks at it while its entry is to leave the log".to_owned();
-                return Err(Error::InUse { name, holder });
-            }
-            match oldest_kept() {
-                Some(next) => oldest = next,
-                None => break,
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The names of what is kept for an entry.
 fn names(records: &Records, number: u64) -> Result<Vec<Source>> {
     let kept = records.known().filter(|record| kept_for(&record.name) == Some(number));
     kept.map(|record| record.name.parse()).collect()
+}
+
+/// Makes space of what is destroyed, and of the trash.
+pub(crate) struct Reclaim<'p>(pub(crate) &'p State);
+
+impl<'p> SpaceMaker for Reclaim<'p> {
+    type Turn = Turn<'p>;
+
+    fn turn(&self) -> Result<Turn<'p>> {
+        turn::turn(self.0, None)
+    }
+
+    fn make_space(&self) -> Result<bool> {
+        make_space(self.0)
+    }
+}
+
+/// How long what is destroyed is kept: 0 is not at all.
+fn seconds_to_keep(pool: &State, sources: &[Source]) -> Result<i64> {
+    let mut seconds = i64::MAX;
+    for source in sources {
+        if is_passing(source) {
+            return Ok(0);
+        }
+        let Ok(record) = pool.find(source) else { return Ok(0) };
+        seconds = seconds.min(seconds_kept_of(pool, &record));
+    }
+    Ok(seconds)
+}
+
+/// How long what is destroyed of a dataset is kept.
+pub(crate) fn seconds_kept_of(pool: &State, record: &DatasetRecord) -> i64 {
+    let records = pool.records.read();
+    let dataset = records.get(record.parent).map_or(record, |dataset| &**dataset);
+    undo_seconds(&dataset.properties)
+}
+
+/// The time of the one that goes first may have come nearer.
+pub(crate) fn note_expiry(pool: &State, until_seconds: i64) {
+    pool.next_expiry_seconds.fetch_min(until_seconds, Ordering::AcqRel);
+}
+
+/// Lets go of what is kept for an entry; false if somebody looks at it.
+pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
+    let turn = turn::take_turn(pool)?;
+    let sources = names(&pool.records.read(), number)?;
+    if sources.is_empty() {
+        return Ok(true);
+    }
+    let plan = match Plan::new(pool, &sources) {
+        Err(Error::InUse { .. }) => return Ok(false),
+        planned => planned?,
+    };
+    if plan.refuse_in_use(pool).is_err() {
+        return Ok(false);
+    }
+    turn.commit_sifting(0, &mut |commit, pointers| {
+        destroy::destroy_planned(commit, &plan, pointers)
+    })?;
+    Ok(true)
+}
+
+/// Lets go of one whose time is over; tells whether there may be more.
+pub(crate) fn let_go_of_expired(pool: &State) -> Result<bool> {
+    let now_seconds = (pool.options.now_seconds)();
+    if now_seconds < pool.next_expiry_seconds.load(Ordering::Acquire) {
+        return Ok(false);
+    }
+    pool.next_expiry_seconds.store(i64::MAX, Ordering::Release);
+    let let_go = let_go_of_first_expired(pool, now_seconds);
+    if let_go.is_err() {
+        note_expiry(pool, now_seconds.saturating_add(BUSY_SECONDS));
+    }
+    let_go
+}
+
+fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
+    let numbers = pool.records.read().kept_numbers();
+    for number in numbers {
+        let until = {
+            let _no_commit = pool.turns.committing.lock();
+            operation_log::operation(pool, number)?.map_or(0, |entry| entry.kept_until_seconds)
+        };
+        if until > now_seconds {
+            note_expiry(pool, until);
+        } else if let_go(pool, number)? {
+            note_expiry(pool, now_seconds);
+            return Ok(true);
+        } else {
+            note_expiry(pool, now_seconds.saturating_add(BUSY_SECONDS));
+        }
+    }
+    Ok(false)
+}
+
+/// Gives back something for a writer that finds no space: a piece of what is being destroyed,
+/// or else what has been kept for longest. False if there is nothing of either.
+pub(crate) fn make_space(pool: &State) -> Result<bool> {
+    if pool.records.read().is_leaving() {
+        destroy::give_back_step(pool)?;
+        return Ok(true);
+    }
+    let numbers = pool.records.read().kept_numbers();
+    for number in numbers {
+        if let_go(pool, number)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Lets go of what is kept for the entries that so many new ones may push out of the log.
+pub(crate) fn make_room_in_log(pool: &State, entries: u64) -> Result<()> {
+    make_room_beside(pool, entries, &(0..=0))
+}
+
+/// The same, but for what is kept for the entries of a step: that is about to be taken back,
+/// and needs them no more.
+pub(crate) fn make_room_beside(
+    pool: &State,
+    entries: u64,
+    step: &RangeInclusive<u64>,
+) -> Result<()> {
+    let oldest_kept = || {
+        let numbers = pool.records.read().kept_numbers();
+        numbers.into_iter().find(|number| !step.contains(number))
+    };
+    let Some(mut oldest) = oldest_kept() else { return Ok(()) };
+    let next = {
+        let _no_commit = pool.turns.committing.lock();
+        operation_log::next_operation(pool)?
+    };
+    while oldest + OPERATIONS_KEPT_MAX <= next + entries + LOG_MARGIN {
+        if !let_go(pool, oldest)? {
+            let name = format!("what operation {oldest} has destroyed");
+            let holder = "somebody looks at it while its entry is to leave the log".to_owned();
+            return Err(Error::InUse { name, holder });
+        }
+        match oldest_kept() {
+            Some(next) => oldest = next,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Hides a dataset or snapshot until it is let go, as an operation of its own.
+pub(crate) fn hide(
+    commit: &mut Commit<'_>,
+    id: u64,
+    until_seconds: i64,
+    author: &Arc<Author>,
+    undoes: u64,
+) -> Result<u64> {
+    let record = commit.record(id)?;
+    let hidden = format!("{KEPT_PREFIX}{}", operation_log::next_entry(commit)?);
+    let hidden = match (record.state, record.name.split_once('@')) {
+        (DatasetState::Snapshot, Some((dataset, _))) => format!("{dataset}@{hidden}"),
+        _ => hidden,
+    };
+    give_name(commit, id, &hidden.parse()?)?;
+    let kept = entry(OperationKind::Destroy, id, &[&record.name]);
+    let kept = OperationRecord { undoes, kept_until_seconds: until_seconds, ..kept };
+    operation_log::enter(commit, Some(author), kept)
+}
+
+/// Gives another name; the snapshots of a dataset go with it, by the names that they have in
+/// this commit: it may have given some of them others.
+pub(crate) fn give_name(commit: &mut Commit<'_>, id: u64, to: &Source) -> Result<()> {
+    let record = commit.record(id)?;
+    commit.keep(DatasetRecord { name: to.to_string(), ..record })?;
+    if to.snapshot.is_some() {
+        return Ok(());
+    }
+    let of_it: Vec<u64> = commit.pool.records.read().snapshots(id).map(|it| it.id).collect();
+    for id in of_it {
+        let record = commit.record(id)?;
+        let name: Source = handed_over(&record.name, to.dataset.as_str())?.parse()?;
+        commit.keep(DatasetRecord { name: name.to_string(), ..record })?;
+    }
+    Ok(())
+}
+
+/// See `Pool::destroy_kept`.
+pub(crate) fn destroy_kept(session: &Session, sources: &[Source]) -> Result<Hidden> {
+    let inner = &session.state;
+    let seconds = seconds_to_keep(inner, sources)?;
+    let Some(author) = session.author.as_ref().filter(|_| seconds > 0) else {
+        let destruction = destroy::destroy(session, sources, false)?;
+        return Ok(Hidden { destruction, kept_until_seconds: None });
+    };
+    let Prepared { turn, destruction, .. } = prepare(inner, sources)?;
+    let mut ids = Vec::new();
+    for source in sources {
+        ids.push(inner.find(source)?.id);
+    }
+    let mut until = 0;
+    turn.commit(Some(&mut |commit| {
+        until = commit.now_seconds.saturating_add(seconds);
+        ids.iter().try_for_each(|id| hide(commit, *id, until, author, 0).map(|_| ()))
+    }))?;
+    note_expiry(inner, until);
+    Ok(Hidden { destruction, kept_until_seconds: Some(until) })
+}
+
+/// See `Pool::list_kept`.
+pub(crate) fn list_kept(session: &Session) -> Result<Vec<DatasetReport>> {
+    let records = session.state.records.read();
+    let kept = records.known().filter(|record| is_hidden(record));
+    kept.map(|record| list::report(&records, record)).collect()
 }

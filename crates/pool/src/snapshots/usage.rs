@@ -9,10 +9,10 @@ use super::list::report;
 use super::plan::Chain;
 use super::reclaimable::{Release, grains_since_parent};
 use crate::base::pointers::decode_pointer;
-use crate::front::Inner;
+use crate::state::State;
+use crate::state::pinned_commit::Moment;
 use crate::state::records::Records;
 use crate::tree::NodeSource;
-use crate::views::pinned_commit::Moment;
 use marram_format::dataset::DatasetRecord;
 use marram_format::log::LogHead;
 use marram_format::node::Node;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// See [`marram_store::Store::usage`]. Records, dead lists and trees are those of one moment, and
 /// commits go on.
-pub(crate) fn usage(pool: &Arc<Inner>, exact: bool) -> Result<Usage> {
+pub(crate) fn usage(pool: &Arc<State>, exact: bool) -> Result<Usage> {
     Moment::look(pool, &mut |moment| usage_at(moment, exact))
 }
 

@@ -1,9 +1,13 @@
 //! The records of all datasets and snapshots, as the last commit has them, found by id and by
 //! name. There may be tens of thousands: nobody copies them all.
 
-use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_format::operation::kept_for;
+use bytes::Bytes;
+use marram_format::dataset::{
+    DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY,
+};
+use marram_format::operation::{KEPT_PREFIX, kept_for};
 use marram_format::space::SiftingRecord;
+use marram_store::{Error, ROOT_OBJECT, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -146,4 +150,28 @@ impl Records {
 /// The record that this one shares blocks with, and is younger than; 0 if there is none.
 pub(crate) fn parent_of(record: &DatasetRecord) -> u64 {
     if record.previous != 0 { record.previous } else { record.origin }
+}
+
+/// Whether nobody is to see it: it is kept for an undo, or belongs to a dataset that is.
+pub(crate) fn is_hidden(record: &DatasetRecord) -> bool {
+    record.name.starts_with(KEPT_PREFIX) || kept_for(&record.name).is_some()
+}
+
+/// The root of a record, encoded.
+pub(crate) fn root_of(record: &DatasetRecord) -> Option<Bytes> {
+    record.root.as_ref().map(|root| root.encode())
+}
+
+/// Refuses a record that does not fit an item.
+pub(crate) fn refuse_too_long(record: &DatasetRecord) -> Result<()> {
+    if record.encoded_len() <= DATASET_RECORD_BYTES_MAX {
+        return Ok(());
+    }
+    let reason = format!("the properties of {} take too many bytes", record.name);
+    Err(Error::Invalid(reason))
+}
+
+pub(crate) fn root_object(record: &DatasetRecord) -> u64 {
+    let own = record.properties.iter().find(|(name, _)| name == ROOT_OBJECT_PROPERTY);
+    own.and_then(|(_, value)| value.parse().ok()).unwrap_or(ROOT_OBJECT)
 }

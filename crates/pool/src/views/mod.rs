@@ -1,5 +1,5 @@
-//! What callers hold of a dataset: the live one, or what one commit left.
+//! What callers hold of a dataset: the live one, or what a pinned commit has.
 
-pub(crate) mod holding;
+pub(crate) mod frozen;
 pub(crate) mod live;
-pub(crate) mod pinned_commit;
+mod place;

@@ -1,6 +1,6 @@
 //! What is foreseen for random merges is never less than what their commits write.
 
-use super::least_foreseen;
+use crate::admission::cost::least_foreseen;
 use crate::{Author, CreateOptions, OpenOptions, Pool, create};
 use marram_device::{Device, MemoryDevice};
 use marram_store::{
@@ -150,13 +150,13 @@ fn foreseen_and_taken(
     batch: Batch<'_>,
 ) -> Option<(u64, u64)> {
     pool.commit().expect("the device works");
-    let inner = &plain.inner;
+    let inner = &plain.session.state;
     let root = {
         let open = inner.datasets.read();
         let live = open.values().filter(|known| known.writable);
         live.min_by_key(|known| known.id).cloned().expect("it is open")
     };
-    let foreseen = inner.foresee_commit(&root, &batch).expect("the device works");
+    let foreseen = super::foresee_commit(inner, &root, &batch).expect("the device works");
     let foreseen = foreseen.expect("nothing is patched");
     assert!(least_foreseen(&batch) <= foreseen, "the least for {foreseen}");
     let written = || inner.media.counters.written_bytes.load(Ordering::Relaxed);

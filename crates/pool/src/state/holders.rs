@@ -6,16 +6,19 @@
 //! other datasets. It may be out of date as soon as it is given; whoever acts on it must be right
 //! with either answer, and may lose space by a wrong one, but nothing else.
 
-use crate::commit::is_shared;
-use crate::front::Inner;
+use crate::base::pointers::is_shared;
+use crate::io::At;
 use crate::memtable::dataset::Dataset;
+use crate::state::State;
+use crate::tree::{self, NodeSource};
+use bytes::Bytes;
 use marram_format::group::Group;
 use marram_format::pointer::{Pointer, PointerFlags};
-use marram_format::space::{ReferenceRecord, references_key};
+use marram_format::space::{OwnersRecord, ReferenceRecord, owners_key, references_key};
 use marram_format::version::feature;
 use marram_store::{Damage, Error, Result};
 
-impl Inner {
+impl State {
     /// Whether so many items of a dataset, all of which refer to a block, are all that hold it.
     /// Content that lies beside its item has no other holder.
     pub(crate) fn is_held_only_by(
@@ -69,4 +72,32 @@ impl Inner {
             }
         }
     }
+
+    /// Owners of a block that is in use, as the last commit has them.
+    pub(crate) fn owners_of(&self, address: u64) -> Result<u64> {
+        // Asked first: under a later number what is read of this root could be made good over what
+        // lies there by then.
+        let at = At { media: &self.media, epoch: self.media.epoch() };
+        let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
+        owners_in(&at, root.as_ref(), address)
+    }
+}
+
+/// Owners of a block, as a tree of the pool's own has them.
+pub(crate) fn owners_in(
+    source: &dyn NodeSource,
+    pool_tree: Option<&Bytes>,
+    address: u64,
+) -> Result<u64> {
+    match tree::get(source, pool_tree, owners_key(address))? {
+        None => Ok(1),
+        Some(found) => {
+            let record = OwnersRecord::decode(&found.value);
+            Ok(record.map_err(|error| damaged(error.to_string()))?.count)
+        }
+    }
+}
+
+fn damaged(reason: String) -> Error {
+    Error::Damaged(Damage { what: "the owners of a block", place: "the pool".to_owned(), reason })
 }

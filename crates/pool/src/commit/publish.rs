@@ -1,0 +1,53 @@
+//! The last step of a commit: the running pool goes on from what is durable.
+
+use crate::commit::draft::{Commit, Publication};
+use marram_format::superblock::Superblock;
+use std::sync::Arc;
+
+/// Step 7.
+pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
+    let pool = commit.pool;
+    for (block, token) in commit.written {
+        block.set_stored(token);
+    }
+    pool.space.lock().finish();
+    let changed: Vec<u64> = commit.records.keys().copied().collect();
+    {
+        let mut records = pool.records.write();
+        let records = Arc::make_mut(&mut records);
+        records.apply(commit.records);
+        records.set_sifting(commit.sifting);
+    }
+    let mut roots = commit.roots;
+    for dataset in &commit.frozen.datasets {
+        dataset.publish(roots.remove(&dataset.id).flatten());
+    }
+    let mut known = pool.datasets.write();
+    for publication in commit.publications {
+        match publication {
+            Publication::Add(dataset) => {
+                if pool.log.get().is_some() && dataset.writable {
+                    dataset.begin_logging();
+                }
+                known.insert(dataset.id, dataset);
+            }
+            Publication::Remove(id) => {
+                known.remove(&id);
+                pool.touched.take(id);
+            }
+            Publication::Root(id, root) => {
+                if let Some(dataset) = known.get(&id) {
+                    dataset.go_on_from(root);
+                }
+            }
+        }
+    }
+    drop(known);
+    commit.unused.into_iter().for_each(|key| pool.media.forget(key));
+    pool.note_referenced(&changed);
+    pool.media.set_epoch(superblock.group.0);
+    *pool.superblock.lock() = superblock;
+    if let Some(log) = pool.log.get() {
+        log.committed(commit.frozen.log_start, commit.frozen.batches);
+    }
+}

@@ -1,0 +1,89 @@
+//! Administration through a handle: for whom it acts, the trash, undo, properties, the label.
+
+use crate::front::Pool;
+use crate::snapshots::operation_log::{self, Author, Operation};
+use crate::snapshots::session::Session;
+use crate::snapshots::trash::{self, Hidden};
+use crate::snapshots::undo::{self, Reversal};
+use crate::snapshots::{label, properties};
+use marram_store::{DatasetName, DatasetReport, Result, Source};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Pool {
+    /// The same pool for somebody: what is done through this handle is entered into the log of
+    /// operations.
+    pub fn acting_for(&self, author: Author) -> Pool {
+        Pool { session: Session { author: Some(Arc::new(author)), ..self.session.clone() } }
+    }
+
+    /// The same pool for a merge that takes back the merge with this number in the log.
+    pub fn taking_back(&self, number: u64) -> Pool {
+        Pool { session: Session { undoes: number, ..self.session.clone() } }
+    }
+
+    /// Destroys as [`Store::destroy_together`], but what goes is kept for an undo as long as the
+    /// property `undo` of its dataset says: of several the shortest time holds. If that is off, or
+    /// this handle acts for nobody, it goes at once.
+    ///
+    /// # Errors
+    /// As [`Store::destroy_together`].
+    pub fn destroy_kept(&self, sources: &[Source]) -> Result<Hidden> {
+        trash::destroy_kept(&self.session, sources)
+    }
+
+    /// What is kept for an undo, under the names that hide it; [`Store::list`] has none of it.
+    ///
+    /// # Errors
+    /// A name in the pool that makes no sense.
+    pub fn list_kept(&self) -> Result<Vec<DatasetReport>> {
+        trash::list_kept(&self.session)
+    }
+
+    /// How the operation with this number, or the last one, would be taken back.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what is in the way.
+    pub fn reversal(&self, number: Option<u64>) -> Result<(u64, Reversal)> {
+        undo::reversal(&self.session, number)
+    }
+
+    /// Takes an operation back that is no merge, with all that is one step with it. Returns the
+    /// number of the new entry, of several the last.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what is in the way; then nothing has changed.
+    pub fn undo(&self, number: u64) -> Result<u64> {
+        undo::undo(&self.session, number)
+    }
+
+    /// The log of operations, oldest first.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub fn operations(&self) -> Result<Vec<Operation>> {
+        operation_log::operations(&self.session)
+    }
+
+    /// Sets properties of a dataset as one step: all of them, or none. `None` goes back to the
+    /// default.
+    ///
+    /// # Errors
+    /// As for [`Store::set_property`](marram_store::Store::set_property), of any of them.
+    pub fn set_properties(
+        &self,
+        name: &DatasetName,
+        values: &BTreeMap<String, Option<String>>,
+    ) -> Result<()> {
+        properties::set_properties(&self.session, name, values)
+    }
+
+    /// Gives the pool another label: at most 64 bytes, none to take it away. It is durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// A label that is too long; otherwise as for [`Pool::commit`].
+    pub fn set_label(&self, label: &str) -> Result<()> {
+        label::set_label(&self.session.state, label, self.session.author.as_ref())
+    }
+}

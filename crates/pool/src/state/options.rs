@@ -1,0 +1,52 @@
+//! How a pool is to be opened.
+
+use std::sync::Arc;
+
+/// Pointers of dead lists that one commit sifts at most, unless the options
+/// say otherwise: some 7 MiB of lists.
+const SIFT_POINTERS_MAX: usize = 100_000;
+
+/// How a pool is to be opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Change nothing, not even to heal.
+    pub read_only: bool,
+    /// Show what the last group commit holds, and do not read the intent log: for a log that
+    /// cannot be replayed. Only with `read_only`, as a pool that went on from there would lose what
+    /// was synced since.
+    pub skip_log: bool,
+    /// Bytes of memory for nodes and blocks that were read, and for inodes and names that were
+    /// asked for lately.
+    pub cache_bytes: usize,
+    /// Bytes of unwritten content that start a commit; twice as many make writers wait for it.
+    pub dirty_bytes_max: usize,
+    /// Threads that compress and checksum during a commit.
+    pub threads: usize,
+    /// Pointers of dead lists that one commit sifts at most, to give back what destroyed snapshots
+    /// had.
+    pub sift_pointers_max: usize,
+    /// The present time, in seconds since 1970.
+    pub now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            read_only: false,
+            skip_log: false,
+            cache_bytes: 64 << 20,
+            dirty_bytes_max: 64 << 20,
+            threads: 1,
+            sift_pointers_max: SIFT_POINTERS_MAX,
+            now_seconds: Arc::new(|| 0),
+        }
+    }
+}
+
+impl OpenOptions {
+    /// With at least one thread, and one pointer of a dead list a commit.
+    pub(crate) fn within_bounds(self) -> OpenOptions {
+        let (threads, pointers) = (self.threads.max(1), self.sift_pointers_max.max(1));
+        OpenOptions { threads, sift_pointers_max: pointers, ..self }
+    }
+}
