@@ -1,11 +1,13 @@
 //! The command line: every command, its arguments and its help, from which completions and manual
 //! pages are made too.
 
+mod format;
 mod history;
 mod keeping;
 mod streams;
 mod undoing;
 
+pub(crate) use format::FormatArguments;
 pub(crate) use history::{
     DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments, RollbackArguments,
 };
@@ -16,15 +18,10 @@ pub(crate) use keeping::{PassArguments, SnapshotArguments, SpaceArguments};
 
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
+use format::TARGET_HELP;
+
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
-
-/// What a target may be; said wherever one is taken.
-const TARGET_HELP: &str = "\
-TARGET is a pool (its file or block device) or any path inside a mounted Marram file system. \
-A pool stands for its root dataset and a path for the dataset that is mounted there, unless \
---dataset NAME names another. A snapshot is named by @NAME at the end of a target: \
-work.pool@before, /mnt@before.";
 
 /// Exit statuses; said at the end of the main help.
 const AFTER_HELP: &str = "\
@@ -290,17 +287,6 @@ pub(crate) struct ListArguments {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) format: FormatArguments,
-}
-
-/// How a list is printed.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct FormatArguments {
-    /// No header, and tabs between columns: for scripts
-    #[arg(long = "no-header", short = 'H')]
-    pub(crate) no_header: bool,
-    /// Sizes in bytes and times in seconds
-    #[arg(long, short = 'p')]
-    pub(crate) exact: bool,
 }
 
 /// Arguments of `clone`.

@@ -119,7 +119,7 @@ impl Target {
     }
 
     /// Whether it stands for all of a dataset.
-    pub(crate) fn is_root(&self) -> bool {
+    pub(crate) fn is_whole_dataset(&self) -> bool {
         self.ino.is_none_or(|ino| Some(ino) == self.root)
     }
 

@@ -1,6 +1,6 @@
 //! Arguments of the commands about forks, snapshots and what differs between them.
 
-use super::{FormatArguments, TARGET_HELP};
+use super::format::{FormatArguments, TARGET_HELP};
 use clap::Args;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Arguments of the commands that take snapshots and tell what they hold.
 
-use super::{FormatArguments, TARGET_HELP};
+use super::format::{FormatArguments, TARGET_HELP};
 use clap::Args;
 use std::path::PathBuf;
 

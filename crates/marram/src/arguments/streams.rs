@@ -1,6 +1,6 @@
 //! Arguments of `send` and `receive`.
 
-use super::TARGET_HELP;
+use super::format::TARGET_HELP;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Arguments of the commands about what was done to a pool, and of those that give other names.
 
-use super::{FormatArguments, TARGET_HELP};
+use super::format::{FormatArguments, TARGET_HELP};
 use clap::Args;
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 
 use super::pass;
 use crate::arguments::PassArguments;
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, DedupSummary, Request};
 use crate::engine::home::Pass;
 use crate::error::Result;
@@ -10,7 +11,7 @@ use crate::output::{Output, size_text};
 pub(super) fn run(arguments: &PassArguments, output: &Output) -> Result<()> {
     let summary = match pass::make(arguments, Request::Dedup, Pass::Dedup)? {
         Answer::Deduplicated(summary) => *summary,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     pass::say_left_alone(arguments, &summary.end);
     output.print(&summary, || text(&summary, arguments.exact));

@@ -3,6 +3,7 @@
 
 use super::pass;
 use crate::arguments::PassArguments;
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, DefragmentSummary, Request};
 use crate::engine::home::Pass;
 use crate::error::{Error, Result};
@@ -11,7 +12,7 @@ use crate::output::{Output, size_text};
 pub(super) fn run(arguments: &PassArguments, output: &Output) -> Result<()> {
     let summary = match pass::make(arguments, Request::Defragment, Pass::Defragment)? {
         Answer::Defragmented(summary) => *summary,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     pass::say_left_alone(arguments, &summary.end);
     output.print(&summary, || text(&summary, arguments.exact));

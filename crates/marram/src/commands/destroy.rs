@@ -4,6 +4,7 @@
 //! dataset's. Without a terminal nothing is destroyed unless `--yes` says so.
 
 use crate::arguments::{ConsentArguments, DestroyKind};
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, DestructionReport, Operation};
 use crate::error::{Error, Result};
 use crate::output::{Output, instant_text, say, size_text};
@@ -43,7 +44,7 @@ pub(super) fn run(kind: &DestroyKind, output: &Output) -> Result<()> {
 fn fork_named(target: &Target, name: &str) -> Result<Source> {
     let rows = match target.perform(&Operation::List)? {
         Answer::Datasets(rows) => rows,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     match rows.iter().find(|row| row.name == name) {
         Some(row) if row.kind == "fork" => Ok(Source::live(name.parse()?)),
@@ -99,14 +100,14 @@ fn hide(target: &Target, source: &Source) -> Result<Destroyed> {
         Answer::Hidden { report, kept_until_seconds } => {
             Ok(Destroyed { report, kept_until_seconds })
         }
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 
 fn perform(target: &Target, source: &Source, dry_run: bool) -> Result<DestructionReport> {
     match target.perform(&Operation::Destroy { source: source.to_string(), dry_run })? {
         Answer::Destruction(report) => Ok(report),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

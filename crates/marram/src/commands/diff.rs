@@ -1,6 +1,7 @@
 //! `marram diff`: what differs between two states, in time that follows the change.
 
 use crate::arguments::DiffArguments;
+use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation};
 use crate::engine::OpenMode;
 use crate::engine::home::lacks;
@@ -114,7 +115,7 @@ fn compare(target: &Target, order: &CompareOrder) -> Result<Vec<DifferenceRow>> 
 fn side(path: &Path) -> Result<Side> {
     let (path, snapshot) = with_optional_snapshot(path)?;
     let target = Target::find(&path)?;
-    super::write_back(&target, &path)?;
+    write_back(&target, &path)?;
     let root = match target.ino {
         Some(0) => return Err(not_a_directory(&path)),
         Some(ino) => ino,
@@ -151,7 +152,7 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
     }
     let rows = match one.target.perform(&Operation::List)? {
         Answer::Datasets(rows) => rows,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     let found = rows.iter().find(|row| row.name == one.source.to_string() && row.kind == "fork");
     let base = found.and_then(|row| row.origin.clone()).ok_or_else(|| {

@@ -2,6 +2,7 @@
 //! there are.
 
 use crate::arguments::{ForkArguments, ForksArguments, FormatArguments};
+use crate::commands::answers::{timed, unexpected, write_back};
 use crate::control::protocol::{Answer, DatasetRow, Operation};
 use crate::error::{Error, Result};
 use crate::names::{quoted, shell_word};
@@ -35,10 +36,10 @@ pub(super) fn run(arguments: &ForkArguments, output: &Output) -> Result<()> {
         return Err(Error::usage(format!("{path} is in the snapshot {snapshot}"))
             .hint("`marram clone` makes a writable dataset of a snapshot"));
     }
-    super::write_back(&target, &arguments.directory)?;
+    write_back(&target, &arguments.directory)?;
     let operation =
         Operation::Fork { dataset: source.dataset.to_string(), name: name.to_string(), root };
-    let engine_nanoseconds = super::timed(&target, &operation)?;
+    let engine_nanoseconds = timed(&target, &operation)?;
     let seen = target.directory.as_ref();
     let made = Forked {
         path: seen.map(|at| at.join(".marram").join("forks").join(name.as_str())),
@@ -108,7 +109,7 @@ pub(super) fn list(arguments: &ForksArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
     let rows = match target.perform(&Operation::List)? {
         Answer::Datasets(rows) => rows,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     let forks: Vec<ForkRow> = rows.into_iter().filter_map(fork_row).collect();
     output.print(&forks, || match arguments.graph {

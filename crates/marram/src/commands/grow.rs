@@ -1,6 +1,7 @@
 //! `marram grow`: a pool takes into use what its file or device has grown by.
 
 use crate::arguments::GrowArguments;
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, Operation};
 use crate::error::Result;
 use crate::output::{Output, size_text};
@@ -26,6 +27,6 @@ pub(super) fn run(arguments: &GrowArguments, output: &Output) -> Result<()> {
             });
             Ok(())
         }
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }

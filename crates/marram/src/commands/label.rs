@@ -2,6 +2,7 @@
 //! programs read and set by `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL` on a mount.
 
 use crate::arguments::LabelArguments;
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, Operation};
 use crate::error::Result;
 use crate::output::Output;
@@ -22,7 +23,7 @@ pub(super) fn run(arguments: &LabelArguments, output: &Output) -> Result<()> {
     }
     let label = match target.perform(&Operation::Status)? {
         Answer::Status(status) => status.label,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     let told = Labelled { pool: target.pool, label };
     output.print(&told, || match &arguments.label {

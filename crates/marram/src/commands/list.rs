@@ -1,6 +1,7 @@
 //! `marram list`: datasets and snapshots with what they refer to and what only they hold.
 
 use crate::arguments::ListArguments;
+use crate::commands::answers::unexpected;
 use crate::control::daemons;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
 use crate::error::Result;
@@ -39,7 +40,7 @@ pub(super) fn mounted_pools() -> Vec<Target> {
 fn list(target: &Target) -> Result<PoolList> {
     match target.perform(&Operation::List)? {
         Answer::Datasets(datasets) => Ok(PoolList { pool: target.pool.clone(), datasets }),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

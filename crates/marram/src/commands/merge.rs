@@ -4,6 +4,7 @@ mod interactive;
 
 use super::diff::lines;
 use crate::arguments::MergeArguments;
+use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, ConflictChoice, MergeRequest, MergeSummary, Operation};
 use crate::error::{Error, Result};
 use crate::output::Output;
@@ -27,7 +28,7 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
                 .hint("say which fork: --fork NAME"));
         }
     };
-    super::write_back(&target, &arguments.target)?;
+    write_back(&target, &arguments.target)?;
     let choice = match (arguments.ours, arguments.theirs) {
         (true, _) => ConflictChoice::Ours,
         (_, true) => ConflictChoice::Theirs,
@@ -46,7 +47,7 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     };
     let merge = |request: &MergeRequest| match target.perform(&Operation::Merge(request.clone()))? {
         Answer::Merged(summary) => Ok(summary),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     };
     if arguments.interactive {
         let (mut input, mut prompt) = (std::io::stdin().lock(), std::io::stderr());

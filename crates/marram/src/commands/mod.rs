@@ -1,5 +1,6 @@
 //! The commands, one file each; what they share is in [`crate::target`] and [`crate::output`].
 
+mod answers;
 mod bench;
 pub(crate) mod check;
 mod create;
@@ -35,14 +36,11 @@ mod undo;
 pub(crate) mod unmount;
 
 use crate::arguments::Command;
-use crate::control::protocol::{Answer, Operation, VERSION};
+use crate::control::protocol::VERSION;
 use crate::daemon;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::output::Output;
-use crate::target::Target;
 use serde::Serialize;
-use std::fs::File;
-use std::path::Path;
 
 /// Runs a command; returns its exit status.
 ///
@@ -103,30 +101,4 @@ fn version(output: &Output) -> Result<()> {
     }
     output.print(&Version { marram: VERSION }, || format!("marram {VERSION}\n"));
     Ok(())
-}
-
-/// Has an operation done that tells how long the engine took; returns nanoseconds.
-fn timed(target: &Target, operation: &Operation) -> Result<u64> {
-    match target.perform(operation)? {
-        Answer::Timed { engine_nanoseconds } => Ok(engine_nanoseconds),
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// Has the kernel hand over what it holds back of a mount with `writeback`, so that what is kept,
-/// forked or compared is what programs see.
-fn write_back(target: &Target, path: &Path) -> Result<()> {
-    let mounts = target.daemon.iter().flat_map(|daemon| &daemon.greeting.mounts);
-    let mut here = mounts.filter(|mount| Some(&mount.directory) == target.directory.as_ref());
-    if !here.any(|mount| mount.options.split(',').any(|word| word == "writeback")) {
-        return Ok(());
-    }
-    let failed = |error: std::io::Error| Error::system("write back", path, error);
-    let directory = File::open(path).map_err(failed)?;
-    rustix::fs::syncfs(directory).map_err(|error| failed(error.into()))
-}
-
-/// The error for an answer that does not fit the question: a daemon of ours never gives one.
-fn unexpected(answer: &Answer) -> Error {
-    Error::failed(format!("the daemon answered something else: {answer:?}"))
 }

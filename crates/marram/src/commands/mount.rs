@@ -6,6 +6,7 @@
 
 use super::stream;
 use crate::arguments::MountArguments;
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{
     Answer, ENDING, MountReport, MountRequest, Operation, Request, THERE_ALREADY,
 };
@@ -188,7 +189,7 @@ fn ask_daemon(target: &Target, request: &MountRequest) -> Result<(PathBuf, i32, 
     let pid = client.greeting().pid;
     match client.ask(&Request::Mount(request.clone()))? {
         Answer::Mounted(report) => Ok((target.pool.clone(), pid, report)),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! made, and what is said of what was left alone.
 
 use crate::arguments::PassArguments;
+use crate::commands::answers::write_back;
 use crate::control::protocol::{Answer, PassDirectory, PassEnd, PassOrder, Request};
 use crate::engine::OpenMode;
 use crate::engine::home::{Pass, lacks};
@@ -45,7 +46,7 @@ fn places_of(arguments: &PassArguments) -> Result<(Target, Vec<PassDirectory>)> 
             return Err(Error::usage(format!("{} is in another pool", path.display()))
                 .hint("one command works in one pool: name directories of one at a time"));
         }
-        super::write_back(&target, path)?;
+        write_back(&target, path)?;
         places.push(place(&target, path, arguments.dataset.as_deref())?);
         found = Some(target);
     }

@@ -1,6 +1,7 @@
 //! `marram get` and `marram set`: properties of a dataset.
 
 use crate::arguments::{GetArguments, SetArguments};
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, Operation, PropertyRow};
 use crate::engine::properties::parse_settings;
 use crate::error::{Error, Result};
@@ -37,7 +38,7 @@ fn properties(target: &Target, dataset: Option<&str>) -> Result<Vec<PropertyRow>
     let dataset = target.dataset(dataset)?.to_string();
     match target.perform(&Operation::Get { dataset })? {
         Answer::Properties(rows) => Ok(rows),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

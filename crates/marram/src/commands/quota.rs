@@ -5,6 +5,7 @@
 //! groups that he is in, and of the project of the file or directory that he names.
 
 use crate::arguments::{OwnerArguments, QuotaArguments};
+use crate::commands::answers::unexpected;
 use crate::control::owner_names;
 use crate::control::protocol::{Answer, Operation, Owner, OwnerClass, OwnerRow};
 use crate::error::{Error, Result};
@@ -138,7 +139,7 @@ fn chosen(arguments: &OwnerArguments) -> Result<Option<Owner>> {
 fn owners(target: &Target, source: &Source) -> Result<Vec<OwnerRow>> {
     match target.perform(&Operation::Owners { source: source.to_string() })? {
         Answer::Owners(rows) => Ok(rows),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! in use.
 
 use crate::arguments::RollbackArguments;
+use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, DirectoryOrder, Operation};
 use crate::error::{Error, Kind, Result};
 use crate::names::{quoted, shell_word};
@@ -35,11 +36,11 @@ pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> 
         Source { dataset: target.dataset(arguments.dataset.as_deref())?, snapshot: Some(snapshot) };
     let directory = match &arguments.dataset {
         None if target.mounted.is_some() => {
-            Some(directory_of(&target, &path)?).filter(|_| !target.is_root())
+            Some(directory_of(&target, &path)?).filter(|_| !target.is_whole_dataset())
         }
         _ => None,
     };
-    super::write_back(&target, &path)?;
+    write_back(&target, &path)?;
     let done = match directory {
         Some(directory) => {
             let place = (to.dataset.clone(), Some(directory));
@@ -66,7 +67,7 @@ fn to_another(arguments: &RollbackArguments, to: &str, output: &Output) -> Resul
         None if target.mounted.is_some() => Some(directory_of(&target, &path)?),
         _ => None,
     };
-    super::write_back(&target, &path)?;
+    write_back(&target, &path)?;
     let done = of_directory(target, &path, (&to, (dataset, directory)), arguments.discard)?;
     output.print(&done, || text_of(&done));
     Ok(())
@@ -102,7 +103,7 @@ fn of_dataset(target: Target, to: &Source, discard: bool) -> Result<RolledBack> 
     let operation = Operation::Rollback { to: to.to_string() };
     let (kept, engine_nanoseconds) = match target.perform(&operation)? {
         Answer::RolledBack { kept, engine_nanoseconds } => (kept, engine_nanoseconds),
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     if discard {
         let discarded = Operation::Destroy { source: kept.clone(), dry_run: false };
@@ -137,7 +138,7 @@ fn of_directory(
             kept,
             engine_nanoseconds,
         }),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -3,6 +3,7 @@
 mod automatic;
 
 use crate::arguments::{CloneArguments, SnapshotArguments};
+use crate::commands::answers::{timed, unexpected, write_back};
 use crate::control::protocol::{Answer, Operation};
 use crate::error::{Error, Result};
 use crate::names::shell_word;
@@ -31,7 +32,7 @@ pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> 
     }
     let (path, snapshot) = with_snapshot(&arguments.target)?;
     let (target, dataset) = find(arguments, &path)?;
-    super::write_back(&target, &path)?;
+    write_back(&target, &path)?;
     let (names, engine_nanoseconds) = take(&target, &dataset, &snapshot, arguments.recursive)?;
     let (name, pool) = (format!("{dataset}@{snapshot}"), target.pool);
     let engine_nanoseconds = Some(engine_nanoseconds);
@@ -69,12 +70,12 @@ fn take(
     let (dataset, snapshot) = (dataset.to_string(), snapshot.to_owned());
     if !recursive {
         let name = format!("{dataset}@{snapshot}");
-        let took = super::timed(target, &Operation::Snapshot { dataset, snapshot })?;
+        let took = timed(target, &Operation::Snapshot { dataset, snapshot })?;
         return Ok((vec![name], took));
     }
     match target.perform(&Operation::SnapshotBelow { dataset, snapshot })? {
         Answer::Snapshots { names, engine_nanoseconds } => Ok((names, engine_nanoseconds)),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

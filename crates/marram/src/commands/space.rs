@@ -3,6 +3,7 @@
 mod files;
 
 use crate::arguments::SpaceArguments;
+use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{
     Answer, DestructionReport, Operation, SharingReport, SharingRow, SpaceReport,
 };
@@ -28,7 +29,7 @@ pub(super) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
             let dataset = target.dataset(arguments.dataset.as_deref())?;
             sources.push(format!("{dataset}@{snapshot}"));
         }
-        super::write_back(&target, Path::new(&path))?;
+        write_back(&target, Path::new(&path))?;
         found = Some(target);
     }
     sources.extend(arguments.fork.iter().cloned());
@@ -42,7 +43,7 @@ pub(super) fn run(arguments: &SpaceArguments, output: &Output) -> Result<()> {
         Answer::Destruction(report) => {
             output.print(&report, || together(&report, arguments.format.exact));
         }
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     }
     Ok(())
 }
@@ -61,7 +62,7 @@ fn sharing(
             output.print(&report, || sharing_table(&report, arguments, output));
             Ok(())
         }
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

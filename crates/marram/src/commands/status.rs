@@ -3,6 +3,7 @@
 
 use super::stream::is_stream;
 use crate::arguments::StatusArguments;
+use crate::commands::answers::unexpected;
 use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{
@@ -108,7 +109,7 @@ fn report(answer: Answer) -> Result<Report> {
     match answer {
         Answer::Status(report) => Ok(Report::Pool(report)),
         Answer::ShownStatus(report) => Ok(Report::Streams(report)),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

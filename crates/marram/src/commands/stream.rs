@@ -3,6 +3,7 @@
 mod progress;
 
 use crate::arguments::{ReceiveArguments, SendArguments};
+use crate::commands::answers::unexpected;
 use crate::control::protocol::{
     Answer, Author, Operation, PartialRow, ReceiveOrder, SendOrder, StreamSummary,
 };
@@ -184,7 +185,7 @@ pub(super) fn receive(arguments: &ReceiveArguments, output: &Output) -> Result<(
 fn tell_token(target: &Target, dataset: &DatasetName, output: &Output) -> Result<()> {
     let rows = match target.perform(&Operation::Partials)? {
         Answer::Partials(rows) => rows,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     let is_it = |row: &PartialRow| {
         row.snapshot.parse().is_ok_and(|snapshot: Source| snapshot.dataset == *dataset)
@@ -220,7 +221,7 @@ fn receive_from(target: &Target, order: &ReceiveOrder, input: &mut dyn Read) -> 
 fn summary(answer: Answer) -> Result<StreamSummary> {
     match answer {
         Answer::Streamed(summary) => Ok(*summary),
-        other => Err(super::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `marram log` and `marram undo`: what was done to a pool, and taking it back.
 
 use crate::arguments::{LogArguments, UndoArguments};
+use crate::commands::answers::{unexpected, write_back};
 use crate::control::owner_names;
 use crate::control::protocol::OwnerClass;
 use crate::control::protocol::{Answer, Operation, OperationRow, UndoReport};
@@ -15,7 +16,7 @@ pub(super) fn log(arguments: &LogArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
     let mut rows = match target.perform(&Operation::Log)? {
         Answer::Operations(rows) => rows,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     let skipped = rows.len().saturating_sub(arguments.last.unwrap_or(usize::MAX));
     rows.drain(..skipped);
@@ -112,10 +113,10 @@ fn undo_text(row: &OperationRow, exact: bool) -> String {
 
 pub(super) fn undo(arguments: &UndoArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
-    super::write_back(&target, &arguments.target)?;
+    write_back(&target, &arguments.target)?;
     let report = match target.perform(&Operation::Undo { number: arguments.number })? {
         Answer::Undone(report) => report,
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     output.print(&report, || text(&report));
     Ok(())

@@ -3,6 +3,7 @@
 
 use super::stream::is_stream;
 use crate::arguments::UnmountArguments;
+use crate::commands::answers::unexpected;
 use crate::control::client::{Client, Process};
 use crate::control::daemons::{self, Daemon};
 use crate::control::protocol::{Answer, Greeting, MountReport, Request};
@@ -135,7 +136,7 @@ fn unmount_one(directory: &Path, detach: bool) -> Result<bool> {
         Answer::Unmounted { mounts_left, not_durable, used_elsewhere } => {
             (mounts_left, not_durable, used_elsewhere)
         }
-        other => return Err(super::unexpected(&other)),
+        other => return Err(unexpected(&other)),
     };
     if mounts_left == 0 {
         daemon.wait();

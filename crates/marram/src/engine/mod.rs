@@ -6,7 +6,8 @@
 //! | [`volume`] | [`Volume`], a dataset or snapshot that is open as a file system |
 //! | [`changes`] | what the kernel has to ask anew for |
 //! | [`mounts`] | [`Mounts`], what a home asks of the mounts that show it |
-//! | [`source`] | the kinds of homes: how one is recognised at a path, and opened |
+//! | [`source`] | how a home is recognised at a path, and opened |
+//! | `kinds` | the kinds of homes |
 //! | [`posix`] | volumes of homes that are stores |
 //! | [`pool`] | the pool: the only folder that names its crate |
 //!
@@ -16,7 +17,7 @@
 //!    `marram_vfs::FileSystem`, which one line makes a volume: `impl Volume for MyFiles {}`.
 //! 2. A folder beside `pool` has a type that implements [`Home`]. It hands out the capabilities
 //!    that it has.
-//! 3. [`source`] has its `Kind` in the table of kinds: how it is recognised, and how it is opened.
+//! 3. `kinds.rs` has its `Kind` in the table: how it is recognised, and how it is opened.
 //!
 //! Nothing else changes: the daemon, the control socket and the commands ask the home. The tests of
 //! the daemon mount two such homes, each of a few dozen lines: `daemon/tests/homes.rs`.
@@ -24,6 +25,7 @@
 pub(crate) mod changes;
 mod damage;
 pub(crate) mod home;
+mod kinds;
 pub(crate) mod mounts;
 pub(crate) mod pool;
 pub(crate) mod posix;
@@ -31,10 +33,11 @@ pub(crate) mod source;
 pub(crate) mod volume;
 
 pub(crate) use home::Home;
+pub(crate) use kinds::{open, probe};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
 pub(crate) use pool::{
     CreateRequest, ShownStreams, create, no_pool, pool_lock, properties, show_streams, streams,
 };
-pub(crate) use source::{OpenMode, open, probe};
+pub(crate) use source::OpenMode;
 pub(crate) use volume::Volume;

@@ -1,9 +1,8 @@
-//! Sources: what kind of home is at a path, and how it is opened.
+//! Sources: how a home is recognised at a path, and how it is opened.
 //!
-//! Each engine has a [`Kind`] in [`KINDS`]. The daemon and the commands name no other part of it.
+//! Each engine has a [`Kind`] in the table of `kinds.rs`.
 
 use super::home::Home;
-use super::pool::PoolKind;
 use crate::control::protocol::Operation;
 use crate::error::Result;
 use std::path::Path;
@@ -41,9 +40,6 @@ pub(super) trait Kind: Sync {
     /// There is none, another process has it (named), or it cannot be read.
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>>;
 }
-
-/// All kinds. The first one says what is wrong with a path at which there is no home.
-const KINDS: [&dyn Kind; 1] = [&PoolKind];
 
 /// How often a home works in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,27 +101,4 @@ impl OpenMode {
             pace: Pace::default(),
         }
     }
-}
-
-/// Looks which home is at `path`, without opening it.
-///
-/// # Errors
-/// It cannot be read, or is of a version that cannot be read.
-pub(crate) fn probe(path: &Path) -> Result<Option<Probe>> {
-    for kind in KINDS {
-        if let Some(found) = kind.probe(path)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
-}
-
-/// Opens the home at `path` and locks it.
-///
-/// # Errors
-/// There is none, another process has it (named), or it cannot be read.
-pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
-    let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
-    let kind = KINDS.iter().find(is_there).unwrap_or(&KINDS[0]);
-    kind.open(path, mode)
 }

@@ -2,7 +2,7 @@
 //! there, 8 it could not be checked, 16 wrong usage. A pool needs no repair after a crash, so
 //! nothing is ever changed.
 
-use super::texts;
+use super::words::texts;
 use crate::commands::check::verify;
 use crate::error::{Error, Result};
 use crate::names::printable;

@@ -1,7 +1,7 @@
 //! `mkfs.marram [-fFqV] [-L LABEL] [-O NAME=VALUE] [-t TYPE] DEVICE [KIBIBYTES]`, as `mkfs(8)`
 //! calls it. Exit status: 0 or 1.
 
-use super::texts;
+use super::words::texts;
 use crate::engine::properties::parse_settings;
 use crate::engine::{CreateRequest, create};
 use crate::error::{Error, Result};

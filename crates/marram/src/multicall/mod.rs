@@ -9,6 +9,7 @@ mod fsck;
 mod mkfs;
 mod mount;
 mod umount;
+mod words;
 
 use crate::commands::install::NAMES;
 use std::ffi::OsString;
@@ -27,11 +28,6 @@ pub(crate) fn by_name(name: &str) -> Option<Program> {
         "mkfs" => Some(mkfs::run),
         _ => Some(fsck::run),
     }
-}
-
-/// The arguments as text: paths and options of these programs come from `fstab` and scripts.
-fn texts(words: &[OsString]) -> Vec<String> {
-    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `mount.marram SOURCE DIRECTORY [-sfnvrw] [-N PATH] [-t TYPE] [-o OPTIONS]`, as `mount(8)` calls
 //! it. Exit status: 0, 1 wrong usage or no permission, 2 the system failed, 32 the mount failed.
 
-use super::texts;
+use super::words::texts;
 use crate::commands::mount::{MountPlan, mount, options_for};
 use crate::error::{Error, Kind, Result};
 use crate::output::print_error;

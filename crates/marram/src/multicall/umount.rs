@@ -1,7 +1,7 @@
 //! `umount.marram DIRECTORY|SOURCE [-flnrv] [-t TYPE] [-N PATH]`, as `umount(8)` calls it. Comes
 //! back when the daemon has let go of the device. Exit status: 0, 1 wrong usage, 32 failed.
 
-use super::texts;
+use super::words::texts;
 use crate::commands::unmount::unmount;
 use crate::error::{Error, Kind, Result};
 use crate::output::print_error;

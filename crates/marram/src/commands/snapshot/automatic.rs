@@ -2,7 +2,7 @@
 
 use super::{created, find, take};
 use crate::arguments::SnapshotArguments;
-use crate::commands::{unexpected, write_back};
+use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, DatasetRow, Operation, ThinReport, ThinRequest};
 use crate::error::{Error, Result};
 use crate::output::{Output, size_text};

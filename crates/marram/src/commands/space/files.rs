@@ -29,7 +29,7 @@ pub(in crate::commands) fn run(arguments: &SpaceArguments, output: &Output) -> R
         return Err(Error::usage(format!("{} is no directory", path.display()))
             .hint("name the directory that it is in: each of its files is told"));
     }
-    super::super::write_back(&target, &path)?;
+    super::write_back(&target, &path)?;
     let request = FootprintRequest {
         source: Source { dataset, snapshot }.to_string(),
         directory,
@@ -41,7 +41,7 @@ pub(in crate::commands) fn run(arguments: &SpaceArguments, output: &Output) -> R
             output.print(&report, || table(&report, &path, arguments, output));
             Ok(())
         }
-        other => Err(super::super::unexpected(&other)),
+        other => Err(super::unexpected(&other)),
     }
 }
 

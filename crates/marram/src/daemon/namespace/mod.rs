@@ -10,6 +10,7 @@
 //! all of it; see [`members`]. What `.marram` itself shows is in [`shelves`]; `routing` has the
 //! operations, `permissions` the rights of datasets that check them themselves.
 
+mod catalogue;
 mod members;
 mod numbers;
 mod permissions;
@@ -18,6 +19,7 @@ mod shelves;
 #[cfg(test)]
 mod tests;
 
+pub(super) use catalogue::{Catalogue, Opened};
 pub(super) use members::Place;
 
 use crate::engine::Volume;
@@ -28,38 +30,8 @@ use marram_vfs::{Attributes, Error, Ino, Result};
 use members::{Member, Members};
 use numbers::{BASE_SLOT, SHELVES_SLOT, join, slot_of};
 use shelves::{Directory, Shelves};
-use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
-
-/// A member that has been opened.
-pub(super) struct Opened {
-    /// What it is.
-    pub(super) source: Source,
-    /// Its file system.
-    pub(super) volume: Arc<dyn Volume>,
-    /// The directory that is shown as its root.
-    pub(super) root: Ino,
-    /// Tells it apart from whatever else could come to have the same numbers.
-    pub(super) mark: u32,
-    /// Dropped when it is closed.
-    pub(super) _hold: Box<dyn Any + Send + Sync>,
-}
-
-/// Where members come from.
-pub(super) trait Catalogue: Send + Sync {
-    /// The names on a shelf, sorted.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn names(&self, shelf: ControlDirectory) -> Result<Vec<String>>;
-
-    /// Opens the member of that name.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]; [`Error::Busy`] if it is mounted on its own; or a failed read.
-    fn open(&self, shelf: ControlDirectory, name: &str) -> Result<Opened>;
-}
 
 /// What a number of a mount stands for.
 pub(super) struct Resolved {
@@ -208,14 +180,14 @@ impl Namespace {
 
     /// The directory of a shelf.
     pub(super) fn shelf_ino(&self, shelf: ControlDirectory) -> Option<Ino> {
-        self.shelves.as_ref().map(|_| Directory::Listing(shelf).ino())
+        self.shelves.as_ref().map(|_| Directory::Listing(shelf).number())
     }
 
     /// The directory of a shelf, and a note that its names have changed.
     pub(super) fn shelf_changed(&self, shelf: ControlDirectory) -> Option<Ino> {
         let shelves = self.shelves.as_ref()?;
         shelves.note_change();
-        Some(Directory::Listing(shelf).ino())
+        Some(Directory::Listing(shelf).number())
     }
 
     /// The dataset's inode that a number of the mount without slot stands for.

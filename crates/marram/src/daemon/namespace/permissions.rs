@@ -1,7 +1,8 @@
 //! Who may do what, where the file system decides that itself (NFSv4 lists).
 
+use super::catalogue::Opened;
 use super::shelves::Directory;
-use super::{Files, Namespace, Opened};
+use super::{Files, Namespace};
 use crate::engine::Volume;
 use marram_vfs::{
     AccessControl, AccessRules, Action, Error, Identity, Ino, Opening, Result, SetAttributes,

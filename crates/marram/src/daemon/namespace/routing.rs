@@ -396,7 +396,7 @@ impl FileSystem for Namespace {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         if let Some(directory) = self.directory(ino) {
-            return self.shelves()?.list(directory, after, with_attributes, visit);
+            return self.shelves()?.visit(directory, after, with_attributes, visit);
         }
         let (files, inner) = self.at(ino)?;
         match &files {

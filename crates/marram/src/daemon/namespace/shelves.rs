@@ -5,7 +5,7 @@
 //! below one that is closed to others, and so its shelf is open to nobody but the daemon's own
 //! user, who alone can make forks.
 
-use super::Catalogue;
+use super::catalogue::Catalogue;
 use super::numbers::{SHELVES_SLOT, inner_of, join};
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{Attributes, Caller, Clock, DirectoryEntry, Error, Ino, Kind, Result};
@@ -43,7 +43,7 @@ impl Directory {
     ];
 
     /// Its number.
-    pub(super) fn ino(self) -> Ino {
+    pub(super) fn number(self) -> Ino {
         let number = match self {
             Directory::Hidden => 1,
             Directory::Listing(ControlDirectory::Snapshots) => 2,
@@ -54,7 +54,7 @@ impl Directory {
 
     /// The directory of a number in their slot.
     pub(super) fn of(ino: Ino) -> Option<Directory> {
-        Directory::ALL.into_iter().find(|one| inner_of(one.ino()) == inner_of(ino))
+        Directory::ALL.into_iter().find(|one| inner_of(one.number()) == inner_of(ino))
     }
 
     /// Whether only the daemon's user may look into it.
@@ -86,7 +86,7 @@ impl Shelves {
         let changed = *self.changed.lock();
         let entries = if of == Directory::Hidden { ALL.len() } else { 0 };
         Attributes {
-            ino: of.ino(),
+            ino: of.number(),
             generation: 1,
             kind: Kind::Directory,
             permissions: if of.is_private() { 0o700 } else { 0o555 },
@@ -111,7 +111,7 @@ impl Shelves {
 
     /// Lists a directory. Members are told without attributes and under a number that stands for
     /// none: so listing them opens none.
-    pub(super) fn list(
+    pub(super) fn visit(
         &self,
         directory: Directory,
         after: u64,
@@ -131,7 +131,7 @@ impl Shelves {
                     let found = self.attributes(Shelves::find(name.as_bytes())?);
                     (found.ino, with_attributes.then_some(found))
                 }
-                Directory::Listing(_) => (directory.ino(), None),
+                Directory::Listing(_) => (directory.number(), None),
             };
             let entry = DirectoryEntry {
                 name: name.as_bytes(),

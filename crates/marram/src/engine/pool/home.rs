@@ -169,7 +169,7 @@ impl Home for PoolHome {
     fn background(&self) -> BackgroundReport {
         let seconds = self.open.pace().rewriting_seconds;
         let rewrites = seconds > 0 && !self.open.is_read_only();
-        let rewriting = rewrites.then(|| self.rewriting.report(seconds));
+        let rewriting = rewrites.then(|| self.rewriting.progress(seconds));
         BackgroundReport { dedup: self.dedup.totals(), rewriting }
     }
 
@@ -198,7 +198,7 @@ impl Home for PoolHome {
     }
 
     fn claim(&self) -> Option<&dyn Claim> {
-        self.open.is_block_device().then_some(self)
+        self.open.lies_on_block_device().then_some(self)
     }
 }
 

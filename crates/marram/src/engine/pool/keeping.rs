@@ -1,6 +1,6 @@
 //! Snapshots of many datasets, thinning of automatic ones, and who holds the space.
 
-use super::operations::kind_of;
+use super::kinds::kind_of;
 use crate::control::protocol::{
     Answer, DestructionReport, HolderRow, SpaceReport, StayRow, ThinReport, ThinRequest,
 };

@@ -14,6 +14,7 @@ pub(crate) mod history;
 mod home;
 mod image;
 mod keeping;
+mod kinds;
 mod members;
 mod mounted;
 mod open;

@@ -101,7 +101,7 @@ impl OpenPool {
     }
 
     /// Whether it is a block device.
-    pub(crate) fn is_block_device(&self) -> bool {
+    pub(crate) fn lies_on_block_device(&self) -> bool {
         self.device.is_block_device()
     }
 

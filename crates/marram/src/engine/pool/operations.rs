@@ -1,5 +1,6 @@
 //! Each operation on an open pool, whoever asks for it.
 
+use super::kinds::kind_of;
 use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
 use super::{dedup, footprints, history, keeping, owners, streams, undo};
@@ -10,9 +11,7 @@ use crate::control::protocol::{
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_pool::{Health, Pool};
-use marram_store::{
-    DatasetKind, DatasetName, DatasetReport, Holder, Properties, PropertySource, Source, Store,
-};
+use marram_store::{DatasetName, Holder, Properties, PropertySource, Source, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -116,18 +115,6 @@ fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
         freed_bytes: destruction.freed_bytes,
         dry_run,
     }))
-}
-
-/// What users call it.
-pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
-    match report.kind {
-        _ if report.source.is_kept() => "kept",
-        _ if report.source.dataset.is_partial() => "partial",
-        DatasetKind::Live => "dataset",
-        DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",
-        DatasetKind::Clone => "clone",
-        DatasetKind::Snapshot => "snapshot",
-    }
 }
 
 fn dataset_row(holder: &Holder) -> DatasetRow {

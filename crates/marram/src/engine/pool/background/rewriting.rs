@@ -102,7 +102,7 @@ impl Rewriting {
     }
 
     /// What has come of it.
-    pub(in crate::engine::pool) fn report(&self, interval_seconds: u64) -> BackgroundRewriting {
+    pub(in crate::engine::pool) fn progress(&self, interval_seconds: u64) -> BackgroundRewriting {
         let done = self.done.lock();
         BackgroundRewriting {
             interval_seconds,

@@ -1,0 +1,34 @@
+//! The kinds of homes, in the order in which a source is tried.
+
+use super::home::Home;
+use super::pool::PoolKind;
+use super::source::{Kind, OpenMode, Probe};
+use crate::error::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+/// All kinds. The first one says what is wrong with a path at which there is no home.
+const KINDS: [&dyn Kind; 1] = [&PoolKind];
+
+/// Looks which home is at `path`, without opening it.
+///
+/// # Errors
+/// It cannot be read, or is of a version that cannot be read.
+pub(crate) fn probe(path: &Path) -> Result<Option<Probe>> {
+    for kind in KINDS {
+        if let Some(found) = kind.probe(path)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Opens the home at `path` and locks it.
+///
+/// # Errors
+/// There is none, another process has it (named), or it cannot be read.
+pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
+    let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
+    let kind = KINDS.iter().find(is_there).unwrap_or(&KINDS[0]);
+    kind.open(path, mode)
+}

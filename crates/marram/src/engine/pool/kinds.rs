@@ -1,0 +1,15 @@
+//! The kinds of datasets and snapshots, in the words of users.
+
+use marram_store::{DatasetKind, DatasetReport, Source};
+
+/// What users call it.
+pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
+    match report.kind {
+        _ if report.source.is_kept() => "kept",
+        _ if report.source.dataset.is_partial() => "partial",
+        DatasetKind::Live => "dataset",
+        DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",
+        DatasetKind::Clone => "clone",
+        DatasetKind::Snapshot => "snapshot",
+    }
+}
