@@ -1,7 +1,8 @@
 //! Administration through a handle: for whom it acts, the trash, undo, properties, the label.
 
 use crate::front::Pool;
-use crate::snapshots::operation_log::{self, Author, Operation};
+use crate::snapshots::operation_log::{Author, Operation};
+use crate::snapshots::operations;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash::{self, Hidden};
 use crate::snapshots::undo::{self, Reversal};
@@ -62,7 +63,7 @@ impl Pool {
     /// # Errors
     /// A failed read.
     pub fn operations(&self) -> Result<Vec<Operation>> {
-        operation_log::operations(&self.session)
+        operations::operations(&self.session)
     }
 
     /// Sets properties of a dataset as one step: all of them, or none. `None` goes back to the

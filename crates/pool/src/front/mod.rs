@@ -8,6 +8,7 @@ mod streams;
 
 use crate::Error;
 use crate::commit::turn;
+use crate::snapshots::begin;
 use crate::snapshots::operation_log::{self, entry};
 use crate::snapshots::session::Session;
 use crate::snapshots::{destroy, trash};
@@ -83,7 +84,7 @@ impl Pool {
     pub fn grow(&self) -> std::result::Result<u64, Error> {
         let state = &self.session.state;
         let author = self.session.author.as_ref();
-        let turn = operation_log::begin_operation(state, author)?;
+        let turn = begin::begin_for(state, author)?;
         let device = &state.media.devices()[0];
         let found_bytes = device.size()? / GRAIN_BYTES * GRAIN_BYTES;
         let size_bytes = *state.size_bytes.lock();

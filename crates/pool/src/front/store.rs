@@ -3,9 +3,9 @@
 use crate::admission::room;
 use crate::front::Pool;
 use crate::memtable::settings::{Settings, check_property};
+use crate::snapshots::begin::{begin_operation, begin_operations};
 use crate::snapshots::ephemeral::PassingState;
 use crate::snapshots::operation_log::{self, entry, is_passing};
-use crate::snapshots::session::{begin_operation, begin_operations};
 use crate::snapshots::{
     comparing, destroy, ephemeral, limits, lineage, list, merge_commit, properties, trash, usage,
 };

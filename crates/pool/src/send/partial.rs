@@ -9,11 +9,11 @@
 use crate::Error;
 use crate::memtable::dataset::Opened;
 use crate::send::{POSITION_KEY, identity_of};
+use crate::snapshots::begin;
 use crate::snapshots::destroy;
 use crate::snapshots::operation_log;
 use crate::snapshots::operation_log::entry;
 use crate::snapshots::plan::Plan;
-use crate::snapshots::session;
 use crate::snapshots::session::Session;
 use crate::state::State;
 use crate::state::records::parent_of;
@@ -178,7 +178,7 @@ pub(crate) fn drop_partial(
 /// Destroys what has been received, in one commit with the entry of that. Nothing of it is kept
 /// for an undo: it can be received again.
 fn abort(session: &Session, partial: &Partial) -> Result<()> {
-    let turn = session::begin_operation(session)?;
+    let turn = begin::begin_operation(session)?;
     // It may be finished by now, and the name in use for the next stream.
     let now = partial_of(&session.state, &partial.snapshot.dataset)?;
     if now.is_none_or(|now| (&now.hidden, now.id) != (&partial.hidden, partial.id)) {

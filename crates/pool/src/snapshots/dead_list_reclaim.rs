@@ -15,17 +15,19 @@
 //! sifted too, what led to it leads on to where it leads. So no pointer is moved twice by
 //! one step, and no list waits for another.
 
-use super::destroy::dead_chunks;
 use crate::base::pointers::decode_pointer;
 use crate::commit::draft::Commit;
 use crate::commit::owners;
 use crate::io::At;
 use crate::state::pinned_commit::Moment;
+use crate::tree;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::{GROUPS_MAX, Group};
 use marram_format::pointer::Pointer;
 use marram_format::space::SiftingRecord;
+use marram_format::space::{DeadChunk, dead_key};
+use marram_store::Key;
 use marram_store::{Damage, Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -223,4 +225,27 @@ fn count_moved(commit: &mut Commit<'_>, moved: BTreeMap<u64, u64>) -> Result<()>
         commit.records.insert(record.id, Some(record));
     }
     Ok(())
+}
+
+/// Visits the chunks of a dead list, as a tree of the pool's own has them, until the visitor
+/// returns false; returns whether it never did.
+pub(crate) fn dead_chunks(
+    at: &At<'_>,
+    pool_tree: Option<&Bytes>,
+    list: u64,
+    visit: &mut dyn FnMut(Key, DeadChunk) -> Result<bool>,
+) -> Result<bool> {
+    let mut failed = None;
+    let (from, to) = (dead_key(list, 0), dead_key(list, u64::MAX));
+    let is_all = tree::scan(at, pool_tree, from, to, &mut |found| {
+        let chunk = DeadChunk::decode(&found.value).map_err(|error| {
+            let (what, place) = ("a dead list", format!("list {list}"));
+            Error::Damaged(Damage { what, place, reason: error.to_string() })
+        });
+        chunk.and_then(|chunk| visit(found.key, chunk)).unwrap_or_else(|error| {
+            failed = Some(error);
+            false
+        })
+    })?;
+    failed.map_or(Ok(is_all), Err)
 }

@@ -40,9 +40,9 @@ use marram_format::key::KEY_BYTES;
 use marram_format::node::Node;
 use marram_format::operation::OperationKind;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
-use marram_format::space::{DeadChunk, cursor_key, dead_key};
+use marram_format::space::cursor_key;
 use marram_format::version::feature;
-use marram_store::{Damage, Destruction, Error, Key, Result, Source, kind};
+use marram_store::{Destruction, Key, Result, Source, kind};
 use std::sync::Arc;
 
 /// Leaves of destroyed datasets that one step gives back.
@@ -103,29 +103,6 @@ fn destruction(moment: &Moment, plan: &Plan) -> Result<Destruction> {
     let mut release = Release::new(moment, moment.has_owners()?);
     release.plan(plan)?;
     Ok(Destruction { sources: plan.sources()?, freed_bytes: release.grains()? * GRAIN_BYTES })
-}
-
-/// Visits the chunks of a dead list, as a tree of the pool's own has them, until the visitor
-/// returns false; returns whether it never did.
-pub(crate) fn dead_chunks(
-    at: &At<'_>,
-    pool_tree: Option<&Bytes>,
-    list: u64,
-    visit: &mut dyn FnMut(Key, DeadChunk) -> Result<bool>,
-) -> Result<bool> {
-    let mut failed = None;
-    let (from, to) = (dead_key(list, 0), dead_key(list, u64::MAX));
-    let is_all = tree::scan(at, pool_tree, from, to, &mut |found| {
-        let chunk = DeadChunk::decode(&found.value).map_err(|error| {
-            let (what, place) = ("a dead list", format!("list {list}"));
-            Error::Damaged(Damage { what, place, reason: error.to_string() })
-        });
-        chunk.and_then(|chunk| visit(found.key, chunk)).unwrap_or_else(|error| {
-            failed = Some(error);
-            false
-        })
-    })?;
-    failed.map_or(Ok(is_all), Err)
 }
 
 /// The same, as a tree of the pool's own has it.

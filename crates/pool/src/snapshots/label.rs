@@ -1,6 +1,7 @@
 //! What a pool is called: a word in its superblock, so it changes with a commit.
 
 use crate::commit::turn::Turn;
+use crate::snapshots::begin;
 use crate::snapshots::operation_log::{self, Author, entry};
 use crate::state::State;
 use marram_format::operation::{OperationKind, OperationRecord};
@@ -19,7 +20,7 @@ pub(crate) fn check(label: &str) -> std::result::Result<(), String> {
 /// Gives the pool another label, in a commit with all that was applied before, for somebody.
 pub(crate) fn set_label(pool: &State, label: &str, author: Option<&Arc<Author>>) -> Result<()> {
     check(label).map_err(Error::Invalid)?;
-    let turn = operation_log::begin_operation(pool, author)?;
+    let turn = begin::begin_for(pool, author)?;
     change_label(pool, &turn, label, author, 0)
 }
 

@@ -9,8 +9,8 @@ use crate::admission::reservation;
 use crate::admission::shortage::{Admitted, Need};
 use crate::commit::turn::Turn;
 use crate::memtable::dataset::Dataset;
+use crate::snapshots::begin;
 use crate::snapshots::operation_log;
-use crate::snapshots::session;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash::Reclaim;
 use crate::snapshots::undo;
@@ -82,7 +82,7 @@ pub(crate) fn enter_limit(
     let _admitted =
         reservation::reserve(&Reclaim(&session.state), &session.state, &dataset, &batch, need)?
             .without_turn();
-    let turn = session::begin_operation(session)?;
+    let turn = begin::begin_operation(session)?;
     change_limit(session, &turn, name, (owner, limit), 0)
 }
 

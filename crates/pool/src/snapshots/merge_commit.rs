@@ -13,10 +13,10 @@ use crate::commit::draft::Commit;
 use crate::commit::turn;
 use crate::commit::turn::Before;
 use crate::memtable::settings::undo_seconds;
+use crate::snapshots::begin;
 use crate::snapshots::ephemeral;
 use crate::snapshots::lineage;
 use crate::snapshots::operation_log;
-use crate::snapshots::session;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::snapshots::trash::Reclaim;
@@ -49,7 +49,7 @@ pub(crate) fn enter_merge(
     let mut batch = batch;
     let admitted =
         reservation::reserve_merge(&Reclaim(inner), inner, &dataset, &mut batch)?.without_turn();
-    let turn = session::begin_operation(session)?;
+    let turn = begin::begin_operation(session)?;
     let admitted = admitted;
     let live = inner.find_live(merged.dataset)?;
     let keep: Option<Source> =

@@ -1,5 +1,6 @@
 //! Datasets and snapshots: made, listed, destroyed. Each change is part of one commit.
 
+pub(crate) mod begin;
 pub(crate) mod comparing;
 pub(crate) mod dead_list_reclaim;
 pub(crate) mod destroy;
@@ -10,6 +11,7 @@ pub(crate) mod lineage;
 pub(crate) mod list;
 pub(crate) mod merge_commit;
 pub(crate) mod operation_log;
+pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod properties;
 mod reclaimable;

@@ -10,12 +10,7 @@
 //! commands are never one step, however alike they are.
 
 use crate::commit::draft::Commit;
-use crate::commit::turn;
-use crate::commit::turn::Turn;
 use crate::io::At;
-use crate::snapshots::session::Session;
-use crate::snapshots::trash;
-use crate::snapshots::undo;
 use crate::state::State;
 use crate::tree;
 use bytes::Bytes;
@@ -164,17 +159,6 @@ fn pool_tree(pool: &State) -> (Option<Bytes>, At<'_>) {
     (root, At { media: &pool.media, epoch: pool.media.epoch() })
 }
 
-/// See [`Pool::begin_operation`].
-pub(crate) fn begin_operation<'p>(
-    pool: &'p State,
-    author: Option<&Arc<Author>>,
-) -> Result<Turn<'p>> {
-    if author.is_some() {
-        trash::make_room_in_log(pool, 1)?;
-    }
-    turn::take_turn(pool)
-}
-
 /// The number of the next entry. This commit may also have changed older entries, when it let
 /// go of what they kept.
 pub(crate) fn next_entry(commit: &Commit<'_>) -> Result<u64> {
@@ -234,34 +218,4 @@ pub(crate) fn forget_kept(commit: &mut Commit<'_>, gone: u64, name: &str) -> Res
     }
     commit.items.insert(key, Some(entry.encode()));
     Ok(())
-}
-
-/// See `Pool::operations`.
-pub(crate) fn operations(session: &Session) -> Result<Vec<Operation>> {
-    let _no_commit = session.state.turns.committing.lock();
-    let entries = entries(&session.state)?;
-    let undone = undone_by(&entries);
-    let judge = |number: u64| match undo::judge(&session.state, (&entries, &undone), number) {
-        Ok(_) => None,
-        Err(Error::Invalid(reason)) => Some(reason),
-        Err(error) => Some(error.to_string()),
-    };
-    let mut operations = Vec::with_capacity(entries.len());
-    for step in entries.chunk_by(|(_, one), (_, next)| is_one_step(one, next)) {
-        let numbers = step[0].0..=step[step.len() - 1].0;
-        // What is left of a step is judged once: there may be as many as the log has entries.
-        let mut of_rest: Option<Option<String>> = None;
-        for (number, record) in step {
-            let undone_by = undone.range((*number, 0)..=(*number, u64::MAX)).next();
-            let undone_by = undone_by.map(|(_, by)| *by);
-            let obstacle = match (undone_by, undo::refuse_gone(&session.state, record)) {
-                (Some(by), _) => Some(taken_back_by(by)),
-                (None, Err(Error::Invalid(reason))) => Some(reason),
-                (None, _) => of_rest.get_or_insert_with(|| judge(*number)).clone(),
-            };
-            let (record, step) = (record.clone(), numbers.clone());
-            operations.push(Operation { number: *number, record, step, undone_by, obstacle });
-        }
-    }
-    Ok(operations)
 }

@@ -5,8 +5,8 @@ use super::operation_log::entry;
 use crate::admission::room;
 use crate::commit::turn::Turn;
 use crate::memtable::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
+use crate::snapshots::begin;
 use crate::snapshots::operation_log;
-use crate::snapshots::session;
 use crate::snapshots::session::Session;
 use crate::state::records::refuse_too_long;
 use marram_format::dataset::{DatasetRecord, HOLD_PROPERTY_PREFIX};
@@ -50,7 +50,7 @@ pub(crate) fn set_properties(
     for (property, value) in values {
         changes.push(checked_change(property, value.as_deref())?);
     }
-    let turn = session::begin_operations(session, changes.len())?;
+    let turn = begin::begin_operations(session, changes.len())?;
     change_properties(session, &turn, name, &changes)
 }
 
