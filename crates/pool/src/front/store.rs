@@ -4,13 +4,13 @@ use crate::admission::room;
 use crate::front::Pool;
 use crate::memtable::settings::{Settings, check_property};
 use crate::snapshots::begin::{begin_operation, begin_operations};
-use crate::snapshots::ephemeral::PassingState;
+use crate::snapshots::ephemeral::EphemeralState;
 use crate::snapshots::operation_log::{self, entry, is_passing};
 use crate::snapshots::{
     comparing, destroy, ephemeral, limits, lineage, list, merge_commit, properties, trash, usage,
 };
 use crate::state::find::refuse_hidden;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::views::frozen::FrozenView;
 use crate::views::live::DatasetView;
 use bytes::Bytes;
@@ -199,7 +199,7 @@ impl Store for Pool {
     }
 
     fn frozen(&self, source: &Source) -> Result<Arc<dyn View>> {
-        let moment = Moment::hold(&self.session.state);
+        let moment = PinnedCommit::hold(&self.session.state);
         Ok(Arc::new(FrozenView::open(moment, &source.to_string())?))
     }
 
@@ -242,7 +242,7 @@ fn checked(properties: &Properties) -> Result<Vec<(String, String)>> {
 }
 
 /// A state that is compared, as long as it is not overwritten.
-fn ephemeral_view(state: &PassingState) -> Result<FrozenView> {
+fn ephemeral_view(state: &EphemeralState) -> Result<FrozenView> {
     let opened = FrozenView::of(Arc::clone(&state.moment), Arc::clone(&state.record));
     state.moment.told(&state.record.name, opened)
 }

@@ -11,8 +11,8 @@ use crate::io::{At, Media};
 use crate::memtable::allowance::Allowance;
 use crate::memtable::counters::{self, CommittedCounters, Settled};
 use crate::memtable::dirty::Dirty;
-use crate::memtable::dirty_datasets::Touched;
-use crate::memtable::item_cache::{Answer, Owner, RecentItems, Stretch};
+use crate::memtable::dirty_datasets::DirtyDatasets;
+use crate::memtable::item_cache::{Answer, ItemCache, Owner, Stretch};
 use crate::memtable::overlay::{Entry, Layer, Overlay};
 use crate::memtable::settings::Settings;
 use crate::tree::{self, Found};
@@ -32,10 +32,10 @@ pub(crate) struct Dataset {
     pub(crate) writable: bool,
     state: RwLock<State>,
     /// Where it says that it has something for a commit, and whether it has said so.
-    touched: Arc<Touched>,
+    touched: Arc<DirtyDatasets>,
     is_touched: AtomicBool,
     /// Inodes and names that were asked for lately, of all datasets.
-    recent: Arc<RecentItems>,
+    recent: Arc<ItemCache>,
     /// How many views are open on it.
     views: AtomicUsize,
     /// What it may use.
@@ -89,7 +89,7 @@ impl Dataset {
         root: Option<Bytes>,
         settings: Settings,
         writable: bool,
-        (touched, recent): (Arc<Touched>, Arc<RecentItems>),
+        (touched, recent): (Arc<DirtyDatasets>, Arc<ItemCache>),
     ) -> Dataset {
         let allowance = Allowance::new(record.referenced_grains);
         if writable {

@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 
 /// The ids of datasets that have had a batch since a freeze last found nothing in them. Ids are
 /// put in while a batch is applied, and taken out while none is under way.
-pub(crate) struct Touched(Mutex<BTreeSet<u64>>);
+pub(crate) struct DirtyDatasets(Mutex<BTreeSet<u64>>);
 
-impl Default for Touched {
+impl Default for DirtyDatasets {
     fn default() -> Self {
-        Touched(Mutex::new(order::TOUCHED, BTreeSet::new()))
+        DirtyDatasets(Mutex::new(order::TOUCHED, BTreeSet::new()))
     }
 }
 
-impl Touched {
+impl DirtyDatasets {
     pub(crate) fn put(&self, id: u64) {
         self.0.lock().insert(id);
     }

@@ -117,7 +117,7 @@ struct Table<const N: usize> {
 }
 
 /// The stretches of all datasets of a pool that are kept.
-pub(crate) struct RecentItems {
+pub(crate) struct ItemCache {
     inodes: Table<INODE_BYTES>,
     names: Table<ENTRY_BYTES>,
     owners: AtomicU64,
@@ -176,12 +176,12 @@ fn mixed(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-impl RecentItems {
+impl ItemCache {
     /// As many places as fit in so many bytes; none if there is no room for a set of each kind.
-    pub(crate) fn new(bytes: usize) -> RecentItems {
+    pub(crate) fn new(bytes: usize) -> ItemCache {
         let sets = bytes / SETS_BYTES;
         let owners = AtomicU64::new(0);
-        RecentItems { inodes: Table::new(sets), names: Table::new(sets), owners }
+        ItemCache { inodes: Table::new(sets), names: Table::new(sets), owners }
     }
 
     /// A number that nobody has had.
@@ -366,7 +366,7 @@ impl<const N: usize> Set<N> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, ENTRY_BYTES, Owner, RecentItems, SETS_BYTES, Stretch, WAYS};
+    use super::{Answer, ENTRY_BYTES, ItemCache, Owner, SETS_BYTES, Stretch, WAYS};
     use bytes::Bytes;
     use marram_store::{Block, Edit, Item, Key, kind};
 
@@ -389,21 +389,21 @@ mod tests {
     }
 
     /// What is known, if anything.
-    fn known(recent: &RecentItems, owner: Owner, stretch: Stretch) -> Option<super::Content> {
+    fn known(recent: &ItemCache, owner: Owner, stretch: Stretch) -> Option<super::Content> {
         match recent.find(owner, stretch) {
             Answer::Known(content) => Some(content),
             Answer::Unknown(_) => None,
         }
     }
 
-    fn learn(recent: &RecentItems, owner: Owner, content: super::Content) {
+    fn learn(recent: &ItemCache, owner: Owner, content: super::Content) {
         let Answer::Unknown(stamp) = recent.find(owner, stretch()) else { panic!("known") };
         recent.keep(owner, stretch(), stamp, content);
     }
 
     #[test]
     fn a_name_is_followed_through_its_changes() {
-        let recent = RecentItems::new(1 << 20);
+        let recent = ItemCache::new(1 << 20);
         let owner = recent.new_owner();
         recent.note(owner, &put(name(0), "one"));
         assert_eq!(known(&recent, owner, stretch()), None, "others may be beside it");
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_changed_while_it_was_looked_for_is_not_kept() {
-        let recent = RecentItems::new(1 << 20);
+        let recent = ItemCache::new(1 << 20);
         let owner = recent.new_owner();
         for edit in [put(name(9), "new"), Edit::Remove { key: name(9) }] {
             let Answer::Unknown(stamp) = recent.find(owner, stretch()) else { panic!("known") };
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn other_states_are_other_owners() {
-        let recent = RecentItems::new(1 << 20);
+        let recent = ItemCache::new(1 << 20);
         let (one, other) = (recent.new_owner(), recent.new_owner());
         let inode = Key::new(5, kind::INODE, 0);
         let record = Stretch::of(inode).expect("inodes are kept");
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn places_are_few_and_values_short() {
-        let recent = RecentItems::new(SETS_BYTES);
+        let recent = ItemCache::new(SETS_BYTES);
         let owner = recent.new_owner();
         let record = |object| Stretch::of(Key::new(object, kind::INODE, 0)).expect("kept");
         (0..100).for_each(|object| recent.note(owner, &put(Key::new(object, kind::INODE, 0), "x")));
@@ -457,14 +457,14 @@ mod tests {
         let long = Item::plain(vec![0; super::VALUE_BYTES_KEPT_MAX + 1]);
         recent.note(owner, &Edit::Put { key: Key::new(99, kind::INODE, 0), item: long });
         assert_eq!(known(&recent, owner, record(99)), None);
-        let nothing = RecentItems::new(0);
+        let nothing = ItemCache::new(0);
         nothing.note(owner, &put(NAME, "x"));
         assert_eq!(known(&nothing, owner, stretch()), None);
     }
 
     #[test]
     fn names_of_any_length_are_kept() {
-        let recent = RecentItems::new(1 << 20);
+        let recent = ItemCache::new(1 << 20);
         let owner = recent.new_owner();
         learn(&recent, owner, None);
         for len in [ENTRY_BYTES - 1, ENTRY_BYTES, ENTRY_BYTES + 1, 265] {
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_walk_over_more_than_there_are_places_finds_some() {
-        let recent = RecentItems::new(SETS_BYTES);
+        let recent = ItemCache::new(SETS_BYTES);
         let owner = recent.new_owner();
         let inode = |object| Key::new(object, kind::INODE, 0);
         let mut found = 0;
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_goes_first() {
-        let recent = RecentItems::new(SETS_BYTES);
+        let recent = ItemCache::new(SETS_BYTES);
         let owner = recent.new_owner();
         let name = |at: u64| Stretch::of(Key::new(5, kind::ENTRY, at << 8)).expect("kept");
         let learn = |at: u64, content: super::Content| {

@@ -8,7 +8,7 @@
 use crate::memtable::counters::HeldCounters;
 use crate::memtable::dirty::Dirty;
 use crate::memtable::foreign_blocks::Adoptions;
-use crate::memtable::pending_content::{Unwritten, space_of};
+use crate::memtable::pending_content::{PendingContent, space_of};
 use crate::memtable::unlogged::{Extent, Unlogged};
 use bytes::Bytes;
 use marram_store::{Block, Edit, FreshBlock, Item, Key};
@@ -54,7 +54,7 @@ pub(crate) struct Layer {
     /// Blocks that are to be adopted.
     pub(crate) adoptions: Adoptions,
     /// Blocks that are to be written.
-    pub(crate) unwritten: Unwritten,
+    pub(crate) unwritten: PendingContent,
 }
 
 impl Layer {
@@ -77,7 +77,7 @@ impl Layer {
     }
 
     /// Sets an entry, over a layer that has the blocks `below` to be written.
-    fn put(&mut self, key: Key, entry: Entry, below: Option<&Unwritten>) {
+    fn put(&mut self, key: Key, entry: Entry, below: Option<&PendingContent>) {
         entry.fresh().into_iter().for_each(|fresh| self.unwritten.add(fresh, below));
         match self.entries.insert(key, entry) {
             None => self.edits += 1,

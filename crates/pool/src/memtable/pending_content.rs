@@ -27,7 +27,7 @@ pub(crate) fn space_of(block: &FreshBlock) -> u64 {
 
 /// The blocks of one layer that no commit has written, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Unwritten {
+pub(crate) struct PendingContent {
     /// By where they lie in memory: there they stay as long as an item refers to them.
     blocks: HashMap<usize, Uses>,
     bytes: u64,
@@ -44,7 +44,7 @@ fn place_of(block: &Arc<FreshBlock>) -> usize {
     Arc::as_ptr(block).addr()
 }
 
-impl Unwritten {
+impl PendingContent {
     /// Bytes that all of them take at most.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -60,7 +60,7 @@ impl Unwritten {
     }
 
     /// An item refers to a block now; `below` are the blocks of the layer that was frozen last.
-    pub(crate) fn add(&mut self, block: &Arc<FreshBlock>, below: Option<&Unwritten>) {
+    pub(crate) fn add(&mut self, block: &Arc<FreshBlock>, below: Option<&PendingContent>) {
         match self.blocks.entry(place_of(block)) {
             Entry::Occupied(mut uses) => uses.get_mut().items += 1,
             Entry::Vacant(place) => {

@@ -6,7 +6,7 @@ use crate::memtable::dataset::item_of;
 use crate::snapshots::ephemeral;
 use crate::snapshots::session::Session;
 use crate::state::find::refuse_live;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
 use marram_store::{Error, ItemChange, Key, Result, Source, kind};
@@ -19,7 +19,7 @@ struct Side<'p> {
     root: Option<Bytes>,
     /// As long as a snapshot is open it cannot be destroyed, and no block of its used again.
     _open: Option<Opened>,
-    moment: Option<Arc<Moment>>,
+    moment: Option<Arc<PinnedCommit>>,
 }
 
 impl Side<'_> {
@@ -29,7 +29,7 @@ impl Side<'_> {
         self.moment.as_ref().map_or_else(|| self.media.epoch(), |moment| moment.at().epoch)
     }
 
-    fn overwritten(&self) -> Option<&Moment> {
+    fn overwritten(&self) -> Option<&PinnedCommit> {
         self.moment.as_deref().filter(|moment| moment.is_broken())
     }
 }

@@ -19,7 +19,7 @@ use crate::base::pointers::decode_pointer;
 use crate::commit::draft::Commit;
 use crate::commit::owners;
 use crate::io::At;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::tree;
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
@@ -37,7 +37,7 @@ const NOWHERE: u64 = 0;
 
 /// Visits the pointers on a dead list, and those on the way to it.
 pub(crate) fn visit_dead(
-    moment: &Moment,
+    moment: &PinnedCommit,
     list: u64,
     visit: &mut dyn FnMut(&Pointer) -> Result<()>,
 ) -> Result<()> {
@@ -46,7 +46,7 @@ pub(crate) fn visit_dead(
 }
 
 /// Grains of the blocks on the dead list of a record, and of those on the way to it.
-pub(crate) fn dead_grains(moment: &Moment, record: &DatasetRecord) -> Result<u64> {
+pub(crate) fn dead_grains(moment: &PinnedCommit, record: &DatasetRecord) -> Result<u64> {
     let mut grains = record.dead_grains;
     visit_on_the_way(moment, record.dead_list, &mut |pointer| {
         grains += pointer.grains();
@@ -57,7 +57,7 @@ pub(crate) fn dead_grains(moment: &Moment, record: &DatasetRecord) -> Result<u64
 
 /// Visits the pointers that are free and still to be given back.
 pub(crate) fn visit_freed(
-    moment: &Moment,
+    moment: &PinnedCommit,
     visit: &mut dyn FnMut(&Pointer) -> Result<()>,
 ) -> Result<()> {
     for (list, sifting) in moment.records.sifting().iter() {
@@ -70,7 +70,7 @@ pub(crate) fn visit_freed(
 }
 
 fn visit_on_the_way(
-    moment: &Moment,
+    moment: &PinnedCommit,
     list: u64,
     visit: &mut dyn FnMut(&Pointer) -> Result<()>,
 ) -> Result<()> {
@@ -84,7 +84,7 @@ fn visit_on_the_way(
 }
 
 fn visit_list(
-    moment: &Moment,
+    moment: &PinnedCommit,
     list: u64,
     visit: &mut dyn FnMut(&Pointer) -> Result<()>,
 ) -> Result<()> {

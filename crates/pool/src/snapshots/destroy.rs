@@ -28,7 +28,7 @@ use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::state::State;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::state::records::is_hidden;
 use crate::state::records::parent_of;
 use crate::state::records::root_of;
@@ -53,7 +53,7 @@ const PRUNE_DATASETS: usize = 200;
 pub(crate) fn destroy(session: &Session, sources: &[Source], dry_run: bool) -> Result<Destruction> {
     let pool = &session.state;
     if dry_run {
-        return Moment::look(pool, &mut |moment| {
+        return PinnedCommit::look(pool, &mut |moment| {
             destruction(moment, &Plan::under(pool, &moment.records, sources)?)
         });
     }
@@ -91,7 +91,7 @@ pub(crate) fn prepare<'p>(pool: &'p Arc<State>, sources: &[Source]) -> Result<Pr
     pool.check_writable()?;
     let plan = Plan::new(pool, sources)?;
     plan.refuse_in_use(pool)?;
-    let destruction = Moment::look(pool, &mut |moment| {
+    let destruction = PinnedCommit::look(pool, &mut |moment| {
         destruction(moment, &Plan::under(pool, &moment.records, sources)?)
     })?;
     let turn = turn::turn(pool, Some(nobody_opens))?;
@@ -99,7 +99,7 @@ pub(crate) fn prepare<'p>(pool: &'p Arc<State>, sources: &[Source]) -> Result<Pr
 }
 
 /// What a destruction takes and gives back.
-fn destruction(moment: &Moment, plan: &Plan) -> Result<Destruction> {
+fn destruction(moment: &PinnedCommit, plan: &Plan) -> Result<Destruction> {
     let mut release = Release::new(moment, moment.has_owners()?);
     release.plan(plan)?;
     Ok(Destruction { sources: plan.sources()?, freed_bytes: release.grains()? * GRAIN_BYTES })

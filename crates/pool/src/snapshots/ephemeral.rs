@@ -15,7 +15,7 @@ use crate::memtable::dataset::Dataset;
 use crate::memtable::dataset::Opened;
 use crate::snapshots::session::Session;
 use crate::state::find::refuse_live;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::state::records::root_of;
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
@@ -25,14 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All that there are.
-pub(crate) struct Passing {
-    states: Mutex<BTreeMap<Source, Arc<PassingState>>>,
+pub(crate) struct EphemeralStates {
+    states: Mutex<BTreeMap<Source, Arc<EphemeralState>>>,
     number: AtomicU64,
 }
 
 /// One of them.
-pub(crate) struct PassingState {
-    pub(crate) moment: Arc<Moment>,
+pub(crate) struct EphemeralState {
+    pub(crate) moment: Arc<PinnedCommit>,
     /// As that of a snapshot.
     pub(crate) record: Arc<DatasetRecord>,
     dataset: Arc<Dataset>,
@@ -40,13 +40,16 @@ pub(crate) struct PassingState {
     _open: Opened,
 }
 
-impl Default for Passing {
+impl Default for EphemeralStates {
     fn default() -> Self {
-        Passing { states: Mutex::new(order::PASSING, BTreeMap::new()), number: AtomicU64::new(0) }
+        EphemeralStates {
+            states: Mutex::new(order::PASSING, BTreeMap::new()),
+            number: AtomicU64::new(0),
+        }
     }
 }
 
-impl PassingState {
+impl EphemeralState {
     pub(crate) fn root(&self) -> Option<Bytes> {
         root_of(&self.record)
     }
@@ -58,7 +61,7 @@ impl PassingState {
     }
 }
 
-pub(crate) fn passing_state(session: &Session, source: &Source) -> Option<Arc<PassingState>> {
+pub(crate) fn passing_state(session: &Session, source: &Source) -> Option<Arc<EphemeralState>> {
     session.passing.states.lock().get(source).cloned()
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn keep_passing(
     if running.has_dirty() {
         turn::commit(inner)?;
     }
-    let moment = Arc::new(Moment::hold(inner));
+    let moment = Arc::new(PinnedCommit::hold(inner));
     let record = moment.records.get(live.id).ok_or_else(gone)?;
     let number = session.passing.number.fetch_add(1, Ordering::Relaxed);
     let name = format!("{purpose}:now-{number}");
@@ -101,7 +104,7 @@ pub(crate) fn keep_passing(
     };
     let open = Opened::new(Arc::clone(&running));
     let record = Arc::new(record);
-    let state = PassingState { moment, record, dataset: running, _open: open };
+    let state = EphemeralState { moment, record, dataset: running, _open: open };
     session.passing.states.lock().insert(source.clone(), Arc::new(state));
     Ok(source)
 }

@@ -13,7 +13,7 @@ use super::dead_list_reclaim::{dead_grains, visit_dead, visit_freed};
 use super::plan::{Chain, Plan};
 use crate::base::pointers::decode_pointer;
 use crate::base::pointers::is_shared;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::state::records::parent_of;
 use crate::state::records::root_of;
 use crate::tree::{NodeSource, PruneSink, prune};
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Grains that came with a state: those that its parent has not.
-pub(crate) fn grains_since_parent(moment: &Moment, record: &DatasetRecord) -> Result<u64> {
+pub(crate) fn grains_since_parent(moment: &PinnedCommit, record: &DatasetRecord) -> Result<u64> {
     let shared = match moment.records.get(parent_of(record)) {
         Some(parent) => parent.referenced_grains.saturating_sub(dead_grains(moment, record)?),
         None => 0,
@@ -37,7 +37,7 @@ pub(crate) fn grains_since_parent(moment: &Moment, record: &DatasetRecord) -> Re
 
 /// Counts what comes back.
 pub(crate) struct Release<'p> {
-    moment: &'p Moment,
+    moment: &'p PinnedCommit,
     counts_owners: bool,
     /// Grains of blocks with one owner.
     grains: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Release<'p> {
 impl<'p> Release<'p> {
     /// `counts_owners` says whether the pool has blocks with several owners, and they are to be
     /// counted; without, each is taken to have one.
-    pub(crate) fn new(moment: &'p Moment, counts_owners: bool) -> Release<'p> {
+    pub(crate) fn new(moment: &'p PinnedCommit, counts_owners: bool) -> Release<'p> {
         Release { moment, counts_owners, grains: 0, owned: BTreeMap::new(), group: Group(0) }
     }
 

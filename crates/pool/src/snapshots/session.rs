@@ -1,6 +1,6 @@
 //! What a handle of the pool acts with: the open pool, its author, and what its merges take back.
 
-use crate::snapshots::ephemeral::Passing;
+use crate::snapshots::ephemeral::EphemeralStates;
 use crate::snapshots::operation_log::Author;
 use crate::state::State;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Session {
     pub(crate) state: Arc<State>,
     /// States that are compared.
-    pub(crate) passing: Arc<Passing>,
+    pub(crate) passing: Arc<EphemeralStates>,
     /// For whom this handle acts; nobody is entered into the log of operations.
     pub(crate) author: Option<Arc<Author>>,
     /// The operation that a merge through this handle takes back; 0 is none.

@@ -10,7 +10,7 @@ use super::plan::Chain;
 use super::reclaimable::{Release, grains_since_parent};
 use crate::base::pointers::decode_pointer;
 use crate::state::State;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::state::records::Records;
 use crate::tree::NodeSource;
 use marram_format::dataset::DatasetRecord;
@@ -23,10 +23,10 @@ use std::sync::Arc;
 /// See [`marram_store::Store::usage`]. Records, dead lists and trees are those of one moment, and
 /// commits go on.
 pub(crate) fn usage(pool: &Arc<State>, exact: bool) -> Result<Usage> {
-    Moment::look(pool, &mut |moment| usage_at(moment, exact))
+    PinnedCommit::look(pool, &mut |moment| usage_at(moment, exact))
 }
 
-fn usage_at(moment: &Moment, exact: bool) -> Result<Usage> {
+fn usage_at(moment: &PinnedCommit, exact: bool) -> Result<Usage> {
     let has_owners = moment.has_owners()?;
     let counts_owners = exact && has_owners;
     let known = moment.records.known();
@@ -44,7 +44,11 @@ fn usage_at(moment: &Moment, exact: bool) -> Result<Usage> {
     Ok(Usage { holders, own_bytes, leaving_bytes, shared_bytes, allocated_bytes })
 }
 
-fn holder(moment: &Moment, record: &Arc<DatasetRecord>, counts_owners: bool) -> Result<Holder> {
+fn holder(
+    moment: &PinnedCommit,
+    record: &Arc<DatasetRecord>,
+    counts_owners: bool,
+) -> Result<Holder> {
     let records = &*moment.records;
     let (report, added) = (report(records, record)?, grains_since_parent(moment, record)?);
     let chain = chain_of(records, record);
@@ -69,7 +73,7 @@ fn chain_of(records: &Records, record: &Arc<DatasetRecord>) -> Option<Chain> {
 }
 
 /// Grains of what has been destroyed and is still to be given back.
-fn leaving_grains(moment: &Moment) -> Result<u64> {
+fn leaving_grains(moment: &PinnedCommit) -> Result<u64> {
     let mut release = Release::new(moment, true);
     release.freed()?;
     for record in moment.records.going(usize::MAX) {
@@ -80,7 +84,7 @@ fn leaving_grains(moment: &Moment) -> Result<u64> {
 }
 
 /// Grains of the pool's own tree, the tail and the intent log.
-fn own_grains(moment: &Moment) -> Result<u64> {
+fn own_grains(moment: &PinnedCommit) -> Result<u64> {
     let superblock = &moment.superblock;
     let mut grains = superblock.tail.as_ref().map_or(0, Pointer::grains);
     if let Some(log) = &superblock.intent_log {
@@ -98,7 +102,7 @@ fn own_grains(moment: &Moment) -> Result<u64> {
 }
 
 /// Grains of the nodes below one. The lowest are not read: what they take stands above them.
-fn grains_below(at: &Moment, pointer: &Pointer) -> Result<u64> {
+fn grains_below(at: &PinnedCommit, pointer: &Pointer) -> Result<u64> {
     let node = at.node(&pointer.encode())?;
     let Node::Branch(branch) = &*node else { return Ok(0) };
     let mut grains = 0;

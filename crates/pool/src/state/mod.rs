@@ -20,8 +20,8 @@ use crate::io::Media;
 use crate::log::IntentLog;
 use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::DirtyCounters;
-use crate::memtable::dirty_datasets::Touched;
-use crate::memtable::item_cache::RecentItems;
+use crate::memtable::dirty_datasets::DirtyDatasets;
+use crate::memtable::item_cache::ItemCache;
 use crate::space::{Gauge, SpaceMap};
 use crate::state::bitmaps::Committed;
 use crate::state::ledger::Ledger;
@@ -44,8 +44,8 @@ pub(crate) struct State {
     pub(crate) options: OpenOptions,
     pub(crate) turns: Turns,
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
-    pub(crate) touched: Arc<Touched>,
-    pub(crate) recent: Arc<RecentItems>,
+    pub(crate) touched: Arc<DirtyDatasets>,
+    pub(crate) recent: Arc<ItemCache>,
     /// Shared with the readers of a [pinned commit](pinned_commit).
     pub(crate) records: RwLock<Arc<Records>>,
     pub(crate) space: Mutex<SpaceMap>,

@@ -6,8 +6,8 @@ use crate::io::{At, Media};
 use crate::log::{self, IntentLog};
 use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::DirtyCounters;
-use crate::memtable::dirty_datasets::Touched;
-use crate::memtable::item_cache::RecentItems;
+use crate::memtable::dirty_datasets::DirtyDatasets;
+use crate::memtable::item_cache::ItemCache;
 use crate::memtable::settings::Settings;
 use crate::space::SpaceMap;
 use crate::state::bitmaps::{Committed, malformed};
@@ -76,14 +76,14 @@ pub(crate) fn start(
     tail: Option<Pointer>,
 ) -> std::result::Result<State, Error> {
     let recent_bytes = options.cache_bytes / RECENT_PART;
-    let recent = Arc::new(RecentItems::new(recent_bytes));
+    let recent = Arc::new(ItemCache::new(recent_bytes));
     let media = Media::new(devices, options.cache_bytes - recent_bytes);
     media.set_epoch(superblock.group.0);
     let size_bytes = superblock.devices.first().map_or(0, |device| device.size_bytes);
     let root = superblock.pool_tree.as_ref().map(Pointer::encode);
     let records = read_records(&media, root.as_ref())?;
     let space = read_space(&media, root.as_ref(), size_bytes / GRAIN_BYTES, tail.as_ref())?;
-    let touched = Arc::<Touched>::default();
+    let touched = Arc::<DirtyDatasets>::default();
     let datasets = datasets_of(&records, options.read_only, (&touched, &recent))?;
     let mut known = Records::default();
     known.apply(records.into_iter().map(|(id, record)| (id, Some(record))).collect());
@@ -153,7 +153,7 @@ fn check_size(device: &dyn Device, superblock: &Superblock) -> std::result::Resu
 fn datasets_of(
     records: &BTreeMap<u64, DatasetRecord>,
     read_only: bool,
-    shared: (&Arc<Touched>, &Arc<RecentItems>),
+    shared: (&Arc<DirtyDatasets>, &Arc<ItemCache>),
 ) -> Result<BTreeMap<u64, Arc<Dataset>>> {
     let known = records.values().filter(|record| record.state != DatasetState::Destroying);
     let open =
@@ -164,7 +164,7 @@ fn datasets_of(
 pub(crate) fn dataset_of(
     record: &DatasetRecord,
     read_only: bool,
-    (touched, recent): (&Arc<Touched>, &Arc<RecentItems>),
+    (touched, recent): (&Arc<DirtyDatasets>, &Arc<ItemCache>),
 ) -> Result<Dataset> {
     let settings = Settings::new(&record.properties)?;
     let writable = record.state == DatasetState::Live && !read_only;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 const TRIES_MAX: usize = 3;
 
 /// See the module.
-pub(crate) struct Moment {
+pub(crate) struct PinnedCommit {
     pub(crate) pool: Arc<State>,
     pub(crate) superblock: Superblock,
     pub(crate) records: Arc<Records>,
@@ -33,19 +33,19 @@ pub(crate) struct Moment {
     held: Option<u64>,
 }
 
-impl Moment {
+impl PinnedCommit {
     /// The last commit, held.
-    pub(crate) fn hold(pool: &Arc<State>) -> Moment {
+    pub(crate) fn hold(pool: &Arc<State>) -> PinnedCommit {
         let _no_commit = pool.turns.committing.lock();
-        let mut moment = Moment::still(pool);
+        let mut moment = PinnedCommit::still(pool);
         moment.held = Some(pool.space.lock().hold());
         moment
     }
 
     /// The last commit, for one who has the turn to commit: nothing is given back meanwhile.
-    pub(crate) fn still(pool: &Arc<State>) -> Moment {
+    pub(crate) fn still(pool: &Arc<State>) -> PinnedCommit {
         let superblock = pool.superblock.lock().clone();
-        Moment {
+        PinnedCommit {
             pool: Arc::clone(pool),
             pool_tree: superblock.pool_tree.as_ref().map(Pointer::encode),
             superblock,
@@ -59,17 +59,17 @@ impl Moment {
     /// that nothing can be held back.
     pub(crate) fn look<T>(
         pool: &Arc<State>,
-        look: &mut dyn FnMut(&Moment) -> Result<T>,
+        look: &mut dyn FnMut(&PinnedCommit) -> Result<T>,
     ) -> Result<T> {
         for _ in 0..TRIES_MAX {
-            let moment = Moment::hold(pool);
+            let moment = PinnedCommit::hold(pool);
             match look(&moment) {
                 Err(Error::Damaged(_)) if moment.is_broken() => {}
                 seen => return seen,
             }
         }
         let _no_commit = pool.turns.committing.lock();
-        look(&Moment::still(pool))
+        look(&PinnedCommit::still(pool))
     }
 
     /// Whether something that it has may have been overwritten.
@@ -117,7 +117,7 @@ impl Moment {
     }
 }
 
-impl Drop for Moment {
+impl Drop for PinnedCommit {
     fn drop(&mut self) {
         if self.held.is_some() {
             self.pool.space.lock().let_go();
@@ -125,7 +125,7 @@ impl Drop for Moment {
     }
 }
 
-impl NodeSource for Moment {
+impl NodeSource for PinnedCommit {
     fn node(&self, pointer: &Bytes) -> Result<Arc<Node>> {
         self.at().node(pointer)
     }

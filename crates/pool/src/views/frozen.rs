@@ -7,7 +7,7 @@ use crate::admission::room;
 use crate::base::pointers::{decode_pointer, is_shared};
 use crate::memtable::dataset::item_of;
 use crate::memtable::settings::Settings;
-use crate::state::pinned_commit::Moment;
+use crate::state::pinned_commit::PinnedCommit;
 use crate::tree;
 use crate::views::place::place_of;
 use bytes::Bytes;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// A dataset or snapshot as it was at a held moment. Tells what each of its blocks is held by.
 pub(crate) struct FrozenView {
-    moment: Arc<Moment>,
+    moment: Arc<PinnedCommit>,
     record: Arc<DatasetRecord>,
     root: Option<Bytes>,
     has_owners: bool,
@@ -30,14 +30,14 @@ pub(crate) struct FrozenView {
 
 impl FrozenView {
     /// As the last commit has it.
-    pub(crate) fn open(moment: Moment, name: &str) -> Result<FrozenView> {
+    pub(crate) fn open(moment: PinnedCommit, name: &str) -> Result<FrozenView> {
         let record = moment.records.named(name).cloned();
         let record = record.ok_or_else(|| Error::NoDataset(name.to_owned()))?;
         FrozenView::of(Arc::new(moment), record)
     }
 
     /// As a record of the moment has it.
-    pub(crate) fn of(moment: Arc<Moment>, record: Arc<DatasetRecord>) -> Result<FrozenView> {
+    pub(crate) fn of(moment: Arc<PinnedCommit>, record: Arc<DatasetRecord>) -> Result<FrozenView> {
         let root = record.root.as_ref().map(Pointer::encode);
         let has_owners = moment.has_owners()?;
         Ok(FrozenView { moment, record, root, has_owners })
