@@ -7,13 +7,13 @@
 //! others (see `promises`).
 
 use crate::content::{PIECE_SECTIONS, range_end};
-use crate::edits::SectionEdits;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
 use crate::marks::check_allocation;
-use crate::sections::{Section, piece_end};
 use crate::shift::Shifted;
+use marram_records::failure::from_store;
+use marram_records::inode::check_regular;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{self, Section, piece_end};
 use marram_vfs::{Allocate, Error, Result};
 
 /// A section without a block.
@@ -86,8 +86,8 @@ impl Posix {
             }
             true
         };
-        self.section_at(ino, offset)?.map(&mut subtract);
-        self.visit_sections(ino, offset + 1, end - 1, &mut subtract)?;
+        sections::section_at(&*self.view, ino, offset)?.map(&mut subtract);
+        sections::visit_sections(&*self.view, ino, offset + 1, end - 1, &mut subtract)?;
         if missing <= free_bytes {
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl Posix {
         if matches!(how, Allocate::Unshare | Allocate::UnshareKeepSize) {
             return self.unshare_piece(ino, how.extends(), from, end);
         }
-        let sections = self.sections(ino, from, end, PIECE_SECTIONS)?;
+        let sections = sections::sections(&*self.view, ino, from, end, PIECE_SECTIONS)?;
         let to = piece_end(&sections, PIECE_SECTIONS, end);
         let mut change = self.change()?;
         let mut edits = SectionEdits::default();
@@ -132,7 +132,7 @@ impl Posix {
         if how == Allocate::PunchHole && !sections.iter().any(is_inside) {
             change.batch.admission = marram_store::Admission::Freeing;
         }
-        edits.into_change(&mut change, ino)?;
+        change.put_sections(ino, edits)?;
         self.drop_capability(&mut change, ino)?;
         change.touch_up_to(ino, if how.extends() && to == end { end } else { 0 })?;
         change.commit()?;

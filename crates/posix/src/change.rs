@@ -5,14 +5,16 @@
 //! locks of the inodes that it changes.
 
 use crate::counters::CountChange;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::inode::{inode_key, time};
 use crate::marks::note_changed;
 use crate::promises::ReservedChange;
-use crate::usage::Share;
 use marram_format::record::{Inode, Time};
-use marram_store::{Batch, Error as StoreError, Item};
+use marram_records::failure::from_store;
+use marram_records::inode::{inode_key, time};
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::section_key;
+use marram_records::usage::{Share, UsageChange};
+use marram_store::{Batch, Counter, Error as StoreError, Item};
 use marram_vfs::{Error, Result};
 
 /// Room that a batch begins with: few operations have more edits.
@@ -136,6 +138,15 @@ impl Change<'_, '_> {
             .chain(self.uncounted.iter().map(|(ino, share)| (*ino, Some(*share), None)))
     }
 
+    /// By how much the change moves the sums.
+    fn usage_change(&self) -> UsageChange {
+        let mut usage = UsageChange::default();
+        for (_, before, after) in self.shares() {
+            usage.note(before, after);
+        }
+        usage
+    }
+
     /// The inodes whose reserved bytes change.
     fn reserved_changes(&self) -> Vec<ReservedChange> {
         let reserved = |share: Option<Share>| share.map_or(0, |share| share.reserved_bytes());
@@ -146,6 +157,17 @@ impl Change<'_, '_> {
         };
         let changes = self.shares().map(change);
         changes.filter(|change| change.before_bytes != change.after_bytes).collect()
+    }
+
+    /// Puts edits of the sections of a file, and brings its record in step.
+    pub(crate) fn put_sections(&mut self, ino: u64, edits: SectionEdits) -> Result<()> {
+        for (offset, section) in edits.settle(self.inode_mut(ino)?) {
+            match section {
+                Some(section) => self.batch.put(section_key(ino, offset), section.into_item()),
+                None => self.batch.remove(section_key(ino, offset)),
+            };
+        }
+        Ok(())
     }
 
     fn count(&mut self, locked: u64, by: i64) {
@@ -180,8 +202,11 @@ impl Change<'_, '_> {
         }
         let reserved = self.reserved_changes();
         self.batch.promised_bytes = self.posix.promises.used_by(&reserved);
-        let usage = self.usage_change();
-        usage.put(&self.posix.limits, self.lifts_limits, &mut self.batch);
+        let (usage, lifts, limits) = (self.usage_change(), self.lifts_limits, &self.posix.limits);
+        usage.put(&mut self.batch, |owner, admission| match lifts {
+            true => Counter::UNLIMITED,
+            false => limits.at_most(owner, admission),
+        });
         self.posix.view.apply(self.batch)?;
         for record in self.records.iter().filter(|record| record.fate != Fate::Unchanged) {
             self.posix.lazy_times.forget(record.ino);

@@ -2,16 +2,12 @@
 
 use crate::change::Change;
 use crate::filesystem::Posix;
-use crate::inode::{check_regular, touch_content};
 use marram_format::record::{Inode, state};
-use marram_store::{BLOCK_BYTES_MAX, Properties};
+use marram_records::inode::{check_regular, touch_content};
 use marram_vfs::{Error, FILE_BYTES_MAX, Result};
 
 /// Sections that one batch looks at when an operation may meet any number of them.
 pub(crate) const PIECE_SECTIONS: usize = 1024;
-/// Record size of a store that names none.
-const RECORD_BYTES_DEFAULT: u64 = 131_072;
-const RECORD_BYTES_MIN: u64 = 4096;
 
 /// The end of a range, if it lies within the largest file.
 pub(crate) fn range_end(offset: u64, len: u64) -> Result<u64> {
@@ -19,15 +15,6 @@ pub(crate) fn range_end(offset: u64, len: u64) -> Result<u64> {
         Some(end) if end <= FILE_BYTES_MAX => Ok(end),
         _ => Err(Error::FileTooLarge),
     }
-}
-
-/// The record size among properties.
-pub(crate) fn record_bytes(properties: &Properties) -> u64 {
-    let value = properties.0.get("recordsize").and_then(|text| text.parse().ok());
-    value
-        .filter(|bytes: &u64| bytes.is_power_of_two())
-        .unwrap_or(RECORD_BYTES_DEFAULT)
-        .clamp(RECORD_BYTES_MIN, BLOCK_BYTES_MAX as u64)
 }
 
 impl Posix {

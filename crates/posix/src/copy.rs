@@ -8,11 +8,11 @@
 //! another one has both as owners (docs/decisions/0016-owners-of-a-block.md).
 
 use crate::content::{PIECE_SECTIONS, range_end};
-use crate::edits::SectionEdits;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
-use crate::sections::{Section, piece_end, section_key};
+use marram_records::failure::from_store;
+use marram_records::inode::check_regular;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{self, Section, piece_end, section_key};
 use marram_store::Block;
 use marram_vfs::{Error, Ino, Result};
 
@@ -172,9 +172,10 @@ impl Posix {
         form: Form,
     ) -> Result<u64> {
         let (max, is_other) = (PIECE_SECTIONS, !std::ptr::eq(self, source));
-        let sources = source.sections(from.ino, from.offset, from.offset + len, max)?;
+        let sources =
+            sections::sections(&*source.view, from.ino, from.offset, from.offset + len, max)?;
         let len = piece_end(&sources, max, from.offset + len) - from.offset;
-        let old = self.sections(to.ino, to.offset, to.offset + len, max)?;
+        let old = sections::sections(&*self.view, to.ino, to.offset, to.offset + len, max)?;
         let len = piece_end(&old, max, to.offset + len) - to.offset;
         let (source_end, end) = (from.offset + len, to.offset + len);
         let mut change = self.change()?;
@@ -205,7 +206,7 @@ impl Posix {
                 change.batch.put(section_key(from.ino, section.at), section.clone().into_item());
             }
         }
-        edits.into_change(&mut change, to.ino)?;
+        change.put_sections(to.ino, edits)?;
         self.drop_capability(&mut change, to.ino)?;
         change.touch_up_to(to.ino, end)?;
         change.commit()?;

@@ -8,10 +8,11 @@
 //! frees an inode changes the counter of a lock that it holds anyway, in the same batch: the sum
 //! is exact after every crash, and no two operations wait for each other because of it.
 
-use crate::failure::{from_record, from_store};
 use crate::locks::{SHARDS, shard_of};
-use marram_format::record::{Counters, InodeCount, NameRule};
-use marram_store::{Batch, Item, Key, View, kind};
+use marram_format::record::{Counters, NameRule};
+use marram_records::counters::{put_count, put_counters, read_counters, visit_counts};
+use marram_records::failure::from_store;
+use marram_store::{Batch, View};
 use marram_vfs::{Error, Ino, Result};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,14 +53,6 @@ impl CountChange {
     }
 }
 
-fn counters_key() -> Key {
-    Key::new(0, kind::COUNTERS, 0)
-}
-
-fn count_key(shard: usize) -> Key {
-    Key::new(0, kind::COUNTERS, 1 + shard as u64)
-}
-
 /// Numbers that nobody else can take meanwhile.
 pub(crate) struct HeldNumbers<'a> {
     counters: &'a InodeCounters,
@@ -76,11 +69,11 @@ impl HeldNumbers<'_> {
     pub(crate) fn put(&self, batch: &mut Batch<'_>, limit: u64) {
         let InodeCounters { seed, names, .. } = *self.counters;
         let counters = Counters { next_inode: limit, name_seed: seed, names };
-        batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
+        put_counters(batch, &counters);
     }
 
     /// The batch has been applied.
-    pub(crate) fn applied(mut self, limit: u64) {
+    pub(crate) fn applied(&mut self, limit: u64) {
         *self.numbers = Numbers { next: limit, limit };
     }
 }
@@ -90,8 +83,8 @@ impl InodeCounters {
     pub(crate) fn create(seed: u64, names: NameRule, batch: &mut Batch<'_>) -> InodeCounters {
         let next = Ino::ROOT.0 + 1;
         let counters = Counters { next_inode: next, name_seed: seed, names };
-        batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
-        batch.put(count_key(0), Item::plain(InodeCount(1).encode().to_vec()));
+        put_counters(batch, &counters);
+        put_count(batch, 0, 1);
         let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
         counts[0].store(1, Ordering::Relaxed);
         let numbers = Mutex::new(Numbers { next, limit: next });
@@ -100,26 +93,11 @@ impl InodeCounters {
 
     /// Reads the counters; `None` if there is no file system yet.
     pub(crate) fn open(view: &dyn View) -> Result<Option<InodeCounters>> {
-        let Some(item) = view.get(counters_key()).map_err(from_store)? else {
+        let Some(counters) = read_counters(view)? else {
             return Ok(None);
         };
-        let counters = Counters::decode(&item.value).map_err(|error| from_record(0, &error))?;
         let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
-        let mut failure = None;
-        let mut visit = |key: Key, item: &Item| {
-            let slot = usize::try_from(key.offset - 1).ok().and_then(|shard| counts.get(shard));
-            match (slot, InodeCount::decode(&item.value)) {
-                (Some(count), Ok(value)) => count.store(value.0, Ordering::Relaxed),
-                (None, Ok(_)) => failure = Some(Error::Damaged(format!("counter {key:?}"))),
-                (_, Err(error)) => failure = Some(from_record(0, &error)),
-            }
-            true
-        };
-        view.scan(count_key(0), Key::new(0, kind::COUNTERS, u64::MAX), &mut visit)
-            .map_err(from_store)?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
+        visit_counts(view, &mut |place, count| counts[place].store(count, Ordering::Relaxed))?;
         let next = counters.next_inode;
         let numbers = Mutex::new(Numbers { next, limit: next });
         let Counters { name_seed: seed, names, .. } = counters;
@@ -157,7 +135,7 @@ impl InodeCounters {
             let limit = numbers.limit.checked_add(CHUNK_INODES).ok_or(Error::NoSpace)?;
             let counters = Counters { next_inode: limit, name_seed: self.seed, names: self.names };
             let mut batch = Batch::new();
-            batch.put(counters_key(), Item::plain(counters.encode().to_vec()));
+            put_counters(&mut batch, &counters);
             view.apply(batch).map_err(from_store)?;
             numbers.limit = limit;
         }
@@ -179,8 +157,7 @@ impl InodeCounters {
     /// Adds a change of the count to a batch.
     pub(crate) fn put(&self, batch: &mut Batch<'_>, change: CountChange) {
         let count = self.counts[change.shard].load(Ordering::Relaxed) + change.by;
-        let item = Item::plain(InodeCount(count).encode().to_vec());
-        batch.put(count_key(change.shard), item);
+        put_count(batch, change.shard, count);
     }
 
     /// The batch with the change has been applied.

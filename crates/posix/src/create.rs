@@ -1,11 +1,12 @@
 //! New inodes, with and without a name.
 
+use crate::attributes::SETGID;
 use crate::change::Change;
 use crate::filesystem::Posix;
-use crate::inode::{SETGID, attributes, check_directory, check_living_directory, new_inode};
 use crate::marks::{check_not_immutable, inherit};
-use crate::orphans::orphan_key;
 use marram_format::record::{Entry, Inode, InodeKind, OrphanReason};
+use marram_records::inode::{attributes, check_directory, check_living_directory, new_inode};
+use marram_records::orphans::{orphan_item, orphan_key};
 use marram_store::{Item, Key, kind};
 use marram_vfs::{
     Attributes, Caller, Error, Kind, LINKS_MAX, Name, NewNode, Result, SYMLINK_BYTES_MAX,
@@ -124,7 +125,7 @@ impl Posix {
         self.inherit_lists(&mut change, parent, ino, &mut inode, umask)?;
         let result = attributes(ino, &inode);
         change.add_inode(ino, inode, ino);
-        change.batch.put(orphan_key(ino), Item::plain(OrphanReason::Nameless.encode().to_vec()));
+        change.batch.put(orphan_key(ino), orphan_item(OrphanReason::Nameless));
         change.commit()?;
         self.pins.add(ino);
         self.pins.set_nameless(ino, true);

@@ -2,6 +2,7 @@
 
 use crate::filesystem::Posix;
 use crate::options::DamagedRange;
+use marram_records::directory::name_of;
 use marram_vfs::Ino;
 
 /// Most directories on the way from the root to a damaged file that is told.
@@ -21,7 +22,7 @@ impl Posix {
         let mut at = ino;
         while at != self.root() {
             let parent = self.find_inode(at).ok()??.parent;
-            names.push(self.name_of(parent, at).ok()??);
+            names.push(name_of(&*self.view, parent, at).ok()??);
             at = parent;
             if names.len() > DEPTH_MAX {
                 return None;

@@ -1,8 +1,8 @@
 //! Telling where the content of a file lies.
 
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
-use crate::sections::Section;
+use marram_records::inode::check_regular;
+use marram_records::sections::{self, Section};
 use marram_store::Block;
 use marram_vfs::{Extent, ExtentPlace, Result};
 
@@ -21,7 +21,7 @@ impl Posix {
         if offset >= end || max == 0 {
             return Ok(Vec::new());
         }
-        let sections = self.sections(ino, offset, end, max)?;
+        let sections = sections::sections(&*self.view, ino, offset, end, max)?;
         let extent = |section: &Section| Extent {
             offset: section.at,
             len: section.end().min(end) - section.at,

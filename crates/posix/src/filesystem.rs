@@ -1,12 +1,8 @@
 //! The file system: what it holds, how it is opened, and which module does what.
 
-use crate::acl::{AccessLists, ListName};
-use crate::content::record_bytes;
 use crate::copy::{Form, Place};
 use crate::counters::InodeCounters;
 use crate::dedup::Recent;
-use crate::failure::{from_record, from_store, from_sync};
-use crate::inode::{check_living_directory, inode_key, new_inode, time};
 use crate::lazy::LazyTimes;
 use crate::locks::Locks;
 use crate::options::PosixOptions;
@@ -15,9 +11,13 @@ use crate::pins::Pins;
 use crate::promises::Promises;
 use crate::quota::Limits;
 use crate::rename::Move;
-use crate::usage::{Share, UsageChange, make_sums};
 use marram_format::record::{Inode, InodeKind, NameRule};
-use marram_store::{Batch, Item, Labelled, View};
+use marram_records::failure::{from_record, from_store, from_sync};
+use marram_records::inode::{check_living_directory, inode_key, new_inode, time};
+use marram_records::lists::{AccessLists, ListName};
+use marram_records::sections::record_bytes;
+use marram_records::usage::{Share, UsageChange, make_sums};
+use marram_store::{Batch, Counter, Item, Labelled, View};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
     Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
@@ -141,7 +141,7 @@ fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
     batch.put(inode_key(Ino::ROOT.0), Item::plain(root.encode().to_vec()));
     let mut usage = UsageChange::default();
     usage.note(None, Some(Share::of(&root)));
-    usage.put(&Limits::default(), true, &mut batch);
+    usage.put(&mut batch, |_, _| Counter::UNLIMITED);
     view.apply(batch).map_err(from_store)?;
     Ok(counters)
 }

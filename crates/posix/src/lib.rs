@@ -17,6 +17,7 @@
 
 mod acl;
 mod allocate;
+mod attributes;
 mod change;
 mod content;
 mod copy;
@@ -26,19 +27,16 @@ mod damage;
 mod dedup;
 mod descent;
 mod directory;
-mod edits;
 mod extents;
-mod failure;
 mod filesystem;
 mod footprint;
-mod history;
-mod inode;
 mod lazy;
 mod link;
 mod locks;
 mod marks;
 mod options;
 mod orphans;
+mod parent;
 mod pass;
 mod pins;
 mod promises;
@@ -47,11 +45,9 @@ mod read;
 mod rename;
 mod rewriting;
 mod rollback;
-mod sections;
 mod seek;
 mod shift;
 mod shutdown;
-mod touched;
 mod truncate;
 mod unshare;
 mod usage;
@@ -68,14 +64,8 @@ pub use dedup::{
 };
 pub use filesystem::Posix;
 pub use footprint::{Footprint, FootprintOptions, Footprints, footprints};
-pub use history::{
-    AttributeChange, Choice, Conflict, ConflictKind, Difference, DirectoryRollback, Kept,
-    MergeOptions, MergeReport, MergeSides, TextPiece, What, XattrChange, diff, let_go_of_left,
-    merge_lines,
-};
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
 pub use pass::{PassPlace, Skipped};
 pub use rewriting::{DefragmentOptions, DefragmentReport, Rewriter, RewritingTotals, defragment};
-pub use touched::{Touched, TouchedInode, touched};
 pub use usage::OwnerReport;

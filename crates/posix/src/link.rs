@@ -2,11 +2,12 @@
 
 use crate::create::check_links;
 use crate::filesystem::Posix;
-use crate::inode::{attributes, check_directory, check_living_directory};
 use crate::marks::{check_not_frozen, check_not_immutable, check_project};
-use crate::orphans::orphan_key;
 use marram_format::record::{Entry, InodeKind, OrphanReason, state};
-use marram_store::{Admission, Item};
+use marram_records::directory::is_empty_directory;
+use marram_records::inode::{attributes, check_directory, check_living_directory};
+use marram_records::orphans::{orphan_item, orphan_key};
+use marram_store::Admission;
 use marram_vfs::{Attributes, Error, Name, Result};
 
 impl Posix {
@@ -40,7 +41,7 @@ impl Posix {
         inode.name_place = place;
         let result = attributes(ino, inode);
         if first_name && tail {
-            let item = Item::plain(OrphanReason::Tail.encode().to_vec());
+            let item = orphan_item(OrphanReason::Tail);
             change.batch.put(orphan_key(ino), item);
         } else if first_name {
             change.batch.remove(orphan_key(ino));
@@ -83,7 +84,7 @@ impl Posix {
             check_not_frozen(change.inode(parent)?)?;
             check_not_frozen(change.inode(entry.ino)?)?;
             check_kind(entry.kind)?;
-            if entry.kind == InodeKind::Directory && !self.is_empty_directory(entry.ino)? {
+            if entry.kind == InodeKind::Directory && !is_empty_directory(&*self.view, entry.ino)? {
                 return Err(Error::NotEmpty);
             }
             change.batch.admission = Admission::Freeing;

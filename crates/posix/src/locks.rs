@@ -16,6 +16,7 @@
 use marram_locks::Rank;
 #[cfg(not(test))]
 use marram_locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use marram_records::counters::COUNTS_MAX;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 // Unit tests try out schedules.
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use marram_locks::explored::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Number of locks; also the number of counters of inodes, see `counters`.
-pub(crate) const SHARDS: usize = 1024;
+pub(crate) const SHARDS: usize = COUNTS_MAX;
 const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 /// Most inodes that one operation changes.
 const INODES_MAX: usize = 4;

@@ -7,9 +7,10 @@
 //! opened without a word to us: what a program may not do fails when it does it. Where a server
 //! is asked at each opening it looks at the flags itself.
 
-use crate::failure::from_sync;
 use crate::filesystem::Posix;
 use marram_format::record::{Inode, InodeKind, NameRule};
+use marram_records::failure::from_sync;
+use marram_records::inode::FROZEN_FLAGS;
 use marram_vfs::{Allocate, Error, InodeFlags, Marks, Result, SetAttributes, SetMarks, SetTime};
 use std::cell::Cell;
 
@@ -30,9 +31,8 @@ const FOR_DIRECTORIES: InodeFlags =
 /// Flags that pass from a directory to what is made in it.
 const INHERITED: InodeFlags =
     InodeFlags(FOR_ALL.0 | InodeFlags::SYNC.0 | InodeFlags::NO_COMPRESSION.0 | FOR_DIRECTORIES.0);
-const FROZEN: InodeFlags = InodeFlags(InodeFlags::IMMUTABLE.0 | InodeFlags::APPEND_ONLY.0);
 /// Flags of an inode that does not change, or only grows.
-pub(crate) const FROZEN_FLAGS: u32 = FROZEN.0;
+const FROZEN: InodeFlags = InodeFlags(FROZEN_FLAGS);
 
 thread_local! {
     /// The operation under way on this thread has changed an inode with a flag for syncs.

@@ -20,10 +20,12 @@ mod together;
 
 use self::together::{TOGETHER_INODES_MAX, Together};
 use crate::change::Change;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
 use marram_format::record::{InodeKind, OrphanReason, state};
-use marram_store::{Admission, Item, Key, kind};
+use marram_records::failure::from_store;
+use marram_records::inode::{content_keys, inode_key};
+use marram_records::orphans::{orphan_item, orphan_key};
+use marram_store::{Admission, Item, Key};
 use marram_vfs::{Error, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -94,10 +96,6 @@ impl Drop for AtWork<'_> {
 struct Step {
     items: usize,
     more: bool,
-}
-
-pub(crate) fn orphan_key(ino: u64) -> Key {
-    Key::new(0, kind::ORPHAN, ino)
 }
 
 impl Orphans {
@@ -327,7 +325,7 @@ impl Posix {
         if inode.links > 0 || self.pins.set_nameless(ino, true) {
             return Ok(Step { items: 0, more: false });
         }
-        let keys = self.content_keys(ino, max_items)?;
+        let keys = content_keys(&*self.view, ino, max_items)?;
         let more = keys.len() == max_items;
         let mut change = self.change()?;
         change.batch.admission = Admission::Freeing;
@@ -336,23 +334,11 @@ impl Posix {
         }
         if !more {
             change.batch.remove(orphan_key(ino));
-            change.batch.remove(crate::inode::inode_key(ino));
+            change.batch.remove(inode_key(ino));
             change.uncount(ino, &inode);
         }
         change.commit()?;
         Ok(Step { items: keys.len() + 1, more })
-    }
-
-    /// Keys of at most `max` items of an inode, other than its record.
-    pub(crate) fn content_keys(&self, ino: u64, max: usize) -> Result<Vec<Key>> {
-        let mut keys = Vec::new();
-        let mut visit = |key: Key, _: &Item| {
-            keys.push(key);
-            keys.len() < max
-        };
-        let (from, to) = (Key::new(ino, kind::ENTRY, 0), Key::new(ino, u8::MAX, u64::MAX));
-        self.view.scan(from, to, &mut visit).map_err(from_store)?;
-        Ok(keys)
     }
 
     /// An inode loses a name, and with the last one perhaps everything. `locked` is an inode
@@ -374,7 +360,7 @@ impl Posix {
             return Ok(None);
         }
         if !self.pins.pinned(ino) {
-            let keys = self.content_keys(ino, INLINE_ITEMS_MAX)?;
+            let keys = content_keys(&*self.view, ino, INLINE_ITEMS_MAX)?;
             if keys.len() < INLINE_ITEMS_MAX {
                 for key in keys {
                     change.batch.remove(key);
@@ -387,7 +373,7 @@ impl Posix {
                 return Ok(None);
             }
         }
-        let item = Item::plain(OrphanReason::Nameless.encode().to_vec());
+        let item = orphan_item(OrphanReason::Nameless);
         change.batch.put(orphan_key(ino), item);
         Ok(Some(ino))
     }
@@ -413,7 +399,7 @@ impl Posix {
 
     /// Runs an operation, and again as long as it finds no space, or a limit in its way, and more
     /// is freed.
-    pub(crate) fn with_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn with_reclaim<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
         let mut pieces = self.orphans.pieces.load(Ordering::Acquire);
         let mut result = operation();
         let mut patience = self.options.patience;

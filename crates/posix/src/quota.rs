@@ -9,10 +9,10 @@
 //! Pages that a cache has accepted ([`Admission::Accepted`]) were told to be written: they may
 //! pass a limit, but not without end, or a shared mapping would be a way around every quota.
 
-use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
 use bytes::Bytes;
 use marram_format::record::{Limit, OwnerId};
+use marram_records::failure::{from_record, from_store};
 use marram_store::{Admission, Counter, DatasetName, Item, Key, Store, View, kind, limit_batch};
 use marram_vfs::{Error, Result};
 use parking_lot::{Mutex, RwLock};

@@ -6,14 +6,14 @@
 //! comes to fail the affected range alone.
 
 use crate::create::target_key;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::inode::{check_regular, time};
 use crate::marks::flags_of;
 use crate::options::AccessTimes;
-use crate::sections::Section;
 use bytes::Bytes;
 use marram_format::record::{Inode, InodeKind, Time, decode_target};
+use marram_records::failure::from_store;
+use marram_records::inode::{check_regular, time};
+use marram_records::sections::{self, Section};
 use marram_store::{Block, Error as StoreError, Part, Unread};
 use marram_vfs::{Error, InodeFlags, Result};
 
@@ -90,7 +90,7 @@ impl Posix {
         end: u64,
         out: &mut Vec<u8>,
     ) -> Result<std::result::Result<(), Failure>> {
-        let mut sections = self.sections(ino, offset, end, usize::MAX)?;
+        let mut sections = sections::sections(&*self.view, ino, offset, end, usize::MAX)?;
         sections.retain(|section| section.block.is_some());
         let start = out.len();
         let target = |at: u64| start + usize::try_from(at - offset).expect("a read fits memory");
@@ -136,7 +136,7 @@ impl Posix {
         let missing = || Error::Damaged(format!("inode {ino}: a symlink without a target"));
         let item = item.ok_or_else(missing)?;
         let target = decode_target(&item.value)
-            .map_err(|error| crate::failure::from_record(ino, &error))?
+            .map_err(|error| marram_records::failure::from_record(ino, &error))?
             .to_vec();
         drop(held);
         self.accessed(ino, &inode);

@@ -9,11 +9,11 @@
 
 use crate::change::Change;
 use crate::create::check_links;
-use crate::directory::{FoundEntry, Probe};
 use crate::filesystem::Posix;
-use crate::inode::{check_living_directory, touch_content};
 use crate::marks::{check_not_frozen, check_not_immutable, check_project};
 use marram_format::record::{Entry, InodeKind};
+use marram_records::directory::{FoundEntry, Probe, is_empty_directory};
+use marram_records::inode::{check_living_directory, touch_content};
 use marram_vfs::{Caller, Error, Name, RenameMode, Result};
 
 /// Deepest nesting of directories that is followed upwards: a longer way up is damage.
@@ -192,7 +192,7 @@ impl Posix {
         match (directory(source), directory(target)) {
             (true, false) => Err(Error::NotDirectory),
             (false, true) => Err(Error::IsDirectory),
-            (true, true) if !self.is_empty_directory(target.ino)? => Err(Error::NotEmpty),
+            (true, true) if !is_empty_directory(&*self.view, target.ino)? => Err(Error::NotEmpty),
             _ => Ok(()),
         }
     }

@@ -1,8 +1,9 @@
 //! Finding data and holes. Reserved space counts as a hole: nothing has been written there.
 
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
 use marram_format::record::{Inode, state};
+use marram_records::inode::check_regular;
+use marram_records::sections;
 use marram_vfs::{Error, Result, SeekTarget};
 
 impl Posix {
@@ -21,12 +22,12 @@ impl Posix {
     }
 
     fn next_data(&self, ino: u64, offset: u64, size: u64) -> Result<u64> {
-        let at = self.section_at(ino, offset)?;
+        let at = sections::section_at(&*self.view, ino, offset)?;
         if at.is_some_and(|section| section.block.is_some() && section.end() > offset) {
             return Ok(offset);
         }
         let mut found = None;
-        self.visit_sections(ino, offset + 1, size - 1, &mut |section| {
+        sections::visit_sections(&*self.view, ino, offset + 1, size - 1, &mut |section| {
             found = section.block.is_some().then_some(section.at);
             found.is_none()
         })?;
@@ -34,13 +35,13 @@ impl Posix {
     }
 
     fn next_hole(&self, ino: u64, offset: u64, size: u64) -> Result<u64> {
-        let at = self.section_at(ino, offset)?;
+        let at = sections::section_at(&*self.view, ino, offset)?;
         let at = at.filter(|section| section.block.is_some() && section.end() > offset);
         let Some(section) = at else {
             return Ok(offset);
         };
         let mut end = section.end();
-        self.visit_sections(ino, offset + 1, size - 1, &mut |section| {
+        sections::visit_sections(&*self.view, ino, offset + 1, size - 1, &mut |section| {
             let goes_on = section.at == end && section.block.is_some();
             if goes_on {
                 end = section.end();

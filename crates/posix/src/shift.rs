@@ -18,10 +18,10 @@
 //! say nothing of what has to move, and where to.
 
 use crate::content::{PIECE_SECTIONS, range_end};
-use crate::edits::SectionEdits;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::sections::{Section, section_key};
+use marram_records::failure::from_store;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{self, Section, section_key};
 use marram_store::Admission;
 use marram_vfs::{Allocate, Error, Result};
 
@@ -79,7 +79,7 @@ impl Posix {
         }
         self.drop_reserved_past_end(ino, size)?;
         let shift = Shift::ToFront(end - offset);
-        let whole = self.sections(ino, offset, size, PIECE_SECTIONS)?;
+        let whole = sections::sections(&*self.view, ino, offset, size, PIECE_SECTIONS)?;
         if whole.len() < PIECE_SECTIONS {
             let size = size - (end - offset);
             let piece =
@@ -102,7 +102,7 @@ impl Posix {
 
     /// Moves a piece of what a file of `size` bytes has from `at` on; returns where it ends.
     fn move_to_front(&self, ino: u64, shift: Shift, (at, size): (u64, u64)) -> Result<u64> {
-        let sections = self.sections(ino, at, size, PIECE_SECTIONS)?;
+        let sections = sections::sections(&*self.view, ino, at, size, PIECE_SECTIONS)?;
         let last = sections.len() < PIECE_SECTIONS;
         let to = sections.last().filter(|_| !last).map_or(size, Section::end);
         let size = if last { shift.size(size) } else { size };
@@ -155,7 +155,7 @@ impl Posix {
                 break;
             };
             let section = Section::decode(key, &item)
-                .map_err(|error| crate::failure::from_record(ino, &error))?;
+                .map_err(|error| marram_records::failure::from_record(ino, &error))?;
             if section.end() <= from {
                 break;
             }
@@ -190,7 +190,7 @@ impl Posix {
                 edits.put(shift.moved(part));
             }
         }
-        edits.into_change(&mut change, ino)?;
+        change.put_sections(ino, edits)?;
         self.drop_capability(&mut change, ino)?;
         change.touch_up_to(ino, 0)?;
         change.inode_mut(ino)?.size = piece.size;
@@ -200,7 +200,7 @@ impl Posix {
     /// Gives up what is reserved past the end of a file.
     fn drop_reserved_past_end(&self, ino: u64, size: u64) -> Result<()> {
         loop {
-            let sections = self.sections(ino, size, u64::MAX, PIECE_SECTIONS)?;
+            let sections = sections::sections(&*self.view, ino, size, u64::MAX, PIECE_SECTIONS)?;
             if sections.is_empty() {
                 return Ok(());
             }
@@ -208,7 +208,7 @@ impl Posix {
             change.batch.admission = Admission::Freeing;
             let mut edits = SectionEdits::default();
             edits.cut(&sections, size, u64::MAX);
-            edits.into_change(&mut change, ino)?;
+            change.put_sections(ino, edits)?;
             change.commit()?;
         }
     }

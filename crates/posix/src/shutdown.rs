@@ -3,8 +3,8 @@
 //! What is under way when it comes may still be applied, in memory that nobody will write: as what
 //! a program did in the last moment before a power cut, it was acknowledged and is lost.
 
-use crate::failure::from_sync;
 use crate::filesystem::Posix;
+use marram_records::failure::from_sync;
 use marram_vfs::{Error, Ino, Result, Shutdown};
 use std::sync::atomic::Ordering;
 

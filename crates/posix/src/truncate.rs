@@ -8,12 +8,13 @@
 
 use crate::change::Change;
 use crate::content::{PIECE_SECTIONS, range_end};
-use crate::edits::SectionEdits;
 use crate::filesystem::Posix;
-use crate::inode::{check_regular, touch_content};
-use crate::orphans::orphan_key;
 use marram_format::record::{OrphanReason, state};
-use marram_store::{Admission, Item};
+use marram_records::inode::{check_regular, touch_content};
+use marram_records::orphans::{orphan_item, orphan_key};
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections;
+use marram_store::Admission;
 use marram_vfs::Result;
 
 /// With less free space than this, [`SCARCE_SECTIONS`] are removed at a time.
@@ -43,7 +44,7 @@ impl Posix {
         }
         let more = self.cut_from(change, ino, size, self.piece_that_fits())?;
         if more && !had_tail && links > 0 {
-            let item = Item::plain(OrphanReason::Tail.encode().to_vec());
+            let item = orphan_item(OrphanReason::Tail);
             change.batch.put(orphan_key(ino), item);
         }
         self.mark_tail(change, ino, more, had_tail)
@@ -64,10 +65,10 @@ impl Posix {
         size: u64,
         max: usize,
     ) -> Result<bool> {
-        let sections = self.sections(ino, size, u64::MAX, max)?;
+        let sections = sections::sections(&*self.view, ino, size, u64::MAX, max)?;
         let mut edits = SectionEdits::default();
         edits.cut(&sections, size, u64::MAX);
-        edits.into_change(change, ino)?;
+        change.put_sections(ino, edits)?;
         Ok(sections.len() >= max)
     }
 

@@ -6,11 +6,11 @@
 
 use crate::allocate::fill_gaps;
 use crate::content::PIECE_SECTIONS;
-use crate::edits::SectionEdits;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::marks::flags_of;
-use crate::sections::{Section, piece_end};
+use marram_records::failure::from_store;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{self, Section, piece_end};
 use marram_store::Block;
 use marram_vfs::{InodeFlags, Result};
 
@@ -27,7 +27,7 @@ impl Posix {
         from: u64,
         end: u64,
     ) -> Result<u64> {
-        let mut sections = self.sections(ino, from, end, PIECE_SECTIONS)?;
+        let mut sections = sections::sections(&*self.view, ino, from, end, PIECE_SECTIONS)?;
         let mut to = piece_end(&sections, PIECE_SECTIONS, end);
         let mut change = self.change()?;
         let mut edits = SectionEdits::default();
@@ -53,7 +53,7 @@ impl Posix {
         if flags_of(change.inode(ino)?).any(InodeFlags::NO_COMPRESSION) {
             edits.keep_as_is();
         }
-        edits.into_change(&mut change, ino)?;
+        change.put_sections(ino, edits)?;
         self.drop_capability(&mut change, ino)?;
         change.touch_up_to(ino, if extends && to == end { end } else { 0 })?;
         change.commit()?;

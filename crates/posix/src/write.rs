@@ -19,14 +19,14 @@
 //! block is a part of that memory (docs/decisions/0013-requests-and-transport.md).
 
 use crate::content::range_end;
-use crate::edits::SectionEdits;
-use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
 use crate::marks::flags_of;
-use crate::sections::{Run, Section, section_key};
 use bytes::Bytes;
 use marram_format::record::Inode;
+use marram_records::failure::{from_record, from_store};
+use marram_records::inode::check_regular;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{self, Run, Section, section_key};
 use marram_store::{Admission, Batch, Block, Error as StoreError, SharedContent};
 use marram_vfs::{InodeFlags, Result, WriteOptions};
 
@@ -152,7 +152,7 @@ impl Posix {
             edits.keep_as_is();
         }
         change.know(ino, inode);
-        edits.into_change(&mut change, ino)?;
+        change.put_sections(ino, edits)?;
         if options.keep_times {
             let inode = change.inode_mut(ino)?;
             inode.size = inode.size.max(span.end());
@@ -176,10 +176,10 @@ impl Posix {
             let before = self.section_before_append(ino, span.offset)?;
             return Ok(Run { before, sections: Vec::new() });
         }
-        let mut run = self.run(ino, span.offset, span.end(), usize::MAX)?;
+        let mut run = sections::run(&*self.view, ino, span.offset, span.end(), usize::MAX)?;
         let begins_reserved = |section: &Section| section.at == span.offset && is_reserved(section);
         if span.offset > 0 && run.sections.first().is_some_and(begins_reserved) {
-            run.before = self.section_at(ino, span.offset - 1)?;
+            run.before = sections::section_at(&*self.view, ino, span.offset - 1)?;
         }
         Ok(run)
     }
@@ -195,7 +195,7 @@ impl Posix {
                 return Ok(Some(section));
             }
         }
-        self.section_at(ino, offset)
+        sections::section_at(&*self.view, ino, offset)
     }
 
     /// Where the window of a place begins.

@@ -1,19 +1,16 @@
-//! Extended attributes.
-//!
-//! They are found as directory entries are, by the hash of their names. A value that is too large
-//! for an item is the item's block.
+//! Extended attributes: which are kept, and how they are set, listed and removed.
 
-use crate::acl::ListName;
 use crate::change::Change;
-use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
 use crate::marks::check_not_frozen;
-use marram_format::record::{XATTR_INLINE_BYTES_MAX, XattrRecord, name_offset, state};
-use marram_store::{Admission, Block, Item, Key, kind};
+use marram_format::record::{XattrRecord, name_offset, state};
+use marram_records::directory::Probe;
+use marram_records::failure::{from_record, from_store};
+use marram_records::lists::ListName;
+use marram_records::xattr::{self, CAPABILITY, xattr_item, xattr_key};
+use marram_store::{Admission, Item, Key};
 use marram_vfs::{Error, Result, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode};
 
-/// The file capabilities of a program, dropped with its other privileges.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// The namespaces that are kept. Of `system.` only access control lists are, where they are obeyed;
 /// see `acl`.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
@@ -39,25 +36,9 @@ fn check_name(name: &[u8]) -> Result<()> {
     check_namespace(name)
 }
 
-pub(crate) fn xattr_key(ino: u64, offset: u64) -> Key {
-    Key::new(ino, kind::XATTR, offset)
-}
-
-/// The item of an attribute.
-pub(crate) fn xattr_item(name: &[u8], value: &[u8]) -> Item {
-    if value.len() > XATTR_INLINE_BYTES_MAX {
-        let record = XattrRecord { name, value: b"" };
-        return Item::with_block(record.encode(), Block::fresh(value.to_vec()));
-    }
-    Item::plain(XattrRecord { name, value }.encode())
-}
-
 impl Posix {
-    fn probe_xattr(&self, ino: u64, name: &[u8]) -> Result<crate::directory::Probe<(u64, Item)>> {
-        self.probe(ino, kind::XATTR, name_offset(self.counters.seed(), name), &|key, item| {
-            let record = XattrRecord::decode(&item.value)?;
-            Ok((record.name == name).then(|| (key.offset, item.clone())))
-        })
+    fn probe_xattr(&self, ino: u64, name: &[u8]) -> Result<Probe<(u64, Item)>> {
+        xattr::probe_xattr(&*self.view, self.counters.seed(), ino, name)
     }
 
     pub(crate) fn get_xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
@@ -75,14 +56,7 @@ impl Posix {
 
     /// The value of an attribute, if it is there. The lock is held.
     pub(crate) fn xattr_value(&self, ino: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some((_, item)) = self.probe_xattr(ino, name)?.found else {
-            return Ok(None);
-        };
-        if let Some(block) = &item.block {
-            return Ok(Some(self.view.read_block(block).map_err(from_store)?.to_vec()));
-        }
-        let record = XattrRecord::decode(&item.value).map_err(|error| from_record(ino, &error))?;
-        Ok(Some(record.value.to_vec()))
+        xattr::xattr_value(&*self.view, self.counters.seed(), ino, name)
     }
 
     /// Sets an attribute as a part of another operation.

@@ -8,8 +8,9 @@ mod small_pool;
 mod soundness;
 
 use marram_device::{Device, MemoryDevice};
+use marram_history::{Choice, DirectoryRollback, MergeOptions, MergeReport, MergeSides, diff};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
-use marram_posix::{Choice, DirectoryRollback, MergeOptions, MergeReport, MergeSides, Posix, diff};
+use marram_posix::Posix;
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::pattern;
 use marram_store::{DatasetName, Source, Store};
@@ -87,7 +88,7 @@ fn base_of(pool: &Pool, fork: &str) -> Source {
 fn merge(pool: &Pool, files: &Posix, fork: &str, options: &MergeOptions<'_>) -> MergeReport {
     let (dataset, base, fork) = (DatasetName::root(), base_of(pool, fork), source(fork));
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
-    files.merge(pool, sides, options).unwrap()
+    marram_history::merge(files, pool, sides, options).unwrap()
 }
 
 fn undo_merge(pool: &Pool, files: &Posix) {
@@ -97,7 +98,9 @@ fn undo_merge(pool: &Pool, files: &Posix) {
     };
     let root = Ino(root_object);
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &back_to, root };
-    let report = files.merge(&pool.taking_back(number), sides, &MergeOptions::default()).unwrap();
+    let report =
+        marram_history::merge(files, &pool.taking_back(number), sides, &MergeOptions::default())
+            .unwrap();
     assert!(report.applied, "{:?}", report.conflicts);
 }
 
@@ -115,7 +118,7 @@ fn roll_back_directory(pool: &Pool, files: &Posix, keep: Option<&str>) {
     let (dataset, to) = (DatasetName::root(), source("root@s"));
     let directory = find(files, "/d").unwrap();
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep };
-    assert!(files.roll_back_directory(pool, rollback).unwrap().is_some());
+    assert!(marram_history::roll_back_directory(files, pool, rollback).unwrap().is_some());
 }
 
 /// Goes back while the file system is open.
@@ -252,7 +255,7 @@ fn a_fork_that_is_written_to_while_it_is_merged_is_read_anew() {
             pool.commit().unwrap();
         }
     };
-    let choose = |_: &marram_posix::Conflict| {
+    let choose = |_: &marram_history::Conflict| {
         asked.set(asked.get() + 1);
         if asked.get() == 1 {
             std::thread::scope(|scope| scope.spawn(write_meanwhile).join()).unwrap();

@@ -8,8 +8,9 @@ mod small_pool;
 mod soundness;
 
 use marram_device::{Device, MemoryDevice};
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
-use marram_posix::{DirectoryRollback, MergeOptions, MergeSides, Posix};
+use marram_posix::Posix;
 use marram_sim::Random;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Allocate, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions};
@@ -61,7 +62,11 @@ impl Scene {
         let (dataset, to) = (DatasetName::root(), to.parse().unwrap());
         let directory = find(&self.files, "/d").unwrap();
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
-        assert!(self.files.roll_back_directory(&*self.pool, rollback).unwrap().is_some());
+        assert!(
+            marram_history::roll_back_directory(&self.files, &*self.pool, rollback)
+                .unwrap()
+                .is_some()
+        );
     }
 
     fn merge(&self, fork: &str) {
@@ -72,7 +77,8 @@ impl Scene {
     }
 
     fn apply(&self, store: &dyn Store, sides: MergeSides<'_>) {
-        let report = self.files.merge(store, sides, &MergeOptions::default()).unwrap();
+        let report =
+            marram_history::merge(&self.files, store, sides, &MergeOptions::default()).unwrap();
         assert!(report.applied, "{:?}", report.conflicts);
     }
 

@@ -8,8 +8,9 @@ mod small_pool;
 mod soundness;
 
 use marram_device::{Device, MemoryDevice};
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides, Touched};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
-use marram_posix::{DirectoryRollback, MergeOptions, MergeSides, Posix, Touched};
+use marram_posix::Posix;
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Source, Store};
@@ -113,7 +114,7 @@ fn roll_back(pool: &Pool, files: &Posix) -> Option<Touched> {
     let (dataset, to) = (DatasetName::root(), "root@s".parse().unwrap());
     let directory = find(files, DIRECTORY).unwrap();
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
-    files.roll_back_directory(pool, rollback).unwrap()
+    marram_history::roll_back_directory(files, pool, rollback).unwrap()
 }
 
 /// Takes the last operation, a rollback, back.
@@ -124,7 +125,9 @@ fn undo(pool: &Pool, files: &Posix) {
     };
     let root = Ino(root_object);
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &back_to, root };
-    let report = files.merge(&pool.taking_back(number), sides, &MergeOptions::default()).unwrap();
+    let report =
+        marram_history::merge(files, &pool.taking_back(number), sides, &MergeOptions::default())
+            .unwrap();
     assert!(report.applied, "{:?}", report.conflicts);
 }
 
@@ -266,7 +269,7 @@ fn the_state_before_can_be_gone_back_to() {
     for which in [0, 3, 1, 1, 2, 0] {
         let to: Source = format!("root@s{which}").parse().unwrap();
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
-        files.roll_back_directory(&*pool, rollback).unwrap();
+        marram_history::roll_back_directory(&files, &*pool, rollback).unwrap();
         assert_eq!(tree(&files), states[which], "back to {to}");
     }
     for number in 0..4 {

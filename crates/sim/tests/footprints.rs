@@ -7,8 +7,9 @@ mod paths;
 mod small_pool;
 
 use marram_device::{Device, MemoryDevice};
+use marram_history::{MergeOptions, MergeSides};
 use marram_pool::{OpenOptions, Pool};
-use marram_posix::{Footprint, FootprintOptions, MergeOptions, MergeSides, Posix, footprints};
+use marram_posix::{Footprint, FootprintOptions, Posix, footprints};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Key, Source, Store, kind};
 use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, RenameMode, WriteOptions, XattrMode};
@@ -116,7 +117,7 @@ fn merge_a_fork(pool: &Pool, files: &Posix, name: &str, random: &mut Random) {
     let base = pool.report(&Source::live(fork.clone())).unwrap().origin.unwrap();
     let (dataset, fork) = (DatasetName::root(), Source::live(fork));
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
-    files.merge(pool, sides, &MergeOptions::default()).unwrap();
+    marram_history::merge(files, pool, sides, &MergeOptions::default()).unwrap();
     drop(forked);
     if random.once_in(2) {
         pool.destroy(&fork, false).unwrap();

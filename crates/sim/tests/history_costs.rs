@@ -6,10 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice, Result};
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides, diff, touched};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
-use marram_posix::{
-    AccessTimes, DirectoryRollback, MergeOptions, MergeSides, Posix, PosixOptions, diff, touched,
-};
+use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
@@ -154,11 +153,13 @@ fn reads_of_one_change(count: u64) -> Reads {
     let between = device.reads.load(Ordering::Relaxed);
     let dataset = DatasetName::root();
     let sides = MergeSides { dataset: &dataset, base: &root, fork: &live, root: Ino::ROOT };
-    assert!(files.merge(&*pool, sides, &MergeOptions::default()).unwrap().applied);
+    assert!(
+        marram_history::merge(&*files, &*pool, sides, &MergeOptions::default()).unwrap().applied
+    );
     let after = device.reads.load(Ordering::Relaxed);
     let to: Source = "root@s".parse().unwrap();
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
-    let touched = files.roll_back_directory(&*pool, rollback).unwrap().unwrap();
+    let touched = marram_history::roll_back_directory(&*files, &*pool, rollback).unwrap().unwrap();
     assert_eq!(touched.inodes.iter().map(|inode| inode.ino).collect::<Vec<_>>(), [changed]);
     let end = device.reads.load(Ordering::Relaxed);
     Reads { diff: between - before, merge: after - between, rollback: end - after }

@@ -8,8 +8,9 @@ mod small_pool;
 mod soundness;
 
 use marram_device::{Device, MemoryDevice};
+use marram_history::{Choice, MergeOptions, MergeSides};
 use marram_pool::{OpenOptions, Pool};
-use marram_posix::{Choice, MergeOptions, MergeSides, Posix};
+use marram_posix::Posix;
 use marram_sim::pattern;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, WriteOptions, XattrMode};
@@ -43,7 +44,7 @@ fn merge_away(pool: &Pool, (by_fork, by_parent): (Change, Change)) -> Posix {
     let base = pool.report(&fork).unwrap().origin.unwrap();
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
     let options = MergeOptions { choose: &|_| Choice::Theirs, ..MergeOptions::default() };
-    let report = parent.merge(pool, sides, &options).unwrap();
+    let report = marram_history::merge(&parent, pool, sides, &options).unwrap();
     assert!(report.applied, "{:?}", report.conflicts);
     parent
 }

@@ -5,8 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use marram_device::{Device, MemoryDevice};
+use marram_history::{DirectoryRollback, MergeOptions, MergeReport, MergeSides};
 use marram_pool::{Author, CreateOptions, OpenOptions, Pool, Reversal, create};
-use marram_posix::{DirectoryRollback, MergeOptions, MergeReport, MergeSides, Posix, PosixOptions};
+use marram_posix::{Posix, PosixOptions};
 use marram_sim::pattern;
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{
@@ -93,7 +94,7 @@ fn merge(pool: &Pool, files: &Posix, preview: bool) -> Result<MergeReport> {
     let dataset = DatasetName::root();
     let (base, fork) = (format!("{dataset}@fork:{FORK}").parse().unwrap(), FORK.parse().unwrap());
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
-    files.merge(pool, sides, &MergeOptions { preview, ..MergeOptions::default() })
+    marram_history::merge(files, pool, sides, &MergeOptions { preview, ..MergeOptions::default() })
 }
 
 /// Takes the last operation, a merge or the rollback of a directory, back.
@@ -104,7 +105,7 @@ fn undo(pool: &Pool, files: &Posix) -> Result<MergeReport> {
     };
     let root = Ino(root_object);
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &back_to, root };
-    files.merge(&pool.taking_back(number), sides, &MergeOptions::default())
+    marram_history::merge(files, &pool.taking_back(number), sides, &MergeOptions::default())
 }
 
 fn a_merge_over_the_quota_does_nothing(author: bool) {
@@ -193,12 +194,12 @@ fn a_directory_that_would_go_back_over_the_quota_stays() {
     fill(&files, Ino::ROOT, "since", 10).unwrap();
     let to = "root@s".parse().unwrap();
     let rollback = DirectoryRollback { dataset: &root, to: &to, directory, keep: None };
-    let refused = files.roll_back_directory(&*pool, rollback).err();
+    let refused = marram_history::roll_back_directory(&files, &*pool, rollback).err();
     assert_eq!(refused, Some(Error::QuotaExceeded));
     assert!(!has(&files, directory, "past"));
     files.unlink(Ino::ROOT, name("since")).unwrap();
     let rollback = DirectoryRollback { dataset: &root, to: &to, directory, keep: None };
-    files.roll_back_directory(&*pool, rollback).unwrap();
+    marram_history::roll_back_directory(&files, &*pool, rollback).unwrap();
     assert!(has(&files, directory, "past"));
     assert!(referenced(&pool) <= QUOTA);
 }

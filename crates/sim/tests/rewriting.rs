@@ -11,10 +11,11 @@ mod soundness;
 
 use homes::{REWRITTEN_BYTES, rewriting_full_pool_home, rewriting_pool_home, run_seeds};
 use marram_device::{Device, MemoryDevice};
+use marram_history::diff;
 use marram_pool::Pool;
 use marram_posix::{
     DefragmentOptions, DefragmentReport, Limit, OwnerClass, OwnerId, PassPlace, Posix,
-    PosixOptions, Rewriter, defragment, diff,
+    PosixOptions, Rewriter, defragment,
 };
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};

@@ -3,8 +3,9 @@
 use crate::git::{Blob, Files, Mode};
 use crate::{Result, words};
 use marram_device::{Device, MemoryDevice};
+use marram_history::{Choice, Conflict, MergeOptions, MergeReport, MergeSides};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
-use marram_posix::{Choice, Conflict, MergeOptions, MergeReport, MergeSides, Posix, PosixOptions};
+use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{
     Attributes, Caller, FileSystem, Ino, Kind, Name, NewNode, RenameMode, SetAttributes, Timestamp,
@@ -96,7 +97,7 @@ impl Family {
         let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
         let choose = |_: &Conflict| Choice::Ours;
         let options = MergeOptions { text: true, choose: &choose, ..MergeOptions::default() };
-        self.parent.posix.merge(&*self.pool, sides, &options).map_err(words)
+        marram_history::merge(&*self.parent.posix, &*self.pool, sides, &options).map_err(words)
     }
 }
 

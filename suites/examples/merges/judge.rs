@@ -4,7 +4,7 @@
 //! others. So all names of one file, on all sides, count as one.
 
 use crate::git::{Files, Merged};
-use marram_posix::MergeReport;
+use marram_history::MergeReport;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that mean the same file.

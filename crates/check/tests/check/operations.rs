@@ -9,8 +9,8 @@ use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::record::Limit;
 use marram_format::space::{dataset_key, operation_key};
 use marram_format::version::feature;
+use marram_history::{MergeOptions, MergeSides};
 use marram_pool::{Author, Pool, Reversal};
-use marram_posix::{MergeOptions, MergeSides};
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{FileSystem, Ino};
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ fn merge(pool: &Pool, files: &Files, (base, fork): (&str, &str)) -> bool {
     let (base, fork) = (source(base), source(fork));
     let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino(1) };
     let options = MergeOptions::default();
-    files.posix.merge(pool, sides, &options).unwrap().applied
+    marram_history::merge(&files.posix, pool, sides, &options).unwrap().applied
 }
 
 /// Takes a merge back, by merging the other way.

@@ -9,10 +9,10 @@
 //! [`Action`], and `cargo xtask real acl` tries all of them as a stranger.
 
 use super::nfs4::{List, Rights, Verdict, Who};
-use super::{AccessLists, ListName};
+use crate::attributes::SETGID;
 use crate::filesystem::Posix;
-use crate::inode::SETGID;
 use marram_format::record::{Inode, InodeKind};
+use marram_records::lists::{AccessLists, ListName};
 use marram_vfs::{
     AccessControl, Action, Error, Identity, Ino, Name, Opened, Opening, Result, SetAttributes,
     SetTime,

@@ -2,10 +2,10 @@
 
 use super::kept::{decode_kept, with_mode};
 use super::nfs4::List;
-use super::{AccessLists, ListName};
 use crate::change::Change;
 use crate::filesystem::Posix;
 use marram_format::record::{Inode, InodeKind};
+use marram_records::lists::{AccessLists, ListName};
 use marram_vfs::Result;
 
 /// Lists that a new inode is to have: none twice.

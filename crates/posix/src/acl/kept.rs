@@ -4,13 +4,15 @@
 //! A list that the dataset does not obey is not shown, and goes when mode or list are set: else a
 //! change of the property `acl` could bring back a permission that was taken away meanwhile.
 
+use super::PosixList;
 use super::nfs4::List;
-use super::{AccessLists, ListName, PosixList};
+use crate::attributes::SETGID;
 use crate::change::Change;
 use crate::filesystem::Posix;
-use crate::inode::{SETGID, permission_bits};
 use crate::marks::check_not_frozen;
 use marram_format::record::{Inode, InodeKind};
+use marram_records::inode::permission_bits;
+use marram_records::lists::{AccessLists, ListName};
 use marram_store::Admission;
 use marram_vfs::{Error, Result, XattrMode};
 

@@ -7,8 +7,8 @@
 
 use super::share::Sharing;
 use super::table::{Hints, Place};
-use crate::failure::from_store;
 use crate::filesystem::Posix;
+use marram_records::failure::from_store;
 use marram_store::{Key, Properties, kind};
 use marram_vfs::{Error, Ino};
 use parking_lot::Mutex;

@@ -4,8 +4,8 @@
 //! that only one section refers to is known by that section, and one that more refer to by the
 //! store's own count of its references: so no table of blocks is needed, and the sums are exact.
 
-use crate::failure::{from_record, from_store};
-use crate::sections::Section;
+use marram_records::failure::{from_record, from_store};
+use marram_records::sections::Section;
 use marram_store::{Item, Key, View, kind};
 use marram_vfs::Result;
 

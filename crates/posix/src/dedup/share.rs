@@ -9,13 +9,13 @@
 
 use crate::content::{PIECE_SECTIONS, range_end};
 use crate::copy::Place;
-use crate::edits::SectionEdits;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
-use crate::sections::{Section, section_key};
 use bytes::Bytes;
 use marram_format::record::Inode;
+use marram_records::failure::from_store;
+use marram_records::inode::check_regular;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{self, Section, section_key};
 use marram_store::{Block, Error as StoreError};
 use marram_vfs::{Error, Ino, Result};
 use std::collections::BTreeMap;
@@ -166,7 +166,8 @@ impl Posix {
             return Ok((plan, u64::MAX));
         }
         let end = ranges.to.offset + ranges.len;
-        let sections = self.sections(ranges.to.ino, ranges.to.offset, end, PIECE_SECTIONS)?;
+        let sections =
+            sections::sections(&*self.view, ranges.to.ino, ranges.to.offset, end, PIECE_SECTIONS)?;
         let mut compared_bytes = 0;
         for section in &sections {
             let is_inside = section.at >= ranges.to.offset && section.end() <= end;
@@ -232,7 +233,7 @@ impl Posix {
         let from = ranges.from.offset + (section.at - ranges.to.offset);
         let (to, slices_max) = (from + section.len, 1 + section.len / SLICE_BYTES);
         let max = usize::try_from(slices_max).map_or(PIECE_SECTIONS, |max| max + 1);
-        let found = self.sections(ranges.from.ino, from, to, max)?;
+        let found = sections::sections(&*self.view, ranges.from.ino, from, to, max)?;
         let mut slices: Vec<Slice> = Vec::with_capacity(found.len());
         let mut at = from;
         for of in found {

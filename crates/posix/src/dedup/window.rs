@@ -4,8 +4,8 @@
 //! equal bytes at equal places are found to be equal whoever wrote them how.
 
 use crate::filesystem::Posix;
-use crate::inode::check_regular;
-use crate::sections::Section;
+use marram_records::inode::check_regular;
+use marram_records::sections::{self, Section};
 use marram_store::Block;
 use marram_vfs::{Error, Ino, Result};
 
@@ -47,7 +47,7 @@ impl Posix {
         };
         let offset = first & !(len - 1);
         let end = offset.saturating_add(len).min(inode.size);
-        let sections = self.sections(ino.0, offset, end, usize::MAX)?;
+        let sections = sections::sections(&*self.view, ino.0, offset, end, usize::MAX)?;
         let blocks = sections.iter().filter_map(|section| section.block.as_ref());
         let is_settled = blocks.clone().all(|block| match block {
             Block::Fresh(fresh) => fresh.stored().is_some(),
@@ -75,7 +75,7 @@ impl Posix {
     fn first_data(&self, ino: u64, offset: u64, end: u64) -> Result<Option<u64>> {
         let mut at = offset;
         while at < end {
-            let sections = self.sections(ino, at, end, SECTIONS_MAX)?;
+            let sections = sections::sections(&*self.view, ino, at, end, SECTIONS_MAX)?;
             if let Some(data) = sections.iter().find(|section| section.block.is_some()) {
                 return Ok(Some(data.at.max(at)).filter(|first| *first < end));
             }
@@ -117,6 +117,6 @@ impl Posix {
         if let marram_store::Error::Damaged(damage) = &error {
             self.report_damage(ino, section.at, section.len, damage.to_string());
         }
-        crate::failure::from_store(error)
+        marram_records::failure::from_store(error)
     }
 }

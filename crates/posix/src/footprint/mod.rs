@@ -12,11 +12,11 @@
 
 mod ledger;
 
-use crate::failure::{from_record, from_store};
-use crate::history::{Named, State};
-use crate::inode::inode_key;
 use ledger::{Ledger, Part, Sighting, Sums};
 use marram_format::record::{Inode, InodeKind};
+use marram_records::failure::{from_record, from_store};
+use marram_records::inode::inode_key;
+use marram_records::state::{Named, State};
 use marram_store::{Block, Item, Key, View, kind};
 use marram_vfs::{Error, Ino, Result};
 use std::collections::VecDeque;

@@ -9,12 +9,12 @@
 //! leaves all of them to be found again. Whatever does not fit into this (a large file, a tail,
 //! damage, a store that has little space) is left to be done alone.
 
-use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
-use crate::inode::inode_key;
-use crate::orphans::orphan_key;
 use marram_format::FormatError;
 use marram_format::record::{Inode, state};
+use marram_records::failure::{from_record, from_store};
+use marram_records::inode::inode_key;
+use marram_records::orphans::orphan_key;
 use marram_store::{Admission, Item, Key, kind};
 use marram_vfs::Result;
 

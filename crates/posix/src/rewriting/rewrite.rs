@@ -9,13 +9,13 @@
 //! take the last space from somebody who needs it.
 
 use super::unit::{Region, Unit};
-use crate::edits::SectionEdits;
-use crate::failure::from_store;
 use crate::filesystem::Posix;
 use crate::marks::flags_of;
-use crate::sections::{Section, section_key};
 use bytes::Bytes;
 use marram_format::record::{Inode, InodeKind, state};
+use marram_records::failure::from_store;
+use marram_records::section_edits::SectionEdits;
+use marram_records::sections::{Section, section_key};
 use marram_store::{Block, Error as StoreError};
 use marram_vfs::{Error, InodeFlags, Result};
 

@@ -5,9 +5,9 @@
 
 use super::rewrite::{How, RewritingTotals, Step};
 use super::unit::{REGION_BYTES, Region};
-use crate::failure::{from_record, from_store};
 use crate::filesystem::Posix;
-use crate::sections::Section;
+use marram_records::failure::{from_record, from_store};
+use marram_records::sections::Section;
 use marram_store::{Item, Key, kind};
 use marram_vfs::{Error, Result};
 use std::sync::Arc;

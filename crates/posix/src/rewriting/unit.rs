@@ -7,10 +7,10 @@
 //! what it leaves is not worth another. Where blocks have come to lie on the device is looked at
 //! only when somebody asks for it, since a new place need not be a better one.
 
-use crate::failure::from_store;
 use crate::filesystem::Posix;
-use crate::sections::{Section, section_key};
 use bytes::Bytes;
+use marram_records::failure::from_store;
+use marram_records::sections::{Section, section_key};
 use marram_store::{Block, BlockPlace, Key};
 use marram_vfs::Result;
 use std::collections::{BTreeMap, BTreeSet};

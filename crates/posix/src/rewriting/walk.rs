@@ -5,7 +5,7 @@ use super::unit::{Extents, Region};
 use crate::descent::{Descent, Met};
 use crate::filesystem::Posix;
 use crate::pass::{Pass, PassPlace, Skipped, Stop, Walked};
-use crate::sections::section_key;
+use marram_records::sections::section_key;
 use marram_vfs::{Error, Ino};
 use std::collections::BTreeSet;
 

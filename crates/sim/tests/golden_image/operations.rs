@@ -7,10 +7,9 @@ use super::{
 };
 use marram_device::Device;
 use marram_format::version::FormatVersion;
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides};
 use marram_pool::{Operation, Pool, ReceiveRequest, Reversal, SendRequest};
-use marram_posix::{
-    DirectoryRollback, Limit, MergeOptions, MergeSides, OwnerClass, OwnerId, Posix,
-};
+use marram_posix::{Limit, OwnerClass, OwnerId, Posix};
 use marram_sim::pattern;
 use marram_store::{PropertySource, Store};
 use marram_vfs::{Clock, FileSystem, Ino, SteppedClock, WriteOptions};
@@ -126,7 +125,8 @@ fn merge_a_fork(pool: &Pool, files: &Posix, work: Ino, clock: Arc<dyn Clock>) {
 }
 
 fn merge(pool: &Pool, files: &Posix, sides: MergeSides<'_>) {
-    let report = files.merge(pool, sides, &MergeOptions::default()).expect("it is merged");
+    let report =
+        marram_history::merge(files, pool, sides, &MergeOptions::default()).expect("it is merged");
     assert!(report.applied, "{:?}", report.conflicts);
 }
 
@@ -139,7 +139,7 @@ fn roll_back(pool: &Pool, files: &Posix, kept: Ino) {
     let (dataset, to) = (root(), source("root@before"));
     let keep = Some("before-rollback-1");
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory: kept, keep };
-    let touched = files.roll_back_directory(pool, rollback).expect("it goes back");
+    let touched = marram_history::roll_back_directory(files, pool, rollback).expect("it goes back");
     assert!(touched.is_some(), "something changes");
 }
 

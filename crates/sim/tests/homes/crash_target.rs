@@ -3,9 +3,10 @@
 use super::{mount, text};
 use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides, let_go_of_left};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
-use marram_posix::{DirectoryRollback, MergeOptions, MergeSides, Posix, let_go_of_left};
+use marram_posix::Posix;
 use marram_sim::crash::{Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
 use marram_store::{DatasetName, Properties, Source, Store};
@@ -144,7 +145,8 @@ impl Mounted for MountedPool {
         let fork: Source = fork.parse().map_err(text)?;
         let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
         let files = self.posix("root")?;
-        let report = files.merge(&*self.pool, sides, &MergeOptions::default()).map_err(text)?;
+        let report = marram_history::merge(&*files, &*self.pool, sides, &MergeOptions::default())
+            .map_err(text)?;
         Ok(report.applied)
     }
 
@@ -158,7 +160,7 @@ impl Mounted for MountedPool {
         let dataset = DatasetName::root();
         let to: Source = format!("{dataset}@{snapshot}").parse().map_err(text)?;
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
-        match self.posix("root")?.roll_back_directory(&*self.pool, rollback) {
+        match marram_history::roll_back_directory(&*self.posix("root")?, &*self.pool, rollback) {
             Ok(_touched) => Ok(true),
             Err(Error::NotFound | Error::NotDirectory) => Ok(false),
             Err(error) => Err(text(error)),

@@ -9,11 +9,14 @@ mod pool;
 
 pub use crash_target::PoolTarget;
 use crash_target::Refused;
+use marram_history::{
+    AttributeChange, ConflictKind, Difference, DirectoryRollback, MergeOptions, MergeReport,
+    MergeSides, What, diff,
+};
 use marram_model::{Change, Clash};
 use marram_posix::{
-    AccessTimes, AttributeChange, ConflictKind, DedupOptions, Deduplicator, DefragmentOptions,
-    Difference, DirectoryRollback, MergeOptions, MergeReport, MergeSides, PassPlace, Posix,
-    PosixOptions, What, deduplicate, defragment, diff,
+    AccessTimes, DedupOptions, Deduplicator, DefragmentOptions, PassPlace, Posix, PosixOptions,
+    deduplicate, defragment,
 };
 use marram_sim::{HistoryClock, Home, HomeResult, Moment, Options, Report, run_history};
 use marram_store::{DatasetName, Source, Store, View};
@@ -326,7 +329,10 @@ impl<B: Backing> Home for StoreHome<B> {
         let (dataset, to) = (DatasetName::root(), kept(snapshot));
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
         let store = self.backing.store();
-        Ok(Some(self.live().roll_back_directory(&*store, rollback).map(|_touched| ())))
+        Ok(Some(
+            marram_history::roll_back_directory(&**self.live(), &*store, rollback)
+                .map(|_touched| ()),
+        ))
     }
 
     fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>> {
@@ -350,7 +356,8 @@ impl<B: Backing> Home for StoreHome<B> {
         let fork = source(fork)?;
         let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
         let store = self.backing.store();
-        let report = self.live().merge(&*store, sides, &MergeOptions::default());
+        let report =
+            marram_history::merge(&**self.live(), &*store, sides, &MergeOptions::default());
         let kinds = |report: MergeReport| {
             report.conflicts.iter().map(|conflict| clash_of(conflict.kind)).collect()
         };

@@ -285,7 +285,7 @@ fn a_power_cut_leaves_a_part_that_goes_on_or_the_whole() {
     for state in states {
         let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
         let pool = open(memory.clone());
-        marram_posix::let_go_of_left(&*pool).unwrap();
+        marram_history::let_go_of_left(&*pool).unwrap();
         pool.drop_empty_partials().unwrap();
         let mark = trace.last_mark(state.cut).unwrap_or(0);
         let there = |name: &str| names(&pool).iter().any(|one| one == name);

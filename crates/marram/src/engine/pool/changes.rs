@@ -1,7 +1,7 @@
 //! What differs between two states of a dataset, as mounts are to be told of it.
 
 use crate::engine::changes::{ChangedInode, Changes};
-use marram_posix::Touched;
+use marram_history::Touched;
 use marram_store::{Source, Store};
 
 impl From<Touched> for Changes {
@@ -21,5 +21,5 @@ pub(super) fn between(
     before: &Source,
     after: &Source,
 ) -> marram_vfs::Result<Changes> {
-    marram_posix::touched(store, before, after).map(Changes::from)
+    marram_history::touched(store, before, after).map(Changes::from)
 }

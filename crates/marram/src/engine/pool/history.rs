@@ -11,8 +11,8 @@ pub(crate) use merge::Merge;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow};
 use crate::error::{Error, Result};
 use crate::names;
+use marram_history::{AttributeChange, Difference, StableSource, What, XattrChange};
 use marram_pool::Pool;
-use marram_posix::{AttributeChange, Difference, Kept, What, XattrChange};
 use marram_store::{Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
 use std::cell::Cell;
@@ -80,7 +80,7 @@ fn first_free(
 }
 
 /// Keeps a state so that it does not change while it is looked at, if it is live.
-type Keep<'p> = fn(&'p dyn Store, &Source, &str) -> marram_vfs::Result<Kept<'p>>;
+type Keep<'p> = fn(&'p dyn Store, &Source, &str) -> marram_vfs::Result<StableSource<'p>>;
 
 /// Tells what differs between two states below a directory, one difference after the other.
 ///
@@ -96,12 +96,12 @@ pub(crate) fn diff(
         is_told.set(true);
         tell(row)
     };
-    match diff_kept(pool, order, Kept::of, &mut tell)? {
+    match diff_kept(pool, order, StableSource::of, &mut tell)? {
         Told::Overtaken(_) if !is_told.get() => {}
         Told::Overtaken(error) => return Err(error),
         Told::All => return Ok(()),
     }
-    match diff_kept(pool, order, Kept::on_media, &mut tell)? {
+    match diff_kept(pool, order, StableSource::on_media, &mut tell)? {
         Told::Overtaken(error) => Err(error),
         Told::All => Ok(()),
     }
@@ -120,7 +120,7 @@ fn diff_kept<'p>(
     keep: Keep<'p>,
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<Told> {
-    let still = |source: &str| -> Result<Kept<'p>> {
+    let still = |source: &str| -> Result<StableSource<'p>> {
         let source: Source = source.parse()?;
         pool.open(&source)?;
         Ok(keep(pool, &source, "diff")?)
@@ -141,7 +141,7 @@ fn compare(
 ) -> Result<()> {
     let mut texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
     let (mut place, mut told) = (Vec::new(), Ok(()));
-    marram_posix::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
+    marram_history::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
         if place.last().is_some_and(|last: &Difference| last.path != difference.path) {
             told = tell_place(std::mem::take(&mut place), texts.as_mut(), tell);
         }

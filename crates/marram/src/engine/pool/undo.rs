@@ -3,8 +3,9 @@
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::error::{Error, Result};
 use crate::names;
+use marram_history::{MergeOptions, MergeSides, Touched};
 use marram_pool::{Operation, Pool, Reversal};
-use marram_posix::{MergeOptions, MergeSides, OwnerClass, OwnerId, Posix, Touched};
+use marram_posix::{OwnerClass, OwnerId, Posix};
 use marram_store::{DatasetName, Source};
 use marram_vfs::Ino;
 use std::ops::RangeInclusive;
@@ -133,7 +134,8 @@ pub(super) fn by_merge(
     (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
 ) -> Result<Touched> {
     let sides = MergeSides { dataset, base, fork: back_to, root: Ino(root) };
-    let report = files.merge(&pool.taking_back(number), sides, &MergeOptions::default())?;
+    let report =
+        marram_history::merge(files, &pool.taking_back(number), sides, &MergeOptions::default())?;
     if report.applied {
         return Ok(report.touched);
     }

@@ -4,8 +4,9 @@ use super::{free_name, gone_or, kept_as};
 use crate::control::protocol::{Answer, DirectoryOrder};
 use crate::engine::pool::volume::open_files;
 use crate::error::{Error, Result};
+use marram_history::{DirectoryRollback, StableSource, Touched};
 use marram_pool::Pool;
-use marram_posix::{DirectoryRollback, Kept, Posix, Touched};
+use marram_posix::Posix;
 use marram_store::{ROOT_OBJECT, Source, Store};
 use marram_vfs::Ino;
 use std::time::Instant;
@@ -40,10 +41,10 @@ fn go_back(
     (to, keep): (&Source, Option<&str>),
 ) -> marram_vfs::Result<Option<Touched>> {
     // What is live is kept for as long as this takes: whoever uses it goes on.
-    let state = Kept::on_media(pool, to, "merge")?;
+    let state = StableSource::on_media(pool, to, "merge")?;
     let to = state.source();
     let rollback = DirectoryRollback { dataset: &live.dataset, to, directory, keep };
-    files.roll_back_directory(pool, rollback)
+    marram_history::roll_back_directory(files, pool, rollback)
 }
 
 /// The directory that is meant. A fork of a directory shows that one: no other can become what the

@@ -6,10 +6,11 @@ use crate::control::protocol::{
 };
 use crate::error::{Error, Result};
 use crate::names;
-use marram_pool::Pool;
-use marram_posix::{
-    Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Posix, Touched,
+use marram_history::{
+    Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Touched,
 };
+use marram_pool::Pool;
+use marram_posix::Posix;
 use marram_store::{Source, Store};
 use marram_vfs::Ino;
 use std::collections::BTreeMap;
@@ -81,7 +82,7 @@ impl<'a> Merge<'a> {
             root: self.root,
         };
         let began = Instant::now();
-        let report = files.merge(pool, sides, &options)?;
+        let report = marram_history::merge(files, pool, sides, &options)?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(self.summary(report, engine_nanoseconds))
     }

@@ -1,0 +1,119 @@
+//! What a merge is asked for, and what it answers.
+
+use crate::Difference;
+use crate::touched::Touched;
+use marram_vfs::Error;
+use std::fmt;
+
+/// Why the parent and the fork do not go together at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConflictKind {
+    /// Both changed the content of a file, and not to the same.
+    Content,
+    /// Both changed an attribute (permissions, owner, flags, an extended attribute), and not to the
+    /// same.
+    Attribute,
+    /// Both gave a name to different things, or moved one thing to different places.
+    Name,
+    /// One removed what the other changed.
+    Removed,
+    /// Directories that were moved would be in each other.
+    Loop,
+}
+
+/// One conflict.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    /// Where it is, from the root of the fork, as the fork names it (what it removed: as its base
+    /// named it).
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: ConflictKind,
+    /// What was changed: the name of the attribute, or what both sides did, for people.
+    pub detail: String,
+}
+
+/// What is done about a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// It is reported, and nothing is changed at all.
+    #[default]
+    Refuse,
+    /// The parent stays as it is there.
+    Ours,
+    /// The fork's state is taken there. A conflict where that would take away a directory with
+    /// something in it, or needs a directory that is gone, stays a conflict.
+    Theirs,
+    /// The lines of both are taken, with marks around those that both changed, as git leaves them.
+    /// Only where [`MergeReport::marked`] has such a text; elsewhere it stays a conflict.
+    Marked,
+}
+
+/// How a merge is to be done.
+pub struct MergeOptions<'a> {
+    /// Says what would happen, and changes nothing.
+    pub preview: bool,
+    /// Changes to different ranges of one file are put together. Both sides' sizes must be the
+    /// same, or only one have changed it.
+    pub ranges: bool,
+    /// Changes to different lines of one text file are put together.
+    pub text: bool,
+    /// Conflicts of texts are reported with the text of both, and can be decided by taking it.
+    pub marks: bool,
+    /// The merge is only done if both sides' changes are those of an earlier report: its
+    /// [`MergeReport::state`].
+    pub state: Option<u64>,
+    /// Asked about each conflict, perhaps more than once: it should answer the same then.
+    pub choose: &'a dyn Fn(&Conflict) -> Choice,
+}
+
+impl Default for MergeOptions<'_> {
+    /// Every conflict refuses the merge.
+    fn default() -> Self {
+        MergeOptions {
+            preview: false,
+            ranges: false,
+            text: false,
+            marks: false,
+            state: None,
+            choose: &|_| Choice::Refuse,
+        }
+    }
+}
+
+impl fmt::Debug for MergeOptions<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("MergeOptions")
+            .field("preview", &self.preview)
+            .field("ranges", &self.ranges)
+            .field("text", &self.text)
+            .field("marks", &self.marks)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a merge did, or would do, or why it did not.
+#[derive(Clone, Debug, Default)]
+pub struct MergeReport {
+    /// It was done: there was no conflict that stayed, and it was not only a preview.
+    pub applied: bool,
+    /// The fork's changes that went, or would go, into the parent, sorted by path.
+    pub differences: Vec<Difference>,
+    /// Conflicts that stayed, sorted by path. If there is any, nothing was changed.
+    pub conflicts: Vec<Conflict>,
+    /// Conflicts that `choose` decided, and how.
+    pub decided: Vec<(Conflict, Choice)>,
+    /// If that was asked for: of conflicts in texts, the text of both with marks around lines that
+    /// both changed.
+    pub marked: Vec<(Conflict, Vec<u8>)>,
+    /// Stands for all that both sides have changed since the base, and when.
+    pub state: u64,
+    /// Of a preview: why it would be refused though there is no conflict, for want of space or over
+    /// a quota or limit.
+    pub obstacle: Option<Error>,
+    /// One side has changed since the report whose state was asked for: nothing was changed.
+    pub is_outdated: bool,
+    /// What of the parent is not as it was.
+    pub touched: Touched,
+}

@@ -1,0 +1,51 @@
+//! The past of a dataset as users speak of it: what differs between two states, a fork's changes
+//! brought into its parent, and one directory taken back.
+//!
+//! All begin with the items in which two snapshots differ (`Store::changes`), so their cost follows
+//! what has changed, not what is there. `changes` gathers these by inode, `paths` names them, and
+//! `ranges` says which bytes of a file differ. [`diff()`] reports all that in words of files,
+//! [`merge()`] applies it, and [`roll_back_directory`] takes one directory back. See
+//! `docs/decisions/0017-diff-and-merge.md` and `0021-rollback-of-a-directory.md`.
+//!
+//! **No mounted file system.** States are read through [`marram_records`]. The file system that is
+//! changed is a [`Parent`]: it holds still, says which numbers are free, takes one batch, and frees
+//! what has lost its last name.
+//!
+//! **The same inode.** Inode numbers are not used again, except after a rollback, which goes
+//! back to what had been handed out then. So an inode of two states is the same if its number,
+//! generation and birth are. To users, a copy that a rollback made is the same too: see
+//! `inode_aliases`.
+
+#![deny(clippy::cast_possible_truncation)]
+
+mod changes;
+mod conflict;
+mod conflicts;
+mod counterpart;
+mod diff;
+mod directory_rollback;
+mod equal;
+mod inode_aliases;
+mod line_merge;
+mod merge;
+mod merge_batch;
+mod merge_files;
+mod merge_names;
+mod parent;
+mod paths;
+mod ranges;
+mod restoring;
+mod stable_source;
+mod subtree;
+mod text;
+mod three_way;
+mod touched;
+
+pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
+pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
+pub use directory_rollback::{DirectoryRollback, roll_back_directory};
+pub use line_merge::{TextPiece, merge_lines};
+pub use merge::{MergeSides, merge};
+pub use parent::{HeldParent, Parent, ParentChange};
+pub use stable_source::{StableSource, let_go_of_left};
+pub use touched::{Touched, TouchedInode, touched};

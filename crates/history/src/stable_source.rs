@@ -1,0 +1,121 @@
+//! Sources that stay as they are while they are compared: a live dataset gets an ephemeral snapshot
+//! for as long as that takes.
+
+use marram_records::failure::from_store;
+use marram_store::{DatasetName, Source, Store};
+use marram_vfs::Result;
+
+/// A source that does not change; an ephemeral snapshot that was taken for that goes with it.
+pub struct StableSource<'a> {
+    store: &'a dyn Store,
+    pub(crate) source: Source,
+    taken: bool,
+}
+
+impl<'a> StableSource<'a> {
+    /// The snapshot that `source` names, or the present state of the dataset that it names, kept
+    /// under a name that begins with `purpose`.
+    ///
+    /// # Errors
+    /// No such dataset, a failed commit.
+    pub fn of(store: &'a dyn Store, source: &Source, purpose: &str) -> Result<StableSource<'a>> {
+        if source.snapshot.is_some() {
+            return Ok(StableSource { store, source: source.clone(), taken: false });
+        }
+        StableSource::take(store, &source.dataset, purpose)
+    }
+
+    /// The same, so that nothing overtakes it ([`Store::keep_on_media`]).
+    ///
+    /// # Errors
+    /// No such dataset, a store that is full or takes no changes.
+    pub fn on_media(
+        store: &'a dyn Store,
+        source: &Source,
+        purpose: &str,
+    ) -> Result<StableSource<'a>> {
+        if source.snapshot.is_some() {
+            return Ok(StableSource { store, source: source.clone(), taken: false });
+        }
+        let source = store.keep_on_media(&source.dataset, purpose).map_err(from_store)?;
+        Ok(StableSource { store, source, taken: true })
+    }
+
+    /// The snapshot, or what is named as one.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Whether, after an error, the work is to begin anew with a snapshot on media.
+    pub fn is_overtaken(&self) -> bool {
+        self.taken && self.store.is_overtaken(&self.source)
+    }
+
+    /// The present state of a dataset.
+    pub(crate) fn take(
+        store: &'a dyn Store,
+        dataset: &DatasetName,
+        purpose: &str,
+    ) -> Result<StableSource<'a>> {
+        let source = store.keep_for_now(dataset, purpose).map_err(from_store)?;
+        Ok(StableSource { store, source, taken: true })
+    }
+}
+
+/// Destroys what a crash has left: snapshots of the store's own that no comparison needs any more,
+/// and datasets into which a stream was being received, but for those that can go on. The daemon of
+/// a store calls it before anyone else uses the store. Returns what has gone.
+///
+/// # Errors
+/// A store that takes no changes, or a snapshot that something began as: the rest stays then.
+pub fn let_go_of_left(store: &dyn Store) -> Result<Vec<Source>> {
+    let reports = store.list().map_err(from_store)?;
+    let left = reports.into_iter().map(|report| report.source);
+    let is_left =
+        |source: &Source| source.is_own() && !source.is_fork_base() && !source.dataset.is_partial();
+    let left: Vec<Source> = left.filter(is_left).collect();
+    for source in &left {
+        store.destroy(source, false).map_err(from_store)?;
+    }
+    Ok(left)
+}
+
+impl Drop for StableSource<'_> {
+    /// One that cannot be destroyed stays, as after a crash, until [`let_go_of_left`].
+    fn drop(&mut self) {
+        if self.taken {
+            self.store.let_go(&self.source);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StableSource, let_go_of_left};
+    use marram_store::memory::MemoryStore;
+    use marram_store::{DatasetName, Source, Store};
+
+    #[test]
+    fn what_a_crash_left_goes_and_all_else_stays() {
+        let store = MemoryStore::new();
+        let (root, fork) = (DatasetName::root(), "forks/f".parse().unwrap());
+        store.snapshot(&root, "kept").unwrap();
+        store.fork(&root, &fork, 1).unwrap();
+        let names = || -> Vec<String> {
+            store.list().unwrap().iter().map(|report| report.source.to_string()).collect()
+        };
+        let before = names();
+        for purpose in ["diff", "merge"] {
+            std::mem::forget(
+                StableSource::of(&store, &Source::live(root.clone()), purpose).unwrap(),
+            );
+        }
+        assert_eq!(names().len(), before.len() + 2);
+        let gone = let_go_of_left(&store).unwrap();
+        assert_eq!(
+            gone.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["root@diff:1", "root@merge:1"]
+        );
+        assert_eq!(names(), before);
+    }
+}

@@ -1,0 +1,111 @@
+//! The file system as the parent of a merge, and of one directory's way back.
+//!
+//! It is held still by all locks of its inodes and by its inode numbers. What it knows beside its
+//! view is added to the batch, or forgotten, here: counters, limits, waiting access times, pins.
+
+use crate::counters::{CountChange, HeldNumbers};
+use crate::filesystem::Posix;
+use crate::locks::AllGuards;
+use marram_format::record::{Inode, Time};
+use marram_history::{HeldParent, Parent, ParentChange};
+use marram_records::failure::from_store;
+use marram_records::inode::time;
+use marram_store::{Batch, MergedFrom, Store, View};
+use marram_vfs::{Ino, Result};
+
+/// Items of removed inodes that are freed at a time.
+const RECLAIM_ITEMS: usize = 1024;
+
+impl Parent for Posix {
+    fn view(&self) -> &dyn View {
+        &*self.view
+    }
+
+    fn root(&self) -> Ino {
+        self.root_directory()
+    }
+
+    fn check_running(&self) -> Result<()> {
+        Posix::check_running(self)
+    }
+
+    fn hold_still(&self) -> Result<Box<dyn HeldParent + '_>> {
+        let locks = self.locks.all();
+        Ok(Box::new(Held { posix: self, numbers: self.counters.hold_numbers(), _locks: locks }))
+    }
+
+    fn with_space(&self, attempt: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.with_reclaim(attempt)
+    }
+
+    fn free_removed(&self) -> Result<()> {
+        while self.reclaim_step(RECLAIM_ITEMS)? {}
+        Ok(())
+    }
+
+    fn give_back(&self, ino: u64) {
+        self.settle(Some(ino));
+    }
+}
+
+/// The file system under all locks.
+struct Held<'a> {
+    posix: &'a Posix,
+    numbers: HeldNumbers<'a>,
+    _locks: AllGuards<'a>,
+}
+
+impl Held<'_> {
+    /// The whole batch of a change, and how it moves the count of inodes.
+    fn complete_batch(&self, change: ParentChange<'_>) -> (Batch<'static>, CountChange) {
+        let ParentChange { mut batch, inodes, next_number, usage, .. } = change;
+        usage.put(&mut batch, |owner, admission| self.posix.limits.at_most(owner, admission));
+        let count = CountChange::new(self.posix.root(), inodes);
+        self.posix.counters.put(&mut batch, count);
+        if let Some(next) = next_number {
+            self.numbers.put(&mut batch, next);
+        }
+        (batch, count)
+    }
+}
+
+impl HeldParent for Held<'_> {
+    fn now(&self) -> Time {
+        time(self.posix.options.clock.now())
+    }
+
+    fn first_number(&self) -> u64 {
+        self.numbers.first()
+    }
+
+    fn is_in_use(&self, ino: u64) -> bool {
+        self.posix.pins.pinned(ino)
+    }
+
+    fn complete(&self, ino: u64, inode: &mut Inode) {
+        self.posix.lazy_times.fill(ino, inode);
+    }
+
+    fn dry_run(&self, change: ParentChange<'_>) -> Result<()> {
+        let (batch, _) = self.complete_batch(change);
+        self.posix.view.dry_run(batch).map_err(from_store)
+    }
+
+    fn apply(
+        &mut self,
+        change: ParentChange<'_>,
+        store: &dyn Store,
+        merged: &MergedFrom<'_>,
+    ) -> Result<()> {
+        let (changed, next_number) = (change.changed, change.next_number);
+        let (batch, count) = self.complete_batch(change);
+        store.apply_merge(&*self.posix.view, batch, merged).map_err(from_store)?;
+        self.posix.counters.applied(count);
+        if let Some(next) = next_number {
+            self.numbers.applied(next);
+        }
+        changed.iter().for_each(|ino| self.posix.lazy_times.forget(*ino));
+        self.posix.promises.forget(changed.iter().copied(), &*self.posix.view);
+        Ok(())
+    }
+}
