@@ -8,17 +8,20 @@
 //! Handles do not exist here where the kernel checks permissions: OPEN and OPENDIR are answered
 //! "no such operation", the kernel then stops sending them (and RELEASE and FLUSH), keeps its page
 //! cache over reopening, and every request names its inode. CREATE, which would open too, is
-//! answered so as well: the kernel then makes files by MKNOD, and knows itself that who has just
-//! made a file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and
+//! answered so as well: the kernel then makes files by MKNOD, and knows itself that the maker of a
+//! file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and
 //! only its files are released. A file that is removed while open lives by its pins: each reply
 //! that tells the kernel of an inode pins it once, FORGET takes pins back. Where permissions are
 //! asked for, OPEN, OPENDIR and CREATE are served, as that is when they count; see `opening`. A
 //! strict mount has OPEN served too.
 
+mod agreement;
+mod announced;
 mod attributes;
 mod cached;
 mod caller;
 mod directories;
+mod dispatch;
 mod files;
 mod ioctl;
 mod names;
@@ -30,16 +33,15 @@ mod xattrs;
 use crate::errno::Errno;
 use crate::event::{Event, EventSink};
 use crate::options::{MountOptions, Offer};
-use crate::protocol::{AttributesEncoding, Encoder, Header, Operation, Request};
-use crate::session::Agreement;
-use bytes::Bytes;
+use crate::protocol::{AttributesEncoding, Header, Operation, Request};
+pub(crate) use agreement::Agreement;
+use announced::Announced;
 use cached::CachedReads;
 pub(crate) use cached::DirectWrite;
 use caller::Requester;
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
 };
-use prepared::Announced;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -84,7 +86,7 @@ pub(crate) enum SyncJob {
     Inode(Ino, SyncScope),
     /// The whole file system.
     All,
-    /// The same, and nobody has it mounted or open any more.
+    /// The same, of one that is neither mounted nor open anywhere.
     Last,
 }
 
@@ -114,7 +116,7 @@ impl SyncJob {
 pub(crate) struct Adapter {
     file_system: Arc<dyn FileSystem>,
     /// What the kernel remembers of one spelling of a name it does not revise when another is made
-    /// or removed: so it is told to remember nothing.
+    /// or removed: so nothing may be remembered.
     folds_names: bool,
     encoding: AttributesEncoding,
     pub(crate) agreement: Agreement,
@@ -177,22 +179,6 @@ impl Adapter {
         synced
     }
 
-    /// Serves one request; `out` takes the payload and is empty after an error. `memory` is what
-    /// the request lies in, if that may be kept.
-    pub(crate) fn serve(
-        &self,
-        request: &Request<'_>,
-        memory: Option<&Bytes>,
-        out: &mut Vec<u8>,
-    ) -> Answer {
-        out.clear();
-        if self.serve_forgets(request) {
-            return Answer::Silence;
-        }
-        let outcome = self.dispatch(request, memory, out);
-        Answer::Reply(self.conclude(&request.header, outcome, out))
-    }
-
     /// Serves requests that wait for the devices, all at once; the outcomes are in their order.
     pub(crate) fn sync(&self, jobs: &[(&Header, SyncJob)]) -> Vec<Result<(), Errno>> {
         let inodes: Vec<_> = jobs.iter().filter_map(|(_, job)| job.inode()).collect();
@@ -208,85 +194,25 @@ impl Adapter {
         jobs.iter().map(outcome).collect()
     }
 
-    /// Whoever unmounts is let go when this is answered, and may do with the block device what he
-    /// likes from then on.
+    /// The caller of `umount` goes on when this is answered, and may then do anything with the
+    /// block device.
     fn sync_for_good(&self) -> Result<(), Error> {
         let synced = self.file_system.sync_all();
         (self.on_destroyed)();
         self.destroyed.get_or_init(|| synced).clone()
     }
 
-    /// Requests that have no reply. INTERRUPT is one, and says nothing new: callers that have been
-    /// killed are found without it, and no other signal interrupts what is being done.
-    fn serve_forgets(&self, request: &Request<'_>) -> bool {
-        match &request.operation {
-            Operation::Forget { count } => {
-                self.file_system.forget(Ino(request.header.node), *count);
-            }
-            Operation::BatchForget(forgets) => {
-                for (node, count) in forgets.iter() {
-                    self.file_system.forget(Ino(node), count);
-                }
-            }
-            Operation::Interrupt { .. } | Operation::NotifyReply => (),
-            _ => return false,
-        }
-        true
+    /// The direct write that a request is whose range the kernel may have read before it was done.
+    pub(crate) fn direct_write(&self, request: &Request<'_>) -> Option<DirectWrite> {
+        self.cached_reads.direct_write(request)
     }
 
-    fn dispatch(
-        &self,
-        request: &Request<'_>,
-        memory: Option<&Bytes>,
-        out: &mut Vec<u8>,
-    ) -> Outcome {
-        let header = &request.header;
-        let ino = Ino(header.node);
-        let out = &mut Encoder(out);
-        match &request.operation {
-            Operation::Lookup { name } => self.lookup(header, name, out),
-            Operation::GetAttributes { open } => self.attributes(header, *open, out),
-            Operation::ExtendedAttributes { open } => self.extended_attributes(header, *open, out),
-            Operation::SetAttributes(set) => self.set_attributes(header, set, out),
-            Operation::Space => self.space(out),
-            Operation::ReadLink => self.read_link(ino, out),
-            Operation::Symlink { name, target } => self.symlink(header, name, target, out),
-            Operation::MakeNode(node) => self.make_node(header, node, out),
-            Operation::MakeDirectory(node) => self.make_directory(header, node, out),
-            Operation::CreateAnonymous(create) => self.create_anonymous(header, create, out),
-            Operation::Link { node, new_name } => self.link(header, Ino(*node), new_name, out),
-            Operation::Unlink { name } => self.unlink(header, name),
-            Operation::RemoveDirectory { name } => self.remove_directory(header, name),
-            Operation::Rename(rename) => self.rename(header, rename),
-            Operation::Read(transfer) => self.read(ino, *transfer, out),
-            Operation::Write(write) => self.write(header, write, memory, out),
-            Operation::Allocate { handle, offset, len, mode } => {
-                self.allocate(header, *handle, (*offset, *len), *mode)
-            }
-            Operation::Seek { offset, whence } => self.seek(ino, *offset, *whence, out),
-            Operation::CopyRange(copy) => self.copy_range(header, copy, out),
-            Operation::ReadDirectory(transfer) => self.read_directory(ino, *transfer, false, out),
-            Operation::ReadDirectoryPlus(transfer) => {
-                self.read_directory(ino, *transfer, true, out)
-            }
-            Operation::GetXattr { name, size } => self.xattr(header, name, *size, out),
-            Operation::SetXattr { name, value, flags, clear_setgid } => {
-                self.set_xattr(header, name, value, *flags, *clear_setgid)
-            }
-            Operation::ListXattrs { size } => self.list_xattrs(header, *size, out),
-            Operation::RemoveXattr { name } => self.remove_xattr(header, name),
-            Operation::Ioctl(ioctl) => self.ioctl(header, ioctl, out),
-            Operation::Open { caller_flags } => self.open(header, *caller_flags, out),
-            Operation::OpenDirectory => self.open_directory(header, out),
-            Operation::Create(create) => self.create(header, create, out),
-            Operation::Access { mask } => self.access(header, *mask),
-            Operation::Release | Operation::ReleaseDirectory => Ok(()),
-            Operation::Init(_) => Err(Errno::PROTOCOL.into()),
-            _ => Err(Errno::NO_OPERATION.into()),
-        }
+    /// What of a request's umask is still to be taken off: nothing, if the kernel has done so.
+    fn umask(&self, requested: u32) -> u32 {
+        if self.agreement.umask { requested & 0o777 } else { 0 }
     }
 
-    /// Who decides on permissions, if it is not the kernel.
+    /// The checker of permissions, if it is not the kernel.
     fn control(&self) -> Option<&dyn AccessControl> {
         match self.file_system.access_rules() {
             AccessRules::Own(control) => Some(control),

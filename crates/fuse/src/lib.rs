@@ -11,7 +11,6 @@ mod error;
 mod event;
 mod file_calls;
 mod mount;
-mod notify;
 mod options;
 pub mod protocol;
 mod session;

@@ -11,14 +11,13 @@ mod handshake;
 mod lane;
 mod late;
 mod memory;
+mod notify;
 mod page_lane;
 mod rings;
 mod sync_lane;
 mod wakefulness;
 mod worker;
 
-pub(crate) use handshake::Agreement;
-pub(crate) use late::Change;
 pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::Adapter;
@@ -28,7 +27,7 @@ use crate::options::MountOptions;
 use crate::protocol::NotifyCode;
 use crate::transport::{ClassicTransport, Transport};
 use lane::Lane;
-use late::LateNames;
+use late::{Change, LateNames};
 use marram_vfs::FileSystem;
 use rings::Rings;
 use std::fmt;
@@ -347,14 +346,14 @@ impl SessionHandle {
         self.attached.limit_held_back(bytes);
     }
 
-    /// Has a change that the kernel was told of told again, a moment later.
-    pub(crate) fn tell_again(&self, change: Change) {
+    /// Has the notice of a change sent again, a moment later.
+    fn tell_again(&self, change: Change) {
         self.late_names.note_told(change);
     }
 
     /// Sends what answers no request; whether the kernel took it. What it does not know cannot be
     /// out of date, so mostly its refusals mean nothing.
-    pub(crate) fn notify(&self, code: NotifyCode, payload: &[u8]) -> bool {
+    fn notify(&self, code: NotifyCode, payload: &[u8]) -> bool {
         self.transport.upgrade().is_some_and(|transport| {
             let header = code.header(payload.len());
             transport.send(&[IoSlice::new(&header), IoSlice::new(payload)]).is_ok()

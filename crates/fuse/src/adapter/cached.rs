@@ -3,7 +3,6 @@
 //! One bit for many files, and never taken back: a bit too much costs a direct write a message to
 //! the kernel, one too few would leave old bytes in the cache.
 
-use super::Adapter;
 use crate::protocol::flags::{read, write};
 use crate::protocol::{Operation, Request};
 use marram_vfs::Ino;
@@ -50,19 +49,17 @@ impl CachedReads {
         let (word, bit) = self.bit(ino);
         word.load(Ordering::SeqCst) & bit != 0
     }
-}
 
-impl Adapter {
     /// The direct write that a request is whose range the kernel may have read before it was done.
     /// Other writes go through the cache: their pages are right, and are locked until they are
     /// answered.
-    pub(crate) fn direct_write(&self, request: &Request<'_>) -> Option<DirectWrite> {
+    pub(super) fn direct_write(&self, request: &Request<'_>) -> Option<DirectWrite> {
         let Operation::Write(write) = &request.operation else {
             return None;
         };
         let ino = Ino(request.header.node);
         let is_direct = write.flags & (write::DIRECT | write::CACHE) == write::DIRECT;
-        if !is_direct || !self.cached_reads.has(ino) {
+        if !is_direct || !self.has(ino) {
             return None;
         }
         let offset = i64::try_from(write.offset).ok()?;

@@ -1,8 +1,8 @@
 //! The content of files.
 
+use super::announced::Allocation;
 use super::caller::{Capability, has_capability, is_strangers_setgid};
 use super::opening::check_may_cut;
-use super::prepared::Allocation;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
 use crate::protocol::flags::{allocate, open, write};

@@ -22,8 +22,6 @@ const EXTENDED: [(InodeFlags, u32); 6] = [
 const TRIM_WORDS: usize = 3;
 /// What is shorter than this holds nothing that could be discarded, in bytes.
 const TRIM_BYTES_MIN: u64 = 4096;
-/// Bytes of the reply before what it hands to the caller.
-pub(super) const REPLY_BYTES: usize = 16;
 
 impl Adapter {
     pub(super) fn ioctl(
@@ -44,7 +42,7 @@ impl Adapter {
             command if FileCall::is_one(command) => return self.file_call(header, ioctl, out),
             _ => return Err(Errno::NO_IOCTL.into()),
         }
-        out.zeros(REPLY_BYTES);
+        out.zeros(ioctl::REPLY_BYTES);
         Ok(())
     }
 
@@ -55,11 +53,11 @@ impl Adapter {
         if command == ioctl::VERSION {
             let generation = self.file_system.attributes(ino)?.generation;
             let low = u32::try_from(generation & u64::from(u32::MAX)).expect("32 bits");
-            out.zeros(REPLY_BYTES).u32(low);
+            out.zeros(ioctl::REPLY_BYTES).u32(low);
             return Ok(());
         }
         let marks = self.marks(ino)?;
-        out.zeros(REPLY_BYTES);
+        out.zeros(ioctl::REPLY_BYTES);
         match command {
             ioctl::FLAGS => out.u32(marks.flags.0),
             _ => out.u32(extended(marks.flags)).zeros(8).u32(marks.project).zeros(12),
@@ -74,7 +72,7 @@ impl Adapter {
         }
     }
 
-    /// Who may set which flag the kernel has checked. Flags that the wide form has no word for
+    /// The kernel has checked whether the caller may. Flags that the wide form has no word for
     /// stay as they are with it.
     fn set_marks(&self, header: &Header, ioctl: &Ioctl<'_>) -> Outcome {
         let ino = Ino(header.node);
@@ -95,7 +93,7 @@ impl Adapter {
     }
 
     /// Has what is free discarded (`fstrim`): a range of the device, in runs of a length that is
-    /// worth it. The kernel does not ask who may, and no file system lets anybody else.
+    /// worth it. The kernel lets any caller through; only an administrator may.
     fn trim(&self, header: &Header, ioctl: &Ioctl<'_>, out: &mut Encoder<'_>) -> Outcome {
         if !has_capability(header, Capability::Administer) {
             return Err(Errno::NOT_PERMITTED.into());
@@ -110,14 +108,14 @@ impl Adapter {
         if from >= total_bytes || len < TRIM_BYTES_MIN || min_bytes > total_bytes {
             return Err(Errno::INVALID.into());
         }
-        // A file system's size is less than its device's: who asks for all of it means that.
+        // A file system's size is less than its device's: a range of all of it means the device.
         let end = from.saturating_add(len);
         let to = if end >= total_bytes { u64::MAX } else { end };
         let discarded = match self.file_system.trim(from, to, min_bytes) {
             Err(Error::NotSupported) => return Err(Errno::NOT_SUPPORTED.into()),
             discarded => discarded?.min(total_bytes - from),
         };
-        out.zeros(REPLY_BYTES).u64(from).u64(discarded).u64(min_bytes);
+        out.zeros(ioctl::REPLY_BYTES).u64(from).u64(discarded).u64(min_bytes);
         Ok(())
     }
 
@@ -129,11 +127,11 @@ impl Adapter {
         };
         let padding = ioctl::LABEL_BYTES.checked_sub(label.len()).filter(|bytes| *bytes > 0);
         let padding = padding.ok_or(Errno::IO)?;
-        out.zeros(REPLY_BYTES).bytes(label.as_bytes()).zeros(padding);
+        out.zeros(ioctl::REPLY_BYTES).bytes(label.as_bytes()).zeros(padding);
         Ok(())
     }
 
-    /// Gives the file system another label. The kernel does not ask who may.
+    /// Gives the file system another label. The kernel lets any caller through.
     fn set_label(&self, header: &Header, ioctl: &Ioctl<'_>) -> Outcome {
         if !has_capability(header, Capability::Administer) {
             return Err(Errno::NOT_PERMITTED.into());

@@ -103,11 +103,6 @@ impl Adapter {
         Ok(())
     }
 
-    /// What of a request's umask is still to be taken off: nothing, if the kernel has done so.
-    pub(super) fn umask(&self, told: u32) -> u32 {
-        if self.agreement.umask { told & 0o777 } else { 0 }
-    }
-
     /// The one request that makes and opens at once; the handle in its reply means nothing.
     pub(super) fn create_anonymous(
         &self,

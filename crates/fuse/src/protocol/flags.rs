@@ -120,6 +120,8 @@ pub(crate) mod seek {
 
 /// Commands of IOCTL, and what they take.
 pub(crate) mod ioctl {
+    /// Bytes of a reply before its output.
+    pub(crate) const REPLY_BYTES: usize = 16;
     /// `FS_IOC_SHUTDOWN`; the argument points to one of the words below.
     pub(crate) const SHUTDOWN: u32 = 0x8004_587d;
     pub(crate) const SHUTDOWN_FLUSH: u32 = 0;

@@ -3,6 +3,7 @@
 //! Taken is what the adapter serves and nothing else: a feature that is negotiated and not served
 //! is a hole (setuid that survives a write, lists of access rights that nobody enforces).
 
+use crate::adapter::Agreement;
 use crate::errno::Errno;
 use crate::error::MountError;
 use crate::options::{Checks, MountOptions, Offer};
@@ -52,21 +53,6 @@ const KERNEL_CHECKS: u64 = init::NO_OPEN_SUPPORT
     | init::NO_OPENDIR_SUPPORT
     | init::DIRECT_IO_ALLOW_MMAP
     | init::ALLOW_IDMAP;
-
-/// What was agreed on, as far as serving depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agreement {
-    /// The kernel holds written data back and owns the times of files while it does.
-    pub(crate) writeback: bool,
-    /// The kernel checks POSIX access control lists, which it reads as extended attributes.
-    pub(crate) posix_lists: bool,
-    /// The kernel does not take the umask off what is made, but tells it.
-    pub(crate) umask: bool,
-    /// Largest read or write, in bytes.
-    pub(crate) transfer_bytes_max: usize,
-    /// Requests come over io_uring.
-    pub(crate) io_uring: bool,
-}
 
 /// Answers the kernel's greeting; `rings` says whether everything for io_uring is at hand: once it
 /// is agreed on the kernel waits for it.

@@ -1,4 +1,4 @@
-//! What the kernel is told of its own accord: that something changed behind its back.
+//! Notices to the kernel: that something changed behind its back.
 //!
 //! A file system that is rolled back, merged into, or gets a snapshot in a directory that shows
 //! them changes without a request of the kernel's. What the kernel remembers of it is dropped
@@ -8,12 +8,13 @@
 //! that one could wait for: the kernel takes the lock of the inode or directory for it, which the
 //! caller of that operation may hold.
 
+use super::SessionHandle;
+use super::late::Change;
 use crate::protocol::{Encoder, NotifyCode, flags};
-use crate::session::{Change, SessionHandle};
 use marram_vfs::{Ino, Name};
 use std::ops::Range;
 
-/// Inodes of which one message tells.
+/// Most inodes of one notice.
 const UNUSED_INODES_MAX: usize = 512;
 
 impl SessionHandle {
@@ -29,27 +30,27 @@ impl SessionHandle {
     }
 
     /// Tells the kernel that `name` in `parent` may mean something else than it remembers: it asks
-    /// again before it uses it. Who is in a directory of that name stays there, if it is still the
-    /// same.
+    /// again before it uses it. A program in a directory of that name stays there, if the directory
+    /// is still the same.
     pub fn notify_entry(&self, parent: Ino, name: Name<'_>) {
         self.notify_name(parent, name, flags::notify::EXPIRE_ONLY);
         self.tell_again(Change::Name(parent.0, name.as_bytes().to_vec()));
     }
 
-    /// Has the kernel forget `name` in `parent` and all that it knows below it, but for what
-    /// somebody has open.
+    /// Has the kernel forget `name` in `parent` and all that it knows below it, but for open files
+    /// and directories.
     pub fn notify_gone(&self, parent: Ino, name: Name<'_>) {
         self.notify_name(parent, name, 0);
     }
 
     /// Tells the kernel that any name may mean something else than it remembers; false if it is
-    /// older than Linux 6.16 and cannot be told so.
+    /// older than Linux 6.16 and has no such notice.
     pub fn notify_all_names(&self) -> bool {
         self.notify(NotifyCode::AllNames, &[])
     }
 
-    /// Has the kernel forget those of `inodes` that nobody uses; a directory is in use while it
-    /// knows something in it. Before Linux 6.18 it cannot be told so, and nothing happens.
+    /// Has the kernel forget those of `inodes` that are not in use; a directory is in use while the
+    /// kernel knows something in it. Before Linux 6.18 there is no such notice: nothing happens.
     pub fn notify_unused(&self, inodes: &[Ino]) {
         for part in inodes.chunks(UNUSED_INODES_MAX) {
             let mut payload = Vec::new();
@@ -72,7 +73,7 @@ impl SessionHandle {
     }
 }
 
-/// A range in the words of the kernel: no content is an offset below zero, and no length is all up
+/// A range as the kernel writes it: no content is an offset below zero, and no length is all up
 /// to the end.
 fn pages_of(content: &Range<u64>) -> (i64, i64) {
     if content.is_empty() {
