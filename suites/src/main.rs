@@ -68,6 +68,9 @@ struct Arguments {
     /// Scripts to run; `all` for every one, `list` to see them.
     #[arg(required = true)]
     scripts: Vec<String>,
+    /// Scripts to leave out.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
     /// What to run on.
     #[arg(long, value_enum, default_value = "marram")]
     on: Kind,
@@ -203,7 +206,9 @@ fn main() -> ExitCode {
 /// again at the end, where it is still to be seen when little of the output is kept.
 fn run(arguments: &Arguments) -> Result<()> {
     let mut failures = Vec::new();
-    let chosen = chosen(&arguments.scripts)?;
+    let left_out = named(&arguments.without)?;
+    let mut chosen = chosen(&arguments.scripts)?;
+    chosen.retain(|script| !left_out.iter().any(|without| without.name == script.name));
     for script in &chosen {
         let start = Instant::now();
         println!("real {}: {} (on {})", script.name, script.shows, arguments.on.name());
@@ -227,6 +232,11 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Script>> {
         SCRIPTS.iter().for_each(|script| println!("{:20} {}", script.name, script.shows));
         return Ok(Vec::new());
     }
+    named(names)
+}
+
+/// The scripts of these names.
+fn named(names: &[String]) -> Result<Vec<&'static Script>> {
     let find = |name: &String| SCRIPTS.iter().find(|script| script.name == name);
     let missing = names.iter().find(|name| find(name).is_none());
     match missing {

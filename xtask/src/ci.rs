@@ -1,5 +1,10 @@
 //! `cargo xtask ci`, which `make test` and CI call: every check there is, in the order of its cost.
 //!
+//! Stages that draw from a space without end (histories, crash states, faults, inputs of decoders,
+//! loads on a mount) have two slices. The short ones are chosen by what they find: all stages
+//! together take at most a quarter of an hour on two processors after the build. The long ones,
+//! `--long`, take hours.
+//!
 //! Nothing is skipped silently: a stage either runs or fails, except that runs on real mounts are
 //! left out, loudly, where the machine has no `/dev/fuse`.
 
@@ -12,28 +17,50 @@ use std::time::Instant;
 /// The version of cargo-deny that is installed where none is.
 const DENY_VERSION: &str = "0.20.2";
 
-/// Seconds for each fuzz target.
-const FUZZ_SECONDS: &str = "60";
+/// Scripts on real mounts that the short slice leaves out: each takes minutes, most of them for
+/// programs and trees that are fetched and unpacked first.
+const LONG_SCRIPTS: [&str; 7] =
+    ["build", "linux-tree-parallel", "many", "packages", "postgres", "rsync", "stress"];
+
+/// How much of a stage is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slice {
+    Short,
+    Long,
+}
+
+impl Slice {
+    /// What the slice does of something.
+    fn of<T>(self, short: T, long: T) -> T {
+        match self {
+            Slice::Short => short,
+            Slice::Long => long,
+        }
+    }
+}
 
 /// What is asked for on the command line.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Stages to run; all if none is named.
     stages: Vec<String>,
+    /// The long slices of `sim`, `crash`, `faults`, `fuzz` and `real`: hours, for a quiet night.
+    #[arg(long)]
+    long: bool,
 }
 
 /// A stage: its name and what it does.
-type Stage = (&'static str, fn() -> Result<()>);
+type Stage = (&'static str, fn(Slice) -> Result<()>);
 
 const STAGES: [Stage; 13] = [
-    ("packages", packages),
-    ("fmt", fmt),
-    ("tidy", tidy::check),
-    ("clippy", clippy),
-    ("deny", deny),
-    ("doc", doc),
-    ("test", test),
-    ("release", release),
+    ("packages", |_| packages()),
+    ("fmt", |_| fmt()),
+    ("tidy", |_| tidy::check()),
+    ("clippy", |_| clippy()),
+    ("deny", |_| deny()),
+    ("doc", |_| doc()),
+    ("test", |_| test()),
+    ("release", |_| release()),
     ("sim", sim),
     ("crash", crash),
     ("faults", faults),
@@ -51,11 +78,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let wanted = |name: &str| {
         arguments.stages.is_empty() || arguments.stages.iter().any(|wanted| wanted == name)
     };
+    let slice = if arguments.long { Slice::Long } else { Slice::Short };
     let mut done = Vec::new();
     for (name, stage) in STAGES.iter().filter(|(name, _)| wanted(name)) {
         println!("ci {name}");
         let start = Instant::now();
-        if let Err(failure) = stage() {
+        if let Err(failure) = stage(slice) {
             println!("ci {name}: FAILED: {failure}");
             println!("ci: {} passed, 1 failed", done.len());
             return fail(format!("stage {name} failed"));
@@ -124,36 +152,44 @@ fn release() -> Result<()> {
     cargo(&["build", "--quiet", "--locked", "--release", "--package", "marram"])
 }
 
-/// Random histories against the model: 100,000 steps.
-fn sim() -> Result<()> {
-    chore(&["sim", "--steps", "2000", "--histories", "50"])
+/// Random histories against the model: 100,000 steps, or 1,000,000.
+fn sim(slice: Slice) -> Result<()> {
+    chore(&["sim", "--steps", "2000", "--histories", slice.of("50", "500")])
 }
 
-/// One in ten runs of the campaign of faults.
-fn faults() -> Result<()> {
-    chore(&["faults", "--every", "10"])
+/// One in ten runs of the campaign of faults, or every one.
+fn faults(slice: Slice) -> Result<()> {
+    chore(&["faults", "--every", slice.of("10", "1")])
 }
 
-/// 50,000 states that a power cut could leave, and 400 of real programs.
-fn crash() -> Result<()> {
-    chore(&["crash", "--states", "50000", "--seed", "1"])?;
+/// 50,000 states that a power cut could leave, and 400 of real programs; or 1,000,000 and 20,000.
+fn crash(slice: Slice) -> Result<()> {
+    chore(&["crash", "--states", slice.of("50000", "1000000"), "--seed", "1"])?;
     if !can_mount() {
         println!("SKIPPED, NOT TESTED: no /dev/fuse, so no program was cut off on a mount");
         return Ok(());
     }
-    chore(&["crash", "--programs", "--states", "400", "--seed", "1"])
+    chore(&["crash", "--programs", "--states", slice.of("400", "20000"), "--seed", "1"])
 }
 
-fn fuzz_slice() -> Result<()> {
-    chore(&["fuzz", "--seconds", FUZZ_SECONDS, "--jobs", "2"])
+/// Every kept input of each target once, and then as many new ones as the seconds allow.
+fn fuzz_slice(slice: Slice) -> Result<()> {
+    chore(&["fuzz", "--seconds", slice.of("4", "600"), "--jobs", "2"])
 }
 
-fn real() -> Result<()> {
+/// The short form of scripts on a real mount: all but the longest, or all.
+fn real(slice: Slice) -> Result<()> {
     if !can_mount() {
         println!("SKIPPED, NOT TESTED: no /dev/fuse on this machine, so nothing ran on a mount");
         return Ok(());
     }
-    chore(&["real", "--short", "all"])
+    match slice {
+        Slice::Long => chore(&["real", "--short", "all"]),
+        Slice::Short => {
+            let without = LONG_SCRIPTS.join(",");
+            chore(&["real", "--short", "all", "--without", &without])
+        }
+    }
 }
 
 fn can_mount() -> bool {
