@@ -81,7 +81,7 @@ fn prepare(file: &File, deed: Deed, offset: u64, len: u64) -> Result<Prepared, F
 }
 
 /// Collapses, inserts or unshares a range of a file that is open for writing, as
-/// [`marram_vfs::FileSystem::allocate`] does. What the kernel had cached of the file is written
+/// [`marram_vfs::Ranges::allocate`] does. What the kernel had cached of the file is written
 /// before and dropped after.
 ///
 /// # Errors

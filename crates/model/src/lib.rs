@@ -22,9 +22,9 @@ mod state;
 
 pub use diff::{Change, Difference};
 use marram_vfs::{
-    Allocate, Attributes, Caller, Clock, DirectoryEntry, Error, FileSystem, Ino, Name, NewNode,
-    RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, Timestamp, WriteOptions,
-    XattrMode,
+    AccessRules, Allocate, Attributes, Caller, Capabilities, Clock, Copying, DirectoryEntry, Error,
+    FileSystem, Ino, Name, NewNode, Ranges, RenameMode, Result, SeekTarget, SetAttributes, Sharing,
+    SpaceReport, SyncScope, Timestamp, WriteOptions, XattrMode,
 };
 pub use merge::Clash;
 use names::Move;
@@ -172,42 +172,9 @@ impl FileSystem for Model {
         self.state.lock().read(ino, offset, len, out)
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
         let (mut state, now) = self.change()?;
         state.write(ino, offset, data, options, now)
-    }
-
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        let (mut state, now) = self.change()?;
-        state.allocate(ino, how, offset, len, now)
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        self.state.lock().seek(ino, offset, target)
-    }
-
-    fn copy_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        let (mut state, now) = self.change()?;
-        state.copy_range((from, from_offset), (to, to_offset), len, now)
-    }
-
-    fn share_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        let (mut state, now) = self.change()?;
-        state.share_range((from, from_offset), (to, to_offset), len, now)
     }
 
     fn read_directory(
@@ -245,5 +212,57 @@ impl FileSystem for Model {
 
     fn sync_all(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            ranges: Some(self),
+            copying: Some(self),
+            sharing: Some(self),
+            ..Capabilities::default()
+        }
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        AccessRules::ModeBits
+    }
+}
+
+impl Ranges for Model {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        let (mut state, now) = self.change()?;
+        state.allocate(ino, how, offset, len, now)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.state.lock().seek(ino, offset, target)
+    }
+}
+
+impl Copying for Model {
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (mut state, now) = self.change()?;
+        state.copy_range((from, from_offset), (to, to_offset), len, now)
+    }
+}
+
+impl Sharing for Model {
+    fn share_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (mut state, now) = self.change()?;
+        state.share_range((from, from_offset), (to, to_offset), len, now)
     }
 }

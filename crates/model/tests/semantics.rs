@@ -6,13 +6,13 @@
 use marram_model::Model;
 use marram_vfs::{
     Allocate, Caller, Error, FILE_BYTES_MAX, FileSystem, Ino, Kind, LINKS_MAX, Name, NewNode,
-    RenameMode, SeekTarget, SetAttributes, SteppedClock, WriteOptions,
+    Ranges, RenameMode, SeekTarget, SetAttributes, SteppedClock, SyncScope, WriteOptions,
 };
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 1000, gid: 1000 };
 const PLAIN: WriteOptions =
-    WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
+    WriteOptions { clear_privileges: false, keep_times: false, accepted: false, memory: None };
 
 fn empty() -> Model {
     Model::new(Arc::new(SteppedClock::default()))
@@ -191,4 +191,18 @@ fn forks_and_snapshots_stay_as_they_were() {
     assert_eq!(snapshot.write(ino, 0, b"x", PLAIN), Err(Error::ReadOnly));
     let size = |files: &Model| files.attributes(ino).unwrap().size;
     assert_eq!((size(&files), size(&fork), size(&snapshot)), (3, 4, 0));
+}
+
+#[test]
+fn what_holds_without_a_capability_is_no_surprise() {
+    let model = empty();
+    let files: &dyn FileSystem = &model;
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o666, device: 0 };
+    let name = Name::new(b"masked").unwrap();
+    let made = files.create_masked(USER, Ino::ROOT, name, node, 0o022).unwrap();
+    assert_eq!(made.permissions, 0o644, "the umask is taken off");
+    assert_eq!(files.sync_many(&[(made.ino, SyncScope::All), (Ino(999), SyncScope::All)]).len(), 2);
+    assert_eq!(files.marks(made.ino), Err(Error::NotSupported));
+    assert_eq!(files.label(), Err(Error::NotSupported));
+    assert!(!files.folds_names());
 }

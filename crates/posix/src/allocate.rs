@@ -36,7 +36,7 @@ pub(crate) fn fill_gaps(edits: &mut SectionEdits, sections: &[Section], from: u6
 }
 
 impl Posix {
-    /// As [`marram_vfs::FileSystem::allocate`].
+    /// As [`marram_vfs::Ranges::allocate`].
     pub(crate) fn allocate_content(
         &self,
         ino: u64,

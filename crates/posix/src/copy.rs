@@ -62,7 +62,7 @@ impl Posix {
         self.copy_held(self, from, to, len, form)
     }
 
-    /// As [`marram_vfs::FileSystem::copy_range`], from a file of another file system of the same
+    /// As [`marram_vfs::Copying::copy_range`], from a file of another file system of the same
     /// store: blocks get this file system as another owner. Content of the source that no commit
     /// has written yet is copied.
     ///
@@ -81,7 +81,7 @@ impl Posix {
         self.durably(|| self.with_reclaim(copy))
     }
 
-    /// As [`marram_vfs::FileSystem::share_range`], from a file of another file system of the same
+    /// As [`marram_vfs::Sharing::share_range`], from a file of another file system of the same
     /// store. Blocks can be adopted once a group commit has written them, so one is made first.
     ///
     /// # Errors

@@ -17,11 +17,13 @@ use marram_records::inode::{check_living_directory, inode_key, new_inode, time};
 use marram_records::lists::{AccessLists, ListName};
 use marram_records::sections::record_bytes;
 use marram_records::usage::{Share, UsageChange, make_sums};
-use marram_store::{Batch, Counter, Item, Labelled, View};
+use marram_store::{Batch, Counter, Item, View};
 use marram_vfs::{
-    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
-    Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
-    SetMarks, Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
+    Extent, ExtentMap, FileSystem, GroupSync, Ino, Labelled, Marked, Marks, Name, NewNode,
+    OwnerUsage, QuietReads, Ranges, RenameMode, Result, SeekTarget, SetAttributes, SetMarks,
+    Sharing, Shutdown, SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts,
+    UsageOwner, WriteOptions, XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -148,7 +150,7 @@ fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
 
 impl Posix {
     /// The label of the store, if it has one.
-    fn labelled(&self) -> Result<&dyn Labelled> {
+    fn labelled(&self) -> Result<&dyn marram_store::Labelled> {
         self.view.capabilities().label.ok_or(Error::NotSupported)
     }
 }
@@ -217,19 +219,6 @@ impl FileSystem for Posix {
         self.create_masked(caller, parent, name, node, 0)
     }
 
-    fn create_masked(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        name: Name<'_>,
-        node: NewNode<'_>,
-        umask: u32,
-    ) -> Result<Attributes> {
-        self.check_running()?;
-        let make = || self.create_named(caller, parent.0, name, node, umask);
-        self.durably(|| self.with_reclaim(make))
-    }
-
     fn create_anonymous(
         &self,
         caller: Caller,
@@ -237,18 +226,6 @@ impl FileSystem for Posix {
         permissions: u32,
     ) -> Result<Attributes> {
         self.create_anonymous_masked(caller, parent, permissions, 0)
-    }
-
-    fn create_anonymous_masked(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        permissions: u32,
-        umask: u32,
-    ) -> Result<Attributes> {
-        self.check_running()?;
-        let make = || self.create_nameless(caller, parent.0, permissions, umask);
-        self.durably(|| self.with_reclaim(make))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
@@ -285,95 +262,8 @@ impl FileSystem for Posix {
         self.read_content(ino.0, offset, len, out)
     }
 
-    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        self.check_running()?;
-        self.read_quietly(ino.0, offset, len, out).map(|_| ())
-    }
-
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
-        self.write_data(ino.0, offset, (data, None), options)
-    }
-
-    fn write_kept(
-        &self,
-        ino: Ino,
-        offset: u64,
-        Keepable { data, memory }: Keepable<'_>,
-        options: WriteOptions,
-    ) -> Result<()> {
-        self.write_data(ino.0, offset, (data, Some(memory)), options)
-    }
-
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.allocate_content(ino.0, how, offset, len))
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        self.check_running()?;
-        self.find(ino.0, offset, target)
-    }
-
-    fn copy_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        self.check_running()?;
-        let from = Place { ino: from.0, offset: from_offset };
-        let to = Place { ino: to.0, offset: to_offset };
-        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Any)))
-    }
-
-    fn share_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        self.check_running()?;
-        let from = Place { ino: from.0, offset: from_offset };
-        let to = Place { ino: to.0, offset: to_offset };
-        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Shared)))
-    }
-
-    fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
-        self.check_running()?;
-        self.extents_of(ino.0, offset, max)
-    }
-
-    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
-        self.check_running()?;
-        self.check_writable()?;
-        let trimming = self.view.capabilities().trimming.ok_or(Error::NotSupported)?;
-        let _committed_by_trim = self.reclaim_for_sync();
-        trimming.trim(from, to, min_bytes).map_err(from_store)
-    }
-
-    fn label(&self) -> Result<String> {
-        self.check_running()?;
-        self.labelled().map(|it| it.label())
-    }
-
-    fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
-        self.check_running()?;
-        let labelled = self.labelled()?;
-        self.check_writable()?;
-        labelled.set_label(label, caller.uid).map_err(|error| match error {
-            marram_store::Error::Invalid(_) => Error::InvalidArgument("label"),
-            other => from_store(other),
-        })
-    }
-
-    fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
-        self.check_running()?;
-        self.load_inode(ino.0)?;
-        self.usage_of(owner)
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
+        self.write_data(ino.0, offset, (data, options.memory), options)
     }
 
     fn read_directory(
@@ -397,19 +287,6 @@ impl FileSystem for Posix {
         self.durably(|| self.with_reclaim(|| self.put_xattr(ino.0, name, value, mode)))
     }
 
-    fn set_access_list(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        clear_setgid: bool,
-    ) -> Result<()> {
-        self.check_running()?;
-        let list = ListName::of(name).ok_or(Error::NotSupported)?;
-        let set = || self.write_list(ino.0, list, value, XattrMode::Any, clear_setgid);
-        self.durably(|| self.with_reclaim(set))
-    }
-
     fn access_rules(&self) -> AccessRules<'_> {
         match self.guard() {
             Some(guard) => AccessRules::Own(guard),
@@ -428,10 +305,130 @@ impl FileSystem for Posix {
         self.durably(|| self.delete_xattr(ino.0, name))
     }
 
-    fn folds_names(&self) -> bool {
-        self.counters.names() == NameRule::Folded
+    fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
+        self.check_running()?;
+        self.load_inode(ino.0)?;
+        self.write_lazy_time(ino.0);
+        self.view.sync().map_err(from_sync)
     }
 
+    fn sync_all(&self) -> Result<()> {
+        self.check_running()?;
+        self.write_lazy_times();
+        match self.reclaim_for_sync() {
+            // Who asks for the free space next is to be told of what was removed before.
+            true => self.view.commit().map_err(from_sync),
+            false => self.view.sync().map_err(from_sync),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        let below = self.view.capabilities();
+        Capabilities {
+            ranges: Some(self),
+            copying: Some(self),
+            sharing: Some(self),
+            extents: Some(self),
+            trimming: below.trimming.is_some().then_some(self),
+            label: below.label.is_some().then_some(self),
+            usage: Some(self),
+            marks: Some(self),
+            access_lists: Some(self),
+            group_sync: Some(self),
+            stopping: below.halting.is_some().then_some(self),
+            quiet_reads: Some(self),
+            folds_names: self.counters.names() == NameRule::Folded,
+        }
+    }
+}
+
+impl Ranges for Posix {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.check_running()?;
+        self.durably(|| self.allocate_content(ino.0, how, offset, len))
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.check_running()?;
+        self.find(ino.0, offset, target)
+    }
+}
+
+impl Copying for Posix {
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.check_running()?;
+        let from = Place { ino: from.0, offset: from_offset };
+        let to = Place { ino: to.0, offset: to_offset };
+        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Any)))
+    }
+}
+
+impl Sharing for Posix {
+    fn share_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.check_running()?;
+        let from = Place { ino: from.0, offset: from_offset };
+        let to = Place { ino: to.0, offset: to_offset };
+        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Shared)))
+    }
+}
+
+impl ExtentMap for Posix {
+    fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
+        self.check_running()?;
+        self.extents_of(ino.0, offset, max)
+    }
+}
+
+impl Trimming for Posix {
+    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
+        self.check_running()?;
+        self.check_writable()?;
+        let trimming = self.view.capabilities().trimming.ok_or(Error::NotSupported)?;
+        let _committed_by_trim = self.reclaim_for_sync();
+        trimming.trim(from, to, min_bytes).map_err(from_store)
+    }
+}
+
+impl Labelled for Posix {
+    fn label(&self) -> Result<String> {
+        self.check_running()?;
+        self.labelled().map(|it| it.label())
+    }
+
+    fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
+        self.check_running()?;
+        let labelled = self.labelled()?;
+        self.check_writable()?;
+        labelled.set_label(label, caller.uid).map_err(|error| match error {
+            marram_store::Error::Invalid(_) => Error::InvalidArgument("label"),
+            other => from_store(other),
+        })
+    }
+}
+
+impl UsageCounts for Posix {
+    fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
+        self.check_running()?;
+        self.load_inode(ino.0)?;
+        self.usage_of(owner)
+    }
+}
+
+impl Marked for Posix {
     fn marks(&self, ino: Ino) -> Result<Marks> {
         self.check_running()?;
         self.marks_of(ino.0)
@@ -441,14 +438,49 @@ impl FileSystem for Posix {
         self.check_running()?;
         self.durably(|| self.with_reclaim(|| self.change_marks(ino.0, set)))
     }
+}
 
-    fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
+impl StoredAccessLists for Posix {
+    fn create_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        umask: u32,
+    ) -> Result<Attributes> {
         self.check_running()?;
-        self.load_inode(ino.0)?;
-        self.write_lazy_time(ino.0);
-        self.view.sync().map_err(from_sync)
+        let make = || self.create_named(caller, parent.0, name, node, umask);
+        self.durably(|| self.with_reclaim(make))
     }
 
+    fn create_anonymous_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+        umask: u32,
+    ) -> Result<Attributes> {
+        self.check_running()?;
+        let make = || self.create_nameless(caller, parent.0, permissions, umask);
+        self.durably(|| self.with_reclaim(make))
+    }
+
+    fn set_access_list(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        clear_setgid: bool,
+    ) -> Result<()> {
+        self.check_running()?;
+        let list = ListName::of(name).ok_or(Error::NotSupported)?;
+        let set = || self.write_list(ino.0, list, value, XattrMode::Any, clear_setgid);
+        self.durably(|| self.with_reclaim(set))
+    }
+}
+
+impl GroupSync for Posix {
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
         let find = |(ino, _): &(Ino, SyncScope)| {
             self.check_running()?;
@@ -464,18 +496,17 @@ impl FileSystem for Posix {
         let synced = self.check_running().and_then(|()| self.view.sync().map_err(from_sync));
         found.into_iter().map(|found| found.and_then(|()| synced.clone())).collect()
     }
+}
 
-    fn sync_all(&self) -> Result<()> {
-        self.check_running()?;
-        self.write_lazy_times();
-        match self.reclaim_for_sync() {
-            // Who asks for the free space next is to be told of what was removed before.
-            true => self.view.commit().map_err(from_sync),
-            false => self.view.sync().map_err(from_sync),
-        }
-    }
-
+impl Stopping for Posix {
     fn shutdown(&self, how: Shutdown) -> Result<()> {
         self.stop(how)
+    }
+}
+
+impl QuietReads for Posix {
+    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.check_running()?;
+        self.read_quietly(ino.0, offset, len, out).map(|_| ())
     }
 }

@@ -10,7 +10,9 @@ use marram_store::{
     Batch, Block, Capabilities, DatasetName, Error as StoreError, Item, Key, Properties,
     Result as Stored, Source, Store, View,
 };
-use marram_vfs::{Allocate, Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use marram_vfs::{
+    Allocate, Caller, Error, ExtentMap, FileSystem, Ino, Kind, Name, NewNode, Ranges, WriteOptions,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -392,6 +392,7 @@ fn write(random: &mut Random) -> Operation {
             clear_privileges: random.once_in(4),
             keep_times: random.once_in(8),
             accepted: random.once_in(8),
+            memory: None,
         },
     }
 }

@@ -79,7 +79,7 @@ pub enum Operation {
     RemoveDirectory { place: Place },
     Rename { caller: Caller, from: Place, to: Place, mode: RenameMode },
     Read { subject: Slot, offset: u64, len: usize },
-    Write { subject: Slot, offset: u64, len: usize, seed: u64, options: WriteOptions },
+    Write { subject: Slot, offset: u64, len: usize, seed: u64, options: WriteOptions<'static> },
     Allocate { subject: Slot, how: Allocate, offset: u64, len: u64 },
     Seek { subject: Slot, offset: u64, target: SeekTarget },
     CopyRange { from: Slot, from_offset: u64, to: Slot, to_offset: u64, len: u64, share: bool },

@@ -13,7 +13,7 @@ use marram_pool::{Author, OpenOptions, Pool, Reversal};
 use marram_posix::Posix;
 use marram_sim::Random;
 use marram_store::{DatasetName, Source, Store};
-use marram_vfs::{Allocate, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions};
+use marram_vfs::{Allocate, FileSystem, Ino, Kind, NewNode, Ranges, SetAttributes, WriteOptions};
 use paths::{ROOT, find, make, open, place};
 use soundness::assert_sound;
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use marram_posix::{Posix, PosixOptions};
 use marram_sim::pattern;
 use marram_store::{Properties, Store};
 use marram_vfs::{
-    Allocate, Caller, Error, FileSystem, Ino, Kind, Name, NewNode, Result, WriteOptions, XattrMode,
+    Allocate, Caller, Error, FileSystem, Ino, Kind, Name, NewNode, Ranges, Result,
+    StoredAccessLists, WriteOptions, XattrMode,
 };
 use std::sync::Arc;
 

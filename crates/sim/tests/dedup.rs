@@ -16,7 +16,7 @@ use marram_posix::{DedupOptions, DedupReport, Deduplicator, PassPlace, Posix, de
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{Error, FileSystem, Ino, Name};
+use marram_vfs::{Error, ExtentMap, FileSystem, Ino, Name};
 use root_files::{allocated, file, mount, open, read, write};
 use soundness::assert_sound;
 use std::sync::Arc;

@@ -12,7 +12,9 @@ use marram_pool::{OpenOptions, Pool};
 use marram_posix::{Footprint, FootprintOptions, Posix, footprints};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Key, Source, Store, kind};
-use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, RenameMode, WriteOptions, XattrMode};
+use marram_vfs::{
+    FileSystem, Ino, Kind, Name, NewNode, RenameMode, Sharing, WriteOptions, XattrMode,
+};
 use paths::{ROOT, find, make, open, place};
 use std::collections::BTreeMap;
 use std::sync::Arc;

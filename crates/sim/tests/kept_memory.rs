@@ -9,7 +9,7 @@ use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{Posix, PosixOptions};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{Caller, FileSystem, Ino, Keepable, Kind, Name, NewNode, WriteOptions};
+use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, Sharing, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,8 +72,8 @@ impl Bench {
         let bytes = [&[0xee; BEFORE_BYTES], data, &vec![0xdd; after]].concat();
         let memory = Bytes::from_owner(Lent { bytes, gone: Arc::clone(&gone) });
         let data = &memory[BEFORE_BYTES..BEFORE_BYTES + data.len()];
-        let keepable = Keepable { data, memory: &memory };
-        self.files.write_kept(file, offset, keepable, WriteOptions::default()).unwrap();
+        let options = WriteOptions { memory: Some(&memory), ..WriteOptions::default() };
+        self.files.write(file, offset, data, options).unwrap();
         gone
     }
 

@@ -15,7 +15,9 @@ use marram_posix::{
 use marram_sim::device::{CrashState, Fate, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{Allocate, Caller, Error, FileSystem, Ino, Name, SetAttributes};
+use marram_vfs::{
+    Allocate, Caller, Copying, Error, FileSystem, Ino, Name, Ranges, SetAttributes, Sharing,
+};
 use root_files::{allocated, file, mount, open, read, write};
 use soundness::assert_sound;
 use std::collections::BTreeMap;

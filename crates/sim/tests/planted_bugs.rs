@@ -9,8 +9,9 @@ use marram_sim::{
     run_history,
 };
 use marram_vfs::{
-    Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Name, NewNode, RenameMode,
-    Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, FileSystem,
+    Ino, Name, NewNode, Ranges, RenameMode, Result, SeekTarget, SetAttributes, Sharing,
+    SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -173,6 +174,7 @@ impl FileSystem for Buggy {
             self.model.forget(ino, count);
         }
     }
+
     fn rename(
         &self,
         caller: Caller,
@@ -188,11 +190,13 @@ impl FileSystem for Buggy {
         };
         self.model.rename(caller, parent, name, new_parent, new_name, mode)
     }
+
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         assert!(self.bug != Bug::Panics || offset < 1 << 33, "read at {offset}");
         self.model.read(ino, offset, len, out)
     }
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
         if self.bug == Bug::TouchesTimes && data.is_empty() {
             let set = SetAttributes::default();
             return self.model.set_attributes(Caller { uid: 0, gid: 0 }, ino, &set).map(|_| ());
@@ -203,39 +207,39 @@ impl FileSystem for Buggy {
         }
         self.model.write(ino, offset, data, options)
     }
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        match how {
-            Allocate::PunchHole if self.bug == Bug::KeepsHole => {
-                self.model.allocate(ino, Allocate::ReserveKeepSize, offset, len)
-            }
-            how => self.model.allocate(ino, how, offset, len),
-        }
-    }
 
     fn space(&self) -> Result<SpaceReport> {
         self.model.space()
     }
+
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
         self.model.lookup(parent, name)
     }
+
     fn parent(&self, ino: Ino) -> Result<Attributes> {
         self.model.parent(ino)
     }
+
     fn pin(&self, ino: Ino) -> Result<Attributes> {
         self.model.pin(ino)
     }
+
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
         self.model.attributes(ino)
     }
+
     fn forget_all(&self) {
         self.model.forget_all();
     }
+
     fn set_attributes(&self, caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         self.model.set_attributes(caller, ino, set)
     }
+
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         self.model.read_link(ino)
     }
+
     fn create(
         &self,
         caller: Caller,
@@ -245,6 +249,7 @@ impl FileSystem for Buggy {
     ) -> Result<Attributes> {
         self.model.create(caller, parent, name, node)
     }
+
     fn create_anonymous(
         &self,
         caller: Caller,
@@ -253,18 +258,83 @@ impl FileSystem for Buggy {
     ) -> Result<Attributes> {
         self.model.create_anonymous(caller, parent, permissions)
     }
+
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
         self.model.link(ino, parent, name)
     }
+
     fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
         self.model.unlink(parent, name)
     }
+
     fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
         self.model.remove_directory(parent, name)
     }
+
+    fn read_directory(
+        &self,
+        ino: Ino,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.model.read_directory(ino, after, with_attributes, visit)
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.model.xattr(ino, name)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.model.set_xattr(ino, name, value, mode)
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.model.list_xattrs(ino)
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.model.remove_xattr(ino, name)
+    }
+
+    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
+        self.model.sync(ino, scope)
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.model.sync_all()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            ranges: Some(self),
+            copying: Some(self),
+            sharing: Some(self),
+            ..Capabilities::default()
+        }
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        AccessRules::ModeBits
+    }
+}
+
+impl Ranges for Buggy {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        match how {
+            Allocate::PunchHole if self.bug == Bug::KeepsHole => {
+                self.model.allocate(ino, Allocate::ReserveKeepSize, offset, len)
+            }
+            how => self.model.allocate(ino, how, offset, len),
+        }
+    }
+
     fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
         self.model.seek(ino, offset, target)
     }
+}
+
+impl Copying for Buggy {
     fn copy_range(
         &self,
         from: Ino,
@@ -275,6 +345,9 @@ impl FileSystem for Buggy {
     ) -> Result<u64> {
         self.model.copy_range(from, from_offset, to, to_offset, len)
     }
+}
+
+impl Sharing for Buggy {
     fn share_range(
         &self,
         from: Ino,
@@ -284,32 +357,5 @@ impl FileSystem for Buggy {
         len: u64,
     ) -> Result<u64> {
         self.model.share_range(from, from_offset, to, to_offset, len)
-    }
-    fn read_directory(
-        &self,
-        ino: Ino,
-        after: u64,
-        with_attributes: bool,
-        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
-    ) -> Result<()> {
-        self.model.read_directory(ino, after, with_attributes, visit)
-    }
-    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.model.xattr(ino, name)
-    }
-    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.model.set_xattr(ino, name, value, mode)
-    }
-    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.model.list_xattrs(ino)
-    }
-    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.model.remove_xattr(ino, name)
-    }
-    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
-        self.model.sync(ino, scope)
-    }
-    fn sync_all(&self) -> Result<()> {
-        self.model.sync_all()
     }
 }

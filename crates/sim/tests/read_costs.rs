@@ -9,7 +9,7 @@ use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
-use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use marram_vfs::{Caller, ExtentMap, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 

@@ -21,8 +21,8 @@ use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Holder, Source, Store};
 use marram_vfs::{
-    Attributes, Caller, Clock, Error, FileSystem, Ino, InodeFlags, Name, SetAttributes, SetMarks,
-    SyncScope, Timestamp,
+    Attributes, Caller, Clock, Error, ExtentMap, FileSystem, Ino, InodeFlags, Marked, Name,
+    SetAttributes, SetMarks, Sharing, SyncScope, Timestamp,
 };
 use root_files::{allocated, file, mount, open, read, write};
 use soundness::assert_sound;

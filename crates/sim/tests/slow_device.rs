@@ -23,7 +23,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROOT: Caller = Caller { uid: 0, gid: 0 };
 const PLAIN: WriteOptions =
-    WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
+    WriteOptions { clear_privileges: false, keep_times: false, accepted: false, memory: None };
 
 #[derive(Default)]
 struct Hanging {

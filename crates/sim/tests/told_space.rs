@@ -13,7 +13,9 @@ use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::Posix;
 use marram_sim::pattern;
 use marram_store::{DatasetName, Properties, Store};
-use marram_vfs::{Allocate, FileSystem, Ino, Kind, Name, NewNode, SetAttributes, WriteOptions};
+use marram_vfs::{
+    Allocate, FileSystem, Ino, Kind, Name, NewNode, Ranges, SetAttributes, Sharing, WriteOptions,
+};
 use paths::{find, make, open};
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use marram_format::record::{Inode, Section};
 use marram_posix::{DefragmentOptions, PassPlace, defragment};
 use marram_sim::pattern;
 use marram_store::{Batch, Item, Key, Store, View, kind};
-use marram_vfs::{Allocate, FileSystem, Ino};
+use marram_vfs::{Allocate, Ino, Ranges};
 use root_files::{allocated, file, mount, open, read, write};
 use std::sync::Arc;
 

@@ -1,9 +1,17 @@
-//! The trait that every file system implements.
+//! The trait that every file system implements: a core that all have, and capabilities.
+//!
+//! What only some file systems can do is a capability ([`Capabilities`]). What holds without it is
+//! written once, in the methods of `dyn FileSystem`.
 
-use crate::{
-    AccessRules, Attributes, Extent, Ino, Kind, Marks, Name, OwnerUsage, Result, SetAttributes,
-    SetMarks, UsageOwner,
+mod absent;
+mod capabilities;
+
+pub use capabilities::{
+    Capabilities, Copying, ExtentMap, GroupSync, Labelled, Marked, QuietReads, Ranges, Sharing,
+    Stopping, StoredAccessLists, Trimming, UsageCounts,
 };
+
+use crate::{AccessRules, Attributes, Ino, Kind, Name, Result, SetAttributes};
 use bytes::Bytes;
 
 /// On whose behalf an operation runs.
@@ -83,7 +91,7 @@ impl RenameMode {
 
 /// How a write is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteOptions {
+pub struct WriteOptions<'m> {
     /// Clear setuid and (if group-executable) setgid. `security.capability` goes with any write.
     pub clear_privileges: bool,
     /// The write comes from a cache that owns the times: leave them alone.
@@ -91,6 +99,10 @@ pub struct WriteOptions {
     /// The write comes from a cache that has accepted the data: whoever wrote it has been told that
     /// all is well. Space that is kept back for that may be used.
     pub accepted: bool,
+    /// The memory that the data is a part of, if the file system may keep it in place of a copy:
+    /// nothing changes it any more. A part that is kept keeps all of it, and all of it counts
+    /// against the limits of the file system.
+    pub memory: Option<&'m Bytes>,
 }
 
 /// What `allocate` does to a range.
@@ -173,16 +185,6 @@ pub enum Shutdown {
     Flush,
     /// At once, without another write: what was not durable is lost, as in a power cut.
     Now,
-}
-
-/// Data of a write, and the memory that it is a part of: it may be kept, and nobody changes it any
-/// more.
-#[derive(Clone, Copy, Debug)]
-pub struct Keepable<'d> {
-    /// What is to be written.
-    pub data: &'d [u8],
-    /// The whole memory. A part of it that is kept keeps all of it.
-    pub memory: &'d Bytes,
 }
 
 /// One entry of a directory.
@@ -270,30 +272,6 @@ pub trait FileSystem: Send + Sync {
         node: NewNode<'_>,
     ) -> Result<Attributes>;
 
-    /// As [`FileSystem::create`], for a caller whose umask has not been taken off the permissions:
-    /// it counts only where the directory's access control list does not say what holds instead.
-    fn create_masked(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        name: Name<'_>,
-        node: NewNode<'_>,
-        umask: u32,
-    ) -> Result<Attributes> {
-        self.create(caller, parent, name, node.masked(umask))
-    }
-
-    /// As [`FileSystem::create_anonymous`], with a umask as in [`FileSystem::create_masked`].
-    fn create_anonymous_masked(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        permissions: u32,
-        umask: u32,
-    ) -> Result<Attributes> {
-        self.create_anonymous(caller, parent, permissions & !umask)
-    }
-
     /// Makes a regular file without a name, owned as a file created in `parent` would be.
     fn create_anonymous(&self, caller: Caller, parent: Ino, permissions: u32)
     -> Result<Attributes>;
@@ -321,107 +299,8 @@ pub trait FileSystem: Send + Sync {
     /// Appends to `out` at most `len` bytes from `offset`; fewer only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()>;
 
-    /// As [`FileSystem::read`], for who does not want the access time to move. Where access times
-    /// do not move at all it is the same.
-    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        self.read(ino, offset, len, out)
-    }
-
     /// Writes all of `data` at `offset`, or nothing.
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()>;
-
-    /// As [`FileSystem::write`], for data in memory that the file system may keep in place of a
-    /// copy. Whoever keeps it counts all of it against its limits, not only the part.
-    fn write_kept(
-        &self,
-        ino: Ino,
-        offset: u64,
-        keepable: Keepable<'_>,
-        options: WriteOptions,
-    ) -> Result<()> {
-        self.write(ino, offset, keepable.data, options)
-    }
-
-    /// Allocates, punches, zeroes, collapses or inserts a range of a regular file; what was
-    /// reserved past the end of a file is given up when it is collapsed or inserted into.
-    ///
-    /// # Errors
-    /// [`crate::Error::InvalidArgument`] for an empty range, one to collapse that reaches the end
-    /// of the file, and one to insert that begins there.
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()>;
-
-    /// Finds data or a hole at or after `offset`; [`crate::Error::NoSuchOffset`] past the end.
-    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64>;
-
-    /// Copies a range, sharing blocks where that can be done; returns how many bytes it copied
-    /// (fewer than `len` at the end of the source). The ranges must not overlap in one file.
-    fn copy_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64>;
-
-    /// As [`FileSystem::copy_range`], but never copies a byte: what it cannot share it refuses.
-    ///
-    /// # Errors
-    /// [`crate::Error::InvalidArgument`] also for a range that does not lie inside the source;
-    /// [`crate::Error::NotSupported`] where nothing can be shared.
-    fn share_range(
-        &self,
-        _from: Ino,
-        _from_offset: u64,
-        _to: Ino,
-        _to_offset: u64,
-        _len: u64,
-    ) -> Result<u64> {
-        Err(crate::Error::NotSupported)
-    }
-
-    /// Where the content of a regular file lies: at most `max` extents that end after `offset`, in
-    /// order, also those past the end of the file that are reserved.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where that is not known.
-    fn extents(&self, _ino: Ino, _offset: u64, _max: usize) -> Result<Vec<Extent>> {
-        Err(crate::Error::NotSupported)
-    }
-
-    /// Tells the devices which of their bytes between `from` and `to` hold nothing any more, in
-    /// runs of at least `min_bytes`; and how many they were.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where there are no devices.
-    fn trim(&self, _from: u64, _to: u64, _min_bytes: u64) -> Result<u64> {
-        Err(crate::Error::NotSupported)
-    }
-
-    /// What the file system is called.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where there is no such thing.
-    fn label(&self) -> Result<String> {
-        Err(crate::Error::NotSupported)
-    }
-
-    /// Gives the file system another label for a caller, which is durable when this returns.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] as for [`FileSystem::label`];
-    /// [`crate::Error::InvalidArgument`] if it is too long.
-    fn set_label(&self, _caller: Caller, _label: &str) -> Result<()> {
-        Err(crate::Error::NotSupported)
-    }
-
-    /// What `owner` uses, and may use, of the file system that `ino` is in.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where that is not counted.
-    fn usage(&self, _ino: Ino, _owner: UsageOwner) -> Result<OwnerUsage> {
-        Err(crate::Error::NotSupported)
-    }
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()>;
 
     /// Visits entries with a cookie above `after` in cookie order (0 starts), without `.` and
     /// `..`, until the visitor returns false (that entry was not accepted and is not pinned).
@@ -443,73 +322,19 @@ pub trait FileSystem: Send + Sync {
     /// The names of all extended attributes.
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
 
-    /// Sets an access control list, which is an extended attribute, and with it the mode; takes
-    /// setgid off if `clear_setgid` says so (the owner is no member of the file's group).
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where lists of that kind are not kept.
-    fn set_access_list(
-        &self,
-        _ino: Ino,
-        _name: &[u8],
-        _value: &[u8],
-        _clear_setgid: bool,
-    ) -> Result<()> {
-        Err(crate::Error::NotSupported)
-    }
-
     /// Who checks permissions.
-    fn access_rules(&self) -> AccessRules<'_> {
-        AccessRules::ModeBits
-    }
+    fn access_rules(&self) -> AccessRules<'_>;
 
     /// Removes an extended attribute.
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
 
-    /// Whether names are the same when only their case differs. What a name led to, and that it
-    /// led to nothing, then says nothing of it once another spelling has been made or removed.
-    fn folds_names(&self) -> bool {
-        false
-    }
-
-    /// The flags and the project of `ino`.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where inodes have none.
-    fn marks(&self, _ino: Ino) -> Result<Marks> {
-        Err(crate::Error::NotSupported)
-    }
-
-    /// Sets flags and project of `ino`. That the caller may has been checked: immutable and
-    /// append-only are an administrator's to change, all else is the owner's too.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] for a flag that is not kept.
-    fn set_marks(&self, _ino: Ino, _set: SetMarks) -> Result<()> {
-        Err(crate::Error::NotSupported)
-    }
-
     /// Returns when what `scope` names of `ino` is durable.
     fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()>;
-
-    /// Syncs several inodes, each as [`FileSystem::sync`] does; the outcomes are in their order.
-    /// Where one flush of the devices serves them all, it is made once.
-    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
-        inodes.iter().map(|(ino, scope)| self.sync(*ino, *scope)).collect()
-    }
 
     /// Returns when everything that was done before is durable.
     fn sync_all(&self) -> Result<()>;
 
-    /// Stops the file system for good, as a power cut would: from then on every operation fails
-    /// with [`crate::Error::Io`] and nothing more is written, whatever comes (tests of crashes ask
-    /// for it on a running system). The attributes of the root directory can still be asked for,
-    /// so that whoever unmounts finds the mount.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotSupported`] where nothing outlives the process anyway; or not everything
-    /// could be made durable first: then it goes on.
-    fn shutdown(&self, _how: Shutdown) -> Result<()> {
-        Err(crate::Error::NotSupported)
-    }
+    /// What the file system can do beside that; [`Capabilities::default`] where it can do no more.
+    /// The answer is the same at every call.
+    fn capabilities(&self) -> Capabilities<'_>;
 }

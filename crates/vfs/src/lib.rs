@@ -22,8 +22,10 @@ pub use clock::{Clock, SteppedClock, SystemClock};
 pub use error::Error;
 pub use extent::{Extent, ExtentPlace};
 pub use filesystem::{
-    Allocate, Caller, DirectoryEntry, FileSystem, Keepable, NewNode, RenameMode, SeekTarget,
-    Shutdown, SpaceReport, SyncScope, WriteOptions, XattrMode,
+    Allocate, Caller, Capabilities, Copying, DirectoryEntry, ExtentMap, FileSystem, GroupSync,
+    Labelled, Marked, NewNode, QuietReads, Ranges, RenameMode, SeekTarget, Sharing, Shutdown,
+    SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts, WriteOptions,
+    XattrMode,
 };
 pub use marks::{InodeFlags, Marks, SetMarks};
 pub use name::{Name, NameError};

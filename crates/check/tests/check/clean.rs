@@ -3,7 +3,9 @@
 use crate::fixture::{Files, Home, Random, name, new_home, noise, open_home};
 use marram_device::MemoryDevice;
 use marram_format::pointer::{PIECES_MAX, Pointer};
-use marram_vfs::{Allocate, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, XattrMode};
+use marram_vfs::{
+    Allocate, Copying, FileSystem, Ino, Kind, NewNode, Ranges, RenameMode, SetAttributes, XattrMode,
+};
 use std::sync::Arc;
 
 /// A bit of everything that a file system can hold.

@@ -6,7 +6,7 @@ use crate::fixture::{Files, Random, assert_clean, create_pool, name, noise, open
 use marram_device::{Device, Error, MemoryDevice, Result};
 use marram_pool::OpenOptions;
 use marram_store::{Batch, Item, Key, Store, kind};
-use marram_vfs::{FileSystem, Ino, Kind, NewNode, WriteOptions};
+use marram_vfs::{Copying, FileSystem, Ino, Kind, NewNode, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 

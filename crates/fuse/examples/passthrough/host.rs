@@ -4,9 +4,9 @@
 
 use crate::errors::error;
 use marram_vfs::{
-    Allocate, Attributes, COOKIE_MAX, Caller, DirectoryEntry, Error, FileSystem, Ino, Kind, Name,
-    NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetTime, SpaceReport, SyncScope,
-    Timestamp, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, COOKIE_MAX, Caller, Capabilities, Copying, DirectoryEntry,
+    Error, FileSystem, Ino, Kind, Name, NewNode, Ranges, RenameMode, Result, SeekTarget,
+    SetAttributes, SetTime, SpaceReport, SyncScope, Timestamp, WriteOptions, XattrMode,
 };
 use rustix::fs::{
     self, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, Statx,
@@ -346,47 +346,8 @@ impl FileSystem for HostFolder {
         Ok(())
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], _: WriteOptions) -> Result<()> {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], _: WriteOptions<'_>) -> Result<()> {
         self.content(ino)?.write_all_at(data, offset).map_err(|failure| failed(&failure))
-    }
-
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        let keep = FallocateFlags::KEEP_SIZE;
-        let flags = match how {
-            Allocate::Reserve => FallocateFlags::empty(),
-            Allocate::ReserveKeepSize => keep,
-            Allocate::PunchHole => FallocateFlags::PUNCH_HOLE | keep,
-            Allocate::Zero => FallocateFlags::ZERO_RANGE,
-            Allocate::ZeroKeepSize => FallocateFlags::ZERO_RANGE | keep,
-            Allocate::Collapse => FallocateFlags::COLLAPSE_RANGE,
-            Allocate::Insert => FallocateFlags::INSERT_RANGE,
-            Allocate::Unshare => FallocateFlags::UNSHARE_RANGE,
-            Allocate::UnshareKeepSize => FallocateFlags::UNSHARE_RANGE | keep,
-        };
-        fs::fallocate(&*self.content(ino)?, flags, offset, len).map_err(error)
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        let target = match target {
-            SeekTarget::Data => SeekFrom::Data(offset),
-            SeekTarget::Hole => SeekFrom::Hole(offset),
-        };
-        fs::seek(&*self.content(ino)?, target).map_err(error)
-    }
-
-    fn copy_range(
-        &self,
-        from: Ino,
-        mut from_offset: u64,
-        to: Ino,
-        mut to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        let (from, to) = (self.content(from)?, self.content(to)?);
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (at, to_at) = (Some(&mut from_offset), Some(&mut to_offset));
-        let copied = fs::copy_file_range(&*from, at, &*to, to_at, len).map_err(error)?;
-        Ok(copied as u64)
     }
 
     fn read_directory(
@@ -469,5 +430,56 @@ impl FileSystem for HostFolder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::openat(&*self.root, ".", flags, Mode::empty()).map_err(error)?;
         fs::syncfs(&root).map_err(error)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { ranges: Some(self), copying: Some(self), ..Capabilities::default() }
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        AccessRules::ModeBits
+    }
+}
+
+impl Ranges for HostFolder {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        let keep = FallocateFlags::KEEP_SIZE;
+        let flags = match how {
+            Allocate::Reserve => FallocateFlags::empty(),
+            Allocate::ReserveKeepSize => keep,
+            Allocate::PunchHole => FallocateFlags::PUNCH_HOLE | keep,
+            Allocate::Zero => FallocateFlags::ZERO_RANGE,
+            Allocate::ZeroKeepSize => FallocateFlags::ZERO_RANGE | keep,
+            Allocate::Collapse => FallocateFlags::COLLAPSE_RANGE,
+            Allocate::Insert => FallocateFlags::INSERT_RANGE,
+            Allocate::Unshare => FallocateFlags::UNSHARE_RANGE,
+            Allocate::UnshareKeepSize => FallocateFlags::UNSHARE_RANGE | keep,
+        };
+        fs::fallocate(&*self.content(ino)?, flags, offset, len).map_err(error)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        let target = match target {
+            SeekTarget::Data => SeekFrom::Data(offset),
+            SeekTarget::Hole => SeekFrom::Hole(offset),
+        };
+        fs::seek(&*self.content(ino)?, target).map_err(error)
+    }
+}
+
+impl Copying for HostFolder {
+    fn copy_range(
+        &self,
+        from: Ino,
+        mut from_offset: u64,
+        to: Ino,
+        mut to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (from, to) = (self.content(from)?, self.content(to)?);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let (at, to_at) = (Some(&mut from_offset), Some(&mut to_offset));
+        let copied = fs::copy_file_range(&*from, at, &*to, to_at, len).map_err(error)?;
+        Ok(copied as u64)
     }
 }

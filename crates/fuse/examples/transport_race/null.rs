@@ -4,9 +4,9 @@
 //! every sync is done at once.
 
 use marram_vfs::{
-    Allocate, Attributes, Caller, DirectoryEntry, Error, FileSystem, Ino, Kind, Name, NewNode,
-    RenameMode, Result, SeekTarget, SetAttributes, SpaceReport, SyncScope, Timestamp, WriteOptions,
-    XattrMode,
+    AccessRules, Attributes, Caller, Capabilities, DirectoryEntry, Error, FileSystem, Ino, Kind,
+    Name, NewNode, RenameMode, Result, SetAttributes, SpaceReport, SyncScope, Timestamp,
+    WriteOptions, XattrMode,
 };
 
 /// Inode of the file `0`.
@@ -114,20 +114,8 @@ impl FileSystem for NullFileSystem {
         Ok(())
     }
 
-    fn write(&self, _: Ino, _: u64, _: &[u8], _: WriteOptions) -> Result<()> {
+    fn write(&self, _: Ino, _: u64, _: &[u8], _: WriteOptions<'_>) -> Result<()> {
         Ok(())
-    }
-
-    fn allocate(&self, _: Ino, _: Allocate, _: u64, _: u64) -> Result<()> {
-        Err(Error::NotSupported)
-    }
-
-    fn seek(&self, _: Ino, _: u64, _: SeekTarget) -> Result<u64> {
-        Err(Error::NotSupported)
-    }
-
-    fn copy_range(&self, _: Ino, _: u64, _: Ino, _: u64, _: u64) -> Result<u64> {
-        Err(Error::NotSupported)
     }
 
     fn read_directory(
@@ -162,5 +150,13 @@ impl FileSystem for NullFileSystem {
 
     fn sync_all(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        AccessRules::ModeBits
     }
 }

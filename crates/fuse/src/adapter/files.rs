@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::protocol::flags::{allocate, open, write};
 use crate::protocol::{CopyRange, Encoder, Header, Transfer, Write};
 use bytes::Bytes;
-use marram_vfs::{Allocate, Error, Ino, Keepable, Kind, SetAttributes, WriteOptions};
+use marram_vfs::{Allocate, Error, Ino, Kind, SetAttributes, WriteOptions};
 
 impl Adapter {
     pub(super) fn read(&self, ino: Ino, transfer: Transfer, out: &mut Encoder<'_>) -> Outcome {
@@ -43,14 +43,10 @@ impl Adapter {
             clear_privileges: write.flags & write::KILL_SUIDGID != 0,
             keep_times: self.agreement.writeback && write.flags & write::CACHE != 0,
             accepted: write.flags & write::CACHE != 0,
+            memory,
         };
         let Write { offset, data, .. } = *write;
-        match memory {
-            Some(memory) => {
-                self.file_system.write_kept(ino, offset, Keepable { data, memory }, options)?;
-            }
-            None => self.file_system.write(ino, offset, data, options)?,
-        }
+        self.file_system.write(ino, offset, data, options)?;
         let written = u32::try_from(data.len()).expect("the size came in 32 bits");
         out.u32(written).zeros(4);
         Ok(())

@@ -4,9 +4,9 @@ use crate::fixture::model;
 use crate::rules::Rules;
 use marram_model::Model;
 use marram_vfs::{
-    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, FileSystem, Ino, Marks, Name,
-    NewNode, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, SetTime, SpaceReport,
-    SyncScope, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, FileSystem,
+    GroupSync, Ino, Marked, Marks, Name, NewNode, Ranges, RenameMode, Result, SeekTarget,
+    SetAttributes, SetMarks, SetTime, SpaceReport, SyncScope, WriteOptions, XattrMode,
 };
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -203,21 +203,9 @@ impl FileSystem for Proxy {
         self.model.read(ino, offset, len, out)
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
         self.write_gate.pass();
         self.model.write(ino, offset, data, options)
-    }
-
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        self.model.allocate(ino, how, offset, len)
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        self.model.seek(ino, offset, target)
-    }
-
-    fn copy_range(&self, from: Ino, at: u64, to: Ino, to_at: u64, len: u64) -> Result<u64> {
-        self.model.copy_range(from, at, to, to_at, len)
     }
 
     fn read_directory(
@@ -247,6 +235,46 @@ impl FileSystem for Proxy {
         self.model.remove_xattr(ino, name)
     }
 
+    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
+        self.take_time();
+        self.syncs.fetch_add(1, SeqCst);
+        self.model.sync(ino, scope)
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.take_time();
+        self.full_syncs.fetch_add(1, SeqCst);
+        self.model.sync_all()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            ranges: Some(self),
+            copying: Some(self),
+            marks: Some(self),
+            group_sync: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Ranges for Proxy {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.model.allocate(ino, how, offset, len)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.model.seek(ino, offset, target)
+    }
+}
+
+impl Copying for Proxy {
+    fn copy_range(&self, from: Ino, at: u64, to: Ino, to_at: u64, len: u64) -> Result<u64> {
+        self.model.copy_range(from, at, to, to_at, len)
+    }
+}
+
+impl Marked for Proxy {
     fn marks(&self, _ino: Ino) -> Result<Marks> {
         Ok(Marks::default())
     }
@@ -256,22 +284,12 @@ impl FileSystem for Proxy {
         let set = SetAttributes { accessed: Some(SetTime::Now), ..SetAttributes::default() };
         self.model.set_attributes(Caller { uid: 0, gid: 0 }, ino, &set).map(|_| ())
     }
+}
 
-    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
-        self.take_time();
-        self.syncs.fetch_add(1, SeqCst);
-        self.model.sync(ino, scope)
-    }
-
+impl GroupSync for Proxy {
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
         self.take_time();
         self.syncs.fetch_add(inodes.len() as u64, SeqCst);
-        self.model.sync_many(inodes)
-    }
-
-    fn sync_all(&self) -> Result<()> {
-        self.take_time();
-        self.full_syncs.fetch_add(1, SeqCst);
-        self.model.sync_all()
+        inodes.iter().map(|(ino, scope)| self.model.sync(*ino, *scope)).collect()
     }
 }

@@ -5,7 +5,7 @@ use marram_history::{DirectoryRollback, Touched};
 use marram_posix::{Limit, OwnerClass, OwnerId, Posix};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Store};
-use marram_vfs::{Error, FileSystem, Ino, InodeFlags, Marks, Name, Result, SetMarks};
+use marram_vfs::{Error, FileSystem, Ino, InodeFlags, Marked, Marks, Name, Result, SetMarks};
 
 /// A family whose parent has the snapshot `s`.
 pub(super) fn kept(prepare: impl FnOnce(&Tree)) -> Family {

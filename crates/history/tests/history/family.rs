@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub(crate) const USER: Caller = Caller { uid: 1000, gid: 1000 };
 const PLAIN: WriteOptions =
-    WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
+    WriteOptions { clear_privileges: false, keep_times: false, accepted: false, memory: None };
 
 /// A file system with paths.
 pub(crate) struct Tree(pub Arc<Posix>);

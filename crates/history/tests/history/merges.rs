@@ -2,7 +2,7 @@
 
 use super::family::{Family, Tree};
 use marram_history::MergeOptions;
-use marram_vfs::{FileSystem, Ino, Kind, NewNode, SetAttributes, SetTime, Timestamp};
+use marram_vfs::{FileSystem, Ino, Kind, NewNode, Ranges, SetAttributes, SetTime, Timestamp};
 
 /// After the merge the parent is as the fork.
 fn becomes_the_fork(prepare: impl FnOnce(&Tree), change: impl FnOnce(&Tree)) -> Family {

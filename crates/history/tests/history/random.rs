@@ -107,7 +107,8 @@ pub(crate) fn apply(files: &dyn FileSystem, step: &Step) -> Result<()> {
     let set = |path: &str, set: SetAttributes| {
         files.set_attributes(USER, find(files, path)?, &set).map(|_| ())
     };
-    let plain = WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
+    let plain =
+        WriteOptions { clear_privileges: false, keep_times: false, accepted: false, memory: None };
     match step {
         Step::Directory(path) => make(path, NewNode::Directory { permissions: 0o755 }),
         Step::File(path) => {

@@ -7,7 +7,7 @@ use marram_history::{
     Choice, DirectoryRollback, MergeOptions, Touched, TouchedInode, touched as difference,
 };
 use marram_store::{DatasetName, Store};
-use marram_vfs::{Allocate, FileSystem, Ino};
+use marram_vfs::{Allocate, Copying, Ino, Ranges};
 use std::collections::BTreeMap;
 
 const RUNS: u64 = 300;

@@ -27,7 +27,7 @@ pub(crate) trait Volume: FileSystem + Any {
 
 /// Ranges of files that come from another volume of the same home.
 pub(crate) trait Exchange {
-    /// As [`FileSystem::copy_range`], from an inode and offset of `source`.
+    /// As [`marram_vfs::Copying::copy_range`], from an inode and offset of `source`.
     ///
     /// # Errors
     /// As there; [`marram_vfs::Error::CrossDevice`] if `source` is of another home.
@@ -39,7 +39,7 @@ pub(crate) trait Exchange {
         len: u64,
     ) -> Result<u64>;
 
-    /// As [`FileSystem::share_range`], from an inode and offset of `source`.
+    /// As [`marram_vfs::Sharing::share_range`], from an inode and offset of `source`.
     ///
     /// # Errors
     /// As there; [`marram_vfs::Error::CrossDevice`] if `source` is of another home.

@@ -4,7 +4,8 @@ use crate::{Bench, PLAIN, USER, name};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::View;
 use marram_vfs::{
-    Clock, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, SetTime, SyncScope, Timestamp,
+    Clock, Error, FileSystem, Ino, Kind, NewNode, QuietReads, SetAttributes, SetTime, SyncScope,
+    Timestamp,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -6,7 +6,7 @@ use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Key, Source, Store, View, kind};
 use marram_vfs::{
-    Error, FileSystem, Ino, InodeFlags, Kind, Name, NewNode, RenameMode, Result, SetMarks,
+    Error, FileSystem, Ino, InodeFlags, Kind, Marked, Name, NewNode, RenameMode, Result, SetMarks,
     SteppedClock,
 };
 use std::sync::Arc;
@@ -158,9 +158,9 @@ fn directories_show_that_they_fold_and_cannot_be_made_not_to() {
     assert_eq!(set(ino, InodeFlags::FOLDED_NAMES), Err(Error::NotSupported));
     set(ROOT, no_dump | InodeFlags::FOLDED_NAMES).unwrap();
     assert_eq!(shown(ROOT), no_dump | InodeFlags::FOLDED_NAMES);
-    assert!(files.folds_names() && open(&view).folds_names());
+    assert!(files.capabilities().folds_names && open(&view).capabilities().folds_names);
     let exact = Bench::new();
-    assert!(!exact.files.folds_names());
+    assert!(!exact.files.capabilities().folds_names);
     let folded = SetMarks { flags: Some(InodeFlags::FOLDED_NAMES), project: None };
     assert_eq!(exact.files.set_marks(ROOT, folded), Err(Error::NotSupported));
 }

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 
 const USER: Caller = Caller { uid: 1000, gid: 1000 };
 const PLAIN: WriteOptions =
-    WriteOptions { clear_privileges: false, keep_times: false, accepted: false };
+    WriteOptions { clear_privileges: false, keep_times: false, accepted: false, memory: None };
 
 /// A file system and the store that it is on.
 struct Bench {

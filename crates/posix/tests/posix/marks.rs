@@ -4,8 +4,8 @@ use crate::{Bench, PLAIN, USER, name};
 use marram_posix::AccessTimes;
 use marram_store::{Block, Key, kind};
 use marram_vfs::{
-    Allocate, Error, FileSystem, Ino, InodeFlags, Kind, Marks, NewNode, RenameMode, Result,
-    SetAttributes, SetMarks, SetTime, Timestamp, WriteOptions, XattrMode,
+    Allocate, Copying, Error, FileSystem, Ino, InodeFlags, Kind, Marked, Marks, NewNode, Ranges,
+    RenameMode, Result, SetAttributes, SetMarks, SetTime, Timestamp, WriteOptions, XattrMode,
 };
 
 const ROOT: Ino = Ino::ROOT;

@@ -5,7 +5,7 @@ use marram_posix::{Nfs4Entry as Entry, Nfs4Inheritance as Inheritance, Nfs4List 
 use marram_posix::{Nfs4Rights as Rights, Nfs4Who as Who};
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Identity, Ino, Kind, NewNode,
-    Opened, Opening, Result, SetAttributes, SetTime, Timestamp, XattrMode,
+    Opened, Opening, Result, SetAttributes, SetTime, StoredAccessLists, Timestamp, XattrMode,
 };
 
 const LIST: &[u8] = b"system.nfs4_acl";

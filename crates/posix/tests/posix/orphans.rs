@@ -2,7 +2,7 @@
 
 use crate::{Bench, PLAIN, USER, name, pattern};
 use marram_store::{DatasetName, Key, Source, Store, kind};
-use marram_vfs::{Error, FileSystem, Ino, Result, SetAttributes};
+use marram_vfs::{Copying, Error, FileSystem, Ino, Ranges, Result, SetAttributes};
 
 fn orphans(bench: &Bench) -> Vec<Key> {
     bench.keys(0).into_iter().filter(|key| key.kind == kind::ORPHAN).collect()

@@ -1,7 +1,9 @@
 //! POSIX access control lists: kept in step with modes, inherited, hidden where not obeyed.
 
 use crate::{Bench, USER, name};
-use marram_vfs::{AccessRules, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, XattrMode};
+use marram_vfs::{
+    AccessRules, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, StoredAccessLists, XattrMode,
+};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";

@@ -2,7 +2,8 @@
 
 use crate::{Bench, USER};
 use marram_vfs::{
-    Allocate, Error, FileSystem, Ino, SetAttributes, SetTime, Timestamp, WriteOptions, XattrMode,
+    Allocate, Copying, Error, FileSystem, Ino, Ranges, SetAttributes, SetTime, Timestamp,
+    WriteOptions, XattrMode,
 };
 
 const CAPABILITY: &[u8] = b"security.capability";

@@ -4,8 +4,8 @@ use crate::{Bench, PLAIN, USER, name, pattern};
 use marram_posix::{Limit, OwnerClass, OwnerId, OwnerReport, Usage};
 use marram_store::{Source, Store};
 use marram_vfs::{
-    Allocate, Attributes, Caller, Error, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes,
-    SetMarks, WriteOptions,
+    Allocate, Attributes, Caller, Copying, Error, FileSystem, Ino, Kind, Marked, NewNode, Ranges,
+    RenameMode, SetAttributes, SetMarks, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! Ranges of files: reserved, zeroed, punched, copied, sought.
 
 use crate::{Bench, pattern};
-use marram_vfs::{Allocate, Error, FileSystem, SeekTarget, WriteOptions};
+use marram_vfs::{
+    Allocate, Copying, Error, ExtentMap, FileSystem, Ranges, SeekTarget, WriteOptions,
+};
 
 fn map(bench: &Bench, ino: marram_vfs::Ino) -> Vec<(u64, u64)> {
     let mut runs = Vec::new();

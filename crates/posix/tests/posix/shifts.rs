@@ -1,7 +1,9 @@
 //! Ranges that are taken out of files, put into them, shared and unshared.
 
 use crate::{Bench, name, pattern};
-use marram_vfs::{Allocate, Error, ExtentPlace, FileSystem, Ino};
+use marram_vfs::{
+    Allocate, Copying, Error, ExtentMap, ExtentPlace, FileSystem, Ino, Ranges, Sharing,
+};
 
 fn collapse(bench: &Bench, ino: Ino, offset: u64, len: u64) -> Result<(), Error> {
     bench.files.allocate(ino, Allocate::Collapse, offset, len)

@@ -3,7 +3,7 @@
 use crate::{Bench, PLAIN, USER, name};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Store};
-use marram_vfs::{Error, FileSystem, Ino, SetAttributes, Shutdown, SyncScope};
+use marram_vfs::{Error, FileSystem, Ino, SetAttributes, Shutdown, Stopping, SyncScope};
 
 fn is_io<T: std::fmt::Debug>(result: Result<T, Error>) -> bool {
     matches!(result, Err(Error::Io(_)))

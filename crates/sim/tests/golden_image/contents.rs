@@ -7,7 +7,7 @@ use marram_device::Device;
 use marram_pool::Pool;
 use marram_sim::pattern;
 use marram_store::Store;
-use marram_vfs::{FileSystem, Ino, NewNode, WriteOptions, XattrMode};
+use marram_vfs::{Copying, FileSystem, Ino, NewNode, WriteOptions, XattrMode};
 use std::sync::Arc;
 
 pub(crate) fn new_image() -> Vec<u8> {

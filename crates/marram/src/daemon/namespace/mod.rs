@@ -26,7 +26,7 @@ use crate::engine::Volume;
 use crate::engine::changes::Known;
 use crate::engine::home::ControlDirectory;
 use marram_store::Source;
-use marram_vfs::{Attributes, Error, Ino, Result};
+use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
 use numbers::{BASE_SLOT, SHELVES_SLOT, join, slot_of};
 use shelves::{Directory, Shelves};
@@ -58,6 +58,13 @@ pub(super) struct Namespace {
 enum Files<'a> {
     Base(&'a (dyn Volume + 'static)),
     Member(Arc<Member>),
+}
+
+impl Files<'_> {
+    /// The file system, with the capabilities that it has.
+    fn system(&self) -> &dyn FileSystem {
+        &**self
+    }
 }
 
 impl Deref for Files<'_> {

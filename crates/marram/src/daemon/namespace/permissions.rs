@@ -17,7 +17,8 @@ impl Namespace {
             AccessRules::PosixLists => 1,
             AccessRules::Own(_) => 2,
         };
-        let same_names = self.base.folds_names() == opened.volume.folds_names();
+        let folds = |files: &dyn Volume| files.capabilities().folds_names;
+        let same_names = folds(&*self.base) == folds(&*opened.volume);
         match kind(&*self.base) == kind(&*opened.volume) && same_names {
             true => Ok(()),
             false => Err(Error::NotSupported),

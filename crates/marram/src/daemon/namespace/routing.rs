@@ -5,15 +5,22 @@ use super::shelves::{Directory, HIDDEN_NAME, Shelves};
 use super::{BASE_SLOT, Files, Namespace, Place, SHELVES_SLOT, join, slot_of};
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{
-    AccessRules, Allocate, Attributes, Caller, DirectoryEntry, Error, Extent, FileSystem, Ino,
-    Keepable, Marks, Name, NewNode, OwnerUsage, RenameMode, Result, SeekTarget, SetAttributes,
-    SetMarks, Shutdown, SpaceReport, SyncScope, UsageOwner, WriteOptions, XattrMode,
+    AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
+    Extent, ExtentMap, FileSystem, GroupSync, Ino, Marked, Marks, Name, NewNode, OwnerUsage,
+    QuietReads, Ranges, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Sharing, Shutdown,
+    SpaceReport, Stopping, StoredAccessLists, SyncScope, UsageCounts, UsageOwner, WriteOptions,
+    XattrMode,
 };
 
 impl Namespace {
     /// Whether `name` in `parent` is that of the hidden directory.
     fn is_hidden(&self, parent: Ino, name: Name<'_>) -> bool {
         parent == Ino::ROOT && self.shelves.is_some() && name.as_bytes() == HIDDEN_NAME
+    }
+
+    /// The dataset, with the capabilities that it has.
+    fn system(&self) -> &dyn FileSystem {
+        &*self.base
     }
 
     fn shelves(&self) -> Result<&Shelves> {
@@ -216,22 +223,6 @@ impl FileSystem for Namespace {
         self.create_masked(caller, parent, name, node, 0)
     }
 
-    fn create_masked(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        name: Name<'_>,
-        node: NewNode<'_>,
-        umask: u32,
-    ) -> Result<Attributes> {
-        if self.is_hidden(parent, name) {
-            return Err(Error::Exists);
-        }
-        let (files, parent) = self.at(parent)?;
-        let made = files.create_masked(caller, parent, name, node, umask)?;
-        self.made((&files, parent), name, made)
-    }
-
     fn create_anonymous(
         &self,
         caller: Caller,
@@ -239,18 +230,6 @@ impl FileSystem for Namespace {
         permissions: u32,
     ) -> Result<Attributes> {
         self.create_anonymous_masked(caller, parent, permissions, 0)
-    }
-
-    fn create_anonymous_masked(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        permissions: u32,
-        umask: u32,
-    ) -> Result<Attributes> {
-        let (files, parent) = self.at(parent)?;
-        let made = files.create_anonymous_masked(caller, parent, permissions, umask)?;
-        self.told(&files, made, true)
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
@@ -292,100 +271,9 @@ impl FileSystem for Namespace {
         files.read(ino, offset, len, out)
     }
 
-    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        let (files, ino) = self.at(ino)?;
-        files.read_unnoticed(ino, offset, len, out)
-    }
-
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions) -> Result<()> {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
         let (files, ino) = self.at(ino)?;
         files.write(ino, offset, data, options)
-    }
-
-    fn write_kept(
-        &self,
-        ino: Ino,
-        offset: u64,
-        keepable: Keepable<'_>,
-        options: WriteOptions,
-    ) -> Result<()> {
-        let (files, ino) = self.at(ino)?;
-        files.write_kept(ino, offset, keepable, options)
-    }
-
-    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        let (files, ino) = self.at(ino)?;
-        files.allocate(ino, how, offset, len)
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        let (files, ino) = self.at(ino)?;
-        files.seek(ino, offset, target)
-    }
-
-    fn copy_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        if slot_of(from) == slot_of(to) {
-            let (files, from, to) = self.both(from, to)?;
-            return files.copy_range(from, from_offset, to, to_offset, len);
-        }
-        // Datasets of one pool share blocks as files of one dataset do.
-        let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
-        target.exchange().ok_or(Error::CrossDevice)?.copy_range_from(
-            &*source,
-            (from, from_offset),
-            (to, to_offset),
-            len,
-        )
-    }
-
-    fn share_range(
-        &self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        if slot_of(from) == slot_of(to) {
-            let (files, from, to) = self.both(from, to)?;
-            return files.share_range(from, from_offset, to, to_offset, len);
-        }
-        let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
-        target.exchange().ok_or(Error::CrossDevice)?.share_range_from(
-            &*source,
-            (from, from_offset),
-            (to, to_offset),
-            len,
-        )
-    }
-
-    fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
-        let (files, ino) = self.at(ino)?;
-        files.extents(ino, offset, max)
-    }
-
-    fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
-        self.base().trim(from, to, min_bytes)
-    }
-
-    fn label(&self) -> Result<String> {
-        self.base().label()
-    }
-
-    fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
-        self.base().set_label(caller, label)
-    }
-
-    fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
-        let (files, ino) = self.at(ino)?;
-        files.usage(ino, owner)
     }
 
     fn read_directory(
@@ -431,17 +319,6 @@ impl FileSystem for Namespace {
         files.list_xattrs(ino)
     }
 
-    fn set_access_list(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        clear_setgid: bool,
-    ) -> Result<()> {
-        let (files, ino) = self.at(ino)?;
-        files.set_access_list(ino, name, value, clear_setgid)
-    }
-
     fn access_rules(&self) -> AccessRules<'_> {
         match self.base.access_rules() {
             AccessRules::Own(_) => AccessRules::Own(self),
@@ -454,37 +331,12 @@ impl FileSystem for Namespace {
         files.remove_xattr(ino, name)
     }
 
-    fn folds_names(&self) -> bool {
-        self.base.folds_names()
-    }
-
-    fn marks(&self, ino: Ino) -> Result<Marks> {
-        if self.directory(ino).is_some() {
-            return Ok(Marks::default());
-        }
-        let (files, ino) = self.at(ino)?;
-        files.marks(ino)
-    }
-
-    fn set_marks(&self, ino: Ino, set: SetMarks) -> Result<()> {
-        let (files, ino) = self.at(ino)?;
-        files.set_marks(ino, set)
-    }
-
     fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
         if self.directory(ino).is_some() {
             return Ok(());
         }
         let (files, ino) = self.at(ino)?;
         files.sync(ino, scope)
-    }
-
-    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
-        let is_of_base = |(ino, _): &(Ino, SyncScope)| slot_of(*ino) == BASE_SLOT;
-        if inodes.iter().all(is_of_base) && self.root == Ino::ROOT {
-            return self.base.sync_many(inodes);
-        }
-        inodes.iter().map(|(ino, scope)| self.sync(*ino, *scope)).collect()
     }
 
     fn sync_all(&self) -> Result<()> {
@@ -494,11 +346,178 @@ impl FileSystem for Namespace {
         self.base.sync_all()
     }
 
+    fn capabilities(&self) -> Capabilities<'_> {
+        let below = self.base.capabilities();
+        Capabilities {
+            ranges: below.ranges.and(Some(self)),
+            copying: below.copying.and(Some(self)),
+            sharing: below.sharing.and(Some(self)),
+            extents: below.extents.and(Some(self)),
+            trimming: below.trimming,
+            label: below.label,
+            usage: below.usage.and(Some(self)),
+            marks: below.marks.and(Some(self)),
+            access_lists: below.access_lists.and(Some(self)),
+            group_sync: below.group_sync.and(Some(self)),
+            stopping: below.stopping.and(Some(self)),
+            quiet_reads: below.quiet_reads.and(Some(self)),
+            folds_names: below.folds_names,
+        }
+    }
+}
+
+impl Ranges for Namespace {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.system().allocate(ino, how, offset, len)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
+        let (files, ino) = self.at(ino)?;
+        files.system().seek(ino, offset, target)
+    }
+}
+
+impl Copying for Namespace {
+    fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        if slot_of(from) == slot_of(to) {
+            let (files, from, to) = self.both(from, to)?;
+            return files.system().copy_range(from, from_offset, to, to_offset, len);
+        }
+        // Datasets of one pool share blocks as files of one dataset do.
+        let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
+        target.exchange().ok_or(Error::CrossDevice)?.copy_range_from(
+            &*source,
+            (from, from_offset),
+            (to, to_offset),
+            len,
+        )
+    }
+}
+
+impl Sharing for Namespace {
+    fn share_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        if slot_of(from) == slot_of(to) {
+            let (files, from, to) = self.both(from, to)?;
+            return files.system().share_range(from, from_offset, to, to_offset, len);
+        }
+        let ((source, from), (target, to)) = (self.at(from)?, self.at(to)?);
+        target.exchange().ok_or(Error::CrossDevice)?.share_range_from(
+            &*source,
+            (from, from_offset),
+            (to, to_offset),
+            len,
+        )
+    }
+}
+
+impl ExtentMap for Namespace {
+    fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
+        let (files, ino) = self.at(ino)?;
+        files.system().extents(ino, offset, max)
+    }
+}
+
+impl UsageCounts for Namespace {
+    fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
+        let (files, ino) = self.at(ino)?;
+        files.system().usage(ino, owner)
+    }
+}
+
+impl Marked for Namespace {
+    fn marks(&self, ino: Ino) -> Result<Marks> {
+        if self.directory(ino).is_some() {
+            return Ok(Marks::default());
+        }
+        let (files, ino) = self.at(ino)?;
+        files.system().marks(ino)
+    }
+
+    fn set_marks(&self, ino: Ino, set: SetMarks) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.system().set_marks(ino, set)
+    }
+}
+
+impl StoredAccessLists for Namespace {
+    fn create_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        umask: u32,
+    ) -> Result<Attributes> {
+        if self.is_hidden(parent, name) {
+            return Err(Error::Exists);
+        }
+        let (files, parent) = self.at(parent)?;
+        let made = files.system().create_masked(caller, parent, name, node, umask)?;
+        self.made((&files, parent), name, made)
+    }
+
+    fn create_anonymous_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+        umask: u32,
+    ) -> Result<Attributes> {
+        let (files, parent) = self.at(parent)?;
+        let made = files.system().create_anonymous_masked(caller, parent, permissions, umask)?;
+        self.told(&files, made, true)
+    }
+
+    fn set_access_list(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        clear_setgid: bool,
+    ) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.system().set_access_list(ino, name, value, clear_setgid)
+    }
+}
+
+impl GroupSync for Namespace {
+    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
+        let is_of_base = |(ino, _): &(Ino, SyncScope)| slot_of(*ino) == BASE_SLOT;
+        if inodes.iter().all(is_of_base) && self.root == Ino::ROOT {
+            return self.system().sync_many(inodes);
+        }
+        inodes.iter().map(|(ino, scope)| self.sync(*ino, *scope)).collect()
+    }
+}
+
+impl Stopping for Namespace {
     fn shutdown(&self, how: Shutdown) -> Result<()> {
-        self.base.shutdown(how)?;
+        self.system().shutdown(how)?;
         for member in self.members.all() {
-            member.files().shutdown(Shutdown::Now)?;
+            (&**member.files() as &dyn FileSystem).shutdown(Shutdown::Now)?;
         }
         Ok(())
+    }
+}
+
+impl QuietReads for Namespace {
+    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        let (files, ino) = self.at(ino)?;
+        files.system().read_unnoticed(ino, offset, len, out)
     }
 }

@@ -6,7 +6,8 @@ use marram_posix::{Posix, PosixOptions};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{
-    Attributes, Caller, Error, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result,
+    Attributes, Caller, Copying, Error, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result,
+    Sharing,
 };
 use std::sync::Arc;
 
