@@ -100,7 +100,7 @@ pub struct XattrChange {
 /// is live a snapshot is taken for as long as that takes.
 ///
 /// A state that does not have that inode is asked for the directory that it has under the same
-/// path, as by [`Posix::roll_back_directory`](crate::Posix::roll_back_directory).
+/// path, as by [`roll_back_directory`](crate::roll_back_directory).
 ///
 /// Costs what has changed. Where a file has lost the name that it was found by, and keeps another
 /// one, all directories are searched once. Directories that a rollback copied, or that are found by

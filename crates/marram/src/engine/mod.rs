@@ -5,7 +5,7 @@
 //! | [`home`] | [`Home`], what every home answers, and the capabilities that only some have |
 //! | [`volume`] | [`Volume`], a dataset or snapshot that is open as a file system |
 //! | [`changes`] | what the kernel has to ask anew for |
-//! | [`mounts`] | [`Mounts`], what a home asks of the mounts that show it |
+//! | [`mounts`] | [`Mounts`](mounts::Mounts), what a home asks of the mounts that show it |
 //! | [`source`] | how a home is recognised at a path, and opened |
 //! | `kinds` | the kinds of homes |
 //! | [`posix`] | volumes of homes that are stores |

@@ -23,17 +23,20 @@ impl Pool {
         Pool { session: Session { undoes: number, ..self.session.clone() } }
     }
 
-    /// Destroys as [`Store::destroy_together`], but what goes is kept for an undo as long as the
+    /// Destroys as [`destroy_together`] does, but what goes is kept for an undo as long as the
     /// property `undo` of its dataset says: of several the shortest time holds. If that is off, or
     /// this handle acts for nobody, it goes at once.
     ///
+    /// [`destroy_together`]: marram_store::Store::destroy_together
+    ///
     /// # Errors
-    /// As [`Store::destroy_together`].
+    /// As `destroy_together`.
     pub fn destroy_kept(&self, sources: &[Source]) -> Result<Hidden> {
         trash::destroy_kept(&self.session, sources)
     }
 
-    /// What is kept for an undo, under the names that hide it; [`Store::list`] has none of it.
+    /// What is kept for an undo, under the names that hide it. The
+    /// [list](marram_store::Store::list) of all datasets has none of it.
     ///
     /// # Errors
     /// A name in the pool that makes no sense.
@@ -44,7 +47,7 @@ impl Pool {
     /// How the operation with this number, or the last one, would be taken back.
     ///
     /// # Errors
-    /// [`Error::Invalid`] says what is in the way.
+    /// [`Error::Invalid`](marram_store::Error::Invalid) says what is in the way.
     pub fn reversal(&self, number: Option<u64>) -> Result<(u64, Reversal)> {
         undo::reversal(&self.session, number)
     }
@@ -53,7 +56,8 @@ impl Pool {
     /// number of the new entry, of several the last.
     ///
     /// # Errors
-    /// [`Error::Invalid`] says what is in the way; then nothing has changed.
+    /// [`Error::Invalid`](marram_store::Error::Invalid) says what is in the way. Then nothing has
+    /// changed.
     pub fn undo(&self, number: u64) -> Result<u64> {
         undo::undo(&self.session, number)
     }

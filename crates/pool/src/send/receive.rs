@@ -79,8 +79,8 @@ impl Incoming<'_> {
     }
 
     /// Shows it: the dataset, or what is new of it, and its snapshot, in one commit. Views that are
-    /// open on the dataset see the new state at once; see [`Store::rollback`] for what that asks of
-    /// whoever prepares a batch.
+    /// open on the dataset see the new state at once. A batch that was prepared before it must not
+    /// be applied after it, as for a [rollback](marram_store::Store::rollback).
     ///
     /// # Errors
     /// The dataset has changed meanwhile, names have been taken, a failed device: then nothing is

@@ -41,15 +41,15 @@ type Log<'e> = (&'e Entries, &'e BTreeSet<(u64, u64)>);
 /// How an operation is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reversal {
-    /// [`Pool::undo`] does it.
+    /// [`Pool::undo`](crate::Pool::undo) does it.
     Records {
         /// What is destroyed with it, and kept: nobody may have it open.
         goes: Vec<Source>,
         /// What gets another name.
         renamed: Option<Source>,
     },
-    /// [`Pool::undo`] does it: a dataset goes back to a snapshot. Whoever has it open lets all
-    /// operations wait, as for a rollback.
+    /// [`Pool::undo`](crate::Pool::undo) does it: a dataset goes back to a snapshot. All operations
+    /// on it wait meanwhile, as for a rollback.
     Rollback {
         /// The dataset.
         dataset: DatasetName,
@@ -57,7 +57,7 @@ pub enum Reversal {
         to: Source,
     },
     /// The changes from one snapshot of a dataset to another are merged into it, through
-    /// [`Pool::taking_back`].
+    /// [`Pool::taking_back`](crate::Pool::taking_back).
     Merge {
         /// The dataset.
         dataset: DatasetName,
