@@ -1,23 +1,19 @@
-//! The file system: what it holds, how it is opened, and which module does what.
+//! The file system: how it is opened, and which operation answers which method.
 
-use crate::copy::{Form, Place};
-use crate::counters::InodeCounters;
-use crate::dedup::Recent;
-use crate::lazy::LazyTimes;
-use crate::locks::Locks;
+use crate::acl::{guard, stored};
+use crate::frame::{changing, freeing, looking, reclaim};
+use crate::operations::copy::{Form, Place};
+use crate::operations::rename::Move;
+use crate::operations::usage::OwnerReport;
+use crate::operations::{
+    allocate, attributes, copy, create, directory, extents, label, limits, link, marks, read,
+    rename, rollback, seek, shutdown, space, sync, usage, write, xattr,
+};
 use crate::options::PosixOptions;
-use crate::orphans::Orphans;
-use crate::pins::Pins;
-use crate::promises::Promises;
-use crate::quota::Limits;
-use crate::rename::Move;
-use marram_format::record::{Inode, InodeKind, NameRule};
-use marram_records::failure::{from_record, from_store, from_sync};
-use marram_records::inode::{check_living_directory, inode_key, new_inode, time};
-use marram_records::lists::{AccessLists, ListName};
-use marram_records::sections::record_bytes;
-use marram_records::usage::{Share, UsageChange, make_sums};
-use marram_store::{Batch, Counter, Item, View};
+use crate::volume::Volume;
+use marram_format::record::{Limit, NameRule, OwnerId};
+use marram_records::lists::AccessLists;
+use marram_store::{DatasetName, Store, View};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
     Extent, ExtentMap, FileSystem, GroupSync, Ino, Labelled, Marked, Marks, Name, NewNode,
@@ -27,35 +23,15 @@ use marram_vfs::{
 };
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Permissions of a new root directory.
-const ROOT_PERMISSIONS: u32 = 0o755;
-/// Space that a new file is taken to need when it is told how many can still be made, in bytes:
-/// its inode, its name and a block. Empty ones take less.
-const NEW_FILE_BYTES: u64 = 4096;
 
 /// A POSIX file system on a view of an item store. See the crate.
 pub struct Posix {
-    pub(crate) view: Arc<dyn View>,
-    pub(crate) options: PosixOptions,
-    pub(crate) locks: Locks,
-    pub(crate) pins: Pins,
-    pub(crate) counters: InodeCounters,
-    pub(crate) limits: Limits,
-    pub(crate) promises: Promises,
-    pub(crate) orphans: Orphans,
-    pub(crate) lazy_times: LazyTimes,
-    pub(crate) recent: Recent,
-    pub(crate) shut_down: AtomicBool,
-    /// Which access control lists are obeyed.
-    pub(crate) lists: AccessLists,
-    record_bytes: AtomicU64,
+    pub(crate) volume: Volume,
 }
 
 impl fmt::Debug for Posix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Posix").field("options", &self.options).finish_non_exhaustive()
+        out.debug_struct("Posix").field("options", &self.volume.options).finish_non_exhaustive()
     }
 }
 
@@ -66,147 +42,208 @@ impl Posix {
     /// A failed read or write; [`Error::ReadOnly`] if the view is empty and not writable;
     /// [`Error::Stale`] or [`Error::NotDirectory`] if the root of the options is no directory.
     pub fn new(view: Arc<dyn View>, options: PosixOptions) -> Result<Posix> {
-        let counters = match InodeCounters::open(&*view)? {
-            Some(counters) => counters,
-            None => make_root(&*view, &options)?,
-        };
-        check_root(&*view, options.root)?;
-        make_sums(&*view)?;
-        let limits = Limits::open(&*view)?;
-        let properties = view.properties();
-        let record_bytes = AtomicU64::new(record_bytes(&properties));
-        let lists = AccessLists::of(&properties);
-        Ok(Posix {
-            view,
-            options,
-            locks: Locks::new(),
-            pins: Pins::new(),
-            counters,
-            limits,
-            promises: Promises::default(),
-            orphans: Orphans::new(),
-            lazy_times: LazyTimes::new(),
-            recent: Recent::of(&properties),
-            shut_down: AtomicBool::new(false),
-            lists,
-            record_bytes,
-        })
+        Volume::open(view, options).map(|volume| Posix { volume })
     }
 
     /// Takes note of properties that have been set since the file system was opened, but not of
     /// `acl`: the mount that serves it has been made for the kind of list that there was.
     pub fn reload_properties(&self) {
-        let properties = self.view.properties();
-        self.record_bytes.store(record_bytes(&properties), Ordering::Relaxed);
-        self.recent.set(&properties);
+        self.volume.reload_properties();
     }
 
     /// The directory that is the root of what is shown.
     pub fn root_directory(&self) -> Ino {
-        self.options.root
+        self.volume.options.root
     }
 
-    /// The number of the root directory.
-    pub(crate) fn root(&self) -> u64 {
-        self.options.root.0
+    /// Whether it has been shut down.
+    pub fn is_shut_down(&self) -> bool {
+        self.volume.is_shut_down()
     }
 
-    /// Largest new block of a file, in bytes: a power of two.
-    pub(crate) fn record_bytes(&self) -> u64 {
-        self.record_bytes.load(Ordering::Relaxed)
+    /// Frees space of inodes that have no name and are not in use, and of files that were cut:
+    /// removes about `max_items` items, and returns whether more is left to do. To be called in
+    /// the background, and until it returns false before the file system is closed (what is left
+    /// waits for the next time).
+    ///
+    /// # Errors
+    /// A failed read or a full store. The inode at hand is left for the next mount, or, if there
+    /// was no space even for so few, for the next call.
+    pub fn reclaim_step(&self, max_items: usize) -> Result<bool> {
+        reclaim::reclaim_step(&self.volume, max_items)
+    }
+
+    /// Sets what an owner may use; [`Limit::NONE`] takes its limit away. It holds from the next
+    /// operation on, and may be below what the owner uses.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an owner of id 0; a failed write.
+    pub fn set_limit(&self, owner: OwnerId, limit: Limit) -> Result<()> {
+        limits::set_limit(&self.volume, owner, limit)
+    }
+
+    /// The same through the store of this file system, in which it is the dataset `name`: it is
+    /// durable when this returns, and in the store's log of operations.
+    ///
+    /// # Errors
+    /// As for [`Posix::set_limit`].
+    pub fn set_limit_in(
+        &self,
+        store: &dyn Store,
+        name: &DatasetName,
+        limit: (OwnerId, Limit),
+    ) -> Result<()> {
+        limits::set_limit_in(&self.volume, store, name, limit)
+    }
+
+    /// Takes note of limits that have been set through another view of the dataset.
+    ///
+    /// # Errors
+    /// A failed read, or a record that makes no sense.
+    pub fn reload_limits(&self) -> Result<()> {
+        limits::reload_limits(&self.volume)
+    }
+
+    /// What one owner uses and may use.
+    ///
+    /// # Errors
+    /// A failed read, or a record that makes no sense.
+    pub fn owner(&self, owner: OwnerId) -> Result<OwnerReport> {
+        usage::report_of(&self.volume, owner)
+    }
+
+    /// All owners that use something or have a limit: users first, then groups, then projects,
+    /// each in the order of their numbers.
+    ///
+    /// # Errors
+    /// A failed read, or a record that makes no sense.
+    pub fn owners(&self) -> Result<Vec<OwnerReport>> {
+        usage::owners(&self.volume)
+    }
+
+    /// Whether an inode is known to the caller: it was handed out and has not been forgotten. The
+    /// root is always known.
+    pub fn is_known(&self, ino: Ino) -> bool {
+        rollback::is_known(&self.volume, ino)
+    }
+
+    /// All inodes that were handed out and have not been forgotten.
+    pub fn known(&self) -> Vec<Ino> {
+        rollback::known(&self.volume)
+    }
+
+    /// How many those are.
+    pub fn known_count(&self) -> usize {
+        rollback::known_count(&self.volume)
+    }
+
+    /// Runs `go_back`, which lets the dataset that this file system has open go on from a snapshot
+    /// of it ([`marram_store::Store::rollback`]), while all operations wait.
+    ///
+    /// # Errors
+    /// Those of `go_back`, which must not have changed anything then; a file system that is
+    /// read-only or shut down; a failed read afterwards: then it must be opened again.
+    pub fn roll_back<E: From<Error>>(
+        &self,
+        go_back: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        rollback::roll_back(&self.volume, go_back)
+    }
+
+    /// As [`marram_vfs::Copying::copy_range`], from a file of another file system of the same
+    /// store: blocks get this file system as another owner. Content of the source that no commit
+    /// has written yet is copied.
+    ///
+    /// # Errors
+    /// As for `copy_range`.
+    pub fn copy_range_from(
+        &self,
+        source: &Posix,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+    ) -> Result<u64> {
+        let (volume, source, from, to) = (&self.volume, &source.volume, place(from), place(to));
+        changing(volume, || copy::copy_across(volume, source, from, to, len, Form::Any))
+    }
+
+    /// As [`marram_vfs::Sharing::share_range`], from a file of another file system of the same
+    /// store. Blocks can be adopted once a group commit has written them, so one is made first.
+    ///
+    /// # Errors
+    /// As for `share_range`; [`Error::Busy`] if the source is written again and again meanwhile.
+    pub fn share_range_from(
+        &self,
+        source: &Posix,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+    ) -> Result<u64> {
+        let (volume, source, from, to) = (&self.volume, &source.volume, place(from), place(to));
+        changing(volume, || copy::share_what_is_written(volume, source, from, to, len))
+    }
+
+    /// Whether writes are noted for a [`crate::Deduplicator`].
+    pub fn wants_sharing(&self) -> bool {
+        self.volume.recent_writes.is_wanted()
+    }
+
+    /// Whether something was written that [`crate::Deduplicator::step`] has not looked at.
+    pub fn has_recent(&self) -> bool {
+        self.volume.recent_writes.has_any()
     }
 }
 
-fn check_root(view: &dyn View, root: Ino) -> Result<()> {
-    let item = view.get(inode_key(root.0)).map_err(from_store)?.ok_or(Error::Stale)?;
-    let inode = Inode::decode(&item.value).map_err(|error| from_record(root.0, &error))?;
-    check_living_directory(&inode)
-}
-
-fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
-    if !view.writable() {
-        return Err(Error::ReadOnly);
-    }
-    let now = time(options.clock.now());
-    let seed = xxhash_rust::xxh3::xxh3_64_with_seed(
-        &now.seconds.to_le_bytes(),
-        u64::from(now.nanoseconds),
-    );
-    let mut batch = Batch::new();
-    let folds = view.properties().0.get("casefold").is_some_and(|value| value == "on");
-    let names = if folds { NameRule::Folded } else { NameRule::Exact };
-    let counters = InodeCounters::create(seed, names, &mut batch);
-    let mut root = new_inode(InodeKind::Directory, ROOT_PERMISSIONS, Ino::ROOT.0, now);
-    root.links = 2;
-    root.uid = options.root_owner.uid;
-    root.gid = options.root_owner.gid;
-    batch.put(inode_key(Ino::ROOT.0), Item::plain(root.encode().to_vec()));
-    let mut usage = UsageChange::default();
-    usage.note(None, Some(Share::of(&root)));
-    usage.put(&mut batch, |_, _| Counter::UNLIMITED);
-    view.apply(batch).map_err(from_store)?;
-    Ok(counters)
-}
-
-impl Posix {
-    /// The label of the store, if it has one.
-    fn labelled(&self) -> Result<&dyn marram_store::Labelled> {
-        self.view.capabilities().label.ok_or(Error::NotSupported)
-    }
+fn place((ino, offset): (Ino, u64)) -> Place {
+    Place { ino: ino.0, offset }
 }
 
 impl FileSystem for Posix {
     fn space(&self) -> Result<SpaceReport> {
-        let space = self.view.space();
-        Ok(SpaceReport {
-            total_bytes: space.total_bytes,
-            free_bytes: space.free_bytes,
-            inodes_used: self.counters.inodes(),
-            inodes_free: space.free_bytes / NEW_FILE_BYTES,
-        })
+        Ok(space::space(&self.volume))
     }
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
-        self.check_running()?;
-        self.look_up(parent.0, name)
+        looking(&self.volume, || directory::look_up(&self.volume, parent.0, name))
     }
 
     fn parent(&self, ino: Ino) -> Result<Attributes> {
-        self.check_running()?;
-        self.parent_of(ino.0)
+        looking(&self.volume, || directory::parent_of(&self.volume, ino.0))
     }
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
-        self.check_running()?;
-        self.pin_existing(ino.0)
+        looking(&self.volume, || attributes::pin_existing(&self.volume, ino.0))
     }
 
+    /// The root is found also after a shutdown: without it no mount could be taken away.
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        self.check_running_or_root(ino)?;
-        self.attributes_of(ino.0)
+        if ino.0 != self.volume.root() {
+            self.volume.check_running()?;
+        }
+        attributes::attributes_of(&self.volume, ino.0)
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        if self.pins.remove(ino.0, count) {
-            self.orphans.push(ino.0);
+        if self.volume.pins.remove(ino.0, count) {
+            self.volume.orphans.push(ino.0);
         }
     }
 
     fn forget_all(&self) {
-        for ino in self.pins.clear() {
-            self.orphans.push(ino);
+        for ino in self.volume.pins.clear() {
+            self.volume.orphans.push(ino);
         }
     }
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        self.check_running()?;
-        self.check_writable()?;
-        self.durably(|| self.with_reclaim(|| self.change_attributes(ino.0, set)))
+        let volume = &self.volume;
+        volume.check_running()?;
+        volume.check_writable()?;
+        changing(volume, || attributes::change_attributes(volume, ino.0, set))
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.check_running()?;
-        self.read_target(ino.0)
+        looking(&self.volume, || read::read_target(&self.volume, ino.0))
     }
 
     fn create(
@@ -229,18 +266,15 @@ impl FileSystem for Posix {
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
-        self.check_running()?;
-        self.durably(|| self.with_reclaim(|| self.add_name(ino.0, parent.0, name)))
+        changing(&self.volume, || link::add_name(&self.volume, ino.0, parent.0, name))
     }
 
     fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.remove_name(parent.0, name))
+        freeing(&self.volume, || link::remove_name(&self.volume, parent.0, name))
     }
 
     fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.remove_empty(parent.0, name))
+        freeing(&self.volume, || link::remove_empty(&self.volume, parent.0, name))
     }
 
     fn rename(
@@ -252,18 +286,19 @@ impl FileSystem for Posix {
         new_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        self.check_running()?;
         let way = Move { parent: parent.0, name, new_parent: new_parent.0, new_name };
-        self.durably(|| self.with_reclaim(|| self.move_name(caller, way, mode)))
+        changing(&self.volume, || rename::move_name(&self.volume, caller, way, mode))
     }
 
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        self.check_running()?;
-        self.read_content(ino.0, offset, len, out)
+        looking(&self.volume, || read::read_content(&self.volume, ino.0, offset, len, out))
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
-        self.write_data(ino.0, offset, (data, options.memory), options)
+        let volume = &self.volume;
+        changing(volume, || write::write_content(volume, ino.0, offset, data, options))?;
+        volume.recent_writes.note(ino.0, offset, data.len() as u64);
+        Ok(())
     }
 
     fn read_directory(
@@ -273,57 +308,44 @@ impl FileSystem for Posix {
         with_attributes: bool,
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
-        self.check_running()?;
-        self.list(ino.0, after, with_attributes, visit)
+        let volume = &self.volume;
+        looking(volume, || directory::list(volume, ino.0, after, with_attributes, visit))
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.check_running()?;
-        self.get_xattr(ino.0, name)
+        looking(&self.volume, || xattr::get_xattr(&self.volume, ino.0, name))
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.with_reclaim(|| self.put_xattr(ino.0, name, value, mode)))
+        changing(&self.volume, || xattr::put_xattr(&self.volume, ino.0, name, value, mode))
     }
 
     fn access_rules(&self) -> AccessRules<'_> {
-        match self.guard() {
+        match guard::guard(&self.volume) {
             Some(guard) => AccessRules::Own(guard),
-            None if self.lists == AccessLists::Posix => AccessRules::PosixLists,
+            None if self.volume.lists == AccessLists::Posix => AccessRules::PosixLists,
             None => AccessRules::ModeBits,
         }
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.check_running()?;
-        self.list_xattr_names(ino.0)
+        looking(&self.volume, || xattr::list_xattr_names(&self.volume, ino.0))
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.delete_xattr(ino.0, name))
+        freeing(&self.volume, || xattr::delete_xattr(&self.volume, ino.0, name))
     }
 
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
-        self.check_running()?;
-        self.load_inode(ino.0)?;
-        self.write_lazy_time(ino.0);
-        self.view.sync().map_err(from_sync)
+        looking(&self.volume, || sync::sync(&self.volume, ino.0))
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.check_running()?;
-        self.write_lazy_times();
-        match self.reclaim_for_sync() {
-            // Who asks for the free space next is to be told of what was removed before.
-            true => self.view.commit().map_err(from_sync),
-            false => self.view.sync().map_err(from_sync),
-        }
+        looking(&self.volume, || sync::sync_all(&self.volume))
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        let below = self.view.capabilities();
+        let below = self.volume.view.capabilities();
         Capabilities {
             ranges: Some(self),
             copying: Some(self),
@@ -337,20 +359,19 @@ impl FileSystem for Posix {
             group_sync: Some(self),
             stopping: below.halting.is_some().then_some(self),
             quiet_reads: Some(self),
-            folds_names: self.counters.names() == NameRule::Folded,
+            folds_names: self.volume.counters.names() == NameRule::Folded,
         }
     }
 }
 
 impl Ranges for Posix {
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.allocate_content(ino.0, how, offset, len))
+        let volume = &self.volume;
+        freeing(volume, || allocate::allocate_content(volume, ino.0, how, offset, len))
     }
 
     fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        self.check_running()?;
-        self.find(ino.0, offset, target)
+        looking(&self.volume, || seek::find(&self.volume, ino.0, offset, target))
     }
 }
 
@@ -363,10 +384,8 @@ impl Copying for Posix {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.check_running()?;
-        let from = Place { ino: from.0, offset: from_offset };
-        let to = Place { ino: to.0, offset: to_offset };
-        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Any)))
+        let (from, to) = (place((from, from_offset)), place((to, to_offset)));
+        changing(&self.volume, || copy::copy_content(&self.volume, from, to, len, Form::Any))
     }
 }
 
@@ -379,64 +398,49 @@ impl Sharing for Posix {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.check_running()?;
-        let from = Place { ino: from.0, offset: from_offset };
-        let to = Place { ino: to.0, offset: to_offset };
-        self.durably(|| self.with_reclaim(|| self.copy_content(from, to, len, Form::Shared)))
+        let (from, to) = (place((from, from_offset)), place((to, to_offset)));
+        changing(&self.volume, || copy::copy_content(&self.volume, from, to, len, Form::Shared))
     }
 }
 
 impl ExtentMap for Posix {
     fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
-        self.check_running()?;
-        self.extents_of(ino.0, offset, max)
+        looking(&self.volume, || extents::extents_of(&self.volume, ino.0, offset, max))
     }
 }
 
 impl Trimming for Posix {
     fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
-        self.check_running()?;
-        self.check_writable()?;
-        let trimming = self.view.capabilities().trimming.ok_or(Error::NotSupported)?;
-        let _committed_by_trim = self.reclaim_for_sync();
-        trimming.trim(from, to, min_bytes).map_err(from_store)
+        looking(&self.volume, || space::trim(&self.volume, from, to, min_bytes))
     }
 }
 
 impl Labelled for Posix {
     fn label(&self) -> Result<String> {
-        self.check_running()?;
-        self.labelled().map(|it| it.label())
+        looking(&self.volume, || label::label(&self.volume))
     }
 
     fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
-        self.check_running()?;
-        let labelled = self.labelled()?;
-        self.check_writable()?;
-        labelled.set_label(label, caller.uid).map_err(|error| match error {
-            marram_store::Error::Invalid(_) => Error::InvalidArgument("label"),
-            other => from_store(other),
-        })
+        looking(&self.volume, || label::set_label(&self.volume, caller, label))
     }
 }
 
 impl UsageCounts for Posix {
     fn usage(&self, ino: Ino, owner: UsageOwner) -> Result<OwnerUsage> {
-        self.check_running()?;
-        self.load_inode(ino.0)?;
-        self.usage_of(owner)
+        looking(&self.volume, || {
+            self.volume.load_inode(ino.0)?;
+            usage::usage_of(&self.volume, owner)
+        })
     }
 }
 
 impl Marked for Posix {
     fn marks(&self, ino: Ino) -> Result<Marks> {
-        self.check_running()?;
-        self.marks_of(ino.0)
+        looking(&self.volume, || marks::marks_of(&self.volume, ino.0))
     }
 
     fn set_marks(&self, ino: Ino, set: SetMarks) -> Result<()> {
-        self.check_running()?;
-        self.durably(|| self.with_reclaim(|| self.change_marks(ino.0, set)))
+        changing(&self.volume, || marks::change_marks(&self.volume, ino.0, set))
     }
 }
 
@@ -449,9 +453,8 @@ impl StoredAccessLists for Posix {
         node: NewNode<'_>,
         umask: u32,
     ) -> Result<Attributes> {
-        self.check_running()?;
-        let make = || self.create_named(caller, parent.0, name, node, umask);
-        self.durably(|| self.with_reclaim(make))
+        let volume = &self.volume;
+        changing(volume, || create::create_named(volume, caller, parent.0, name, node, umask))
     }
 
     fn create_anonymous_masked(
@@ -461,9 +464,8 @@ impl StoredAccessLists for Posix {
         permissions: u32,
         umask: u32,
     ) -> Result<Attributes> {
-        self.check_running()?;
-        let make = || self.create_nameless(caller, parent.0, permissions, umask);
-        self.durably(|| self.with_reclaim(make))
+        let volume = &self.volume;
+        changing(volume, || create::create_nameless(volume, caller, parent.0, permissions, umask))
     }
 
     fn set_access_list(
@@ -473,40 +475,27 @@ impl StoredAccessLists for Posix {
         value: &[u8],
         clear_setgid: bool,
     ) -> Result<()> {
-        self.check_running()?;
-        let list = ListName::of(name).ok_or(Error::NotSupported)?;
-        let set = || self.write_list(ino.0, list, value, XattrMode::Any, clear_setgid);
-        self.durably(|| self.with_reclaim(set))
+        let volume = &self.volume;
+        changing(volume, || stored::set_list(volume, ino.0, name, value, clear_setgid))
     }
 }
 
 impl GroupSync for Posix {
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
-        let find = |(ino, _): &(Ino, SyncScope)| {
-            self.check_running()?;
-            self.load_inode(ino.0).map(|_| ())
-        };
-        let found: Vec<Result<()>> = inodes.iter().map(find).collect();
-        if found.iter().all(Result::is_err) {
-            return found;
-        }
-        for (ino, _) in inodes {
-            self.write_lazy_time(ino.0);
-        }
-        let synced = self.check_running().and_then(|()| self.view.sync().map_err(from_sync));
-        found.into_iter().map(|found| found.and_then(|()| synced.clone())).collect()
+        sync::sync_many(&self.volume, inodes)
     }
 }
 
 impl Stopping for Posix {
     fn shutdown(&self, how: Shutdown) -> Result<()> {
-        self.stop(how)
+        looking(&self.volume, || shutdown::stop(&self.volume, how))
     }
 }
 
 impl QuietReads for Posix {
     fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        self.check_running()?;
-        self.read_quietly(ino.0, offset, len, out).map(|_| ())
+        looking(&self.volume, || {
+            read::read_quietly(&self.volume, ino.0, offset, len, out).map(|_| ())
+        })
     }
 }

@@ -16,56 +16,24 @@
 #![deny(clippy::cast_possible_truncation)]
 
 mod acl;
-mod allocate;
-mod attributes;
-mod change;
-mod content;
-mod copy;
-mod counters;
-mod create;
-mod damage;
-mod dedup;
-mod descent;
-mod directory;
-mod extents;
 mod filesystem;
-mod footprint;
-mod lazy;
-mod link;
-mod locks;
-mod marks;
+mod frame;
+mod operations;
 mod options;
-mod orphans;
 mod parent;
-mod pass;
-mod pins;
-mod promises;
-mod quota;
-mod read;
-mod rename;
-mod rewriting;
-mod rollback;
-mod seek;
-mod shift;
-mod shutdown;
-mod truncate;
-mod unshare;
-mod usage;
-mod write;
-mod xattr;
+mod upkeep;
+mod volume;
 
 pub use acl::{
     Nfs4Entry, Nfs4Inheritance, Nfs4List, Nfs4ListError, Nfs4Rights, Nfs4Verdict, Nfs4Who,
     PosixList, PosixListError,
 };
-pub use dedup::{
-    ContentSharing, DedupOptions, DedupReport, Deduplicator, LiveTotals, Sharing, content_sharing,
-    deduplicate,
-};
 pub use filesystem::Posix;
-pub use footprint::{Footprint, FootprintOptions, Footprints, footprints};
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
+pub use operations::usage::OwnerReport;
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
-pub use pass::{PassPlace, Skipped};
-pub use rewriting::{DefragmentOptions, DefragmentReport, Rewriter, RewritingTotals, defragment};
-pub use usage::OwnerReport;
+pub use upkeep::{
+    ContentSharing, DedupOptions, DedupReport, Deduplicator, DefragmentOptions, DefragmentReport,
+    Footprint, FootprintOptions, Footprints, LiveTotals, PassPlace, Rewriter, RewritingTotals,
+    Sharing, Skipped, content_sharing, deduplicate, defragment, footprints, share_if_equal,
+};

@@ -1,4 +1,4 @@
-//! What a file system is told when it is opened.
+//! The options with which a file system is opened.
 
 use marram_vfs::{Caller, Clock, Ino, SystemClock};
 use std::fmt;
@@ -46,21 +46,21 @@ pub struct PosixOptions {
     pub directory_access_times: bool,
     /// Whether access times wait in memory to be written with something else (`lazytime`).
     pub lazy_times: bool,
-    /// Who is told of damage.
+    /// Takes the reports of damage.
     pub on_damage: OnDamage,
     /// Owner of the root directory, if it has to be made.
     pub root_owner: Caller,
     /// The directory that is the root of what is shown: of a fork of a directory that directory,
     /// else [`Ino::ROOT`]. It is its own parent, and what is not below it cannot be reached.
     pub root: Ino,
-    /// How long somebody who finds no space waits for space that is just being freed. Without it
-    /// nobody waits for anybody else, which tests that are to be repeated exactly need.
+    /// How long an operation that finds no space waits for space that is just being freed.
+    /// Without it no operation waits for another one, which repeatable tests need.
     pub patience: Duration,
 }
 
 impl Default for PosixOptions {
-    /// The machine's clock, relative access times, nobody told, root owned by user 0, all of the
-    /// dataset, no patience.
+    /// The machine's clock, relative access times, damage unreported, root owned by user 0, all
+    /// of the dataset, no patience.
     fn default() -> Self {
         PosixOptions {
             clock: Arc::new(SystemClock),

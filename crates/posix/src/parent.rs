@@ -3,9 +3,11 @@
 //! It is held still by all locks of its inodes and by its inode numbers. What it knows beside its
 //! view is added to the batch, or forgotten, here: counters, limits, waiting access times, pins.
 
-use crate::counters::{CountChange, HeldNumbers};
 use crate::filesystem::Posix;
-use crate::locks::AllGuards;
+use crate::frame::reclaim;
+use crate::volume::Volume;
+use crate::volume::counters::{CountChange, HeldNumbers};
+use crate::volume::locks::AllGuards;
 use marram_format::record::{Inode, Time};
 use marram_history::{HeldParent, Parent, ParentChange};
 use marram_records::failure::from_store;
@@ -18,7 +20,7 @@ const RECLAIM_ITEMS: usize = 1024;
 
 impl Parent for Posix {
     fn view(&self) -> &dyn View {
-        &*self.view
+        &*self.volume.view
     }
 
     fn root(&self) -> Ino {
@@ -26,16 +28,17 @@ impl Parent for Posix {
     }
 
     fn check_running(&self) -> Result<()> {
-        Posix::check_running(self)
+        self.volume.check_running()
     }
 
     fn hold_still(&self) -> Result<Box<dyn HeldParent + '_>> {
-        let locks = self.locks.all();
-        Ok(Box::new(Held { posix: self, numbers: self.counters.hold_numbers(), _locks: locks }))
+        let volume = &self.volume;
+        let locks = volume.locks.all();
+        Ok(Box::new(Held { volume, numbers: volume.counters.hold_numbers(), _locks: locks }))
     }
 
     fn with_space(&self, attempt: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        self.with_reclaim(attempt)
+        reclaim::with_reclaim(&self.volume, attempt)
     }
 
     fn free_removed(&self) -> Result<()> {
@@ -44,13 +47,13 @@ impl Parent for Posix {
     }
 
     fn give_back(&self, ino: u64) {
-        self.settle(Some(ino));
+        reclaim::settle(&self.volume, Some(ino));
     }
 }
 
 /// The file system under all locks.
 struct Held<'a> {
-    posix: &'a Posix,
+    volume: &'a Volume,
     numbers: HeldNumbers<'a>,
     _locks: AllGuards<'a>,
 }
@@ -59,9 +62,9 @@ impl Held<'_> {
     /// The whole batch of a change, and how it moves the count of inodes.
     fn complete_batch(&self, change: ParentChange<'_>) -> (Batch<'static>, CountChange) {
         let ParentChange { mut batch, inodes, next_number, usage, .. } = change;
-        usage.put(&mut batch, |owner, admission| self.posix.limits.at_most(owner, admission));
-        let count = CountChange::new(self.posix.root(), inodes);
-        self.posix.counters.put(&mut batch, count);
+        usage.put(&mut batch, |owner, admission| self.volume.limits.at_most(owner, admission));
+        let count = CountChange::new(self.volume.root(), inodes);
+        self.volume.counters.put(&mut batch, count);
         if let Some(next) = next_number {
             self.numbers.put(&mut batch, next);
         }
@@ -71,7 +74,7 @@ impl Held<'_> {
 
 impl HeldParent for Held<'_> {
     fn now(&self) -> Time {
-        time(self.posix.options.clock.now())
+        time(self.volume.options.clock.now())
     }
 
     fn first_number(&self) -> u64 {
@@ -79,16 +82,16 @@ impl HeldParent for Held<'_> {
     }
 
     fn is_in_use(&self, ino: u64) -> bool {
-        self.posix.pins.pinned(ino)
+        self.volume.pins.pinned(ino)
     }
 
     fn complete(&self, ino: u64, inode: &mut Inode) {
-        self.posix.lazy_times.fill(ino, inode);
+        self.volume.lazy_times.fill(ino, inode);
     }
 
     fn dry_run(&self, change: ParentChange<'_>) -> Result<()> {
         let (batch, _) = self.complete_batch(change);
-        self.posix.view.dry_run(batch).map_err(from_store)
+        self.volume.view.dry_run(batch).map_err(from_store)
     }
 
     fn apply(
@@ -99,13 +102,13 @@ impl HeldParent for Held<'_> {
     ) -> Result<()> {
         let (changed, next_number) = (change.changed, change.next_number);
         let (batch, count) = self.complete_batch(change);
-        store.apply_merge(&*self.posix.view, batch, merged).map_err(from_store)?;
-        self.posix.counters.applied(count);
+        store.apply_merge(&*self.volume.view, batch, merged).map_err(from_store)?;
+        self.volume.counters.applied(count);
         if let Some(next) = next_number {
             self.numbers.applied(next);
         }
-        changed.iter().for_each(|ino| self.posix.lazy_times.forget(*ino));
-        self.posix.promises.forget(changed.iter().copied(), &*self.posix.view);
+        changed.iter().for_each(|ino| self.volume.lazy_times.forget(*ino));
+        self.volume.reservations.forget(changed.iter().copied(), &*self.volume.view);
         Ok(())
     }
 }

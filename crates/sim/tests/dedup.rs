@@ -12,7 +12,9 @@ mod soundness;
 use homes::{SHARED_BYTES, dedup_full_pool_home, dedup_pool_home, run_seeds};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{ReceiveRequest, SendRequest};
-use marram_posix::{DedupOptions, DedupReport, Deduplicator, PassPlace, Posix, deduplicate};
+use marram_posix::{
+    DedupOptions, DedupReport, Deduplicator, PassPlace, Posix, deduplicate, share_if_equal,
+};
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
@@ -142,7 +144,7 @@ fn a_copy_that_has_gone_bad_is_found_though_the_cache_has_it_and_the_good_one_st
         panic!("{extent:?}");
     };
     memory.write(address + 100, b"not what was there").unwrap();
-    let shared = files.share_if_equal(&files, (bad, 0), (good, 0), 100_000, false).unwrap();
+    let shared = share_if_equal(&files, &files, (bad, 0), (good, 0), 100_000, false).unwrap();
     assert_eq!((shared.shared_bytes, shared.unreadable), (0, 1), "{shared:?}");
     assert!(matches!(shared.reason, Some(Error::Damaged(_))), "{shared:?}");
     drop(files);

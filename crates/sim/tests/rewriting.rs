@@ -206,7 +206,9 @@ fn what_a_merge_has_adopted_is_left_alone_as_long_as_the_fork_has_it() {
     let copy = file(&other, "copy");
     write(&other, copy, 0, &content);
     pool.commit().unwrap();
-    let shared = other.share_if_equal(&files, (one, 0), (copy, 0), 2 * RECORD, false).unwrap();
+    let shared =
+        marram_posix::share_if_equal(&other, &files, (one, 0), (copy, 0), 2 * RECORD, false)
+            .unwrap();
     assert!(shared.shared_bytes > 0, "{shared:?}");
     let before = holders(&pool);
     for files in [&files, &other] {

@@ -1,16 +1,18 @@
-//! Who may do what where NFSv4 lists hold: what the kernel checks elsewhere is checked here.
+//! Permissions where NFSv4 lists hold: what the kernel checks elsewhere is checked here.
 //!
 //! The questions are Linux's (what `fs/namei.c`, `fs/attr.c` and `fs/open.c` check before they call
 //! a file system), the answers those of the lists. User 0 is bound by nothing. The owner may always
 //! read and write attributes and list. Where a question is about more than one inode, the kernel
 //! holds the directories still while it asks and acts: names do not move in between.
 //!
-//! A check that is missing here is a hole that nobody sees: each operation of a server has its
+//! A check that is missing here is a hole that stays unseen: each operation of a server has its
 //! [`Action`], and `cargo xtask real acl` tries all of them as a stranger.
 
 use super::nfs4::{List, Rights, Verdict, Who};
-use crate::attributes::SETGID;
-use crate::filesystem::Posix;
+use crate::acl::stored;
+use crate::frame::lookup;
+use crate::frame::privileges::SETGID;
+use crate::volume::Volume;
 use marram_format::record::{Inode, InodeKind};
 use marram_records::lists::{AccessLists, ListName};
 use marram_vfs::{
@@ -22,7 +24,7 @@ const STICKY: u16 = 0o1000;
 const SETUID: u16 = 0o4000;
 const EXECUTE_ANY: u16 = 0o111;
 const SETGID_EXECUTE: u16 = 0o2010;
-/// What nobody can take from the owner.
+/// Rights that no list takes from the owner.
 const OWNERS: Rights = Rights(
     Rights::READ_ATTRIBUTES.0
         | Rights::WRITE_ATTRIBUTES.0
@@ -30,7 +32,7 @@ const OWNERS: Rights = Rights(
         | Rights::WRITE_ACL.0,
 );
 
-/// An inode that somebody wants something of.
+/// An inode that a caller wants to use.
 struct Object {
     ino: u64,
     inode: Inode,
@@ -69,7 +71,7 @@ impl Object {
         if self.allows(who, wanted) { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
-    /// For what is the owner's: others are told so.
+    /// For what is the owner's: others get an error that says so.
     fn demand_as_owner(&self, who: &dyn Identity, wanted: Rights) -> Result<()> {
         if self.allows(who, wanted) { Ok(()) } else { Err(Error::NotPermitted) }
     }
@@ -81,36 +83,38 @@ fn adding(is_directory: bool) -> Rights {
     Rights::EXECUTE | add
 }
 
-impl AccessControl for Posix {
+impl AccessControl for Volume {
     fn authorize(&self, who: &dyn Identity, action: Action<'_>) -> Result<()> {
         match action {
-            Action::Search(ino) => self.may_search(who, ino),
-            Action::Reach(ino) => self.may_reach(who, ino),
+            Action::Search(ino) => may_search(self, who, ino),
+            Action::Reach(ino) => may_reach(self, who, ino),
             Action::Probe { ino, read, write, execute } => {
                 let asked = [
                     (read, Rights::READ_DATA),
                     (write, Rights::WRITE_DATA),
                     (execute, Rights::EXECUTE),
                 ];
-                self.may_use(who, ino, asked)
+                may_use(self, who, ino, asked)
             }
-            Action::List(ino) => self.object(ino)?.demand(who, Rights::READ_DATA),
-            Action::ReadAttributes(ino) => self.object(ino)?.demand(who, Rights::READ_ATTRIBUTES),
+            Action::List(ino) => object_of(self, ino)?.demand(who, Rights::READ_DATA),
+            Action::ReadAttributes(ino) => {
+                object_of(self, ino)?.demand(who, Rights::READ_ATTRIBUTES)
+            }
             Action::Create { parent, directory } => {
-                self.object(parent)?.demand(who, adding(directory))
+                object_of(self, parent)?.demand(who, adding(directory))
             }
-            Action::Link { ino, parent } => self.may_link(who, ino, parent),
-            Action::Remove { parent, name } => self.may_remove(who, parent, name),
+            Action::Link { ino, parent } => may_link(self, who, ino, parent),
+            Action::Remove { parent, name } => may_remove(self, who, parent, name),
             Action::Rename { parent, name, new_parent, new_name, exchange } => {
-                self.may_rename(who, (parent, name), (new_parent, new_name), exchange)
+                may_rename(self, who, (parent, name), (new_parent, new_name), exchange)
             }
-            Action::ReadXattr { ino, name } => self.may_read_xattr(who, ino, name),
-            Action::WriteXattr { ino, name } => self.may_write_xattr(who, ino, name),
+            Action::ReadXattr { ino, name } => may_read_xattr(self, who, ino, name),
+            Action::WriteXattr { ino, name } => may_write_xattr(self, who, ino, name),
         }
     }
 
     fn authorize_open(&self, who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
-        let object = self.object(ino)?;
+        let object = object_of(self, ino)?;
         let asked = [(how.read, Rights::READ_DATA), (how.execute, Rights::EXECUTE)];
         let asked = asked.iter().filter(|(asked, _)| *asked);
         let base = asked.fold(Rights::NONE, |all, (_, rights)| all | *rights);
@@ -133,7 +137,7 @@ impl AccessControl for Posix {
         if who.is_privileged() {
             return Ok(());
         }
-        let object = self.object(ino)?;
+        let object = object_of(self, ino)?;
         may_set_mode(who, &object, set)?;
         may_set_owner(who, &object, set)?;
         if set.size.is_some() {
@@ -186,137 +190,139 @@ fn may_set_times(who: &dyn Identity, object: &Object, set: &SetAttributes) -> Re
     object.demand(who, Rights::WRITE_DATA)
 }
 
-impl Posix {
-    /// The lock keeps the inode and its list together.
-    fn object(&self, ino: Ino) -> Result<Object> {
-        let _held = self.locks.read(ino.0);
-        let inode = self.load_inode(ino.0)?;
-        let list = self.nfs4_list(ino.0, &inode)?;
-        Ok(Object { ino: ino.0, inode, list })
-    }
+/// The lock keeps the inode and its list together.
+fn object_of(volume: &Volume, ino: Ino) -> Result<Object> {
+    let _held = volume.locks.read(ino.0);
+    let inode = volume.load_inode(ino.0)?;
+    let list = stored::nfs4_list(volume, ino.0, &inode)?;
+    Ok(Object { ino: ino.0, inode, list })
+}
 
-    /// What a name in a directory leads to, if there is such a name.
-    fn named_object(&self, parent: Ino, name: Name<'_>) -> Result<Option<Object>> {
-        let found = self.find_entry(parent.0, name)?;
-        found.map(|entry| self.object(Ino(entry.ino))).transpose()
-    }
+/// What a name in a directory leads to, if there is such a name.
+fn named_object(volume: &Volume, parent: Ino, name: Name<'_>) -> Result<Option<Object>> {
+    let found = lookup::find_entry(volume, parent.0, name)?;
+    found.map(|entry| object_of(volume, Ino(entry.ino))).transpose()
+}
 
-    /// That a file is no directory is for the lookup to say.
-    fn may_search(&self, who: &dyn Identity, ino: Ino) -> Result<()> {
-        if who.is_privileged() {
-            return Ok(());
-        }
-        let object = self.object(ino)?;
-        if object.is_directory() { object.demand(who, Rights::EXECUTE) } else { Ok(()) }
+/// That a file is no directory is for the lookup to say.
+fn may_search(volume: &Volume, who: &dyn Identity, ino: Ino) -> Result<()> {
+    if who.is_privileged() {
+        return Ok(());
     }
+    let object = object_of(volume, ino)?;
+    if object.is_directory() { object.demand(who, Rights::EXECUTE) } else { Ok(()) }
+}
 
-    /// FIFOs and sockets are opened without a word to the file system: their names lead only those
-    /// to them who may use them in all ways.
-    fn may_reach(&self, who: &dyn Identity, ino: Ino) -> Result<()> {
-        if who.is_privileged() {
-            return Ok(());
-        }
-        let object = self.object(ino)?;
-        match object.inode.kind {
-            InodeKind::Fifo => object.demand(who, Rights::READ_DATA | Rights::WRITE_DATA),
-            InodeKind::Socket => object.demand(who, Rights::WRITE_DATA),
-            _ => Ok(()),
-        }
+/// FIFOs and sockets are opened without a word to the file system: their names lead only those
+/// to them who may use them in all ways.
+fn may_reach(volume: &Volume, who: &dyn Identity, ino: Ino) -> Result<()> {
+    if who.is_privileged() {
+        return Ok(());
     }
+    let object = object_of(volume, ino)?;
+    match object.inode.kind {
+        InodeKind::Fifo => object.demand(who, Rights::READ_DATA | Rights::WRITE_DATA),
+        InodeKind::Socket => object.demand(who, Rights::WRITE_DATA),
+        _ => Ok(()),
+    }
+}
 
-    /// Nobody runs a file that has no execute bit at all.
-    fn may_use(&self, who: &dyn Identity, ino: Ino, asked: [(bool, Rights); 3]) -> Result<()> {
-        let object = self.object(ino)?;
-        let asked = asked.iter().filter(|(asked, _)| *asked);
-        let wanted = asked.fold(Rights::NONE, |all, (_, rights)| all | *rights);
-        let program = object.inode.kind == InodeKind::Regular && wanted.has(Rights::EXECUTE);
-        if program && object.inode.permissions & EXECUTE_ANY == 0 {
-            return Err(Error::AccessDenied);
-        }
-        object.demand(who, wanted)
+/// Nobody runs a file that has no execute bit at all.
+fn may_use(
+    volume: &Volume,
+    who: &dyn Identity,
+    ino: Ino,
+    asked: [(bool, Rights); 3],
+) -> Result<()> {
+    let object = object_of(volume, ino)?;
+    let asked = asked.iter().filter(|(asked, _)| *asked);
+    let wanted = asked.fold(Rights::NONE, |all, (_, rights)| all | *rights);
+    let program = object.inode.kind == InodeKind::Regular && wanted.has(Rights::EXECUTE);
+    if program && object.inode.permissions & EXECUTE_ANY == 0 {
+        return Err(Error::AccessDenied);
     }
+    object.demand(who, wanted)
+}
 
-    /// As with `fs.protected_hardlinks`: a name keeps a file alive, so it is for those who could
-    /// have written it anyway.
-    fn may_link(&self, who: &dyn Identity, ino: Ino, parent: Ino) -> Result<()> {
-        let object = self.object(ino)?;
-        self.object(parent)?.demand(who, adding(object.is_directory()))?;
-        let permissions = object.inode.permissions;
-        let privileged =
-            permissions & SETUID != 0 || permissions & SETGID_EXECUTE == SETGID_EXECUTE;
-        let plain = object.inode.kind == InodeKind::Regular && !privileged;
-        let writable = plain && object.allows(who, Rights::READ_DATA | Rights::WRITE_DATA);
-        if who.is_privileged() || object.is_owned_by(who) || writable {
-            return Ok(());
-        }
-        Err(Error::NotPermitted)
+/// As with `fs.protected_hardlinks`: a name keeps a file alive, so it is for those who could
+/// have written it anyway.
+fn may_link(volume: &Volume, who: &dyn Identity, ino: Ino, parent: Ino) -> Result<()> {
+    let object = object_of(volume, ino)?;
+    object_of(volume, parent)?.demand(who, adding(object.is_directory()))?;
+    let permissions = object.inode.permissions;
+    let privileged = permissions & SETUID != 0 || permissions & SETGID_EXECUTE == SETGID_EXECUTE;
+    let plain = object.inode.kind == InodeKind::Regular && !privileged;
+    let writable = plain && object.allows(who, Rights::READ_DATA | Rights::WRITE_DATA);
+    if who.is_privileged() || object.is_owned_by(who) || writable {
+        return Ok(());
     }
+    Err(Error::NotPermitted)
+}
 
-    fn may_remove(&self, who: &dyn Identity, parent: Ino, name: Name<'_>) -> Result<()> {
-        let directory = self.object(parent)?;
-        directory.demand(who, Rights::EXECUTE)?;
-        let found = self.named_object(parent, name)?;
-        found.map_or(Ok(()), |object| may_delete(who, &directory, &object))
-    }
+fn may_remove(volume: &Volume, who: &dyn Identity, parent: Ino, name: Name<'_>) -> Result<()> {
+    let directory = object_of(volume, parent)?;
+    directory.demand(who, Rights::EXECUTE)?;
+    let found = named_object(volume, parent, name)?;
+    found.map_or(Ok(()), |object| may_delete(who, &directory, &object))
+}
 
-    fn may_rename(
-        &self,
-        who: &dyn Identity,
-        from: (Ino, Name<'_>),
-        to: (Ino, Name<'_>),
-        exchange: bool,
-    ) -> Result<()> {
-        if who.is_privileged() {
-            return Ok(());
-        }
-        let (old, new) = (self.object(from.0)?, self.object(to.0)?);
-        old.demand(who, Rights::EXECUTE)?;
-        new.demand(who, Rights::EXECUTE)?;
-        let moves = |object: &Object, away: &Object, into: &Object| {
-            may_delete(who, away, object)?;
-            into.demand(who, adding(object.is_directory()))?;
-            if object.is_directory() && away.ino != into.ino {
-                object.demand(who, Rights::WRITE_DATA)?;
-            }
-            Ok(())
-        };
-        if let Some(source) = self.named_object(from.0, from.1)? {
-            moves(&source, &old, &new)?;
-        }
-        match self.named_object(to.0, to.1)? {
-            Some(target) if exchange => moves(&target, &new, &old),
-            Some(target) => may_delete(who, &new, &target),
-            None => Ok(()),
-        }
+fn may_rename(
+    volume: &Volume,
+    who: &dyn Identity,
+    from: (Ino, Name<'_>),
+    to: (Ino, Name<'_>),
+    exchange: bool,
+) -> Result<()> {
+    if who.is_privileged() {
+        return Ok(());
     }
+    let (old, new) = (object_of(volume, from.0)?, object_of(volume, to.0)?);
+    old.demand(who, Rights::EXECUTE)?;
+    new.demand(who, Rights::EXECUTE)?;
+    let moves = |object: &Object, away: &Object, into: &Object| {
+        may_delete(who, away, object)?;
+        into.demand(who, adding(object.is_directory()))?;
+        if object.is_directory() && away.ino != into.ino {
+            object.demand(who, Rights::WRITE_DATA)?;
+        }
+        Ok(())
+    };
+    if let Some(source) = named_object(volume, from.0, from.1)? {
+        moves(&source, &old, &new)?;
+    }
+    match named_object(volume, to.0, to.1)? {
+        Some(target) if exchange => moves(&target, &new, &old),
+        Some(target) => may_delete(who, &new, &target),
+        None => Ok(()),
+    }
+}
 
-    /// The namespaces of the system and of administrators are the kernel's to check.
-    fn may_read_xattr(&self, who: &dyn Identity, ino: Ino, name: &[u8]) -> Result<()> {
-        match () {
-            () if ListName::of(name).is_some() => self.object(ino)?.demand(who, Rights::READ_ACL),
-            () if name.starts_with(b"user.") => {
-                self.object(ino)?.demand(who, Rights::READ_NAMED_ATTRS)
-            }
-            () => Ok(()),
+/// The namespaces of the system and of administrators are the kernel's to check.
+fn may_read_xattr(volume: &Volume, who: &dyn Identity, ino: Ino, name: &[u8]) -> Result<()> {
+    match () {
+        () if ListName::of(name).is_some() => object_of(volume, ino)?.demand(who, Rights::READ_ACL),
+        () if name.starts_with(b"user.") => {
+            object_of(volume, ino)?.demand(who, Rights::READ_NAMED_ATTRS)
         }
+        () => Ok(()),
     }
+}
 
-    fn may_write_xattr(&self, who: &dyn Identity, ino: Ino, name: &[u8]) -> Result<()> {
-        match () {
-            () if ListName::of(name).is_some() => {
-                self.object(ino)?.demand_as_owner(who, Rights::WRITE_ACL)
-            }
-            () if name.starts_with(b"user.") => {
-                self.object(ino)?.demand(who, Rights::WRITE_NAMED_ATTRS)
-            }
-            () => Ok(()),
+fn may_write_xattr(volume: &Volume, who: &dyn Identity, ino: Ino, name: &[u8]) -> Result<()> {
+    match () {
+        () if ListName::of(name).is_some() => {
+            object_of(volume, ino)?.demand_as_owner(who, Rights::WRITE_ACL)
         }
+        () if name.starts_with(b"user.") => {
+            object_of(volume, ino)?.demand(who, Rights::WRITE_NAMED_ATTRS)
+        }
+        () => Ok(()),
     }
+}
 
-    /// What checks permissions, if it is not the kernel.
-    pub(crate) fn guard(&self) -> Option<&dyn AccessControl> {
-        (self.lists == AccessLists::Nfs4).then_some(self)
-    }
+/// What checks permissions, if it is not the kernel.
+pub(crate) fn guard(volume: &Volume) -> Option<&dyn AccessControl> {
+    (volume.lists == AccessLists::Nfs4).then_some(volume)
 }
 
 /// RFC 8881, section 6.2.1.3.2: the right to delete the object, or to delete what is in the

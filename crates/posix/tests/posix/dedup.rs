@@ -1,7 +1,9 @@
 //! Sharing of equal content: nobody who reads can tell, and nothing is believed that is not so.
 
 use crate::{Bench, USER, name, pattern};
-use marram_posix::{DedupOptions, DedupReport, PassPlace, Posix, PosixOptions, deduplicate};
+use marram_posix::{
+    DedupOptions, DedupReport, PassPlace, Posix, PosixOptions, deduplicate, share_if_equal,
+};
 use marram_store::{Block, Item, Key, View, kind};
 use marram_vfs::{Error, FileSystem, Ino, SetAttributes, SteppedClock};
 use std::sync::Arc;
@@ -123,7 +125,7 @@ fn a_hint_that_lies_is_found_out() {
     bench.write(one, 0, &pattern(1, 20_000));
     bench.write(other, 0, &pattern(2, 20_000));
     let files = shared(&bench);
-    let share = |from, to, len| files.share_if_equal(&files, from, to, len, false);
+    let share = |from, to, len| share_if_equal(&files, &files, from, to, len, false);
     assert_eq!(share((one, 0), (other, 0), 20_000).unwrap().equal_bytes, 0);
     assert_eq!(share((one, 1 << 40), (other, 0), 20_000).unwrap().equal_bytes, 0);
     assert_eq!(share((one, 0), (other, 19_000), 1 << 40).unwrap().equal_bytes, 0);
@@ -164,7 +166,7 @@ fn damage_is_told_and_not_spread() {
     assert_eq!(report.told[0].path, b"bad");
     assert!(matches!(report.told[0].reason, Error::Damaged(_)));
     assert_eq!(bench.read(good, 0, content.len()), content);
-    let sharing = bench.files.share_if_equal(&bench.files, (bad, 0), (good, 0), RECORD, false);
+    let sharing = share_if_equal(&bench.files, &bench.files, (bad, 0), (good, 0), RECORD, false);
     let sharing = sharing.unwrap();
     assert_eq!((sharing.shared_bytes, sharing.unreadable), (0, 1));
     assert_eq!(bench.damage.lock().unwrap()[0].path.as_deref(), Some(&b"/bad"[..]));

@@ -1,0 +1,47 @@
+//! Going back to a snapshot while the file system is in use.
+//!
+//! All inodes are locked while the store goes back, so that no operation has read one state and
+//! changes the other. What is kept in memory about the state is read anew then. Inode numbers go on
+//! from where they were: a number of an inode that is gone must not lead to another one.
+
+use crate::frame::access_times;
+use crate::operations::limits;
+use crate::volume::Volume;
+use marram_vfs::{Error, Ino};
+
+/// Whether an inode was handed out and has not been forgotten. The root is always known.
+pub(crate) fn is_known(volume: &Volume, ino: Ino) -> bool {
+    ino.0 == volume.root() || volume.pins.pinned(ino.0)
+}
+
+/// All inodes that were handed out and have not been forgotten.
+pub(crate) fn known(volume: &Volume) -> Vec<Ino> {
+    volume.pins.all().into_iter().map(Ino).collect()
+}
+
+/// How many those are.
+pub(crate) fn known_count(volume: &Volume) -> usize {
+    volume.pins.count()
+}
+
+/// Runs `go_back`, which lets the dataset that this file system has open go on from a snapshot
+/// of it ([`marram_store::Store::rollback`]), while all operations wait.
+///
+/// # Errors
+/// Those of `go_back`, which must not have changed anything then; a file system that is
+/// read-only or shut down; a failed read afterwards: then it must be opened again.
+pub(crate) fn roll_back<E: From<Error>>(
+    volume: &Volume,
+    go_back: impl FnOnce() -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    volume.check_running()?;
+    volume.check_writable()?;
+    access_times::write_lazy_times(volume);
+    let _all_waits = volume.locks.all();
+    go_back()?;
+    volume.lazy_times.clear();
+    volume.orphans.search_again();
+    volume.reservations.forget_all(&*volume.view);
+    volume.counters.read_again(&*volume.view)?;
+    Ok(limits::reload_limits(volume)?)
+}
