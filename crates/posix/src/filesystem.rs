@@ -237,9 +237,10 @@ impl FileSystem for Posix {
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let volume = &self.volume;
-        volume.check_running()?;
-        volume.check_writable()?;
-        changing(volume, || attributes::change_attributes(volume, ino.0, set))
+        changing(volume, || {
+            volume.check_writable()?;
+            attributes::change_attributes(volume, ino.0, set)
+        })
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {

@@ -7,7 +7,7 @@ use crate::failure::{Context, Result};
 use std::path::Path;
 
 /// Pages that are held to it, beside all below `docs`.
-const PAGES: [&str; 2] = [CHANGES, "CONTRIBUTING.md"];
+const PAGES: [&str; 3] = [CHANGES, "CONTRIBUTING.md", "ARCHITECTURE.md"];
 
 /// The page of changes, and the most lines of its first section.
 const CHANGES: &str = "CHANGELOG.md";

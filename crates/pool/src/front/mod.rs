@@ -1,4 +1,5 @@
-//! An open pool, as callers hold it. What it does stands in the folders below; this forwards.
+//! An open pool, as callers hold it: its making, its status, and the operations of a store, each of
+//! which takes its turn and is one commit. What they consist of stands in the folders below.
 
 mod administration;
 pub(crate) mod create;

@@ -6,7 +6,7 @@
 //! The design and what else was thought of: `docs/decisions/0008-intent-log.md`; the bytes:
 //! `docs/format.md`.
 //!
-//! - [`unlogged`] knows what no frame has yet, [`collect`] makes a frame of it.
+//! - [`collect`] makes a frame of what no frame has yet ([`crate::memtable::unlogged`]).
 //! - [`ring`] knows where frames lie; [`replay`] puts them back into the layers.
 
 mod collect;

@@ -210,7 +210,7 @@ fn destroy_chain(commit: &mut Commit<'_>, chain: &Chain) -> Result<()> {
 }
 
 /// A dataset, or the last snapshot of a line. Takes the name; the space follows in
-/// [`State::give_back_step`].
+/// [`give_back_step`].
 pub(crate) fn destroy_last(commit: &mut Commit<'_>, mut gone: DatasetRecord) -> Result<()> {
     dead_list_reclaim::drop_list(commit, gone.dead_list, gone.previous_group);
     gone.dead_list = commit.new_id();

@@ -1,9 +1,9 @@
 //! The log of operations: who did what to the pool and which dataset of it.
 //!
 //! The commit that does an operation puts its entry into the pool's own tree, so that a crash
-//! leaves both or neither. An entry is written for whoever a handle of the pool acts for, see
-//! [`Pool::acting_for`]; what the engine does for itself, such as the snapshots that a comparison
-//! needs for a while, has none.
+//! leaves both or neither. An entry names the user that a handle of the pool acts for
+//! ([`crate::Pool::acting_for`]). What the engine does for itself has none, such as the snapshots
+//! that a comparison needs for a while.
 //!
 //! A command that does one thing to many has an entry for each. They are a **step**: entries of one
 //! kind with the same group. A commit does one command's work and has a group of its own, so two
@@ -89,8 +89,8 @@ pub(crate) fn undone_by(entries: &[(u64, OperationRecord)]) -> BTreeSet<(u64, u6
     undone
 }
 
-/// An entry about a dataset or snapshot, or with 0 the pool; who and when is added by
-/// [`Commit::enter`].
+/// An entry about a dataset or snapshot, or with 0 the pool. [`enter`] adds the user and the
+/// time.
 pub(crate) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> OperationRecord {
     OperationRecord {
         kind,

@@ -449,7 +449,7 @@ fn take_back(
     Ok(i64::MAX)
 }
 
-/// As [`State::former_name`], as this commit has the dataset: that may come back with it.
+/// As [`former_name`], as this commit has the dataset: that may come back with it.
 fn former_name_in(commit: &Commit<'_>, record: &OperationRecord) -> Result<Source> {
     let subject = commit.record(record.subject)?;
     let dataset = match subject.state {

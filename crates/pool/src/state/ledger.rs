@@ -31,7 +31,7 @@ pub(crate) struct Look {
 pub(crate) struct Ledger {
     /// What batches need that have found space and are not among what is dirty yet.
     pub(crate) admitted_bytes: Mutex<u64>,
-    /// What the last [look for space](crate::admission::look) found.
+    /// What the last [look for space](crate::admission) found.
     pub(crate) last_look: Mutex<Option<Look>>,
     /// What is kept free for datasets with a reservation.
     pub(crate) kept_free_bytes: AtomicU64,

@@ -1,4 +1,4 @@
-//! The view of a dataset that callers get, and the reservation of space for what they change.
+//! The view of a dataset that callers get: it reads the dataset, and admits and applies batches.
 
 use crate::admission::cost::cost;
 use crate::admission::shortage::{self, Granted, Need};
@@ -39,9 +39,7 @@ impl DatasetView {
     pub(crate) fn new(pool: Arc<State>, dataset: Opened) -> DatasetView {
         DatasetView { pool, dataset, promised: AtomicU64::new(0) }
     }
-}
 
-impl DatasetView {
     /// Applies a batch that has been granted space, or else if there is some beside what waits for
     /// a commit; whether it was applied. What of counters must be read from a device is read
     /// without the gate.

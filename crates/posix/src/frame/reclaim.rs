@@ -205,7 +205,7 @@ pub(crate) fn settle(volume: &Volume, orphan: Option<u64>) {
     }
 }
 
-/// Waits for something to free; see [`Orphans::await_more`].
+/// Waits for something to free; see [`crate::volume::orphans::Orphans::await_more`].
 fn await_orphans(volume: &Volume, pieces: u64, patience: &mut Duration) -> bool {
     let all = volume.options.patience;
     volume

@@ -164,8 +164,7 @@ impl dyn FileSystem + '_ {
     }
 
     /// [`StoredAccessLists::create_masked`](super::StoredAccessLists::create_masked); without it
-    /// the umask is
-    /// taken off.
+    /// the umask is taken off.
     ///
     /// # Errors
     /// As there.
@@ -183,10 +182,8 @@ impl dyn FileSystem + '_ {
         }
     }
 
-    ///
-    ///
-    /// [`super::StoredAccessLists::create_anonymous_masked`];
-    /// without it the umask is taken off.
+    /// [`create_anonymous_masked`](super::StoredAccessLists::create_anonymous_masked) of the
+    /// capability; without it the umask is taken off.
     ///
     /// # Errors
     /// As there.
@@ -204,8 +201,7 @@ impl dyn FileSystem + '_ {
     }
 
     /// [`StoredAccessLists::set_access_list`](super::StoredAccessLists::set_access_list); without
-    /// it refused
-    /// with [`Error::NotSupported`].
+    /// it refused with [`Error::NotSupported`].
     ///
     /// # Errors
     /// As there.

@@ -132,8 +132,8 @@ pub trait Marked {
 /// Access control lists, which are extended attributes.
 pub trait StoredAccessLists {
     /// As [`crate::FileSystem::create`], for a caller whose umask has not been taken off the
-    /// permissions:
-    /// it counts only where the directory's access control list does not say what holds instead.
+    /// permissions: it counts only where the directory's access control list does not say what
+    /// holds instead.
     fn create_masked(
         &self,
         caller: Caller,
@@ -167,8 +167,7 @@ pub trait StoredAccessLists {
 /// Syncs of several inodes at once.
 pub trait GroupSync {
     /// Syncs several inodes, each as [`crate::FileSystem::sync`] does; the outcomes are in their
-    /// order.
-    /// Where one flush of the devices serves them all, it is made once.
+    /// order. Where one flush of the devices serves them all, it is made once.
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>>;
 }
 
