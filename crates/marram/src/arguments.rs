@@ -65,7 +65,7 @@ pub(crate) enum Command {
     List(ListArguments),
     /// Keep the present state of a dataset, in no time and no space
     Snapshot(SnapshotArguments),
-    /// Tell who holds the space, and what destroying it would give back
+    /// Tell what holds the space, and what destroying it would give back
     Space(SpaceArguments),
     /// Make a writable dataset that begins as a snapshot
     Clone(CloneArguments),
@@ -514,7 +514,7 @@ pub(crate) struct LabelArguments {
     /// A pool, or a path inside a mounted one
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
-    /// The new label, at most 64 bytes, '' to take it away; told if left out
+    /// The new label, at most 64 bytes, '' to take it away; printed if left out
     pub(crate) label: Option<String>,
 }
 

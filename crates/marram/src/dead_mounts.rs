@@ -1,8 +1,8 @@
 //! Mounts whose daemon has died, as mounts of the pool that they showed.
 //!
 //! Such a mount answers nothing, hides what is below it, and may hold the pool's block device. It
-//! never comes to life again. So whoever mounts the pool anew clears them away wherever they are,
-//! and whoever unmounts the pool means them too. The kernel's table names the pool, or the block
+//! never comes to life again. So a new mount of the pool clears them away wherever they are, and
+//! unmounting the pool means them too. The kernel's table names the pool, or the block
 //! device that stood for it.
 
 use crate::error::{Error, Result};
@@ -36,9 +36,9 @@ pub(crate) fn clear(directory: &Path) -> Result<()> {
 
 /// As [`clear`], to mount the pool at `pool` anew.
 ///
-/// Whoever lets go of a mount last drops what the kernel has cached of it, and does nothing else
-/// meanwhile: 10 GB took seconds, in which nothing was mounted. So another process is the last one.
-/// A block device is not free before that is over, and must be waited for.
+/// The last process that lets go of a mount drops what the kernel has cached of it, and does
+/// nothing else meanwhile: 10 GB took seconds. So another process is the last one. A block device
+/// is not free before that is over, and must be waited for.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -1,7 +1,7 @@
 //! Paths and other text that programs have chosen, as commands print it.
 //!
 //! A name in a directory is any bytes: line ends, what moves a terminal's cursor, bytes that are no
-//! UTF-8. Whoever reads a report must not be deceived by one, nor take two for the same. People get
+//! UTF-8. A report deceives by none, and shows no two alike. People get
 //! such paths in quotes and with escapes, as git and diff(1) print them and patch(1) reads them.
 //! Programs get them as JSON text, and all their bytes beside it where the text has lost some.
 
@@ -24,7 +24,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a path, from its text and what [`lost_bytes`] told of it.
+/// The bytes of a path, from its text and what [`lost_bytes`] made of it.
 pub(crate) fn bytes(text: &str, lost: Option<&String>) -> Vec<u8> {
     let digits = lost.map(|lost| lost.as_bytes().chunks(2));
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -53,7 +53,7 @@ fn is_deceptive(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Text for people in one line: what would end it, or moves the cursor, is told by its number.
+/// Text for people in one line: what would end it, or moves the cursor, becomes its number.
 /// Not for what must be read back: a `\` stays what it is.
 pub(crate) fn printable(text: String) -> String {
     match text.chars().any(is_deceptive) {

@@ -70,7 +70,7 @@ pub(crate) struct MountOptions {
     /// Access times are kept in memory, and written with something else.
     #[serde(default)]
     pub(crate) lazy_times: bool,
-    /// Other users than the one who mounts may use it; `None`: as root they may.
+    /// Other users than the mounting one may use it; `None`: as root they may.
     pub(crate) allow_other: Option<bool>,
     /// The kernel may gather writes of its own accord.
     pub(crate) writeback: bool,
@@ -138,7 +138,7 @@ const SWALLOWED: &[&str] = &[
     "users",
 ];
 
-/// What is told when an option is not known.
+/// The answer to an option that is not known.
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
     cache=SIZE, commit=SECONDS, defragment=SECONDS, \

@@ -14,12 +14,12 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The user who runs this process.
+/// The user of this process.
 pub(crate) fn own_uid() -> u32 {
     geteuid().as_raw()
 }
 
-/// The user and group who run this process, as owners of what it makes.
+/// The user and group of this process, as owners of what it makes.
 pub(crate) fn own_identity() -> Caller {
     Caller { uid: own_uid(), gid: getegid().as_raw() }
 }
@@ -75,7 +75,7 @@ pub(crate) fn control_folders() -> Vec<PathBuf> {
 /// The folders in which to look for daemons of the user `uid`: none that another could have filled.
 pub(crate) fn private_control_folders_of(uid: u32) -> Vec<PathBuf> {
     let mut folders = control_folders_of(uid);
-    // Who is root in a user namespace sees the folders of the user who he is outside as his own.
+    // For root of a user namespace the folders of the user outside have root as their owner.
     folders.retain(|folder| is_private(folder, uid) || is_private(folder, own_uid()));
     folders
 }

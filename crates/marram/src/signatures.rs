@@ -1,4 +1,4 @@
-//! What is on a file or device already, told by the marks that other systems leave.
+//! What is on a file or device already, by the marks that other systems leave.
 //!
 //! `create` overwrites nothing that somebody may want: before it touches a file or device it
 //! looks here, and names what it found. The table knows the common ones; a file that is not

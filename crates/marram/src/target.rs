@@ -111,7 +111,7 @@ impl Target {
         Target { daemon: Some(daemon), ..Target::unmounted(pool) }
     }
 
-    /// A pool, whoever has it.
+    /// A pool that no daemon was asked about.
     pub(crate) fn unmounted(pool: PathBuf) -> Target {
         let conversation = RefCell::default();
         let (mounted, directory, ino, root) = (None, None, None, None);
@@ -168,8 +168,8 @@ impl Target {
     /// Opens the pool itself, which no daemon has.
     ///
     /// # Errors
-    /// Whatever refuses it or fails. Only the daemon of another user has said which pool it is: on
-    /// his word none is opened.
+    /// Whatever refuses it or fails. Where only the daemon of another user has said which pool it
+    /// is, none is opened.
     pub(crate) fn open(&self, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         if let Some(user) = self.daemon.as_ref().and_then(Daemon::other_user) {
             let pool = self.pool.display();
@@ -180,8 +180,8 @@ impl Target {
         engine::open(&self.pool, mode).map_err(|error| self.name_holder(error))
     }
 
-    /// A daemon told which pool is meant: what is at the path from which it served that is opened
-    /// only if it is that pool, and no copy that has come there.
+    /// A daemon has named the pool. What lies at its path is opened only if it is that pool, and no
+    /// copy that has come there.
     ///
     /// # Errors
     /// It is something else, or nothing.

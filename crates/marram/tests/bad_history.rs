@@ -108,7 +108,7 @@ fn merges_of_what_is_no_fork_or_has_no_common_past_are_refused() {
 fn nothing_goes_on_from_a_fork_that_was_destroyed() {
     let Some(bench) = mounted() else { return };
     bench.make_folder("at");
-    // Kept for an undo, or gone for good: for whoever names it there is no difference.
+    // Kept for an undo, or gone for good: for a command that names it there is no difference.
     for how in ["--yes", "--yes --now"] {
         bench.run(&format!("destroy fork mnt work {how}")).good();
         refuse(

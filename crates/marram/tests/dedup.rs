@@ -1,4 +1,4 @@
-//! Deduplication as users see it: `marram dedup`, `dedup=on`, and what is told of the savings.
+//! Deduplication as users see it: `marram dedup`, `dedup=on`, and the report of the savings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -29,7 +29,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()
 }
 
-/// What a dataset is told to save.
+/// The row of a dataset in the report of sharing.
 fn sharing_of(report: &Value, name: &str) -> Value {
     let rows = report["datasets"].as_array().unwrap();
     rows.iter().find(|row| row["name"] == name).unwrap().clone()

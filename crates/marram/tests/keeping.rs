@@ -1,4 +1,4 @@
-//! Snapshots of many datasets, automatic ones and their thinning, and who holds the space.
+//! Snapshots of many datasets, automatic ones and their thinning, and what holds the space.
 
 mod workbench;
 

@@ -57,7 +57,8 @@ fn a_stream_in_a_file_is_mounted_and_shows_what_its_snapshot_does() {
     assert!(bench.mounts().is_empty(), "{:?}", bench.mounts());
 }
 
-/// The stream is told with its mount, by its file, by its mount, and among all that is mounted.
+/// The stream is in the report with its mount, by its file, by its mount, and among all that is
+/// mounted.
 fn is_in_status(bench: &Workbench, file: &str, mount: &str) {
     let (path, at) = (bench.path(file).canonicalize().unwrap(), bench.path(mount));
     for line in ["status".to_owned(), format!("status {file}"), format!("status {mount}")] {

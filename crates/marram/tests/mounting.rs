@@ -768,7 +768,7 @@ fn random_bytes_in_a_pool_never_end_in_a_panic() {
     }
 }
 
-/// A daemon that ends while all are asked is not told of, and is no reason to tell nothing.
+/// A daemon that ends while all are asked is left out, and the rest is reported all the same.
 #[test]
 fn status_of_all_is_told_while_daemons_come_and_go() {
     let Some(bench) = mounted() else { return };

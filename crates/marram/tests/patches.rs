@@ -25,7 +25,7 @@ fn save(bench: &Workbench, path: &str, content: &[u8]) {
     fs::rename(bench.path("mnt/saving"), bench.path(path)).expect("renamed");
 }
 
-/// Has patch(1) and `git apply`, as far as they are there, apply what is told to copies of one
+/// Has patch(1) and `git apply`, as far as they are there, apply the patch to copies of one
 /// tree: each is the other then.
 fn applies(bench: &Workbench, told: &str, from: &str, to: &str) {
     fs::write(bench.path("told"), told).expect("written");
@@ -165,7 +165,7 @@ fn new_files_may_be_empty_and_programs() {
     let told = bench.run("diff mnt/d@s --patch").good().out;
     assert_eq!(told.matches("new file mode 100755\n").count(), 1, "{told}");
     applies(&bench, &told, "mnt/.marram/snapshots/s/d", "mnt/d");
-    // That an empty file went is told, and is not in the patch: patch(1) would fail.
+    // An empty file that went has its line, and is not in the patch: patch(1) would fail.
     let back = bench.run("diff mnt/d mnt/d@s --patch").good().out;
     assert!(back.contains("D /empty\n") && !back.contains("a/empty"), "{back}");
     bench.run("unmount work.pool").good();

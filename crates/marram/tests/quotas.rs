@@ -57,7 +57,7 @@ fn quota_and_reservation_are_properties() {
     assert!(text.contains("none\tdefault"), "{text}");
 }
 
-/// Runs `marram quota mnt` with `words` as a user who is nobody special.
+/// Runs `marram quota mnt` with `words` as an ordinary user.
 fn quota_as_user(bench: &Workbench, words: &[&str]) -> Outcome {
     let program = bench.path("marram");
     if !program.exists() {

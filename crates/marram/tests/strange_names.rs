@@ -148,7 +148,7 @@ fn many_conflicts_can_be_decided_one_by_one() {
     end(&bench);
 }
 
-/// Has `program` apply what is told to a copy of the snapshot: it is as the mount then.
+/// Has `program` apply the patch to a copy of the snapshot: it is as the mount then.
 fn applies(bench: &Workbench, program: &str, call: &str) {
     if Command::new(program).arg("--version").output().is_err() {
         eprintln!("skipped: there is no {program}");

@@ -1,8 +1,8 @@
 //! What other users' daemons answer to root, and root's to other users.
 //!
 //! The test runs as root, and plays a user in a mount namespace of its own, where `/dev/fuse` is
-//! open to all as on an ordinary system. He has a copy of root's pool: his daemon knows its id, and
-//! answers for it in a folder into which root looks.
+//! open to all as on an ordinary system. The user has a copy of root's pool: its daemon knows the
+//! id, and answers for it in a folder into which root looks.
 
 mod workbench;
 

@@ -90,7 +90,7 @@ fn snapshots_of_one_command_go_together_and_come_together() {
     assert_eq!(has_all(&list()), [true; 3]);
     assert_eq!(read(&bench, "mnt/.marram/snapshots/all/src/a"), "one\n");
 
-    // What was destroyed meanwhile is left alone, and that is told; 10 to 12 are the last step.
+    // What was destroyed meanwhile is left alone, and reported; 10 to 12 are the last step.
     bench.run("destroy snapshot mnt@all --dataset home --yes").good();
     let told = bench.run("undo mnt 11 --json").result();
     assert_eq!(told["undone"].as_array().unwrap().len(), 2, "{told}");

@@ -1,4 +1,4 @@
-//! An ordinary user creates and mounts a pool of his own.
+//! An ordinary user creates and mounts a pool.
 //!
 //! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
 //! open to all as on an ordinary system.

@@ -77,8 +77,8 @@ pub(crate) struct DiffArguments {
     /// Tell which lines of text differ, of files of up to 1 MiB in UTF-8, and renames of files, as
     /// patch(1) and `git apply` read them
     ///
-    /// What goes is told first, and what is new last. Of a directory that was moved, the files are
-    /// moved that have changed. Not in the patch, and only told in a line: content that is longer
+    /// What goes comes first, and what is new last. Of a directory that was moved, the files are
+    /// moved that have changed. Not in the patch, and only named in a line: content that is longer
     /// or no text, empty files that went, directories without files, symlinks and what else is no
     /// file, modes (but whether a new file can be run), owners and other attributes, and what
     /// became of further names of a file. patch(1) does not put a file in the place of a directory

@@ -55,7 +55,7 @@ pub(crate) struct SpaceArguments {
     /// What the files and directories in a directory take, and what deleting each would give back
     #[arg(long, conflicts_with_all = ["fork", "sharing"])]
     pub(crate) files: bool,
-    /// How many levels of directories are told one by one [default: 1, or with --top all]
+    /// How many levels of directories are listed one by one [default: 1, or with --top all]
     #[arg(long, value_name = "LEVELS", requires = "files")]
     pub(crate) depth: Option<usize>,
     /// Only so many, of which deleting gives back most

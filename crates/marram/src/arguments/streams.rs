@@ -17,7 +17,7 @@ pub(crate) struct SendArguments {
     /// The snapshot's dataset, if another than the target's own
     #[arg(long, short = 'd', value_name = "NAME")]
     pub(crate) dataset: Option<String>,
-    /// Send the rest of a stream that was cut: the token is what the receiver has told, and says
+    /// Send the rest of a stream that was cut: the token is what the receiver has printed, and says
     /// which snapshot it is
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["from", "dataset"])]
     pub(crate) resume: Option<String>,

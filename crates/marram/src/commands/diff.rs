@@ -169,7 +169,7 @@ pub(super) fn lines(rows: &[DifferenceRow]) -> String {
 }
 
 /// What `tell` says of each difference. Where a file was removed and another one has its name, as
-/// editors save, that is one: the other file's, of which it is told that it took a name over.
+/// editors save, that is one: the other file's, with the note that it took a name over.
 fn each<'r>(
     rows: &'r [DifferenceRow],
     mut tell: impl FnMut(&'r DifferenceRow, bool) -> String,

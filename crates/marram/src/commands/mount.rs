@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a daemon that is just ending.
 const ENDING_PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait for somebody who has the pool locked and is not to be spoken with: a daemon
-/// that is just starting or a command that is at work, most likely.
+/// How long to wait for a process that has the pool locked and answers nothing: a daemon that is
+/// just starting or a command that is at work, most likely.
 const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
 /// What the device says then; the second when the kernel itself has it, for another mount.
 const LOCKED: [&str; 2] = ["in use by", "is mounted or part of"];
@@ -91,8 +91,8 @@ fn plan(arguments: &MountArguments) -> Result<MountPlan> {
     })
 }
 
-/// The options of a mount. A device that can only be read is mounted for reading, and people are
-/// told so in the words of `mount(8)`, which does the same with file systems of the kernel.
+/// The options of a mount. A device that can only be read is mounted for reading, with the warning
+/// of `mount(8)`, which does the same with file systems of the kernel.
 ///
 /// # Errors
 /// An option is not known or makes no sense.
@@ -199,7 +199,8 @@ fn start_daemon(
     plan: &MountPlan,
 ) -> Result<(PathBuf, i32, MountReport)> {
     for directory in dead_mounts::of_pool(&target.pool)? {
-        // One that stays may belong to another user; if it holds the device, that is told below.
+        // One that stays may belong to another user; if it holds the device, an error below says
+        // so.
         let _others_may_not_be_ours = dead_mounts::clear_to_mount(&directory, &target.pool);
     }
     launch(
@@ -270,7 +271,7 @@ fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, Mo
     let mut flags = remount_flags(&report, options);
     if daemon.other_user().is_some() {
         refuse_to_trust(directory, options)?;
-        // His daemon may say of his mount what he likes.
+        // The daemon of another user may say of its mount what it likes.
         flags |= MountFlags::NOSUID | MountFlags::NODEV;
     }
     rustix::mount::mount_remount(directory, flags, "")
@@ -350,7 +351,7 @@ fn check_remount(report: &MountReport, options: &MountOptions) -> Result<()> {
     Ok(())
 }
 
-/// Refuses setuid programs and device nodes on the mount of a user, whose content is what he says.
+/// Refuses setuid programs and device nodes on the mount of a user, which can have any content.
 fn refuse_to_trust(directory: &Path, options: &MountOptions) -> Result<()> {
     if options.suid != Some(true) && options.dev != Some(true) {
         return Ok(());

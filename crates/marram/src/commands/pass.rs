@@ -85,7 +85,7 @@ pub(super) fn given_back(end: &PassEnd) -> u64 {
     u64::try_from(end.freed_bytes).unwrap_or(0)
 }
 
-/// What was not looked at is told by the exit status too. `done` says what stays done.
+/// The exit status too says that something was not looked at. `done` says what stays done.
 ///
 /// # Errors
 /// Not everything was looked at.
@@ -100,7 +100,7 @@ pub(super) fn judge_end(end: &PassEnd, done: &str) -> Result<()> {
     Ok(())
 }
 
-/// What was left alone is told by the exit status too; `things` says what that was.
+/// The exit status too says that something was left alone; `things` says what that was.
 ///
 /// # Errors
 /// Something was.

@@ -1,8 +1,8 @@
 //! `marram quota`: what users, groups and projects use of a dataset, and what they may use.
 //!
-//! Who serves the pool, and root, are told of everybody by the daemon. An ordinary user on somebody
-//! else's mount asks through the mount, which knows who he is, and is told of himself, of the
-//! groups that he is in, and of the project of the file or directory that he names.
+//! The daemon answers its own user and root, about all owners. An ordinary user on another's mount
+//! asks through the mount, which knows the user and answers about that user, the user's groups,
+//! and the project of the file or directory that is named.
 
 use crate::arguments::{OwnerArguments, QuotaArguments};
 use crate::commands::answers::unexpected;

@@ -1,5 +1,5 @@
-//! `marram rename` and `marram promote`: other names, and who has the snapshots that a clone began
-//! as.
+//! `marram rename` and `marram promote`: other names, and which dataset has the snapshots that a
+//! clone began as.
 
 use crate::arguments::{PromoteArguments, RenameArguments};
 use crate::control::protocol::Operation;

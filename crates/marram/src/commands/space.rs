@@ -1,4 +1,4 @@
-//! `marram space`: who holds the space, and what destroying it would give back.
+//! `marram space`: what holds the space, and what destroying it would give back.
 
 mod files;
 

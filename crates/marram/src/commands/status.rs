@@ -23,7 +23,7 @@ use std::path::Path;
 const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
-    // In a folder of somebody else he could have us wait, or take away what is not a socket.
+    // In another user's folder, that user could have us wait, or take away what is no socket.
     let own = paths::private_control_folders_of(paths::own_uid());
     own.iter().for_each(|folder| clear_abandoned(folder));
     let reports = match &arguments.target {

@@ -60,7 +60,7 @@ impl Client {
         Ok(Some(Client { stream, greeting, user, patience: None }))
     }
 
-    /// The user who runs the daemon; none if the kernel does not tell.
+    /// The user of the daemon; none if the kernel does not tell.
     pub(crate) fn user(&self) -> Option<u32> {
         self.user
     }
@@ -151,7 +151,7 @@ impl Client {
             };
             let read =
                 read.map_err(|error| Error::failed(format!("cannot read the stream: {error}")))?;
-            // Who takes no more has said why, or is gone: the answer tells.
+            // A daemon that takes no more has said why, or is gone: the answer tells.
             if read == 0 || pieces.write_all(&buffer[..read]).is_err() {
                 break;
             }
@@ -168,7 +168,7 @@ impl Client {
             .map_err(|error| Error::usage(format!("cannot say that to the daemon: {error}")))?;
         line.push(b'\n');
         let Err(error) = socket.write_all(&line) else { return Ok(()) };
-        // Who takes no more has said why, or is gone: the answer tells.
+        // A daemon that takes no more has said why, or is gone: the answer tells.
         Err(self.answer(ANSWER_BYTES_MAX).err().unwrap_or_else(|| lost(error)))
     }
 

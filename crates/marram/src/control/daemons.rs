@@ -1,9 +1,9 @@
 //! Daemons that can be asked: which one has a pool, a mount or a stream.
 //!
-//! Each user's daemons have their sockets in a folder of his own. Root looks into everybody's, so
-//! what is found there is believed only of him to whom it belongs: of a pool and of a stream its
-//! owner, of a mount who has made it. See [`peer`] for how that is told. Whoever else answers is
-//! passed over, as if there were no socket.
+//! Each user's daemons have their sockets in a folder of that user alone. Root looks into all of
+//! them, so a daemon is believed only about what its user has: pools and streams with that owner,
+//! and mounts that this user has made, see [`peer`]. Any other answer is passed over, as if there
+//! were no socket.
 //!
 //! A copy of a pool has the pool's id, and sockets are named by that. So a daemon is asked about a
 //! path only if what it serves is what the path leads to: a command about the copy would else be
@@ -94,13 +94,14 @@ impl Daemon {
         ))
     }
 
-    /// The user who runs it, if that is somebody else, and not root either. His pool and his mounts
-    /// are what he says; nothing else is to be done on his word.
+    /// The user of the daemon, if it is neither this one nor root. Such a daemon is believed about
+    /// its own pool and mounts, and about nothing else.
     pub(crate) fn other_user(&self) -> Option<u32> {
         self.user.filter(|user| !peer::is_own_or_root(*user))
     }
 
-    /// Where it has mounts: of somebody else's only those that the kernel says are his.
+    /// Where it has mounts: of another user's daemon only those that the kernel says are that
+    /// user's.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -181,7 +182,7 @@ pub(crate) fn all() -> Vec<Daemon> {
     daemons.filter(is_about_his_own).collect()
 }
 
-/// Whether a daemon of somebody else serves what is his; says so if not.
+/// Whether a daemon of another user serves what that user owns; says so if not.
 fn is_about_his_own(daemon: &Daemon) -> bool {
     let Some(user) = daemon.other_user() else { return true };
     let is_his = owner_of(&daemon.greeting.pool) == Some(user);
@@ -224,7 +225,7 @@ fn sockets_in(folder: &Path) -> Vec<PathBuf> {
     sockets
 }
 
-/// Who owns what is at `path`.
+/// The owner of what is at `path`.
 fn owner_of(path: &Path) -> Option<u32> {
     std::fs::metadata(path).ok().map(|found| found.uid())
 }

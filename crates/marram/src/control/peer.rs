@@ -1,12 +1,12 @@
-//! Who is at the other end of a control socket.
+//! The user at the other end of a control socket.
 //!
 //! A daemon has its user's powers over the pool, and a command does with what a daemon answers
-//! what its own user may do. So both look who the other one is before they take anything from him.
+//! what its own user may do. So each end looks up the other's user before it takes anything.
 //! Names prove nothing: root looks for daemons in folders of others, into which their users can put
 //! a socket that answers for any pool of which they know the id.
 //!
-//! The kernel tells who it is, but for processes of other PID namespaces. There the folder decides:
-//! nobody else can have put a socket into one that is the user's own and closed to others.
+//! The kernel names that user, but not for processes of other PID namespaces. There the folder
+//! decides: a folder that is the user's own and closed to others has no foreign socket.
 
 use crate::output::say;
 use crate::{names, paths};
@@ -23,11 +23,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long to wait for somebody who takes no more connections. A daemon that lives has room for
-/// many before it comes to take them.
+/// How long to wait for a daemon that takes no more connections. The queue of a live one has room
+/// for many.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connects to `socket`. Waits for nobody who does not take connections.
+/// Connects to `socket`, and does not wait for a daemon that takes no connections.
 ///
 /// # Errors
 /// Nobody is there, or takes none within [`CONNECT_TIMEOUT`].
@@ -45,13 +45,13 @@ pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
     socket_peercred(stream).ok().map(|found| found.uid.as_raw())
 }
 
-/// Whether the user is root or the one who runs this process.
+/// Whether the user is root or the one of this process.
 pub(crate) fn is_own_or_root(user: u32) -> bool {
     user == 0 || user == paths::own_uid()
 }
 
-/// Whether `user`, who serves `socket`, is to be asked: root, this user, or the `owner` of what is
-/// asked about. Says so if he is not.
+/// Whether the daemon of `user` behind `socket` is to be asked: root's, this user's, or that of the
+/// `owner` of what is asked about. A warning says so if it is not.
 pub(crate) fn may_answer(socket: &Path, user: Option<u32>, owner: Option<u32>) -> bool {
     let is_trusted = match user {
         Some(user) => is_own_or_root(user) || Some(user) == owner,
@@ -63,13 +63,13 @@ pub(crate) fn may_answer(socket: &Path, user: Option<u32>, owner: Option<u32>) -
     is_trusted
 }
 
-/// Whether whoever calls may ask this daemon: its own user, and root. The folder of the socket is
+/// Whether the caller may ask this daemon: its own user may, and root. The folder of the socket is
 /// closed to all others too, and so is the socket.
 pub(crate) fn may_ask(stream: &UnixStream) -> bool {
     user_of(stream).is_none_or(is_own_or_root)
 }
 
-/// Says that a socket is passed over for who is behind it: once, however often a command looks.
+/// Says that a socket is passed over because of its user: once, however often a command looks.
 pub(crate) fn warn_of(socket: &Path, user: Option<u32>) {
     static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     if !WARNED.lock().insert(socket.to_owned()) {

@@ -68,7 +68,7 @@ pub(crate) struct ControlSocket {
 
 impl ControlSocket {
     /// Serves `service` on a socket at `path`, in place of one that a crashed daemon left. The
-    /// caller holds the pool's lock, so whoever is behind it otherwise serves a copy of the pool.
+    /// caller holds the pool's lock, so any other daemon behind it serves a copy of the pool.
     ///
     /// # Errors
     /// When the socket cannot be made, or another daemon has it.
@@ -180,14 +180,14 @@ fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Arc
             let _held = slot;
             converse(stream, service.as_ref());
         };
-        // A connection that gets no thread is closed, and its client told by that.
+        // A connection that gets no thread is closed, and its client sees that.
         let _closed_on_error =
             std::thread::Builder::new().name("request".to_owned()).spawn(connection);
     }
 }
 
-/// Holds one conversation. A client that goes away in the middle is nobody's loss. Whoever has
-/// asked where something is says next what is to be done there.
+/// Holds one conversation. A client that goes away in the middle is no loss. After a question where
+/// something is comes what is to be done there.
 fn converse(stream: UnixStream, service: &dyn Service) {
     if send(&stream, &service.greeting()).is_err() {
         return;
@@ -225,7 +225,7 @@ fn answer(
     }
 }
 
-/// Whether a client still waits for his answer, as far as it has been looked for of late.
+/// Whether the client still waits for its answer, as far as it has been looked for of late.
 fn is_there(mut stream: &UnixStream, looked: &mut Instant) -> bool {
     if looked.elapsed() < PRESENCE_TICK {
         return true;

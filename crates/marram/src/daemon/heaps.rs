@@ -2,8 +2,8 @@
 //!
 //! Content comes from one thread and goes on another. With a heap for each thread, as the C library
 //! has them by itself, each keeps what it ever held at once, which together was 900 MiB where 360
-//! do (PostMark over io_uring, whose threads take turns). The number can be told only to a process
-//! that starts.
+//! do (PostMark over io_uring, whose threads take turns). The C library
+//! reads the number only when a process starts.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// What the C library looks at.
 const VARIABLE: &str = "MALLOC_ARENA_MAX";
-/// One for those who serve, as a rule, and one for the commit.
+/// One for the serving threads, as a rule, and one for the commit.
 const HEAPS: &str = "2";
 
 /// Lets the program that is to be started have few heaps.

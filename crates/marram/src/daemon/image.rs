@@ -1,8 +1,8 @@
 //! The daemon of a mount that shows streams in files: for reading, and with no pool behind it.
 //!
-//! It has one mount and ends with it. The files are opened once, by whoever mounts them, so it does
-//! not matter if they get other names while they are shown; and all of them has been verified
-//! before the mount answers. What is damaged after that is told as damage of the file that it hits.
+//! It has one mount and ends with it. The mounting command opens the files once, so they may get
+//! other names while they are shown. All of them has been verified before the mount answers. Later
+//! damage is reported as damage of the file that it hits.
 
 use super::background::Signals;
 use super::damage::DamageList;

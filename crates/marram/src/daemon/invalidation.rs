@@ -1,4 +1,4 @@
-//! What the kernel is told when a command has changed what a mount shows.
+//! Notifications to the kernel when a command has changed what a mount shows.
 //!
 //! Called after the change, from the thread that answers the command, with no lock held: the
 //! kernel may have to wait for an operation that a serving thread is at.
@@ -18,23 +18,23 @@ use std::time::{Duration, Instant};
 const FORGET_PATIENCE: Duration = Duration::from_secs(2);
 /// How often to look whether it has.
 const FORGET_TICK: Duration = Duration::from_millis(5);
-/// From so many names on, all are said to be out of date at once, where the kernel can be told so.
+/// From so many names on, one notification makes all of them out of date, where the kernel has it.
 const NAMES_ONE_BY_ONE_MAX: usize = 256;
 
 /// Has the kernel forget what it knows of a member, but for what somebody has open.
 pub(super) fn forget_member(mount: &Served, place: &Place) {
-    let shelf = mount.namespace.shelf_ino(place.shelf);
-    if let (Some(shelf), Ok(name)) = (shelf, Name::new(place.name.as_bytes())) {
-        mount.session.notify_gone(shelf, name);
+    let directory = mount.namespace.control_directory_ino(place.directory);
+    if let (Some(directory), Ok(name)) = (directory, Name::new(place.name.as_bytes())) {
+        mount.session.notify_gone(directory, name);
     }
 }
 
-/// Where a source is seen on a shelf, if it is: a snapshot by its own name, a fork by its
-/// dataset's.
+/// Where a source is seen in a control directory, if it is: a snapshot by its own name, a fork by
+/// its dataset's.
 fn place_of(source: &Source) -> Place {
     match &source.snapshot {
-        Some(name) => Place { shelf: ControlDirectory::Snapshots, name: name.clone() },
-        None => Place { shelf: ControlDirectory::Forks, name: source.dataset.to_string() },
+        Some(name) => Place { directory: ControlDirectory::Snapshots, name: name.clone() },
+        None => Place { directory: ControlDirectory::Forks, name: source.dataset.to_string() },
     }
 }
 
@@ -46,14 +46,14 @@ fn shown_by(mount: &Served, source: &Source) -> Option<Arc<dyn Volume>> {
     }
 }
 
-/// Snapshots or forks have come or gone: no mount shows its shelves as they were.
+/// Snapshots or forks have come or gone: no mount shows its control directories as they were.
 pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
     for mount in mounts.served() {
         for place in sources.iter().map(place_of) {
-            let shelf = mount.namespace.shelf_changed(place.shelf);
-            if let (Some(shelf), Ok(name)) = (shelf, Name::new(place.name.as_bytes())) {
-                mount.session.notify_gone(shelf, name);
-                mount.session.notify_inode(shelf, &ChangedInode::ALL);
+            let directory = mount.namespace.control_directory_changed(place.directory);
+            if let (Some(directory), Ok(name)) = (directory, Name::new(place.name.as_bytes())) {
+                mount.session.notify_gone(directory, name);
+                mount.session.notify_inode(directory, &ChangedInode::ALL);
             }
         }
     }
@@ -62,16 +62,16 @@ pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
 /// Any snapshots or forks may have come or gone.
 pub(super) fn all_members_changed(mounts: &MountTable) {
     for mount in mounts.served() {
-        for shelf in [ControlDirectory::Snapshots, ControlDirectory::Forks] {
-            if let Some(shelf) = mount.namespace.shelf_changed(shelf) {
-                mount.session.notify_inode(shelf, &ChangedInode::ALL);
+        for directory in [ControlDirectory::Snapshots, ControlDirectory::Forks] {
+            if let Some(directory) = mount.namespace.control_directory_changed(directory) {
+                mount.session.notify_inode(directory, &ChangedInode::ALL);
             }
         }
         mount.session.notify_all_names();
     }
 }
 
-/// Takes what is about to be destroyed away from all who look at it below `.marram`.
+/// Takes what is about to be destroyed out of `.marram` of all mounts.
 pub(super) fn evict(mounts: &MountTable, sources: &[Source]) {
     for mount in mounts.served() {
         for place in sources.iter().filter_map(|source| mount.namespace.evict(source)) {
@@ -103,8 +103,8 @@ pub(super) fn volume_of(mounts: &MountTable, source: &Source) -> Option<Arc<dyn 
 }
 
 /// Refuses to put another state below a mount with `writeback`: how long a file is, the kernel
-/// alone says there. Nothing that it is told changes that, and what a program appends to a file
-/// that has another length by then goes over what is in it.
+/// alone says there. No notification changes that, and what a program appends to a file that has
+/// another length by then goes over what is in it.
 ///
 /// # Errors
 /// Such a mount shows the dataset.

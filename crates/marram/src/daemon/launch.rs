@@ -87,7 +87,7 @@ fn died(child: &mut Child) -> Error {
 /// The daemon's side of [`start`].
 ///
 /// # Errors
-/// Only when it cannot tell its starter; else everything is told there or in the log.
+/// Only when it cannot answer its starter; all other errors go there or into the log.
 pub(crate) fn serve() -> Result<()> {
     let failed = |error: std::io::Error| Error::failed(format!("the daemon's start: {error}"));
     let mut text = String::new();

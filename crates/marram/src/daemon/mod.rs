@@ -1,12 +1,12 @@
 //! The daemon: one process for each mounted pool, serving any number of its datasets and snapshots.
 //!
 //! It ends with its last mount: first the mounts go, then a last group commit makes everything
-//! durable, then the lock on the pool falls. Whoever waits for the process to end knows that the
-//! device is free. Who only waits for `umount(2)` may give a block device to somebody else, whom
-//! the lock does not stop: so, where the kernel lets us answer before that returns, nothing is
-//! written after the answer. Else a last commit lands in the file system that `mkfs` makes there
-//! next. If it crashes, the kernel drops lock and connection, and what it leaves (a
-//! socket file, a mount that answers nothing) is cleared by the next command that meets it.
+//! durable, then the lock on the pool falls. When the process has ended, the device is free. A
+//! program that waits for `umount(2)` alone may give a block device to another one, which the lock
+//! does not stop. So nothing is written after the answer, where the kernel lets us answer before
+//! that call returns. Else a last commit lands in the file system that `mkfs` makes there next. If
+//! it crashes, the kernel drops lock and connection, and what it leaves (a socket file, a mount
+//! that answers nothing) is cleared by the next command that meets it.
 
 mod background;
 mod catalogue;

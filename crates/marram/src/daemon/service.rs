@@ -246,7 +246,7 @@ fn locate(daemon: &Daemon, directory: &Path, ino: u64) -> Result<Answer> {
     let found = daemon.mounts.namespace_at(directory);
     let (mounted, namespace) =
         found.ok_or_else(|| Error::not_found(format!("nothing is mounted at {place}")))?;
-    if namespace.is_shelf(Ino(ino)) {
+    if namespace.is_control_directory(Ino(ino)) {
         let root = namespace.root().0;
         return Ok(Answer::Located { source: mounted.to_string(), ino: 0, root });
     }

@@ -4,7 +4,7 @@ use crate::control::protocol::DamageRow;
 use crate::names;
 use marram_posix::DamagedRange;
 
-/// A place in a file of a dataset, or of another source, such that no two paths are told alike.
+/// A place in a file of a dataset, or of another source, such that no two paths read alike.
 pub(super) fn row(source: &str, range: &DamagedRange) -> DamageRow {
     let file = match &range.path {
         Some(path) => names::quoted(path),

@@ -39,7 +39,7 @@ pub(crate) trait Home: Send + Sync {
     /// It is not there, or cannot be read.
     fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened>;
 
-    /// Performs an operation, on behalf of `author` or else of the user who runs this process.
+    /// Performs an operation, on behalf of `author` or else of the user of this process.
     /// Where mounts show the home, the operation is performed under the programs that use them.
     ///
     /// # Errors

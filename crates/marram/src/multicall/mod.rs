@@ -3,7 +3,7 @@
 //!
 //! They print nothing when all is well, tell the outcome by the exit status that their callers
 //! expect, and come back only when the root is usable or the daemon has let go of the device:
-//! whoever called them goes on at once.
+//! the caller goes on at once.
 
 mod fsck;
 mod mkfs;

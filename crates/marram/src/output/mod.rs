@@ -89,14 +89,14 @@ impl Output {
     }
 }
 
-/// Prints an error on standard error: what failed, and what to do next. No name in it, whoever has
-/// chosen that, makes a line of its own or moves the cursor.
+/// Prints an error on standard error: what failed, and what to do next. No name in it makes
+/// a line of its own or moves the cursor.
 pub(crate) fn print_error(command: &str, error: &Error) {
     let mut text = format!("marram {command}: {}\n", printable(error.message.clone()));
     for line in error.details.iter().chain(&error.hint) {
         text.push_str(&format!("  {}\n", printable(line.clone())));
     }
-    // Nobody is left to be told when standard error is closed.
+    // A closed standard error has no reader.
     let _told_or_nobody_there = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn say(text: &str) {
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard output; a reader that has closed it early has seen enough. What has been done
-/// stays done if it cannot be told, but whoever reads a file that is not whole must know: see
+/// stays done if it cannot be written, but an answer that is not whole has its exit status: see
 /// [`is_lost`].
 pub(crate) fn write_out(text: &str) {
     let mut out = std::io::stdout().lock();

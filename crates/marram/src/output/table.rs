@@ -25,7 +25,7 @@ impl Table {
     }
 
     /// Adds a row with as many cells as there are columns. What would end a row or a cell, or
-    /// moves the cursor, is told by escapes.
+    /// moves the cursor, becomes an escape.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.header.len(), "a row fills its columns");
         self.rows.push(cells.into_iter().map(printable).collect());

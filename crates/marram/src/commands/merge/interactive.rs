@@ -62,12 +62,12 @@ pub(super) fn decide(
     Err(Error::usage("there are conflicts without end").hint("merge with --ours or --theirs"))
 }
 
-/// Says something to whoever decides; that it cannot be said is no reason to stop.
+/// Says something at the terminal; a terminal that takes nothing is no reason to stop.
 fn tell(prompt: &mut dyn Write, text: &str) {
     let _unheard = prompt.write_all(text.as_bytes()).and_then(|()| prompt.flush());
 }
 
-/// A line of a text: what would move the cursor is told, but for tabs.
+/// A line of a text: what would move the cursor becomes an escape, but for tabs.
 fn printable_line(line: &str) -> String {
     let parts = line.split('\t').map(|part| printable(part.to_owned()));
     parts.collect::<Vec<_>>().join("\t")

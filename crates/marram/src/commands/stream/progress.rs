@@ -1,4 +1,4 @@
-//! How far a stream is, told while it passes: a line that is written over on a terminal, lines for
+//! How far a stream is, while it passes: a line that is written over on a terminal, lines for
 //! a log, JSON lines for programs. All of it goes to standard error, since standard output may be
 //! the stream's.
 //!
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// How often a line on a terminal changes.
 const TERMINAL_TICK: Duration = Duration::from_millis(500);
-/// How often programs are told.
+/// How often a line of JSON comes.
 const JSON_TICK: Duration = Duration::from_secs(1);
 /// How often a line goes to what is no terminal.
 const LINES_TICK: Duration = Duration::from_secs(10);
 /// Bytes of a stream in which its first record ends: a record of a dataset is shorter.
 const BEGIN_BYTES_MAX: usize = 16 << 10;
 
-/// How it is told.
+/// The form of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Silent,
@@ -133,7 +133,7 @@ impl Meter {
         line.push_str(&format!(", {}/s", size_text(bytes_per_second, false)));
         match (self.manner, ended) {
             (Manner::Terminal, false) => {
-                // Nobody is left to be told when standard error is closed.
+                // A closed standard error has no reader.
                 let _nobody_there = write!(std::io::stderr(), "\r\x1b[K{line}");
             }
             (Manner::Terminal, true) => say(&format!("\r\x1b[K{line}")),

@@ -3,7 +3,7 @@
 use crate::names::{bytes, quoted};
 use serde::{Deserialize, Serialize};
 
-/// Two states to compare. What differs is told as lines of JSON, each a [`DifferenceRow`], sorted
+/// Two states to compare. The differences come as lines of JSON, each a [`DifferenceRow`], sorted
 /// by path: however many there are, none is kept by the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CompareOrder {

@@ -1,4 +1,4 @@
-//! Reports of who holds space, and of what retention takes.
+//! Reports of what holds space, and of what retention takes.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub(crate) struct ThinReport {
     pub(crate) dry_run: bool,
 }
 
-/// What files are to be told of.
+/// The files of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FootprintRequest {
     /// `DATASET` or `DATASET@SNAPSHOT`.
@@ -62,7 +62,7 @@ pub(crate) struct FootprintRow {
     /// All bytes of that in hexadecimal, if it is no UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path_bytes: Option<String>,
-    /// `file` or `directory`, which is told with all that is in it. A file is what is no directory.
+    /// `file` or `directory`, which counts with all that is in it. A file is what is no directory.
     pub(crate) kind: String,
     /// Names that the inode has.
     pub(crate) links: u32,
@@ -101,7 +101,7 @@ pub(crate) struct HolderRow {
 }
 
 /// Where the space of a pool has gone: what was added, the pool's own and what is leaving, less
-/// what is told more than once, is what is in use.
+/// what is counted more than once, is what is in use.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SpaceReport {
     /// All datasets and snapshots, by name.
@@ -112,7 +112,7 @@ pub(crate) struct SpaceReport {
     pub(crate) own_bytes: u64,
     /// Bytes of what has been destroyed and is just being given back.
     pub(crate) leaving_bytes: u64,
-    /// Bytes that several added, counted once less than they are told.
+    /// Bytes that several have added, once less than they were counted.
     pub(crate) shared_bytes: u64,
     /// Bytes in use, as `df` tells.
     pub(crate) allocated_bytes: u64,

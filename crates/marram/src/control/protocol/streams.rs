@@ -26,7 +26,7 @@ pub(crate) struct ReceiveOrder {
     /// What has come is kept when the stream is cut.
     #[serde(default)]
     pub(crate) resumable: bool,
-    /// Who says so.
+    /// The author of the request.
     pub(crate) author: Author,
 }
 

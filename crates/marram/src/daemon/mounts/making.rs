@@ -142,8 +142,8 @@ fn make_mount(
 }
 
 /// What is to be done when nobody has the mount any more to which `destroyed` belongs, before
-/// whoever unmounts is let go. After the last mount he can have the device for something else,
-/// and no lock of ours keeps him from it: so nothing is written to it any more.
+/// `umount(2)` returns. After the last mount the device may serve something else, and no lock of
+/// ours is in the way: so nothing is written to it any more.
 fn let_go_after(daemon: &Arc<Daemon>, destroyed: &Arc<AtomicBool>) -> Arc<dyn Fn() + Send + Sync> {
     let (daemon, destroyed) = (Arc::downgrade(daemon), Arc::clone(destroyed));
     Arc::new(move || {

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 /// A mount that is being served.
 pub(super) struct Mounted {
-    /// What users are told of it.
+    /// Its row in reports.
     pub(super) report: MountReport,
     /// The dataset or snapshot.
     pub(super) source: Source,

@@ -23,16 +23,16 @@ pub(in crate::daemon) struct Opened {
 
 /// Where members come from.
 pub(in crate::daemon) trait Catalogue: Send + Sync {
-    /// The names on a shelf, sorted.
+    /// The names in a control directory, sorted.
     ///
     /// # Errors
     /// They cannot be read.
-    fn names(&self, shelf: ControlDirectory) -> Result<Vec<String>>;
+    fn names(&self, directory: ControlDirectory) -> Result<Vec<String>>;
 
     /// Opens the member of that name.
     ///
     /// # Errors
     /// [`marram_vfs::Error::NotFound`]; [`marram_vfs::Error::Busy`] if it is mounted on its own; or
     /// a failed read.
-    fn open(&self, shelf: ControlDirectory, name: &str) -> Result<Opened>;
+    fn open(&self, directory: ControlDirectory, name: &str) -> Result<Opened>;
 }

@@ -5,8 +5,8 @@
 //! would come to mean something else. A member that is destroyed leaves its slot as a **grave**,
 //! where whatever comes is stale, until the kernel has forgotten all of it too.
 //!
-//! Each operation holds the member that it works on; whoever takes a member away waits until no
-//! operation does. The clock of "unused for a while" is how often somebody asked.
+//! Each operation holds the member that it works on, and an eviction waits until no operation
+//! does. The clock of "unused for a while" is the number of lookups.
 
 use super::numbers::{FIRST_MEMBER_SLOT, SLOTS, join};
 use super::{ControlDirectory, Opened};
@@ -30,8 +30,8 @@ const OPERATION_TICK: Duration = Duration::from_millis(1);
 /// Where a member is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::daemon) struct Place {
-    /// On which shelf.
-    pub(in crate::daemon) shelf: ControlDirectory,
+    /// In which control directory.
+    pub(in crate::daemon) directory: ControlDirectory,
     /// Under which name.
     pub(in crate::daemon) name: String,
 }
@@ -41,7 +41,7 @@ pub(super) struct Member {
     slot: u32,
     place: Place,
     opened: Opened,
-    /// How often the kernel has been told of an inode of it, less what it has forgotten.
+    /// Lookups of its inodes that the kernel has not forgotten yet.
     pins: Arc<AtomicU64>,
     used_tick: AtomicU64,
 }
@@ -84,7 +84,7 @@ impl Member {
         }
     }
 
-    /// The kernel has been told of one more inode.
+    /// The kernel has got one more inode.
     pub(super) fn count_pin(&self) {
         self.pins.fetch_add(1, Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl Members {
         Ok(member)
     }
 
-    /// Finds a slot for somebody who holds `opening`.
+    /// Finds a slot; the caller holds `opening`.
     fn free_slot(&self) -> Result<u32> {
         let mut slots = self.slots.write();
         let free = slots.slots.iter().position(|slot| matches!(slot, Slot::Free));
@@ -194,7 +194,7 @@ impl Members {
         slot.filter(|slot| *slot < SLOTS).ok_or(Error::TooManyOpen)
     }
 
-    /// The kernel forgets `count` times that it was told of an inode.
+    /// The kernel forgets `count` lookups of an inode.
     pub(super) fn forget(&self, slot: u32, ino: Ino, count: u64) {
         if let Ok(member) = self.get(slot) {
             return member.forget(ino, count);

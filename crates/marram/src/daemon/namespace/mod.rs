@@ -2,20 +2,20 @@
 //! and forks of that dataset (docs/decisions/0018-namespace-of-a-mount.md).
 //!
 //! [`Namespace`] is a file system that passes each operation on to the file system that it is
-//! about: the dataset itself, or a **member**, which is a snapshot or a fork below `.marram`. They
-//! are told apart by inode numbers, see [`numbers`]; those of the dataset itself stay as they are,
+//! about: the dataset itself, or a **member**, which is a snapshot or a fork below `.marram`. Inode
+//! numbers tell them apart, see [`numbers`]; those of the dataset itself stay as they are,
 //! so an operation on it costs one comparison more.
 //!
-//! A member is opened when somebody first looks it up, and closed when the kernel has forgotten
-//! all of it; see [`members`]. What `.marram` itself shows is in [`shelves`]; `routing` has the
-//! operations, `permissions` the rights of datasets that check them themselves.
+//! A member is opened when somebody first looks it up, and closed when the kernel has forgotten all
+//! of it; see [`members`]. What `.marram` itself shows is in [`control_directories`]; `routing` has
+//! the operations, `permissions` the rights of datasets that check them themselves.
 
 mod catalogue;
+mod control_directories;
 mod members;
 mod numbers;
 mod permissions;
 mod routing;
-mod shelves;
 #[cfg(test)]
 mod tests;
 
@@ -25,11 +25,11 @@ pub(super) use members::Place;
 use crate::engine::Volume;
 use crate::engine::changes::Known;
 use crate::engine::home::ControlDirectory;
+use control_directories::{ControlDirectories, Directory};
 use marram_store::Source;
 use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
-use numbers::{BASE_SLOT, SHELVES_SLOT, join, slot_of};
-use shelves::{Directory, Shelves};
+use numbers::{BASE_SLOT, CONTROL_SLOT, join, slot_of};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) struct Namespace {
     base: Arc<dyn Volume>,
     /// The inode that is shown as the root of the mount.
     root: Ino,
-    shelves: Option<Shelves>,
+    control: Option<ControlDirectories>,
     members: Members,
 }
 
@@ -80,14 +80,14 @@ impl Deref for Files<'_> {
 
 impl Namespace {
     /// The dataset `base`, of which the directory `root` is shown; with a catalogue also what is
-    /// on its shelves, in directories that belong to `owner`.
+    /// in its control directories, which belong to `owner`.
     pub(super) fn new(
         base: Arc<dyn Volume>,
         root: Ino,
-        shelves: Option<(Box<dyn Catalogue>, marram_vfs::Caller)>,
+        control: Option<(Box<dyn Catalogue>, marram_vfs::Caller)>,
     ) -> Namespace {
-        let shelves = shelves.map(|(catalogue, owner)| Shelves::new(catalogue, owner));
-        Namespace { base, root, shelves, members: Members::default() }
+        let control = control.map(|(catalogue, owner)| ControlDirectories::new(catalogue, owner));
+        Namespace { base, root, control, members: Members::default() }
     }
 
     /// The dataset itself.
@@ -181,20 +181,20 @@ impl Namespace {
     }
 
     /// Whether `ino` is `.marram` or one of the directories in it.
-    pub(super) fn is_shelf(&self, ino: Ino) -> bool {
+    pub(super) fn is_control_directory(&self, ino: Ino) -> bool {
         self.directory(ino).is_some()
     }
 
-    /// The directory of a shelf.
-    pub(super) fn shelf_ino(&self, shelf: ControlDirectory) -> Option<Ino> {
-        self.shelves.as_ref().map(|_| Directory::Listing(shelf).number())
+    /// The number of a control directory.
+    pub(super) fn control_directory_ino(&self, directory: ControlDirectory) -> Option<Ino> {
+        self.control.as_ref().map(|_| Directory::Listing(directory).number())
     }
 
-    /// The directory of a shelf, and a note that its names have changed.
-    pub(super) fn shelf_changed(&self, shelf: ControlDirectory) -> Option<Ino> {
-        let shelves = self.shelves.as_ref()?;
-        shelves.note_change();
-        Some(Directory::Listing(shelf).number())
+    /// The number of a control directory, and a note that its names have changed.
+    pub(super) fn control_directory_changed(&self, directory: ControlDirectory) -> Option<Ino> {
+        let control = self.control.as_ref()?;
+        control.note_change();
+        Some(Directory::Listing(directory).number())
     }
 
     /// The dataset's inode that a number of the mount without slot stands for.
@@ -216,14 +216,14 @@ impl Namespace {
     fn at(&self, ino: Ino) -> Result<(Files<'_>, Ino)> {
         match slot_of(ino) {
             BASE_SLOT => Ok((Files::Base(&*self.base), self.in_base(ino))),
-            SHELVES_SLOT => Err(Error::NotPermitted),
+            CONTROL_SLOT => Err(Error::NotPermitted),
             slot => Ok((Files::Member(self.members.get(slot)?), numbers::inner_of(ino))),
         }
     }
 
     /// The directory below `.marram`, or that itself, that `ino` is.
     fn directory(&self, ino: Ino) -> Option<Directory> {
-        if slot_of(ino) != SHELVES_SLOT || self.shelves.is_none() {
+        if slot_of(ino) != CONTROL_SLOT || self.control.is_none() {
             return None;
         }
         Directory::of(ino)

@@ -2,7 +2,7 @@
 //! bits, and above it the slot of that file system.
 //!
 //! Forty bits are a million new files a second for twelve days; a file beyond them cannot be made
-//! or shown, which is told with an error of its own. The highest bit stays clear, since some
+//! or shown, and has an error of its own. The highest bit stays clear, since some
 //! programs take inode numbers for signed.
 
 use marram_vfs::{Error, Ino, Result};
@@ -13,7 +13,7 @@ const INNER_MASK: u64 = (1 << INNER_BITS) - 1;
 /// The slot of the dataset itself.
 pub(super) const BASE_SLOT: u32 = 0;
 /// The slot of `.marram` and what is in it before members begin.
-pub(super) const SHELVES_SLOT: u32 = 1;
+pub(super) const CONTROL_SLOT: u32 = 1;
 /// The first slot of a member.
 pub(super) const FIRST_MEMBER_SLOT: u32 = 2;
 /// How many slots there are.

@@ -1,7 +1,7 @@
-//! Who may do what, where the file system decides that itself (NFSv4 lists).
+//! Permissions, where the file system decides them itself (NFSv4 lists).
 
 use super::catalogue::Opened;
-use super::shelves::Directory;
+use super::control_directories::Directory;
 use super::{Files, Namespace};
 use crate::engine::Volume;
 use marram_vfs::{
@@ -26,8 +26,8 @@ impl Namespace {
     }
 
     fn authorize_in(&self, who: &dyn Identity, of: Directory, action: Action<'_>) -> Result<()> {
-        let shelves = self.shelves.as_ref().ok_or(Error::Stale)?;
-        let is_open = || !of.is_private() || who.is_privileged() || who.uid() == shelves.owner.uid;
+        let control = self.control.as_ref().ok_or(Error::Stale)?;
+        let is_open = || !of.is_private() || who.is_privileged() || who.uid() == control.owner.uid;
         match action {
             Action::Reach(_) | Action::ReadAttributes(_) | Action::ReadXattr { .. } => Ok(()),
             Action::Search(_) | Action::List(_) | Action::Probe { write: false, .. } => {
@@ -38,7 +38,7 @@ impl Namespace {
         }
     }
 
-    /// Puts a question to whoever has the answer for `ino`.
+    /// Puts a question to the file system that `ino` belongs to.
     fn ask<T>(
         &self,
         ino: Ino,

@@ -1,8 +1,8 @@
 //! Each operation goes to the file system that it is about.
 
+use super::control_directories::{ControlDirectories, Directory, HIDDEN_NAME};
 use super::numbers::inner_of;
-use super::shelves::{Directory, HIDDEN_NAME, Shelves};
-use super::{BASE_SLOT, Files, Namespace, Place, SHELVES_SLOT, join, slot_of};
+use super::{BASE_SLOT, CONTROL_SLOT, Files, Namespace, Place, join, slot_of};
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
@@ -15,7 +15,7 @@ use marram_vfs::{
 impl Namespace {
     /// Whether `name` in `parent` is that of the hidden directory.
     fn is_hidden(&self, parent: Ino, name: Name<'_>) -> bool {
-        parent == Ino::ROOT && self.shelves.is_some() && name.as_bytes() == HIDDEN_NAME
+        parent == Ino::ROOT && self.control.is_some() && name.as_bytes() == HIDDEN_NAME
     }
 
     /// The dataset, with the capabilities that it has.
@@ -23,28 +23,28 @@ impl Namespace {
         &*self.base
     }
 
-    fn shelves(&self) -> Result<&Shelves> {
-        self.shelves.as_ref().ok_or(Error::Stale)
+    fn control(&self) -> Result<&ControlDirectories> {
+        self.control.as_ref().ok_or(Error::Stale)
     }
 
     fn look_up_in(&self, directory: Directory, name: Name<'_>) -> Result<Attributes> {
-        let shelves = self.shelves()?;
+        let control = self.control()?;
         match directory {
-            Directory::Hidden => Ok(shelves.attributes(Shelves::find(name.as_bytes())?)),
-            Directory::Listing(shelf) => self.look_up_member(shelves, shelf, name),
+            Directory::Hidden => Ok(control.attributes(ControlDirectories::find(name.as_bytes())?)),
+            Directory::Listing(directory) => self.look_up_member(control, directory, name),
         }
     }
 
     fn look_up_member(
         &self,
-        shelves: &Shelves,
-        shelf: ControlDirectory,
+        control: &ControlDirectories,
+        directory: ControlDirectory,
         name: Name<'_>,
     ) -> Result<Attributes> {
         let name = str::from_utf8(name.as_bytes()).map_err(|_| Error::NotFound)?;
-        let place = Place { shelf, name: name.to_owned() };
+        let place = Place { directory, name: name.to_owned() };
         let member = self.members.at(place, || {
-            let opened = shelves.catalogue.open(shelf, name)?;
+            let opened = control.catalogue.open(directory, name)?;
             self.check_same_rules(&opened)?;
             Ok(opened)
         })?;
@@ -56,14 +56,14 @@ impl Namespace {
         if let Some(directory) = self.directory(ino) {
             return match directory {
                 Directory::Hidden => self.pin(Ino::ROOT),
-                Directory::Listing(_) => Ok(self.shelves()?.attributes(Directory::Hidden)),
+                Directory::Listing(_) => Ok(self.control()?.attributes(Directory::Hidden)),
             };
         }
         let (files, inner) = self.at(ino)?;
         match &files {
             Files::Base(_) if ino == Ino::ROOT => self.pin(ino),
             Files::Member(member) if inner == member.root() => {
-                Ok(self.shelves()?.attributes(Directory::Listing(member.place().shelf)))
+                Ok(self.control()?.attributes(Directory::Listing(member.place().directory)))
             }
             _ => self.told(&files, files.parent(inner)?, true),
         }
@@ -112,7 +112,7 @@ impl Namespace {
         with_attributes: bool,
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
-        let hides = is_root && self.shelves.is_some();
+        let hides = is_root && self.control.is_some();
         let (mut failure, mut hidden) = (None, None);
         let listed = files.read_directory(inner, after, with_attributes, &mut |entry| {
             if hides && entry.name == HIDDEN_NAME {
@@ -161,7 +161,7 @@ impl FileSystem for Namespace {
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
         if self.is_hidden(parent, name) {
-            return Ok(self.shelves()?.attributes(Directory::Hidden));
+            return Ok(self.control()?.attributes(Directory::Hidden));
         }
         if let Some(directory) = self.directory(parent) {
             return self.look_up_in(directory, name);
@@ -176,7 +176,7 @@ impl FileSystem for Namespace {
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
         if let Some(directory) = self.directory(ino) {
-            return Ok(self.shelves()?.attributes(directory));
+            return Ok(self.control()?.attributes(directory));
         }
         let (files, ino) = self.at(ino).map_err(|_| Error::Stale)?;
         self.told(&files, files.pin(ino)?, true)
@@ -184,7 +184,7 @@ impl FileSystem for Namespace {
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
         if let Some(directory) = self.directory(ino) {
-            return Ok(self.shelves()?.attributes(directory));
+            return Ok(self.control()?.attributes(directory));
         }
         let (files, ino) = self.at(ino)?;
         self.told(&files, files.attributes(ino)?, false)
@@ -193,7 +193,7 @@ impl FileSystem for Namespace {
     fn forget(&self, ino: Ino, count: u64) {
         match slot_of(ino) {
             BASE_SLOT => self.base.forget(self.in_base(ino), count),
-            SHELVES_SLOT => (),
+            CONTROL_SLOT => (),
             slot => self.members.forget(slot, inner_of(ino), count),
         }
     }
@@ -284,7 +284,7 @@ impl FileSystem for Namespace {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         if let Some(directory) = self.directory(ino) {
-            return self.shelves()?.visit(directory, after, with_attributes, visit);
+            return self.control()?.visit(directory, after, with_attributes, visit);
         }
         let (files, inner) = self.at(ino)?;
         match &files {

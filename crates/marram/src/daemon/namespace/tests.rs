@@ -17,9 +17,9 @@ const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
 struct Shown(Arc<MemoryStore>);
 
 impl Catalogue for Shown {
-    fn names(&self, shelf: ControlDirectory) -> Result<Vec<String>> {
+    fn names(&self, directory: ControlDirectory) -> Result<Vec<String>> {
         let sources = self.0.list().unwrap().into_iter().map(|report| report.source);
-        let name = |source: Source| match shelf {
+        let name = |source: Source| match directory {
             ControlDirectory::Snapshots => source.snapshot,
             ControlDirectory::Forks => {
                 source.snapshot.is_none().then(|| source.dataset.to_string())
@@ -28,8 +28,8 @@ impl Catalogue for Shown {
         Ok(sources.filter_map(name).collect())
     }
 
-    fn open(&self, shelf: ControlDirectory, name: &str) -> Result<Opened> {
-        let text = match shelf {
+    fn open(&self, directory: ControlDirectory, name: &str) -> Result<Opened> {
+        let text = match directory {
             ControlDirectory::Snapshots => format!("root@{name}"),
             ControlDirectory::Forks => name.to_owned(),
         };
@@ -65,8 +65,8 @@ impl Bench {
         let base = open(&store, &root, Ino::ROOT);
         let folder = NewNode::Directory { permissions: 0o755 };
         let folder = base.create(ROOT_USER, Ino::ROOT, name("d"), folder).unwrap().ino;
-        let shelves: Box<dyn Catalogue> = Box::new(Shown(Arc::clone(&store)));
-        let files = Namespace::new(base, Ino::ROOT, Some((shelves, ROOT_USER)));
+        let control: Box<dyn Catalogue> = Box::new(Shown(Arc::clone(&store)));
+        let files = Namespace::new(base, Ino::ROOT, Some((control, ROOT_USER)));
         let bench = Bench { store, files, folder };
         bench.make(folder, "f", b"before");
         bench.store.snapshot(&DatasetName::root(), "s").unwrap();
@@ -121,8 +121,8 @@ fn what_belongs_to_a_dataset_is_found_but_not_listed() {
     assert_eq!(bench.read(file.ino), b"before");
     assert_eq!(bench.find(".marram/snapshots/t"), Err(Error::NotFound));
     assert_eq!(bench.find(".marram/other"), Err(Error::NotFound));
-    let shelf = bench.files.parent(bench.find(".marram/forks/copy").unwrap().ino).unwrap();
-    assert_eq!(shelf.ino, bench.find(".marram/forks").unwrap().ino);
+    let directory = bench.files.parent(bench.find(".marram/forks/copy").unwrap().ino).unwrap();
+    assert_eq!(directory.ino, bench.find(".marram/forks").unwrap().ino);
     assert_eq!(bench.files.parent(hidden).unwrap().ino, Ino::ROOT);
 }
 
@@ -156,10 +156,10 @@ fn each_member_is_changed_for_itself_and_no_name_crosses() {
     assert_eq!(bench.files.share_range(live, 0, forked, 3, 12), Ok(12));
     assert_eq!(bench.read(forked), b"forbeforebefore");
     assert_eq!(bench.files.share_range(live, 0, kept, 0, 3), Err(Error::ReadOnly));
-    let shelf = bench.find(".marram/forks").unwrap().ino;
-    assert_eq!(bench.files.remove_directory(shelf, name("copy")), Err(Error::NotPermitted));
+    let directory = bench.find(".marram/forks").unwrap().ino;
+    assert_eq!(bench.files.remove_directory(directory, name("copy")), Err(Error::NotPermitted));
     let folder = NewNode::Directory { permissions: 0o755 };
-    let made = bench.files.create(ROOT_USER, shelf, name("new"), folder);
+    let made = bench.files.create(ROOT_USER, directory, name("new"), folder);
     assert_eq!(made, Err(Error::NotPermitted));
     let made = bench.files.create(ROOT_USER, Ino::ROOT, name(".marram"), folder);
     assert_eq!(made, Err(Error::Exists));

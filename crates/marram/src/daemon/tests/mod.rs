@@ -28,7 +28,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long somebody is given to come to where he must not come. If he is slower, a test that
+/// How long a thread has to come to a point that it must not reach. If it is slower, a test that
 /// should fail may pass; none that should pass fails.
 const ARRIVAL: Duration = Duration::from_millis(300);
 
@@ -160,11 +160,11 @@ fn what_cannot_be_looked_up_after_a_rollback_is_read_anew() {
 fn an_operation_that_fails_after_it_was_committed_is_shown() {
     let Some(bench) = Bench::mounted() else { return };
     bench.changed_since_snapshot();
-    let shelf = bench.path(".marram/snapshots");
+    let directory = bench.path(".marram/snapshots");
     let names = || -> Vec<_> {
-        fs::read_dir(&shelf).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
-    assert_eq!((names().len(), shelf.join("kept").exists()), (1, false));
+    assert_eq!((names().len(), directory.join("kept").exists()), (1, false));
     let shown = bench.home.shown(bench.home.pool(), &*bench.daemon);
     let failed = shown.on_whole(&root(), |_| {
         bench.go_back();
@@ -172,7 +172,7 @@ fn an_operation_that_fails_after_it_was_committed_is_shown() {
     });
     failed.unwrap_err();
     bench.shows_the_snapshot();
-    assert_eq!((names().len(), shelf.join("kept").exists()), (2, true), "and what it was");
+    assert_eq!((names().len(), directory.join("kept").exists()), (2, true), "and what it was");
 }
 
 #[test]

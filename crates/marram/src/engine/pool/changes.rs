@@ -1,4 +1,4 @@
-//! What differs between two states of a dataset, as mounts are to be told of it.
+//! What differs between two states of a dataset, as mounts take it.
 
 use crate::engine::changes::{ChangedInode, Changes};
 use marram_history::Touched;

@@ -86,7 +86,7 @@ pub(super) fn sharing(pool: &Pool) -> Result<Answer> {
     Ok(Answer::Sharing(SharingReport { datasets, between_bytes }))
 }
 
-/// What is told of `dedup=on`.
+/// The report of `dedup=on`.
 pub(super) fn totals(totals: LiveTotals) -> DedupTotals {
     DedupTotals {
         content_bytes: totals.content_bytes,

@@ -62,7 +62,7 @@ fn summary(
     }
 }
 
-/// What was done, as it is told.
+/// What was done, as a report has it.
 pub(super) fn totals(totals: RewritingTotals) -> RewritingRow {
     RewritingRow {
         content_bytes: totals.content_bytes,

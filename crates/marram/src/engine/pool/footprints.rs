@@ -11,7 +11,7 @@ use marram_vfs::Ino;
 /// Tells it as of one moment, at which everything was committed. Nobody waits for it.
 ///
 /// # Errors
-/// No such dataset or directory; more than can be told; a failed read.
+/// No such dataset or directory; too many rows for an answer; a failed read.
 pub(super) fn report(pool: &Pool, request: &FootprintRequest) -> Result<Answer> {
     if pool.status().dirty_bytes > 0 {
         pool.commit()?;

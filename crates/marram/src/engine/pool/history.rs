@@ -22,7 +22,7 @@ use std::time::Instant;
 const NAMES_MAX: u32 = 1 << 20;
 
 /// Lets the dataset of a snapshot go on from it. `with` runs the rollback proper, in the way that
-/// whoever has the dataset open needs.
+/// a mount of the dataset needs.
 ///
 /// # Errors
 /// Whatever refuses it or fails; then nothing has changed.
@@ -44,8 +44,8 @@ pub(crate) fn rollback(
     Ok(Answer::RolledBack { kept: kept.to_string(), engine_nanoseconds })
 }
 
-/// Why a rollback has failed: what it was to go back to may have gone in the middle, and whoever
-/// read it then says only that it cannot be read.
+/// Why a rollback has failed: its state may have gone in the middle, and a failed read of that says
+/// only that it cannot be read.
 fn gone_or(pool: &Pool, to: &Source, error: Error) -> Error {
     match pool.report(to) {
         Err(gone @ marram_store::Error::NoDataset(_)) => Error::from(gone),

@@ -1,4 +1,4 @@
-//! Snapshots of many datasets, thinning of automatic ones, and who holds the space.
+//! Snapshots of many datasets, thinning of automatic ones, and what holds the space.
 
 use super::kinds::kind_of;
 use crate::control::protocol::{
@@ -42,7 +42,7 @@ pub(super) fn snapshot_below(pool: &Pool, dataset: &DatasetName, name: &str) -> 
     Ok(Answer::Snapshots { names, engine_nanoseconds })
 }
 
-/// Automatic snapshots that are to go, and what is told of the rest.
+/// Automatic snapshots that are to go, and why others stay.
 pub(super) struct Thinning {
     goes: Vec<Source>,
     stayed: Vec<StayRow>,
@@ -137,7 +137,7 @@ impl Thinning {
     }
 }
 
-/// Tells who holds the space, or what destroying some together would give back.
+/// Tells what holds the space, or what destroying some together would give back.
 ///
 /// # Errors
 /// One that is not there, or whose destruction the pool refuses.

@@ -1,4 +1,4 @@
-//! Each operation on an open pool, whoever asks for it.
+//! Each operation on an open pool, mounted or not.
 
 use super::kinds::kind_of;
 use super::open::OpenPool;

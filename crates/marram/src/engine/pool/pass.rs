@@ -81,7 +81,7 @@ pub(super) fn measured<R>(
     Ok((report, if dry_run { 0 } else { signed(before) - signed(after) }))
 }
 
-/// What was left alone, as it is told.
+/// What was left alone, as a report has it.
 pub(super) fn skipped_rows(told: &[Skipped]) -> Vec<SkippedRow> {
     let row = |skipped: &Skipped| SkippedRow {
         place: skipped.place,

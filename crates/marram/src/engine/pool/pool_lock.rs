@@ -1,10 +1,10 @@
-//! Taking a pool for this process alone, also from somebody who is just letting go of it.
+//! Taking a pool for this process alone, also from a process that is just letting go of it.
 //!
 //! `umount(2)` returns when the kernel has let go of a file system; its daemon ends a moment later.
 //! Our own commands wait for that. But the last place of a mount also goes with a container, with
-//! the last file of a mount that was taken out of sight, or by `umount -i`; and whoever makes a
-//! pool anew right after that must not be refused: the next mount would show the old one. Programs
-//! that look at devices (`blkid`, called by udev) also take one for a moment when it has changed.
+//! the last file of a mount that was taken out of sight, or by `umount -i`; and a pool that is made
+//! anew right after that must not be refused: the next mount would show the old. Programs that look
+//! at devices (`blkid`, called by udev) also take one for a moment when it has changed.
 //!
 //! Nobody is waited for whose mounts are in sight.
 
@@ -44,7 +44,7 @@ pub(crate) fn take(device: &FileDevice) -> Result<Lock> {
     }
 }
 
-/// How long whoever has the pool at `path` is to be waited for, if nothing of it is in sight.
+/// How long to wait for the process that has the pool at `path`, if nothing of it is in sight.
 fn patience_for(path: &Path) -> Duration {
     let found = probe(path).ok().flatten();
     let daemon = found.map(|probe| daemons::of_pool(path, &probe.id));

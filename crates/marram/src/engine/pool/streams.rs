@@ -44,8 +44,8 @@ fn request(pool: &Pool, order: &SendOrder) -> Result<SendRequest> {
 /// Reads a stream to its end.
 ///
 /// # Errors
-/// Whatever is wrong with it, refuses it or fails; then nothing is left of it, or what is kept is
-/// told.
+/// Whatever is wrong with it, refuses it or fails; then nothing is left of it, or the error names
+/// what is kept.
 pub(super) fn take_in<'p>(
     pool: &'p Pool,
     order: &ReceiveOrder,

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 const CONFLICTS_TOLD_MAX: usize = 10;
 
 /// Operations that are so many seconds apart at most, of one user and with the same command line,
-/// are told to be of one command. Nothing is taken back for it.
+/// are reported as those of one command. Nothing is taken back for it.
 const SAME_COMMAND_SECONDS: u64 = 10;
 
 /// The log, oldest first.

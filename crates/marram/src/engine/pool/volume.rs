@@ -34,8 +34,8 @@ fn access_times_of(pool: &Pool, source: &Source) -> Result<AccessTimes> {
     })
 }
 
-/// Makes the root directory of a dataset that is empty, owned by the user who makes it: so that
-/// the first mount can be read-only.
+/// Makes the root directory of an empty dataset, owned by the user of this process: so the first
+/// mount can be read-only.
 ///
 /// # Errors
 /// When the dataset cannot be written.

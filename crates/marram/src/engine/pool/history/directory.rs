@@ -40,7 +40,7 @@ fn go_back(
     (live, directory): (&Source, Ino),
     (to, keep): (&Source, Option<&str>),
 ) -> marram_vfs::Result<Option<Touched>> {
-    // What is live is kept for as long as this takes: whoever uses it goes on.
+    // The live state is pinned for as long as this takes, and programs go on meanwhile.
     let state = StableSource::on_media(pool, to, "merge")?;
     let to = state.source();
     let rollback = DirectoryRollback { dataset: &live.dataset, to, directory, keep };

@@ -16,9 +16,9 @@ use marram_vfs::Ino;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Most differences of a merge that are told.
+/// Most differences in the report of a merge.
 const ROWS_MAX: usize = 200_000;
-/// Longer texts of conflicts are not told, in bytes; nor are more than so many of them together.
+/// Longest text of a conflict in the report, and most of all texts together, in bytes.
 const MARKED_BYTES_MAX: usize = 64 << 10;
 const MARKED_BYTES_SUM_MAX: usize = 1 << 20;
 

@@ -17,14 +17,14 @@ const LOOK_BYTES: usize = 8000;
 /// The bits of a mode that let somebody run the file.
 const RUN_BITS: u32 = 0o111;
 
-/// What is told of a file, with the numbers that it has in both states.
+/// The row of a file, with the numbers that it has in both states.
 pub(super) type Numbered = (DifferenceRow, (Ino, Ino));
 
 /// Two states whose texts are compared.
 pub(super) struct Texts {
     before: Posix,
     after: Posix,
-    /// Where the directories were that are elsewhere now, of all that has been told.
+    /// Where the directories were that are elsewhere now, of all rows so far.
     moved: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -47,7 +47,7 @@ impl Texts {
         Ok(Texts { before: open(of.0)?, after: open(of.1)?, moved: BTreeMap::new() })
     }
 
-    /// Adds to what is told of one path which lines differ. Paths come sorted, so that of a
+    /// Adds to the rows of one path which lines differ. Paths come sorted, so that of a
     /// directory before those of what is in it. Where a file has taken the name of one that went,
     /// as editors save, those are the lines in which the two differ.
     pub(super) fn add_to(&mut self, rows: &mut [Numbered]) -> Result<()> {
@@ -108,7 +108,7 @@ impl Texts {
     }
 
     /// Tells where a file was that is elsewhere now, with the lines that differ, if any do. What
-    /// has changed and is no text would keep its old content: that is not told.
+    /// has changed and is no text would keep its old content: such a rename is left out.
     fn add_rename(
         &self,
         rows: &mut [Numbered],

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) struct Shown<'s> {
     /// The pool.
     pub(crate) open: &'s OpenPool,
-    /// A handle of it that acts for the user who asks.
+    /// A handle of it that acts for the user of the request.
     pub(crate) pool: &'s Pool,
     /// The mounts.
     pub(crate) mounts: &'s dyn Mounts,
@@ -51,7 +51,7 @@ impl Shown<'_> {
     /// Runs an operation on the whole of a dataset while it is [held](Mounts::hold).
     ///
     /// What fails after its commit has been done all the same. So when one fails and anything has
-    /// been committed meanwhile, the kernel is told that nothing may be as it remembers it: else
+    /// been committed meanwhile, the kernel drops all that it remembers: else
     /// old pages and names would stay beside new ones, and a snapshot that keeps the state before
     /// would not be seen.
     ///

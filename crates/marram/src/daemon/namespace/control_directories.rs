@@ -1,12 +1,12 @@
-//! `.marram` itself, and the two shelves in it: directories that are in no dataset.
+//! The control directories: `.marram` itself, and the two in it. They are in no dataset.
 //!
-//! Nothing can be made, removed or changed in them; what is on them changes by commands. Snapshots
-//! can be looked at by whoever could look at the dataset. A fork may be of a directory that lies
-//! below one that is closed to others, and so its shelf is open to nobody but the daemon's own
-//! user, who alone can make forks.
+//! Nothing can be made, removed or changed in them; what they list changes by commands. Snapshots
+//! are open to the users to whom the dataset was open. A fork may be of a directory that lies
+//! below one that is closed to others: so the control directory of forks is open to the daemon's
+//! own user alone.
 
 use super::catalogue::Catalogue;
-use super::numbers::{SHELVES_SLOT, inner_of, join};
+use super::numbers::{CONTROL_SLOT, inner_of, join};
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{Attributes, Caller, Clock, DirectoryEntry, Error, Ino, Kind, Result};
 use marram_vfs::{SystemClock, Timestamp};
@@ -49,7 +49,7 @@ impl Directory {
             Directory::Listing(ControlDirectory::Snapshots) => 2,
             Directory::Listing(ControlDirectory::Forks) => 3,
         };
-        join(SHELVES_SLOT, Ino(number)).expect("small numbers fit")
+        join(CONTROL_SLOT, Ino(number)).expect("small numbers fit")
     }
 
     /// The directory of a number in their slot.
@@ -64,17 +64,17 @@ impl Directory {
 }
 
 /// The directories of a mount.
-pub(super) struct Shelves {
+pub(super) struct ControlDirectories {
     pub(super) catalogue: Box<dyn Catalogue>,
     pub(super) owner: Caller,
     made: Timestamp,
     changed: Mutex<Timestamp>,
 }
 
-impl Shelves {
-    pub(super) fn new(catalogue: Box<dyn Catalogue>, owner: Caller) -> Shelves {
+impl ControlDirectories {
+    pub(super) fn new(catalogue: Box<dyn Catalogue>, owner: Caller) -> ControlDirectories {
         let made = SystemClock.now();
-        Shelves { catalogue, owner, made, changed: Mutex::new(made) }
+        ControlDirectories { catalogue, owner, made, changed: Mutex::new(made) }
     }
 
     /// Names have come or gone.
@@ -105,12 +105,12 @@ impl Shelves {
 
     /// The directory of that name in `.marram`.
     pub(super) fn find(name: &[u8]) -> Result<Directory> {
-        let shelf = ALL.into_iter().find(|shelf| name_of(*shelf).as_bytes() == name);
-        shelf.map(Directory::Listing).ok_or(Error::NotFound)
+        let directory = ALL.into_iter().find(|directory| name_of(*directory).as_bytes() == name);
+        directory.map(Directory::Listing).ok_or(Error::NotFound)
     }
 
-    /// Lists a directory. Members are told without attributes and under a number that stands for
-    /// none: so listing them opens none.
+    /// Lists a directory. Members come without attributes, and under a number that stands for none:
+    /// so a listing opens none.
     pub(super) fn visit(
         &self,
         directory: Directory,
@@ -119,8 +119,8 @@ impl Shelves {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         let names = match directory {
-            Directory::Hidden => ALL.map(|shelf| name_of(shelf).to_owned()).to_vec(),
-            Directory::Listing(shelf) => self.catalogue.names(shelf)?,
+            Directory::Hidden => ALL.map(|directory| name_of(directory).to_owned()).to_vec(),
+            Directory::Listing(directory) => self.catalogue.names(directory)?,
         };
         let mut entries: Vec<(u64, &String)> =
             names.iter().map(|name| (cookie(name), name)).collect();
@@ -128,7 +128,7 @@ impl Shelves {
         for (cookie, name) in entries.into_iter().filter(|(cookie, _)| *cookie > after) {
             let (ino, attributes) = match directory {
                 Directory::Hidden => {
-                    let found = self.attributes(Shelves::find(name.as_bytes())?);
+                    let found = self.attributes(ControlDirectories::find(name.as_bytes())?);
                     (found.ino, with_attributes.then_some(found))
                 }
                 Directory::Listing(_) => (directory.number(), None),

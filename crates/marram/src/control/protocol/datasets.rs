@@ -1,0 +1,53 @@
+//! Datasets and snapshots: their rows, their properties, and what a destruction takes.
+
+use serde::{Deserialize, Serialize};
+
+/// What would go or went.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DestructionReport {
+    /// Every dataset and snapshot.
+    pub(crate) sources: Vec<String>,
+    /// Bytes that come back.
+    pub(crate) freed_bytes: u64,
+    /// Nothing has been done.
+    pub(crate) dry_run: bool,
+}
+
+/// A dataset or snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DatasetRow {
+    /// `DATASET` or `DATASET@SNAPSHOT`.
+    pub(crate) name: String,
+    /// `dataset`, `clone`, `fork`, `snapshot`, or `partial`: a part of a stream.
+    pub(crate) kind: String,
+    /// The snapshot that a clone or fork began as.
+    pub(crate) origin: Option<String>,
+    /// The inode that is shown as its root.
+    #[serde(default)]
+    pub(crate) root: u64,
+    /// What keeps a snapshot from being destroyed.
+    #[serde(default)]
+    pub(crate) holds: Vec<String>,
+    /// The pool has made it for itself: it goes with what needs it.
+    #[serde(default)]
+    pub(crate) internal: bool,
+    /// When it was made: seconds since 1970.
+    pub(crate) created_seconds: i64,
+    /// Bytes that it refers to, shared or not.
+    pub(crate) referenced_bytes: u64,
+    /// Bytes that only it refers to.
+    pub(crate) unique_bytes: u64,
+}
+
+/// A property of a dataset.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PropertyRow {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// The property.
+    pub(crate) property: String,
+    /// The value in force.
+    pub(crate) value: String,
+    /// `default` or `local`.
+    pub(crate) source: String,
+}

@@ -1,0 +1,121 @@
+//! Merges: the request, the conflicts with what is decided about each, and the report.
+
+use super::comparison::DifferenceRow;
+use crate::names::{bytes, printable, quoted};
+use serde::{Deserialize, Serialize};
+
+/// What is done about conflicts of a merge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConflictChoice {
+    /// The report names them, and nothing is changed.
+    #[default]
+    Refuse,
+    /// The parent's state stays.
+    Ours,
+    /// The fork's state is taken.
+    Theirs,
+    /// The lines of both, with marks around those that both changed.
+    Marked,
+}
+
+/// A merge that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MergeRequest {
+    /// The fork.
+    pub(crate) fork: String,
+    /// Only tell what would happen.
+    pub(crate) preview: bool,
+    /// What is done about conflicts.
+    pub(crate) choice: ConflictChoice,
+    /// Changes to different ranges of one file go together.
+    pub(crate) ranges: bool,
+    /// Changes to different lines of one text go together.
+    pub(crate) text: bool,
+    /// The fork is destroyed when it has been merged.
+    pub(crate) drop: bool,
+    /// What is done about single conflicts.
+    #[serde(default)]
+    pub(crate) decisions: Vec<Decision>,
+    /// Tell conflicts of texts with the lines of both.
+    #[serde(default)]
+    pub(crate) marks: bool,
+    /// Merge only if nothing has changed since the report with this state.
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+}
+
+/// What is done about one conflict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    /// The conflict, as a report has it.
+    pub(crate) conflict: ConflictRow,
+    /// What is done about it.
+    pub(crate) choice: ConflictChoice,
+}
+
+/// A conflict of a merge.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct ConflictRow {
+    /// Where, from the root of the fork.
+    pub(crate) path: String,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
+    /// `content`, `attribute`, `name`, `removed` or `loop`.
+    pub(crate) kind: String,
+    /// What both sides did.
+    pub(crate) detail: String,
+    /// If that was asked for, and both are texts that are not long: the lines of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) marked: Option<String>,
+}
+
+/// What tells conflicts apart: path, its bytes, kind and detail.
+pub(crate) type ConflictKey<'c> = (&'c str, Option<&'c str>, &'c str, &'c str);
+
+impl ConflictRow {
+    /// What it is about, in whatever form its texts are.
+    pub(crate) fn key(&self) -> ConflictKey<'_> {
+        (&self.path, self.path_bytes.as_deref(), &self.kind, &self.detail)
+    }
+
+    /// What it is and where, in a line for people.
+    pub(crate) fn line(&self) -> String {
+        let path = quoted(&bytes(&self.path, self.path_bytes.as_ref()));
+        format!("{} {path}: {}", self.kind, printable(self.detail.clone()))
+    }
+}
+
+/// What a merge did, would do, or why it did not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MergeSummary {
+    /// The fork.
+    pub(crate) fork: String,
+    /// What it was forked from.
+    pub(crate) parent: String,
+    /// It has been done.
+    pub(crate) applied: bool,
+    /// What went, or would go, into the parent.
+    pub(crate) differences: Vec<DifferenceRow>,
+    /// How many more there are than in the report.
+    #[serde(default)]
+    pub(crate) differences_left_out: usize,
+    /// Conflicts that nobody has decided: with any of them nothing is changed.
+    pub(crate) conflicts: Vec<ConflictRow>,
+    /// Conflicts that were decided.
+    pub(crate) decided: Vec<ConflictRow>,
+    /// The fork has been destroyed.
+    pub(crate) dropped: bool,
+    /// How long the engine took, in nanoseconds.
+    pub(crate) engine_nanoseconds: u64,
+    /// Stands for all that both sides have changed since the base.
+    #[serde(default)]
+    pub(crate) state: String,
+    /// One side has changed since the report whose state was asked for: nothing was changed.
+    #[serde(default)]
+    pub(crate) is_outdated: bool,
+    /// Of a preview: why it would be refused all the same.
+    #[serde(default)]
+    pub(crate) obstacle: Option<String>,
+}

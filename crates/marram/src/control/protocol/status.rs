@@ -1,0 +1,106 @@
+//! The status of a pool: devices, damage, mounts and daemon.
+
+use super::{BackgroundRewriting, DedupTotals, MountReport, PartialRow};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How a pool is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct StatusReport {
+    /// Path of the pool.
+    pub(crate) pool: PathBuf,
+    /// The pool, in hexadecimal.
+    pub(crate) pool_id: String,
+    /// Its label.
+    pub(crate) label: String,
+    /// `online`, `damaged` or `read-only`.
+    pub(crate) health: String,
+    /// Why it is not `online`.
+    pub(crate) reason: Option<String>,
+    /// Number of the last group commit.
+    pub(crate) group: u64,
+    /// When that was: seconds since 1970.
+    pub(crate) last_commit_seconds: i64,
+    /// Size in bytes.
+    pub(crate) total_bytes: u64,
+    /// Bytes in use.
+    pub(crate) allocated_bytes: u64,
+    /// Bytes that can be written.
+    pub(crate) free_bytes: u64,
+    /// Memory that the cache holds, in bytes.
+    pub(crate) cache_bytes: u64,
+    /// Bytes that wait for the next group commit.
+    pub(crate) dirty_bytes: u64,
+    /// Blocks that were mended from another copy.
+    pub(crate) healed_blocks: u64,
+    /// The devices.
+    pub(crate) devices: Vec<DeviceRow>,
+    /// Damage that was met since the pool was opened.
+    pub(crate) damage: Vec<DamageRow>,
+    /// What is mounted.
+    pub(crate) mounts: Vec<MountReport>,
+    /// What is kept of streams that were cut, or is being received.
+    #[serde(default)]
+    pub(crate) partials: Vec<PartialRow>,
+    /// Mounts that a daemon which has died has left.
+    #[serde(default)]
+    pub(crate) dead_mounts: Vec<PathBuf>,
+    /// The daemon, if the pool is mounted.
+    pub(crate) daemon: Option<DaemonReport>,
+}
+
+/// A device of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DeviceRow {
+    /// Its path.
+    pub(crate) name: String,
+    /// Its size in bytes.
+    pub(crate) size_bytes: u64,
+    /// Reads that failed.
+    pub(crate) read_errors: u64,
+    /// Writes that failed.
+    pub(crate) write_errors: u64,
+    /// Blocks that did not match their checksum.
+    pub(crate) checksum_errors: u64,
+    /// Bytes written since the daemon opened the pool.
+    pub(crate) written_bytes: u64,
+    /// Flushes asked for since then.
+    pub(crate) flushes: u64,
+}
+
+/// Bytes that cannot be read as they were written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DamageRow {
+    /// The file, `DATASET:/path`, or the place on a device when no file is known.
+    pub(crate) place: String,
+    /// Where in the file, in bytes.
+    pub(crate) offset: Option<u64>,
+    /// How much of the file, in bytes.
+    pub(crate) len: Option<u64>,
+    /// What was found.
+    pub(crate) reason: String,
+}
+
+/// The daemon of a mounted pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DaemonReport {
+    /// Its process id.
+    pub(crate) pid: i32,
+    /// Its version.
+    pub(crate) version: String,
+    /// When it began: seconds since 1970.
+    pub(crate) started_seconds: i64,
+    /// Most seconds between two group commits.
+    pub(crate) commit_seconds: u64,
+    /// Where it logs, if not to a terminal.
+    pub(crate) log: Option<PathBuf>,
+    /// Inodes that the kernel knows of all mounts: each takes a few bytes here.
+    #[serde(default)]
+    pub(crate) known_inodes: usize,
+    /// What has come of `dedup=on`, if a dataset has it.
+    #[serde(default)]
+    pub(crate) dedup: Option<DedupTotals>,
+    /// What rewriting in the background has done, if it is on.
+    #[serde(default)]
+    pub(crate) rewriting: Option<BackgroundRewriting>,
+}
