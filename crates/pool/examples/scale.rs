@@ -13,7 +13,7 @@ use support::{new_pool, noise, put, root, section};
 
 /// Objects of the dataset.
 const OBJECTS: u64 = 2000;
-/// Small things are timed so often, and the median told.
+/// Rounds of a short measurement; its median is reported.
 const ROUNDS: u64 = 200;
 
 fn median(mut times: Vec<Duration>) -> f64 {

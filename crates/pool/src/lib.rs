@@ -5,9 +5,9 @@
 //! through the layers in memory and then the tree of the last commit (module `memtable`), each
 //! block verified by the checksum in the pointer that led to it (module `io`).
 //!
-//! The engine has no thread and no timer of its own: whoever runs it calls [`Pool::commit`] as
-//! often as it wants changes to be durable, and may wait for [`Pool::wait_for_work`] to learn
-//! that enough has gathered.
+//! The engine has no thread and no timer of its own. Its caller runs [`Pool::commit`] as often as
+//! changes are to be durable, and may wait for [`Pool::wait_for_work`] to learn that enough has
+//! gathered.
 
 mod admission;
 mod base;

@@ -1,9 +1,9 @@
 //! The pool under many schedules: batches, frames of the log, commits and turns of administration
-//! hand over to each other, and whoever was told that something is durable finds it after a crash
-//! at that moment.
+//! hand over to each other. What a sync reported as durable at a moment is there after a crash at
+//! that moment.
 //!
 //! In these tests the locks of the crate are those of `shuttle`, which decides at every lock, and
-//! at every write and flush of the device, who goes on.
+//! at every write and flush of the device, which thread goes on.
 
 use crate::base::pointers::decode_pointer;
 use crate::memtable::counters::CommittedCounters;

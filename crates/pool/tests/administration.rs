@@ -36,7 +36,7 @@ fn a_dataset_that_is_written_while_it_is_to_be_destroyed_stays() {
     device.before_a_write({
         let live = root(&pool);
         move || {
-            // In a thread of its own: who destroys holds locks that may not be held before a sync.
+            // In a thread of its own: a destruction holds locks that may not be held before a sync.
             let work = || {
                 put(&*clone, section(3, 0), noise(3, 5_000)).unwrap();
                 live.sync().unwrap();

@@ -124,8 +124,8 @@ fn there_is_a_whole_pool_or_none() {
     assert!(found[0] > 1 && found[1] > 3, "{found:?}");
 }
 
-/// Cuts the power in the middle of something that is done to a pool of `bytes`; `state` tells
-/// whether it has been done.
+/// Cuts the power in the middle of something that is done to a pool of `bytes`; `state` is whether
+/// it has been done.
 #[track_caller]
 fn assert_whole(bytes: &[u8], act: impl Fn(&Pool) -> bool, state: impl Fn(&Pool) -> (String, u64)) {
     let pristine: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes.to_vec()));

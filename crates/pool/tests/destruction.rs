@@ -86,7 +86,7 @@ fn what_a_snapshot_alone_had_comes_back_in_steps_of_bounded_size() {
         left = now;
         steps += 1;
         if steps == 5 {
-            // Whoever opens the pool after a crash goes on where it was left.
+            // The next open of the pool after a crash goes on where it was left.
             let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
             let again = open(&device);
             assert_eq!(leaving(&again), left);

@@ -261,7 +261,7 @@ fn a_large_merge_that_makes_no_sense_is_told_so_and_not_that_there_is_no_space()
     merge(&pool, &*live, |_| empty_files(0..10_000)).expect("the pool goes on");
 }
 
-/// What is removed is the snapshot's alone then; the last commit does not tell so yet.
+/// What is removed is the snapshot's alone then; the last commit does not show it yet.
 #[test]
 fn what_is_kept_for_an_undo_goes_for_a_writer_who_has_just_removed_much() {
     let (_memory, plain) = new_pool(64, &[("compression", "off")]);

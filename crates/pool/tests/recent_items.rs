@@ -90,7 +90,7 @@ fn range(expected: &Expected, from: Key, to: Key) -> Vec<(Key, Bytes)> {
     expected.range(from..=to).map(|(key, value)| (*key, value.clone())).collect()
 }
 
-/// Asks for one thing.
+/// Looks one thing up.
 fn ask(dice: &mut Dice, view: &dyn View, expected: &Expected) {
     let key = some_key(dice);
     match dice.below(8) {

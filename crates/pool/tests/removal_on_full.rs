@@ -1,5 +1,5 @@
-//! Many at the same time on a full pool: whoever frees space is never refused, and all that was
-//! taken can be committed.
+//! Many at the same time on a full pool: a batch that frees space is never refused, and all that
+//! was taken can be committed.
 
 mod support;
 

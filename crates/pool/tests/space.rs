@@ -1,4 +1,4 @@
-//! Who holds the space: told exactly, whatever has happened, and given back as it was promised.
+//! What holds the space: reported exactly, whatever has happened, and given back as promised.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -269,7 +269,7 @@ fn history_beside_steps(seed: u64, chances: Chances) -> usize {
     waited
 }
 
-/// What is told while something waits to be given back is what is told when nothing does.
+/// What is reported while something waits to be given back is what is reported when nothing does.
 fn told_as_if_all_had_come_back(memory: &MemoryDevice, pool: &Pool, chances: Chances) {
     pool.commit().unwrap();
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));

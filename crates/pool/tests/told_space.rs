@@ -1,5 +1,5 @@
-//! What is told to be free while something waits for a commit: content counts once, however many
-//! items refer to it, and not at all when none does any more.
+//! The free space that is reported while something waits for a commit. Content counts once, however
+//! many items refer to it, and not at all when none does any more.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -41,7 +41,7 @@ fn remove_all(live: &dyn View, objects: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// How much less is told to be free than there was.
+/// How much less is reported free than there was.
 fn taken(pool: &Pool, before: u64) -> u64 {
     before - pool.status().free_bytes
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Copies of a node.
 pub(crate) const COPIES: u64 = 2;
-/// Bytes on media that a changed key is taken to need when free space is told: neighbours share
+/// Bytes on media that a changed key is taken to need when free space is reported: neighbours share
 /// leaves.
 pub(crate) const KEY_BYTES: u64 = 1024;
 /// The most that a changed key needs: its leaf is rewritten, perhaps as two, in two copies.

@@ -28,8 +28,8 @@ const NODE_PART: u64 = 4;
 /// The shortest tail: a grain in each of two copies.
 const TAIL_GRAINS_MIN: u64 = 2;
 
-/// What the changed keys need and give back that wait for a commit; `None` if it may be
-/// anything. For the one whose turn it is.
+/// What the changed keys need and give back that wait for a commit; `None` if it may be anything.
+/// The caller has the turn to commit.
 pub(super) fn look_at_keys(pool: &State) -> Option<Waiting> {
     let batches = pool.dirty.batches.load(Ordering::Acquire);
     let epoch = pool.media.epoch();
@@ -37,7 +37,7 @@ pub(super) fn look_at_keys(pool: &State) -> Option<Waiting> {
     match &*last {
         Some(look) if (look.batches, look.epoch) == (batches, epoch) => look.found,
         _ => {
-            // What cannot be read is told by the commit.
+            // The commit reports what cannot be read.
             let found = add_up_keys(pool).ok().flatten();
             *last = Some(Look { batches, epoch, found });
             found
@@ -106,14 +106,15 @@ fn tail_bytes_to_spare(pool: &State) -> u64 {
     tail.saturating_sub(TAIL_GRAINS_MIN) * GRAIN_BYTES
 }
 
-/// What becomes of the nodes of one tree when keys change, told in their order.
+/// What becomes of the nodes of one tree when keys change. The keys come in order.
 #[derive(Default)]
 struct Nodes {
     /// The leaf of the last key without a block.
     leaf: Option<Bytes>,
     leaves: u64,
-    /// Keys with a block, before or after. Who else refers to it is counted in other items, of
-    /// leaves that nobody has looked at: so these keys share none, and adopted blocks count twice.
+    /// Keys with a block, before or after. Other references to the block are counted in other
+    /// items, of leaves that this look does not read. So these keys share none, and adopted blocks
+    /// count twice.
     blocks: u64,
     put_bytes: u64,
     taken_bytes: u64,

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 pub(crate) struct Losses(HashMap<(u64, Option<Group>), (Pointer, i64)>);
 
 impl Losses {
-    /// An item that refers to a block goes, or gets another one. Its pointer tells whether the
-    /// dataset counts the references; one that was read long ago may not.
+    /// An item that refers to a block goes, or gets another one. The item's pointer says whether
+    /// the dataset counts the references; a pointer that was read long ago may be out of date.
     pub(crate) fn lose(&mut self, pointer: Pointer) {
         if let Some(found) = self.count(&pointer, 1) {
             *found = pointer;

@@ -2,7 +2,7 @@
 //!
 //! Both are about what a dataset itself refers to: the bytes in the pool of its files, names and
 //! attributes as they are now, compressed, all copies counted. What only its snapshots still hold
-//! is not counted, so whoever is at a quota gets below it by deleting.
+//! is not counted, so a dataset at its quota gets below it by deleting.
 //!
 //! A **quota** is the most that it may refer to; a **reservation** is space that is kept free for
 //! it to grow into. What the last commit wrote is known to the grain. What waits for a commit is

@@ -1,4 +1,4 @@
-//! How much space there is: for a batch, for a reservation, and as it is told.
+//! How much space there is: for a batch, for a reservation, and as it is reported.
 
 use crate::admission::cost::{KEY_BYTES, KEY_BYTES_MAX, content_bytes};
 use crate::memtable::dataset::Dataset;

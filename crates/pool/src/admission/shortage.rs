@@ -11,9 +11,9 @@
 //!   taken out of nodes. If the batch would not fit even then, it is refused, without a commit.
 //!
 //! **A batch is counted from the moment that space is found for it** ([`Admitted`]): what several
-//! threads find at the same moment is never the same space. Who looks has the turn to commit until
-//! his batch is applied, and commits again as long as anything waits: what others apply between a
-//! commit and the next look must not make a full pool refuse to free something.
+//! threads find at the same moment is never the same space. A look has the turn to commit until its
+//! batch is applied, and commits again as long as anything waits. So batches between a commit and
+//! the next look cannot make a full pool refuse to free something.
 //!
 //! A large merge is looked at too before it is refused: what a commit would do with it is found by
 //! doing so without writing (`commit/dry_run.rs`). It is looked at once, and again only if a
@@ -141,9 +141,8 @@ impl<'p, T> Granted<'p, T> {
     }
 }
 
-/// Whether it is worth it to look what a commit would do with a batch. What it patches nobody can
-/// tell beforehand; and what may use a part of what is kept back is never taken to need less than
-/// is reckoned by its keys.
+/// Whether a dry run of a batch is worth it. The size of patched items is not known beforehand. A
+/// batch that may use a part of the reserve is never taken to need less than its keys say.
 fn may_be_foreseen(batch: &Batch<'_>) -> bool {
     let patches = |edit: &Edit<'_>| matches!(edit, Edit::Patch { .. });
     batch.edits.len() >= LARGE_EDITS_MIN
@@ -251,8 +250,8 @@ fn bytes_to_give_up(pool: &State) -> u64 {
     used.saturating_sub(stays) * GRAIN_BYTES
 }
 
-/// Looks what a commit would do with a merge, if nobody has yet and nothing waits in its
-/// dataset: else a commit must come before. For the one whose turn it is.
+/// Makes a dry run of a merge, if there was none yet and nothing waits in its dataset; else a
+/// commit must come before. The caller has the turn to commit.
 fn foresee_once(
     pool: &State,
     dataset: &Dataset,
@@ -278,8 +277,8 @@ fn foresee(
     Ok(Foreseen { epoch, bytes: found.map_or(cost, |found| found.min(cost)) })
 }
 
-/// Looks again what a commit would do with what was admitted, if a commit has passed since. For
-/// the one whose turn it is; nothing waits in the dataset, or it is all for nothing.
+/// Makes another dry run of what was admitted, if a commit has passed since. The caller has the
+/// turn to commit; nothing waits in the dataset, or it is all for nothing.
 pub(crate) fn foresee_again(
     pool: &State,
     dataset: &Dataset,
@@ -310,7 +309,7 @@ pub(crate) fn still_fits(
 ) -> Result<bool> {
     foresee_again(pool, dataset, batch, admitted, turn)?;
     let Some(Foreseen { bytes, .. }) = admitted.foreseen.get() else { return Ok(true) };
-    // What cannot be read is told by the commit.
+    // The commit reports what cannot be read.
     let keys = look::add_up_keys(pool).ok().flatten();
     let looked = keys.map(|keys| Waiting { freed: 0, adopted: 0, ..keys }).unwrap_or_default();
     let others = *pool.ledger.admitted_bytes.lock() - admitted.bytes;

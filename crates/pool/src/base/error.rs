@@ -48,7 +48,7 @@ pub enum Error {
     /// do. Nothing has been changed.
     #[error("{0}")]
     Unfit(String),
-    /// Whoever the stream comes from or goes to has failed.
+    /// The source or the destination of the stream has failed.
     #[error("{0}")]
     Transfer(String),
     /// A device failed.

@@ -18,11 +18,11 @@ const fn rank(order: u32, name: &'static str) -> Rank {
 // here calls out of the pool but into devices, whose locks hold nothing up.
 /// Held while a frame is written and flushed.
 pub(crate) const LOG_WRITER: Rank = rank(200, "the log's writer");
-/// Held by the one who does more than commit, and while a dataset is opened.
+/// Held by an operation that does more than commit, and while a dataset is opened.
 pub(crate) const ADMINISTERING: Rank = rank(205, "the turn to administer");
 /// Held while a commit is made, from the freeze to its last flush.
 pub(crate) const COMMITTING: Rank = rank(210, "the turn to commit");
-/// Held by the one whose turn it is to commit, while he looks for space.
+/// Held by the turn to commit while it looks for space.
 pub(crate) const LAST_LOOK: Rank = rank(215, "what a look for space found");
 pub(crate) const GATE: Rank = rank(220, "the gate of batches");
 /// Nothing is taken under it.

@@ -69,7 +69,7 @@ pub(crate) struct Commit<'p> {
     pub(super) owners: Owners,
     /// Read-compatible features of the superblock that is being made.
     pub(super) features: u64,
-    /// It has written a block in more pieces than pointers of old could tell.
+    /// It has written a block in more pieces than pointers of old could name.
     pub(super) has_scattered: bool,
     /// What the pool is called from this commit on.
     pub(crate) label: String,

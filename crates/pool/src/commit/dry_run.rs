@@ -177,9 +177,9 @@ fn decoded(node: &Bytes) -> Result<Node> {
     Node::decode(node.clone()).map_err(|error| Error::Invalid(error.to_string()))
 }
 
-/// What a commit needs at most for a batch of a dataset of which nothing waits, in bytes, the
-/// content included. `None` if that cannot be told: it patches blocks, or puts one twice that
-/// is not written. For the one whose turn it is.
+/// What a commit needs at most for a batch of a dataset of which nothing waits, in bytes, with the
+/// content. `None` if the batch patches blocks, or puts one twice that is not written: then no dry
+/// run can know. The caller has the turn to commit.
 ///
 /// # Errors
 /// What the commit would find wrong, with the batch or with the trees.

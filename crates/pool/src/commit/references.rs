@@ -75,8 +75,8 @@ impl Uses {
         adopted.map(|identity| identity.address)
     }
 
-    /// Flags the blocks that the dataset counts already. Whoever put an item may have read the
-    /// pointer before a commit began to count its block.
+    /// Flags the blocks that the dataset counts already. The pointer of an item may have been read
+    /// before a commit began to count its block.
     pub(super) fn flag_counted(
         &mut self,
         source: &dyn NodeSource,

@@ -59,7 +59,7 @@ fn sync_by(pool: &State, log: &IntentLog) -> Result<()> {
     Ok(())
 }
 
-/// Makes a frame of all that has changed, with no batch under way; also tells how many batches
+/// Makes a frame of all that has changed, with no batch under way; also returns how many batches
 /// there were.
 fn collect(pool: &State, log: &IntentLog) -> (Collected, u64) {
     let _no_batch = pool.turns.gate.write();

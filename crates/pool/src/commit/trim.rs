@@ -10,7 +10,7 @@ use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_store::{Error, Result};
 
 /// Discards what is free between the bytes `from` and `to` of the device, in runs of at least
-/// `min_bytes`; tells how many bytes that was.
+/// `min_bytes`; returns how many bytes that was.
 pub(crate) fn trim(pool: &State, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
     // What waits for a commit to be freed is free then.
     turn::commit(pool)?;

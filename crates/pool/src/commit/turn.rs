@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 /// Commits that are made so that one dataset has nothing that waits: so many batches may come
 /// between.
 const SETTLING_COMMITS_MAX: usize = 8;
-/// So often it is looked while batches go on what a commit would do, before it is looked while they
-/// wait: whoever writes to the dataset all the time makes the one be in vain, but not the other.
+/// Dry runs beside batches before one holds them back. A program that writes to the dataset all the
+/// time spoils the first kind, never the second.
 const LOOKS_BESIDE_MAX: usize = 2;
 
 /// A commit that finds no space to move pointers of dead lists is tried again with so many times
@@ -72,9 +72,9 @@ impl Turn<'_> {
         self.make(frozen, None, work)
     }
 
-    /// The same, for work that takes pointers off dead lists, at most as many as it is told. Those
-    /// that are moved need space before any comes back: where there is not enough for so many, it
-    /// is tried again with fewer, down to `least`.
+    /// The same, for work that takes pointers off dead lists, at most as many as it is given.
+    /// Pointers that move to another list need space before any comes back. Where there is not
+    /// enough for so many, the work is tried again with fewer, down to `least`.
     pub(crate) fn commit_sifting(
         &self,
         least: usize,
@@ -183,8 +183,8 @@ impl Turn<'_> {
 }
 
 impl Before<'_> {
-    /// Why a commit must come before that of the batch, while no batch is under way: what to tell
-    /// if there have been enough of them.
+    /// Why a commit must come before that of the batch, while no batch is under way; `None` if none
+    /// must. The error is what to report after the last of the commits.
     fn obstacle(
         &self,
         turn: &Turn<'_>,
@@ -212,8 +212,8 @@ impl Before<'_> {
     }
 }
 
-/// After a batch: lets the one who commits know when it is time, and makes writers that are
-/// far ahead of it commit themselves.
+/// After a batch: wakes the committer when it is time, and makes writers that are far ahead of it
+/// commit themselves.
 pub(crate) fn throttle(pool: &State) -> Result<()> {
     let dirty = pool.dirty.waiting_memory_bytes();
     if dirty >= (pool.options.dirty_bytes_max as u64) {
@@ -239,7 +239,7 @@ pub(crate) fn take_turn(pool: &State) -> Result<Turn<'_>> {
     turn(pool, Some(pool.turns.administering.lock()))
 }
 
-/// The turn to commit, and with the lock of who administers more than that.
+/// The turn to commit, and with the lock of an operation that does more than that.
 pub(crate) fn turn<'p>(
     pool: &'p State,
     nobody_opens: Option<MutexGuard<'p, ()>>,
@@ -249,7 +249,7 @@ pub(crate) fn turn<'p>(
     Ok(Turn { pool, _nobody_opens: nobody_opens, _one_at_a_time: one_at_a_time })
 }
 
-/// Step 1. For the one who lets no batch be under way.
+/// Step 1. The caller lets no batch be under way.
 fn freeze(pool: &State) -> Frozen {
     let number = pool.dirty.freezes.fetch_add(1, Ordering::AcqRel) + 1;
     let mut datasets = pool.touched_datasets();

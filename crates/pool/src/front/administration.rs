@@ -1,4 +1,4 @@
-//! Administration through a handle: for whom it acts, the trash, undo, properties, the label.
+//! Administration through a handle: its author, the trash, undo, properties, the label.
 
 use crate::front::Pool;
 use crate::snapshots::operation_log::{Author, Operation};

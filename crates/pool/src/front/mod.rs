@@ -72,7 +72,7 @@ impl Pool {
         self.session.state.work.wait(timeout)
     }
 
-    /// Wakes whoever waits in [`Pool::wait_for_work`].
+    /// Wakes the threads that wait in [`Pool::wait_for_work`].
     pub fn wake(&self) {
         self.session.state.work.announce();
     }

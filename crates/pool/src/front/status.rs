@@ -1,4 +1,4 @@
-//! What a running pool tells of itself.
+//! What a running pool reports of itself.
 
 use crate::admission::room;
 use crate::front::Pool;

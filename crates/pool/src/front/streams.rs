@@ -31,7 +31,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Stream`] for a stream that is cut, damaged or altered, [`Error::Unfit`] for one
     /// that does not fit what is here, [`Error::Transfer`] if it cannot be read; no space, a failed
-    /// device. Then nothing is left of it, unless it is resumable: then [`Pool::partials`] tells
+    /// device. Then nothing is left of it, unless it is resumable: then [`Pool::partials`] lists
     /// what is kept.
     pub fn receive(
         &self,

@@ -1,8 +1,8 @@
 //! The blocks of one request, read side by side.
 //!
-//! A file that grew by small pieces lies in many short blocks, mostly one behind the other. Asked
-//! for one by one, each waits for the device; so neighbours are read in one go, and the device is
-//! told of all that will be read before the first of it.
+//! A file that grew by small pieces lies in many short blocks, mostly one behind the other. Read
+//! one by one, each waits for the device. So neighbours are read in one go, and the device gets a
+//! hint of all reads before the first.
 //!
 //! **A joined read is only a way to come by the bytes.** Each block is verified as ever. One that
 //! does not come out well is left to [`Media::block`], which reads it alone, and does what belongs

@@ -296,7 +296,7 @@ impl Media {
         })
     }
 
-    /// Rewrites bad copies that were found since the last commit. Only for the one who commits,
+    /// Rewrites bad copies that were found since the last commit. Only the committer calls it,
     /// before the commit begins.
     pub(crate) fn heal(&self) -> Result<()> {
         let epoch = self.epoch();

@@ -1,13 +1,13 @@
 //! Long records that go by: read into the answer of the request that takes them whole, past the
 //! cache.
 //!
-//! Whoever reads a long file from one end to the other keeps it, as a rule: the kernel has its
-//! pages after it has asked for them once. If the cache kept it as well, that would push out what
-//! is asked for in pieces, and take a good part of the time of reading, as the content would be
-//! written to memory that no cache of the processor holds. So a reading leaves nothing but a note.
-//! Two of them cost about as much as one that keeps the content and one that finds it; whoever asks
-//! a third time, past the kernel's cache or for one more fork, has it kept. What takes long to
-//! unpack is kept at once.
+//! A program that reads a long file from one end to the other seldom needs it in this cache: the
+//! kernel keeps the pages of the first read. A second copy here would push out what is read in
+//! pieces. It would also take a good part of the time of reading, as the content would be written
+//! to memory that no cache of the processor holds. So a streaming read leaves nothing but a note.
+//! Two of them cost about as much as one that keeps the content and one that finds it. A third
+//! read, past the kernel's cache or for one more fork, is kept. What takes long to unpack is kept
+//! at once.
 //!
 //! **An answer is verified before it is used**: compressed bytes before they are unpacked, others
 //! where they lie in the answer, which is thrown away after an error.

@@ -1,9 +1,9 @@
 //! The intent log: what was synced is durable before the next group commit.
 //!
 //! A sync writes everything that has changed in the pool since the last frame or commit, as it is
-//! at one moment, into one frame. So what a crash leaves is one moment, with the log as without
-//! it, and no dependency can be missing. Callers who wait together share a frame and a flush.
-//! The design and what else was thought of: `docs/decisions/0008-intent-log.md`; the bytes:
+//! at one moment, into one frame. So what a crash leaves is one moment, with the log as without it,
+//! and no dependency can be missing. Callers that wait together share a frame and a flush. The
+//! design and what else was thought of: `docs/decisions/0008-intent-log.md`; the bytes:
 //! `docs/format.md`.
 //!
 //! - [`collect`] makes a frame of what no frame has yet ([`crate::memtable::unlogged`]).
@@ -53,7 +53,7 @@ const FREEZES_SKIPPED: u64 = 1 << 32;
 pub(crate) struct IntentLog {
     ring: Ring,
     stamp: Stamp,
-    /// Held by the one who writes a frame.
+    /// Held while a frame is written.
     writer: Mutex<()>,
     places: Mutex<Places>,
     /// How many of the pool's batches are durable.
@@ -129,8 +129,8 @@ impl IntentLog {
         FRAME_BYTES.min(self.ring.grains as usize * GRAIN_LEN / 4)
     }
 
-    /// Where a replay has to start if the superblock includes all that is frozen now. For the one
-    /// who commits, while no batch is under way.
+    /// Where a replay has to start if the superblock includes all that is frozen now. Only the
+    /// committer calls it, while no batch is under way.
     pub(crate) fn next_position(&self) -> u64 {
         self.places.lock().next
     }
@@ -158,7 +158,7 @@ impl IntentLog {
         self.frames.load(Ordering::Relaxed)
     }
 
-    /// Takes room for a frame if there is any; tells its position, and whether half of the ring
+    /// Takes room for a frame if there is any; returns its position, and whether half of the ring
     /// is in use now.
     fn take_room(&self, len: usize) -> Option<(u64, bool)> {
         let grains = len.div_ceil(GRAIN_LEN) as u64;

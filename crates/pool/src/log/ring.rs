@@ -1,8 +1,8 @@
 //! Where frames lie on media: a ring in two copies.
 //!
 //! Both copies get the same bytes before the one flush. A reader takes the first copy in which a
-//! frame is whole: a frame is lost only if it was torn in both (nobody was told that it is
-//! durable), or both were damaged.
+//! frame is whole. So a frame is lost only if both copies are torn or damaged; if torn, no sync has
+//! reported it as durable.
 
 use crate::io::Media;
 use marram_format::log::{FRAME_BYTES_MAX, LogHead, LogPart, decode_frame, frame_header};
@@ -72,7 +72,7 @@ impl Ring {
     /// durable is in both, and one bad sector must not keep a pool from being opened.
     ///
     /// # Errors
-    /// Neither copy could be read: nobody can tell then whether the log ends here.
+    /// Neither copy could be read: then nothing shows whether the log ends here.
     pub(super) fn frame(
         &self,
         media: &Media,

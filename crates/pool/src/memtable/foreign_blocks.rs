@@ -33,7 +33,7 @@ impl Adoptions {
         let Some(Block::Stored(token)) = item.block.as_ref().filter(|_| is_adoption(item)) else {
             return false;
         };
-        // A pointer that makes no sense fails the commit, which tells of it.
+        // A pointer that makes no sense fails the commit, which reports it.
         if let Ok(pointer) = decode_pointer(&token.place)
             && let Some(address) = pointer.address()
             && self.addresses.insert(address)

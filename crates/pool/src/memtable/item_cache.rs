@@ -5,17 +5,18 @@
 //! So it is also known of a stretch that nothing is there, and a file that is about to be made is
 //! looked for once.
 //!
-//! **What is kept is what the layers and the tree would answer.** It is looked at under the lock of
-//! the dataset's state, and whoever changes an item there notes it here before that lock is given
-//! back. Whoever did not find a stretch here gets a [`Stamp`], then looks for the items, and may
-//! keep them only if no item of the same set of stretches was noted in between. A commit changes no
-//! item of these kinds, it only moves them into the tree. Where a dataset goes on from another
-//! state, it takes a new [`Owner`] number: what was kept under the old one is never found again.
+//! **What is kept is what the layers and the tree would answer.** A look at it takes the lock of
+//! the dataset's state. A change of an item notes it here before that lock is given back. A lookup
+//! that does not find a stretch here gets a [`Stamp`] before it searches the layers and the tree.
+//! What it finds is kept only if no item of the same set of stretches was noted in between. A
+//! commit changes no item of these kinds, it only moves them into the tree. Where a dataset goes on
+//! from another state, it takes a new [`Owner`] number: what was kept under the old one is never
+//! found again.
 //!
-//! **A cache that is too small must still help.** Whoever walks over a tree asks for each inode and
-//! name once in a round. Were the oldest given up for the newest, then of a tree that does not all
-//! fit each would go just before it is asked for again, and the cache would answer nothing at all:
-//! so any one goes. What is known not to be there goes first.
+//! **A cache that is too small must still help.** A walk over a tree looks up each inode and name
+//! once in a round. If the oldest gave way to the newest, each entry of a tree that does not fit
+//! would go just before its next lookup. The cache would then answer nothing at all, so any entry
+//! may go. What is known not to be there goes first.
 //!
 //! The memory is bounded by the number of places, which is fixed, and by [`VALUE_BYTES_KEPT_MAX`].
 //! Values are copied out of the nodes that they come from: a short one must not keep a whole node.

@@ -5,9 +5,9 @@
 //! overwritten or removed before it was ever written. Each layer knows the blocks that its items
 //! refer to.
 //!
-//! **What is told is never less than what commits will write.** A block that an item comes to
-//! refer to is left out only if it has been written, or if the layer that was frozen last has it:
-//! the next commit takes in all that is there. In an older one another layer may have hidden it.
+//! **What is reported is never less than what commits will write.** A block that an item comes to
+//! refer to is left out only if it has been written, or if the layer that was frozen last has it.
+//! The next commit takes in all that is there. In an older one another layer may have hidden it.
 
 use marram_format::pointer::GRAIN_BYTES;
 use marram_store::FreshBlock;
@@ -89,8 +89,8 @@ impl PendingContent {
         self.bytes = self.bytes - space_before + space_of(block);
     }
 
-    /// Bytes of memory that an item brings. Who has a block already that lies in memory of others
-    /// may let go of those others before this layer is committed: then it keeps the whole alone.
+    /// Bytes of memory that an item brings. An item whose block lies in memory of others may
+    /// outlive those others before this layer is committed: then it keeps the whole alone.
     pub(crate) fn memory_bytes(&mut self, block: &Arc<FreshBlock>) -> usize {
         let uses = self.blocks.get_mut(&place_of(block));
         match block.shared() {
@@ -174,7 +174,7 @@ mod tests {
             (3, Some(_)) if overlay.can_patch(std::slice::from_ref(&patch), true) => {
                 overlay.apply(vec![patch]);
             }
-            // As one who has read it before it was overwritten.
+            // As an item that was read before it was overwritten.
             (4, block) => match taken.take() {
                 Some(block) => overlay.apply(vec![put(key, block)]),
                 None => *taken = block,

@@ -39,7 +39,7 @@ pub(crate) struct Unlogged {
     /// In any order, and a key may be there several times: noting must be cheap, as programs that
     /// never sync pay for it too.
     notes: Vec<(Key, Extent)>,
-    /// Indices of notes, as far as they are still true: whoever uses one looks at the note.
+    /// Indices of notes, as far as they are still true: a use of one looks at the note.
     places: Vec<u32>,
     bytes: u64,
 }

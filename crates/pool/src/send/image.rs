@@ -33,7 +33,7 @@ const STREAMS_MAX: usize = 250;
 /// Bits of a place that say where in a file it is.
 const OFFSET_BITS: u32 = 56;
 
-/// Bytes that can be read anywhere, from many threads: whoever opens a file lends it so.
+/// Bytes that can be read anywhere, from many threads: the caller that opens a file lends it so.
 pub trait ReadAt: Send + Sync {
     /// Reads some bytes at `offset`; 0 at the end.
     ///
@@ -226,7 +226,7 @@ impl StreamImage {
         self.damaged(place, &"the file has been exchanged for another one since it was opened")
     }
 
-    /// Whoever reads a block counts on its length.
+    /// A reader of a block counts on its length.
     fn check_len(&self, place: Place, content: &Bytes, len: usize) -> Stored<()> {
         if content.len() == len { Ok(()) } else { Err(self.exchanged(place)) }
     }
@@ -242,7 +242,7 @@ impl StreamImage {
                 return Ok(Item { value, block: None });
             }
             if let StreamBlock::Content(content) = &put.block {
-                // Whoever asks for the item asks for its block most likely.
+                // A lookup of the item is most likely followed by a read of its block.
                 let unpacked = self.unpack(entry.block, put.key, content)?;
                 self.check_len(entry.block, &unpacked, entry.len as usize)?;
             }

@@ -76,7 +76,7 @@ enum Since {
     Nothing,
     /// Somebody has looked at it: access times have moved, and nothing else has changed.
     Looked(Accessed),
-    /// Told in a few words.
+    /// In a few words.
     Changed(&'static str),
 }
 

@@ -2,11 +2,11 @@
 //!
 //! A stream speaks of items and blocks, as the tree of a dataset has them; `docs/stream.md` has its
 //! bytes. Sending walks two trees side by side, so its cost follows what has changed (`send`,
-//! `shared`). Receiving verifies each record before it uses it (`reader`), applies it to a dataset
-//! that nobody sees (`receive`, `apply`), and shows the whole at once, in one commit
-//! (`incoming`). So a stream that is cut or altered leaves nothing behind, and a
-//! crash leaves a dataset with a name of the pool's own, which goes when the pool is next served.
-//! Whoever wants that keeps what has come instead, and goes on from it (`partial`).
+//! `shared`). Receiving verifies each record before it uses it (`reader`), applies it to a hidden
+//! dataset (`receive`, `apply`), and shows the whole at once, in one commit (`incoming`). So a
+//! stream that is cut or altered leaves nothing behind, and a crash leaves a dataset with a name of
+//! the pool's own, which goes when the pool is next served. A resumable receive keeps what has come
+//! instead, and goes on from it (`partial`).
 
 mod apply;
 mod image;
@@ -49,7 +49,7 @@ pub struct StreamTotals {
     pub stream_bytes: u64,
 }
 
-/// Tells how far it is.
+/// Reports how far it is.
 pub type Progress<'p> = &'p mut dyn FnMut(&StreamTotals);
 
 /// Which snapshot a record is, wherever it has been sent to.

@@ -4,7 +4,7 @@
 //! after a crash wholly or not at all: so it says exactly what is there, and nothing is received
 //! twice. A property of the dataset would be behind what later commits have taken in.
 //!
-//! One dataset is received at a time under a name: whoever comes second is refused.
+//! One dataset is received at a time under a name: a second receive is refused.
 
 use crate::Error;
 use crate::memtable::dataset::Opened;
@@ -117,7 +117,7 @@ fn partial_from(record: &DatasetRecord) -> Option<Partial> {
     })
 }
 
-/// See `Pool::partials`. For whoever has the turn to commit: nothing goes meanwhile.
+/// See `Pool::partials`. The caller has the turn to commit: nothing goes meanwhile.
 fn read_partials(pool: &Arc<State>) -> Result<Vec<Partial>> {
     let live: Vec<Arc<DatasetRecord>> = {
         let records = pool.records.read();

@@ -65,7 +65,7 @@ pub fn verify_stream(input: &mut dyn Read, progress: Progress<'_>) -> Result<Str
     }
 }
 
-/// What a stream is that begins so; nothing if these bytes do not tell.
+/// What a stream is that begins so; nothing if these bytes are too few.
 pub fn peek_begin(bytes: &[u8]) -> Option<StreamBegin> {
     let mut input = bytes;
     StreamReader::open(&mut input).ok().map(|(_, begin)| begin)

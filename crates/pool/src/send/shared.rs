@@ -1,9 +1,9 @@
 //! Which blocks of what is sent are not new: the base has them, or several items do.
 //!
 //! A block pointer says when its block was born and whether other items may refer to it, so only
-//! those are looked at that may be known. Who refers to such a block in the base is found without
-//! a look at all of the base: whoever makes a second reference puts the first one anew in the same
-//! batch (the contract of a batch), so its leaf is one of those that differ.
+//! those are looked at that may be known. The references to such a block in the base are found
+//! without a look at all of the base. A batch that makes a second reference puts the first one anew
+//! (the contract of a batch), so its leaf is one of those that differ.
 
 use super::reader::is_sent;
 use crate::base::pointers::decode_pointer;

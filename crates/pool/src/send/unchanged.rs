@@ -15,7 +15,7 @@ use marram_format::record::Inode;
 use marram_store::{Error, Key, Result, Source, kind};
 use std::sync::Arc;
 
-/// Most inodes whose access times have moved that are told one by one.
+/// Most inodes with moved access times that are listed one by one.
 const ACCESSED_TOLD_MAX: usize = 1 << 20;
 
 /// Inodes that differ in nothing but the access time.
@@ -26,7 +26,7 @@ pub enum Accessed {
     None,
     /// These.
     These(Vec<u64>),
-    /// More than are told one by one.
+    /// More than are listed one by one.
     Many,
 }
 
@@ -63,8 +63,8 @@ fn inode_accessed(differing: &Differing) -> Option<u64> {
     is_it.then_some(after.key.object)
 }
 
-/// The record of a dataset with all that was applied to it, for whoever has the turn to commit;
-/// what is applied from now on is in neither.
+/// The record of a dataset with all that was applied to it; what is applied from now on is in
+/// neither. The caller has the turn to commit.
 pub(crate) fn settled(
     pool: &State,
     turn: &Turn<'_>,
@@ -77,9 +77,9 @@ pub(crate) fn settled(
     pool.records.read().get(live.id).cloned().ok_or_else(gone)
 }
 
-/// The inodes whose access times are what two states differ in; `None` if they differ in
-/// anything else, or if damage keeps one from being read. Costs what has changed. For whoever
-/// has the turn to commit.
+/// The inodes whose access times are what two states differ in; `None` if they differ in anything
+/// else, or if damage keeps one from being read. Costs what has changed. The caller has the turn to
+/// commit.
 pub(crate) fn differ_by_access_times(
     pool: &State,
     before: &DatasetRecord,
@@ -103,8 +103,8 @@ pub(crate) fn differ_by_access_times(
     walked.map(|()| is_all.then_some(accessed))
 }
 
-/// A dataset goes back to a snapshot of its own, and what it was is destroyed at once: for
-/// whoever knows that nobody wants that.
+/// A dataset goes back to a snapshot of its own, and what it was is destroyed at once. The caller
+/// knows that nothing needs it.
 pub(crate) fn go_back_for_good(commit: &mut Commit<'_>, dataset: u64, to: u64) -> Result<()> {
     // It is not seen under that name: it is being destroyed as soon as it is there.
     let name: Source = format!("{}@before-receive", commit.record(dataset)?.name).parse()?;

@@ -1,19 +1,19 @@
 //! Dead lists from which is given back, piece by piece, what a destruction has freed.
 //!
-//! Whoever takes over from destroyed snapshots has their dead lists and his own; of what is on them
-//! the younger blocks are free, and the others are his from then on. There may be tens of millions.
-//! So a destruction only says of each list after which group its blocks are free, and where the
-//! others belong: the list is **sifted** from then on. Commits of their own take so many pointers
-//! off such lists at a time; one that is empty is forgotten.
+//! A state that takes over from destroyed snapshots has their dead lists beside its own. Of the
+//! blocks on those lists the younger are free, and the older belong to that state from then on.
+//! There may be tens of millions. So a destruction only notes of each list after which group its
+//! blocks are free, and where the others go: the list is in **reclaim** from then on. Commits of
+//! their own take so many pointers off such lists at a time; a list that is empty is forgotten.
 //!
-//! **What waits on a sifted list is where it belongs already**: an old block counts as one on the
-//! list that it is to go to, a young one as one that nobody has. Whoever asks what is on a dead
-//! list asks [`visit_dead`], so nothing has to wait for the sifting: not another destruction, nor
-//! snapshots, rollbacks and promotions, all of which move lists by their numbers.
+//! **A pointer on a list in reclaim counts where it belongs already**: an old block is on the list
+//! that it will go to, a young one on none. A visit of a dead list goes through [`visit_dead`], so
+//! nothing has to wait for the reclaim. Destructions, snapshots, rollbacks and promotions go on at
+//! once, as they move lists by their numbers.
 //!
-//! **Nothing leads to a list that is sifted itself**: when the list of whoever took over is to be
-//! sifted too, what led to it leads on to where it leads. So no pointer is moved twice by
-//! one step, and no list waits for another.
+//! **Nothing leads to a list in reclaim**: when the list of an heir comes into reclaim too, what
+//! led to it leads on to where it leads. So no pointer is moved twice by one step, and no list
+//! waits for another.
 
 use crate::base::pointers::decode_pointer;
 use crate::commit::draft::Commit;
@@ -158,7 +158,7 @@ pub(crate) fn sift(commit: &mut Commit<'_>, mut left: usize) -> Result<()> {
     count_moved(commit, moved)
 }
 
-/// Takes pointers off a list; tells whether it is empty. A list costs as much as a pointer, and
+/// Takes pointers off a list; returns whether it is empty. A list costs as much as a pointer, and
 /// so does a chunk.
 fn sift_list(
     commit: &mut Commit<'_>,
@@ -210,7 +210,7 @@ fn sift_pointers(
     Ok(())
 }
 
-/// Adds the grains of what has come onto dead lists to the records of those whose they are.
+/// Adds the grains of what has come onto dead lists to the records that have those lists.
 fn count_moved(commit: &mut Commit<'_>, moved: BTreeMap<u64, u64>) -> Result<()> {
     let changed = commit.records.values().flatten().map(|record| (record.dead_list, record.id));
     let changed: HashMap<u64, u64> = changed.collect();

@@ -5,8 +5,8 @@
 //! for it and a crash leaves nothing of it.
 //!
 //! **It holds no block.** Its dataset may go on, and the next commit gives back what it no longer
-//! uses. So whoever adopts blocks from it asks, under the turn to commit, whether the dataset is
-//! still there: else the commit would adopt blocks that are free.
+//! uses. So an adoption from it first checks, under the turn to commit, that the dataset is still
+//! there: else the commit would adopt blocks that are free.
 
 use crate::base::order::{self, Mutex};
 use crate::commit::turn;
@@ -65,7 +65,7 @@ pub(crate) fn passing_state(session: &Session, source: &Source) -> Option<Arc<Ep
     session.passing.states.lock().get(source).cloned()
 }
 
-/// For the one who has the turn: refuses to adopt blocks that may be free.
+/// Refuses to adopt blocks that may be free. The turn proves that none goes meanwhile.
 pub(crate) fn refuse_overtaken(session: &Session, read: &Source, _turn: &Turn<'_>) -> Result<()> {
     match passing_state(session, read) {
         Some(state) if state.is_overtaken() => Err(Error::InUse {

@@ -24,7 +24,7 @@ pub(crate) fn set_label(pool: &State, label: &str, author: Option<&Arc<Author>>)
     change_label(pool, &turn, label, author, 0)
 }
 
-/// The same, for whoever has the turn to commit; `undoes` is the entry that it takes back.
+/// The same under a turn to commit; `undoes` is the entry that it takes back.
 pub(crate) fn change_label(
     _pool: &State,
     turn: &Turn<'_>,

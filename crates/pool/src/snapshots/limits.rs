@@ -50,7 +50,7 @@ pub(crate) fn judge_limit(pool: &State, record: &OperationRecord) -> Result<(Arc
     Ok((dataset, before?))
 }
 
-/// The limit of an owner, as an entry of the log tells it.
+/// The limit of an owner, as an entry of the log has it.
 fn limit_now(pool: &State, dataset: &Dataset, owner: u64) -> Result<String> {
     let Some(item) = dataset.get(&pool.media, Key::new(0, kind::LIMIT, owner))? else {
         return Ok(limit_text(Limit::NONE));
@@ -104,7 +104,7 @@ pub(crate) fn admit_undo(session: &Session, number: u64) -> Result<Option<Admitt
     ))
 }
 
-/// Takes back that a limit was set, for whoever has the turn to commit.
+/// Takes back that a limit was set. The caller has the turn to commit.
 pub(crate) fn undo_limit(
     session: &Session,
     turn: &Turn<'_>,
@@ -116,7 +116,7 @@ pub(crate) fn undo_limit(
     change_limit(session, turn, &name, (record.detail, before), number)
 }
 
-/// Sets a limit, for whoever has the turn to commit; `undoes` is the entry that it takes back.
+/// Sets a limit; `undoes` is the entry that it takes back. The caller has the turn to commit.
 fn change_limit(
     session: &Session,
     turn: &Turn<'_>,

@@ -2,9 +2,9 @@
 //! entry in the log are one commit.
 //!
 //! The state before is the one that the last commit has left, so its snapshot is one of that
-//! commit's group: what the merge itself writes is younger. A second one of the same state, for
-//! whoever asked for one, is of the group before. They are only taken if the dataset was so in
-//! these groups, and if no older snapshot is of one of them; else commits are made first.
+//! commit's group: what the merge itself writes is younger. A second one of the same state, if the
+//! merge has one, is of the group before. They are only taken if the dataset was so in these
+//! groups, and if no older snapshot is of one of them; else commits are made first.
 
 use super::operation_log::entry;
 use crate::admission::quota;

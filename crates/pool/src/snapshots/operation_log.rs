@@ -1,4 +1,4 @@
-//! The log of operations: who did what to the pool and which dataset of it.
+//! The log of operations: which user's command did what to the pool and which dataset of it.
 //!
 //! The commit that does an operation puts its entry into the pool's own tree, so that a crash
 //! leaves both or neither. An entry names the user that a handle of the pool acts for
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Longest command line that an entry keeps, in bytes.
 const COMMAND_BYTES_MAX: usize = 400;
 
-/// For whom a handle of a pool acts.
+/// The user and the command that a handle of a pool acts for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Author {
     /// The user.

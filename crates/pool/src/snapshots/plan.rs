@@ -1,13 +1,13 @@
-//! What a destruction takes, and who takes over from what goes.
+//! What a destruction takes, and which state takes over from what goes.
 //!
 //! Several are destroyed together as one step: what only they hold comes back, also what none of
 //! them holds alone. Whatever goes and has something after it that stays lies on a way to that:
 //! its **heir**. All that goes on the way to one heir is a **chain**. What goes and has nothing
 //! after it that stays is the **last** of a line by the time that it goes.
 //!
-//! Who takes over is found beyond everything that goes. It was once asked of the next one only: if
-//! that went too, a base of forks was given back as the last of its line while the dataset still
-//! used its blocks.
+//! The heir is found beyond everything that goes. A search that stopped at a next state that goes
+//! too would take a base of forks for the last of its line. Blocks that the dataset still uses
+//! would then be given back.
 
 use super::list::holds;
 use crate::memtable::dataset::Dataset;
@@ -87,7 +87,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes what is only kept for an undo and began as something that goes; tells whether there
+    /// Takes what is only kept for an undo and began as something that goes; returns whether there
     /// was any.
     fn take_kept(&mut self, records: &Records) -> bool {
         let mut found = Vec::new();
@@ -110,7 +110,7 @@ impl Plan {
         self.goes.len() > before
     }
 
-    /// Takes the bases of forks that nobody needs when this goes; tells whether there were any.
+    /// Takes the bases of forks that nothing needs when this goes; returns whether there were any.
     fn take_bases(&mut self, datasets: &Datasets, records: &Records) -> Result<bool> {
         let mut unneeded = Vec::new();
         for gone in self.goes.values() {

@@ -54,7 +54,7 @@ pub(crate) fn set_properties(
     change_properties(session, &turn, name, &changes)
 }
 
-/// Changes properties of a dataset, for whoever has the turn to commit.
+/// Changes properties of a dataset. The caller has the turn to commit.
 pub(crate) fn change_properties(
     session: &Session,
     turn: &Turn<'_>,

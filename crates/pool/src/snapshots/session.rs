@@ -11,7 +11,7 @@ pub(crate) struct Session {
     pub(crate) state: Arc<State>,
     /// States that are compared.
     pub(crate) passing: Arc<EphemeralStates>,
-    /// For whom this handle acts; nobody is entered into the log of operations.
+    /// The user and command of this handle; without one, nothing enters the log of operations.
     pub(crate) author: Option<Arc<Author>>,
     /// The operation that a merge through this handle takes back; 0 is none.
     pub(crate) undoes: u64,

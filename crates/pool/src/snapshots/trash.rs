@@ -1,11 +1,10 @@
 //! What is destroyed, but kept for a while so that an undo can bring it back.
 //!
-//! It is hidden by a name that nobody can choose: the number of the entry in the log of operations
-//! that did it. Nothing is moved, so its space is in use until it is **let go**: when its time is
-//! over, when its entry leaves the log, or as soon as a writer would be told that the pool is full.
-//! Letting go is the destruction that there is anyway, in its steps, with the entry saying so in
-//! the same commit: a crash before it leaves what can be brought back, and one after it what is
-//! being destroyed.
+//! It is hidden by a name that no user can choose: the number of the entry in the log of operations
+//! that did it. Nothing is moved, so its space is in use until it is **let go**. That happens when
+//! its time is over, when its entry leaves the log, or when a writer would find the pool full.
+//! Letting go is an ordinary destruction in its steps, and the entry says so in the same commit. A
+//! crash before it leaves what can be brought back, and one after it what is being destroyed.
 
 use super::destroy::{Prepared, prepare};
 use super::lineage::handed_over;
@@ -35,8 +34,7 @@ use std::sync::atomic::Ordering;
 /// Entries that may come between the look whether the oldest can leave the log and the entry that
 /// takes its place.
 const LOG_MARGIN: u64 = 64;
-/// How long to wait with something whose time is over and that somebody still looks at, in
-/// seconds.
+/// How long to wait with something that has expired and is still open, in seconds.
 const BUSY_SECONDS: i64 = 10;
 
 /// What was destroyed, and what became of it.
@@ -114,7 +112,7 @@ pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// Lets go of one whose time is over; tells whether there may be more.
+/// Lets go of one whose time is over; returns whether there may be more.
 pub(crate) fn let_go_of_expired(pool: &State) -> Result<bool> {
     let now_seconds = (pool.options.now_seconds)();
     if now_seconds < pool.next_expiry_seconds.load(Ordering::Acquire) {

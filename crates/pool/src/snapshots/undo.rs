@@ -232,7 +232,7 @@ fn judge_destruction(pool: &State, parts: &[&Entry]) -> Result<Reversal> {
         names.push(subject.name.parse()?);
     }
     let plan = Plan::new(pool, &names).map_err(|error| refusal(error.to_string()))?;
-    // Whether it is open is asked when it goes: whoever looks at it may be sent away before.
+    // Whether it is open is checked when it goes: its readers may be sent away before.
     if let Some(held) = plan.goes().find(|gone| gone.holds > 0) {
         let tags: Vec<&str> = list::holds(held).collect();
         return Err(refusal(format!("{} is held ({})", held.name, tags.join(", "))));
@@ -499,7 +499,7 @@ pub(crate) fn undo(session: &Session, number: u64) -> Result<u64> {
         (_, Reversal::Rollback { to, .. }) => undo_rollback(session, &turn, number, record, &to)?,
         (_, reversal) => undo_records(session, &turn, &parts, &reversal)?,
     }
-    // It is done, and must not be told as failed.
+    // It is done, and must not be reported as failed.
     let now = operation_log::entries(inner).unwrap_or_default();
     let undid = |undoes: u64| parts.iter().any(|(number, _)| *number == undoes);
     let own = now.iter().rev().find(|(_, record)| undid(record.undoes));

@@ -1,8 +1,8 @@
-//! Who holds the space of a pool.
+//! What holds the space of a pool.
 //!
-//! Every grain in use is told once, and the sum is exact: of what datasets and snapshots have by
-//! the counters in their records, of what the pool has for itself by the nodes of its tree. What is
-//! left over is of destroyed datasets, and what is told twice has several owners.
+//! Every grain in use is counted once, and the sum is exact. The counters in the records say what
+//! datasets and snapshots have; the nodes of the pool's tree are its own. What is left over is of
+//! destroyed datasets, and what is counted twice has several owners.
 
 use super::destroy::prune_cursor;
 use super::list::report;

@@ -1,9 +1,9 @@
 //! The grains that are given back, each of them once: by the commit which is being made, or by one
 //! before it for as long as they are held back.
 //!
-//! A block that is freed twice, or is free already, was referred to by two that did not know of
-//! each other: one of them would lose it to whoever gets the space next. Nothing that a device
-//! says can be trusted not to do that, so such a commit is refused, and the last one stays.
+//! A block that is freed twice, or is free already, has two references that no count joins: one of
+//! them would lose it to the next use of the space. Nothing that a device says can be trusted not
+//! to do that, so such a commit is refused, and the last one stays.
 
 use super::{SpaceMap, Zone, ZoneSource, zone_of};
 use marram_format::pointer::{Extent, GRAIN_BYTES};

@@ -1,10 +1,10 @@
 //! Grains that were given back and are not used again yet, since somebody reads a state that has
 //! them.
 //!
-//! On media and for whoever asks how much is free they are free. Only the allocator passes them
-//! over, until nobody reads such a state any more, or until it cannot do without them: **a reader
-//! never makes a writer run out of space.** He finds out that what he reads is gone by its
-//! checksum, and asks whether that is why ([`SpaceMap::breaks`]).
+//! On media, and in reports of free space, they are free. Only the allocator passes them over,
+//! until no reader has such a state any more, or until it cannot do without them. **A reader never
+//! makes a writer run out of space.** The checksum shows a reader that what it reads is gone, and
+//! [`SpaceMap::breaks`] whether that is why.
 
 use super::going::Going;
 use super::{SpaceMap, zone_of};
@@ -58,7 +58,7 @@ impl SpaceMap {
         self.held.breaks
     }
 
-    /// One who held does not any more.
+    /// A reader no longer holds any.
     pub(crate) fn let_go(&mut self) {
         self.held.readers -= 1;
         if self.held.readers == 0 {

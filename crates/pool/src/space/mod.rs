@@ -1,4 +1,4 @@
-//! Where free space is, and who gets it.
+//! Where free space is, and how it is given out.
 //!
 //! A device is divided into zones of 64 MiB; each has a bitmap that is an item of the pool's own
 //! tree and is loaded when it is first needed. What the group being committed allocates and frees
@@ -8,8 +8,8 @@
 //! a crash leads back to the last commit, which still uses the grain.
 //!
 //! Writing the bitmaps allocates nodes of the pool's own tree, which changes bitmaps. What is
-//! allocated and freed after [`SpaceMap::serialize`] is therefore told by the **tail** of the
-//! commit instead, and enters the bitmaps of the next one.
+//! allocated and freed after [`SpaceMap::serialize`] therefore stands in the **tail** of the commit
+//! instead, and enters the bitmaps of the next one.
 
 mod going;
 mod held;
@@ -331,7 +331,7 @@ impl SpaceMap {
 
     /// Takes `grains` grains, in one piece if there is one; `None` if there are not enough in
     /// [`PIECES_MAX`] pieces, or for data, of which there is one copy, in as many pieces as a
-    /// pointer can tell. What is held back for a reader is used when nothing else is left.
+    /// pointer has room for. What is held back for a reader is used when nothing else is left.
     pub(crate) fn allocate(
         &mut self,
         grains: u32,

@@ -27,7 +27,7 @@ impl Zone {
         zone
     }
 
-    /// A zone as its bitmap tells; `grains` of it exist.
+    /// A zone from its bitmap; `grains` of it exist.
     pub(crate) fn from_bitmap(bitmap: &[u8; ZONE_BITMAP_BYTES], grains: u64) -> Zone {
         let mut zone = Zone::empty(grains);
         for (word, bytes) in zone.busy.iter_mut().zip(bitmap.chunks_exact(8)) {

@@ -1,10 +1,10 @@
-//! Who holds a block, as the last commit has it: whether its space comes back when certain items
+//! What holds a block, as the last commit has it: whether its space comes back when certain items
 //! of one dataset let go of it.
 //!
-//! The answer is the same sum that a commit makes when it gives a block back (`commit`): its birth
-//! tells of snapshots and clones, the count of references of other items, the count of owners of
-//! other datasets. It may be out of date as soon as it is given; whoever acts on it must be right
-//! with either answer, and may lose space by a wrong one, but nothing else.
+//! The answer is the same sum that a commit makes when it gives a block back (`commit`). The birth
+//! decides for snapshots and clones, the count of references for other items, the count of owners
+//! for other datasets. The answer may be out of date as soon as it is given. An action on it must
+//! be right with either answer, and may lose space by a wrong one, but nothing else.
 
 use crate::base::pointers::is_shared;
 use crate::io::At;

@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) health: Mutex<Option<String>>,
     pub(crate) dirty: DirtyCounters,
     pub(crate) ledger: Ledger,
-    /// When to look next for something in the trash whose time is over.
+    /// When to look next for something in the trash that has expired.
     pub(crate) next_expiry_seconds: AtomicI64,
     /// The intent log; a pool of format 1.0 has none.
     pub(crate) log: OnceLock<IntentLog>,

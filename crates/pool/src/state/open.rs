@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 /// One part in so many of the cache is for inodes and names.
 const RECENT_PART: usize = 8;
 
-/// What a device says of grains is told in bytes, too: there are no more than these.
+/// What a device says of grains is reported in bytes, too: there are no more than these.
 const GRAINS_MAX: u64 = u64::MAX / GRAIN_BYTES;
 
 /// Opens the pool that lies on devices.

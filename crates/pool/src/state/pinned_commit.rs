@@ -1,8 +1,8 @@
 //! One moment of a pool, readable while commits go on.
 //!
-//! What a commit gives back the next one may use again, so whoever reads an older state for long
-//! would find other bytes there. While somebody holds a moment, what is given back is not used
-//! again ([`SpaceMap::hold`](crate::space::SpaceMap::hold)), unless there is nothing else: then the
+//! What a commit gives back the next one may use again, so a long read of an older state would find
+//! other bytes there. While a reader holds a moment, what is given back is not used again
+//! ([`SpaceMap::hold`](crate::space::SpaceMap::hold)), unless there is nothing else: then the
 //! moment is broken, and its reader begins anew. **What was read without an error is always of that
 //! moment**: each node is verified by the checksum in the pointer that led to it.
 
@@ -42,7 +42,7 @@ impl PinnedCommit {
         moment
     }
 
-    /// The last commit, for one who has the turn to commit: nothing is given back meanwhile.
+    /// The last commit. The caller has the turn to commit: nothing is given back meanwhile.
     pub(crate) fn still(pool: &Arc<State>) -> PinnedCommit {
         let superblock = pool.superblock.lock().clone();
         PinnedCommit {

@@ -27,7 +27,7 @@ pub(crate) struct Records {
     kept: BTreeSet<(u64, u64)>,
     /// Those that are being destroyed; they have no name any more.
     going: BTreeSet<u64>,
-    /// Whose each dead list is.
+    /// The dataset of each dead list.
     lists: HashMap<u64, u64>,
     sifting: Arc<Sifting>,
 }
@@ -87,7 +87,7 @@ impl Records {
         !self.going.is_empty() || !self.sifting.is_empty()
     }
 
-    /// Whose a dead list is.
+    /// The record that has a dead list.
     pub(crate) fn with_list(&self, list: u64) -> Option<&Arc<DatasetRecord>> {
         self.lists.get(&list).and_then(|id| self.by_id.get(id))
     }

@@ -161,14 +161,14 @@ impl Front {
         self.pointer.is_some() && self.pointer == other.pointer
     }
 
-    /// What is to be looked into, or told, first: what begins earlier, of two that begin with the
-    /// same key the higher one; `Equal` if both.
+    /// What to look into, or report, first: what begins earlier, of two that begin with the same
+    /// key the higher one; `Equal` if both.
     fn order(&self, other: &Front) -> Ordering {
         self.key.cmp(&other.key).then(other.level.cmp(&self.level))
     }
 }
 
-/// A way through a tree that enters only what it is told to.
+/// A way through a tree that enters only chosen nodes.
 struct Cursor<'s> {
     source: &'s dyn NodeSource,
     from: Key,

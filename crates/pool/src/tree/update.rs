@@ -209,7 +209,7 @@ fn branch_entries(branch: &Branch) -> Vec<BranchEntry> {
         .collect()
 }
 
-/// The items of a leaf with the changes applied; replaced pointers are told to the sink.
+/// The items of a leaf with the changes applied; the sink gets the replaced pointers.
 fn merge_items(sink: &mut dyn NodeSink, old: &[LeafEntry], changes: &[Change]) -> Vec<LeafEntry> {
     let mut merged = Vec::with_capacity(old.len() + changes.len());
     let mut old = old.iter().peekable();

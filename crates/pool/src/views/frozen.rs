@@ -20,7 +20,7 @@ use marram_store::{
 };
 use std::sync::Arc;
 
-/// A dataset or snapshot as it was at a held moment. Tells what each of its blocks is held by.
+/// A dataset or snapshot as it was at a held moment. Knows what holds each of its blocks.
 pub(crate) struct FrozenView {
     moment: Arc<PinnedCommit>,
     record: Arc<DatasetRecord>,

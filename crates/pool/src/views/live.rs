@@ -24,7 +24,7 @@ use marram_store::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the log of operations calls the call through which a view is told of another label.
+/// The name in the log of operations of the call by which a view gets another label.
 const LABEL_CALL: &str = "FS_IOC_SETFSLABEL";
 
 /// An open dataset or snapshot.
@@ -44,8 +44,8 @@ impl DatasetView {
     /// a commit; whether it was applied. What of counters must be read from a device is read
     /// without the gate.
     ///
-    /// Space beside what waits is found under the gate: whoever has frozen what waits finds
-    /// nothing admitted but what is granted, and what has come since.
+    /// Space beside what waits is found under the gate: a freeze of what waits finds nothing
+    /// admitted but what is granted, and what has come since.
     fn apply_beside(
         &self,
         batch: &mut Batch<'_>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Done before a write or flush, which fails if this does.
 type Hook = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// The device. Nothing happens but what it is told.
+/// The device. Nothing happens but what its hooks do.
 pub(crate) struct HookedDevice {
     pub(crate) memory: MemoryDevice,
     hooks: Mutex<Hooks>,

@@ -1,4 +1,4 @@
-//! What the pool's tests share: a pool in memory, and content that tells where it belongs.
+//! What the pool's tests share: a pool in memory, and content that says where it belongs.
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub(crate) mod hooked;
