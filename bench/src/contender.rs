@@ -86,7 +86,7 @@ pub(super) trait Contender {
         self.settle()
     }
 
-    /// How many group commits there were, where that is told.
+    /// How many group commits there were, where it reports them.
     fn commits(&self) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -103,8 +103,8 @@ pub(super) trait Contender {
     /// Bytes that were written to its device so far, where that is known.
     fn written_bytes(&self) -> Result<Option<u64>>;
 
-    /// What differs between the second tree and what it began as, and how many files that are if
-    /// that is told.
+    /// What differs between the second tree and what it began as, and in how many files if it
+    /// reports that.
     fn diff(&mut self, name: &str) -> Result<Option<(Measured, Option<u64>)>>;
 
     fn merge(&mut self, _name: &str) -> Result<Option<Measured>> {

@@ -33,7 +33,7 @@ const ALL: [Line; 5] = [
 const FILES_AT_ONCE: usize = 256;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
-/// Content takes so many hundredths of the image; with snapshots, crumbs and metadata that is
+/// Content takes so many hundredths of the image; with snapshots, fragments and metadata that is
 /// about eighty after a year.
 const FULL_PERCENT: u64 = 68;
 
@@ -99,7 +99,7 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     println!("{}", report::page(&header(image_bytes, days, &failures)?, &outcomes));
     match failures.len() {
         0 => Ok(()),
-        count => fail(format!("{count} failures, told at the head of the report")),
+        count => fail(format!("{count} failures, listed at the head of the report")),
     }
 }
 

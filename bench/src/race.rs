@@ -2,12 +2,12 @@
 //!
 //! Every subject stands on a preallocated image of its own over a loop device that the host reads
 //! and writes directly, so that nothing is cached twice. For each repetition every group of lines
-//! runs on every subject before the next repetition begins: a machine that grows slower is slow
-//! for all. Another subject begins each repetition: to the first, compilers and whatever else lies
-//! on the host may be in no cache. Each group has a fresh file system, which is unmounted and
-//! verified by its own checker afterwards; a subject that fails is told as failed, what it had
-//! measured until then counts if its file system is whole, and the others go on. The report is
-//! written after each group, so that a race that is cut off has told what it knew.
+//! runs on every subject before the next repetition begins: a machine that grows slower is slow for
+//! all. Another subject begins each repetition: to the first, compilers and whatever else lies on
+//! the host may be in no cache. Each group has a fresh file system, which is unmounted and verified
+//! by its own checker afterwards; a subject that fails is reported as failed, and the others go on.
+//! What it had measured until then counts if its file system is whole. The report is written after
+//! each group, so that a race that is cut off has reported what it knew.
 
 mod group;
 mod line;
@@ -68,7 +68,7 @@ pub(super) fn run_all(arguments: &Arguments, groups: &[Group]) -> Result<()> {
     println!("{}", race.report(&all, &samples)?.page());
     match samples.failures.len() {
         0 => Ok(()),
-        count => fail(format!("{count} failures, told at the head of the report")),
+        count => fail(format!("{count} failures, listed at the head of the report")),
     }
 }
 

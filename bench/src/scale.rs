@@ -45,7 +45,7 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     println!("{}", table.page(&machine()?));
     match table.failures.len() {
         0 => Ok(()),
-        count => fail(format!("{count} failures, told at the head of the report")),
+        count => fail(format!("{count} failures, listed at the head of the report")),
     }
 }
 

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::Duration;
 use turns::Seat;
 
-/// Who can keep states by itself.
+/// The subjects that can keep states by themselves.
 const WAYS: [Way; 3] = [Way::Marram, Way::BtrfsSubvolume, Way::ZfsFuse];
 
 /// How much of everything there is.
@@ -88,11 +88,11 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
     println!("\n{}", report.page());
     match report.failures.len() {
         0 => Ok(()),
-        count => fail(format!("{count} failures, told at the head of the report")),
+        count => fail(format!("{count} failures, listed at the head of the report")),
     }
 }
 
-/// A part of it in a folder of its own. One that fails is told, and the others go on.
+/// A part of it in a folder of its own. One that fails is reported, and the others go on.
 fn part(
     arguments: &Arguments,
     report: &mut Report,

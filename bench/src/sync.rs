@@ -2,7 +2,7 @@
 //!
 //! Every subject runs every case for the same time, one after another, on a fresh preallocated
 //! image; repetitions are interleaved. Beside the speed stands what reached the device for each
-//! acknowledged operation: who is fast by not flushing would show there.
+//! acknowledged operation: a subject that is fast by not flushing would show there.
 //!
 //! `marram` writes its file directly, as it is used; `marram-loop` goes through a loop device, as
 //! the peers do. Both are held against the targets.

@@ -31,7 +31,7 @@ const FILES: u64 = 16;
 /// Frames that wait in the image's intent log.
 const FRAMES: u64 = 4;
 
-/// The pool's secret: whoever has it can write frames that are believed.
+/// The pool's secret: with it, frames can be written that are believed.
 const SECRET: u64 = 7;
 
 /// Inodes that are looked at: a hostile tree may claim any number.

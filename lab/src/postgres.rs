@@ -89,7 +89,7 @@ impl Database {
         text(command(&["tail", "-n", "20"]).arg(self.host.join("server.log"))).unwrap_or_default()
     }
 
-    /// A fast shutdown: clients are told to go.
+    /// A fast shutdown: the server ends its clients.
     pub fn stop(&self, mut server: OwnedChild) -> Result<()> {
         run(self.command("pg_ctl").args(["stop", "-s", "-m", "fast", "-D"]).arg(&self.data))?;
         check_status("postgres", server.wait(SERVER_LIMIT)?)

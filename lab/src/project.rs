@@ -11,7 +11,7 @@ pub fn root() -> PathBuf {
     xtask.parent().expect("xtask is a folder of the workspace").to_owned()
 }
 
-/// The folder of build output: what cargo was told, else `target`.
+/// The folder of build output: `CARGO_TARGET_DIR`, else `target`.
 pub fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),

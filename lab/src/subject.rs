@@ -217,7 +217,7 @@ pub trait Subject {
         self.mount()
     }
 
-    /// Bytes in use, as `df` tells.
+    /// Bytes in use, as `df` shows.
     fn used_bytes(&self) -> Result<u64> {
         let space = rustix::fs::statvfs(self.root())?;
         Ok((space.f_blocks - space.f_bfree) * space.f_frsize)

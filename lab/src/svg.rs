@@ -7,7 +7,7 @@ const COLUMNS: usize = 2;
 /// Between plots, and around them.
 const GAP: f64 = 24.0;
 
-/// Our own colour. All are told apart with the usual kinds of colour blindness (Okabe, Ito 2008).
+/// Our own colour. All stay apart with the usual kinds of colour blindness (Okabe, Ito 2008).
 pub const OURS: &str = "#D55E00";
 /// The colours of peers, in their order.
 pub const PEERS: [&str; 6] = ["#56B4E9", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#666666"];

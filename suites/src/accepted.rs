@@ -1,5 +1,5 @@
 //! What the kernel has accepted without asking, through shared mappings or under `writeback`, still
-//! fits a pool that is full by then; and more than fits is told, once, and harms nothing else.
+//! fits a pool that is full by then. More than fits is reported, once, and harms nothing else.
 //!
 //! What happens in which order is one program's business, so it is one in Python, which Debian has
 //! anyway: Rust maps a file only by `unsafe`.

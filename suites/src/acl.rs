@@ -1,5 +1,5 @@
-//! Access control lists on a real mount, by the tools that people set them with, and by other users
-//! who try what they may not do.
+//! Access control lists on a real mount, by the tools that people set them with, and with forbidden
+//! attempts of other users.
 //!
 //! A refusal counts only if it is one of permissions: a line that fails because a program is
 //! missing shows nothing.
@@ -16,7 +16,7 @@ const SIZE_BYTES: u64 = 256 << 20;
 const MEMBER: (&str, &str) = ("4101", "4200");
 const STRANGER: (&str, &str) = ("4102", "");
 
-/// Who runs a line, whether it may, and the line.
+/// The user of a line, whether it may succeed, and the line.
 type Case = (Option<(&'static str, &'static str)>, bool, &'static str);
 
 const fn root(line: &'static str) -> Case {
@@ -63,7 +63,7 @@ const POSIX: &[Case] = &[
     may(MEMBER, "setfacl -m u:4102:rx d/copy && test $(stat -c %a d/copy) = 755"),
 ];
 
-/// What a stranger tries where NFSv4 lists hold: nothing but the daemon stops him.
+/// What a stranger tries where NFSv4 lists hold: only the daemon stops it.
 const STRANGERS: &[Case] = &[
     root("mkdir -m 755 open && echo secret > open/f && chmod 600 open/f"),
     root("mkdir -m 700 closed && echo secret > closed/f && chmod 666 closed/f"),

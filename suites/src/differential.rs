@@ -68,7 +68,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     ext4.check()
 }
 
-/// Tells how often each rule was needed; in a long run every one must have been.
+/// Prints how often each rule was needed; in a long run every one must have been.
 fn judge_rules(pair: &Pair, calls: u64) -> Result<()> {
     let counts: Vec<_> = pair.usage.counts().collect();
     let list: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();

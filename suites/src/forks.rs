@@ -76,7 +76,7 @@ fn plain(path: &Path) -> Result<&str> {
     path.to_str().map_or_else(|| fail(format!("{} has no plain name", path.display())), Ok)
 }
 
-/// Runs a command that tells how long the engine took; returns its result, and both times.
+/// Runs a command that reports how long the engine took; returns its result, and both times.
 fn timed(marram: &Marram, words: &[&str]) -> Result<(serde_json::Value, Duration, Duration)> {
     let began = Instant::now();
     let told = text(marram.command(&["--json"]).args(words))?;
@@ -139,7 +139,7 @@ fn edited(tree: &Path, number: usize) -> [PathBuf; 2] {
     [folder.join("file-0"), folder.join(format!("file-{}", number + 1))]
 }
 
-/// Several forks, and in each somebody who edits and commits at the same time.
+/// Several forks, and in each a program that edits and commits at the same time.
 fn fork_and_edit(marram: &Marram, tree: &Path) -> Result<Vec<PathBuf>> {
     let name = plain(tree)?;
     let mut forks = Vec::new();
@@ -183,7 +183,7 @@ fn expect(found: &str, expected: &str, what: &str) -> Result<()> {
     if found == expected { Ok(()) } else { fail(format!("{what}: {found:?}, not {expected:?}")) }
 }
 
-/// What the forks tell of themselves is what other programs find.
+/// What the forks report of themselves is what other programs find.
 fn compare(marram: &Marram, forks: &[PathBuf]) -> Result<()> {
     for (number, fork) in forks.iter().enumerate() {
         let told = text(marram.command(&["diff"]).arg(fork))?;
@@ -203,7 +203,7 @@ fn compare(marram: &Marram, forks: &[PathBuf]) -> Result<()> {
     expect(&differ, "", "a copy of a fork differs from it")?;
     run(command(&["rm", "-rf"]).arg(&copy))?;
     run(command(&["find"]).arg(&snapshot).args(["-xdev", "-type", "f"]))?;
-    step("what differs is told; rsync and find agree");
+    step("what differs is reported; rsync and find agree");
     Ok(())
 }
 

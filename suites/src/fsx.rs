@@ -29,7 +29,8 @@ const SEED_STRIDE: u64 = 1 << 20;
 const REDRAWS_MAX: u64 = 4;
 const REDRAW_STRIDE: u64 = 1 << 40;
 
-/// 200,000 operations unless told otherwise, shared by several seeds, with a remount between.
+/// 200,000 operations unless the command line says otherwise, shared by several seeds, with a
+/// remount between.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let fsx = project::registry_tool("fsx", VERSION)?;
     for (name, shape) in SHAPES {
@@ -96,7 +97,7 @@ fn one(fsx: &Path, settings: &Path, file: &Path, seed: u64, operations: u64) -> 
     fail(format!("`{}` failed ({}):\n{said}", shown(&fsx), output.status))
 }
 
-/// Whether the last operation that fsx told of reserved no bytes.
+/// Whether the last operation that fsx printed reserved no bytes.
 fn drew_nothing(said: &str) -> bool {
     let last = said.lines().last().unwrap_or_default();
     last.contains("POSIX_FALLOCATE") && last.trim_end().ends_with(" 0x0 bytes)")

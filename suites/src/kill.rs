@@ -1,9 +1,9 @@
-//! The daemon killed with SIGKILL at random moments, under loads that were told what is durable.
+//! The daemon killed with SIGKILL at random moments, under loads that write down what is durable.
 //!
 //! A round runs one load, or two at once, chosen by the seed. Each load keeps a journal on the host
 //! of what was acknowledged to it. After the kill the pool must be clean as it lies there, be
 //! mounted again at once and without repair over what is left of the dead mount, hold everything
-//! that the journals tell, and beside it nothing but what the load could have left at one moment.
+//! that the journals say, and beside it nothing but what the load could have left at one moment.
 //!
 //! A kill loses nothing that the daemon has written to its file, flushed or not: what a power cut
 //! does is enumerated by `cargo xtask sim`. This shows the rest: that nothing is acknowledged which
@@ -214,7 +214,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What is there for the number `number` of a load: told apart from every other number's.
+/// What is there for the number `number` of a load: different from every other number's.
 fn content(seed: u64, number: u64, length: usize) -> Vec<u8> {
     Seed::new(seed ^ number.rotate_left(32)).bytes(length)
 }

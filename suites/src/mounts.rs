@@ -1,5 +1,5 @@
-//! The mount as a mount: where it is bound to, who may do what on it, remounts, handles, and that
-//! nobody is kept waiting for ever when a device hangs or the daemon is told to end.
+//! The mount as a mount: where it is bound to, permissions on it, remounts, handles. No program
+//! waits for ever when a device hangs or the daemon is to end.
 //!
 //! Parts that need system calls which no shell has are small programs in Python.
 
@@ -26,7 +26,7 @@ const LOCKS: &str = include_str!("mount/locks.py");
 /// More than the daemon may hold, whatever programs have open and locked.
 const PEAK_BYTES_MAX: u64 = 600 << 20;
 
-/// In what time a program that was killed, and a daemon that was told to end, have to be gone.
+/// In what time a program that was killed, and a daemon that was asked to end, have to be gone.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Each part in turn, on one pool.
@@ -71,8 +71,8 @@ fn remount(marram: &Marram, options: &str) -> Result<()> {
     run(marram.command(&["mount", "-o", &options]).arg(marram.pool()).arg(marram.root()))
 }
 
-/// Programs, setuid and device nodes count as the options say; who may do what is for modes to
-/// say, and everybody may enter what root has mounted.
+/// Programs, setuid and device nodes count as the options say; access is for modes to decide, and
+/// everybody may enter what root has mounted.
 fn options(marram: &Marram) -> Result<()> {
     let root = marram.root();
     let (id, device) = (root.join("id"), root.join("zero"));
@@ -280,8 +280,8 @@ fn made_anew(marram: &mut Marram) -> Result<()> {
 }
 
 /// A pool on a device that hangs: a program that is killed goes at once, and a daemon that is
-/// killed goes when the device works again, whatever it was at. One that is told to end does so, by
-/// whatever signal.
+/// killed goes when the device works again, whatever it was at. One that is asked to end does so,
+/// by whatever signal.
 pub(super) fn hang(setting: &Setting) -> Result<()> {
     setting.marram_only()?;
     require(&[("fsfreeze", "util-linux"), ("mkfs.ext4", "e2fsprogs")])?;

@@ -1,4 +1,4 @@
-//! Two users of one mount: each has what is his, up to his limit, told in time.
+//! Two users of one mount: each has what belongs to it, up to its limit, and learns in time.
 
 use super::{Setting, step};
 use marram_lab::failure::{Context, Result, fail};
@@ -35,7 +35,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     marram.check()
 }
 
-/// One user comes to his limits; the other does not notice.
+/// One user comes to its limits; the other does not notice.
 fn limits(marram: &Marram) -> Result<()> {
     let [limited, free] = USERS;
     let user = limited.to_string();
@@ -100,7 +100,7 @@ fn quota(marram: &Marram, words: &[&str]) -> Result<String> {
     text(marram.command(&["quota"]).arg(marram.root()).args(["-H", "-p"]).args(words))
 }
 
-/// What `marram quota` tells of an owner behind class, number and name.
+/// What `marram quota` shows of an owner behind class, number and name.
 fn row(marram: &Marram, class: &str, id: u32) -> Result<Vec<String>> {
     let option = format!("--{class}");
     let said = quota(marram, &[&option, &id.to_string()])?;
@@ -142,7 +142,7 @@ fn compare_users(marram: &Marram) -> Result<()> {
     Ok(())
 }
 
-/// A shell command of a user in his folder.
+/// A shell command of a user in the user's own folder.
 fn as_user(marram: &Marram, id: u32, line: &str) -> Result<String> {
     text(&mut shell(marram.root(), id, line))
 }

@@ -9,7 +9,8 @@ const FLAGS: &str = include_str!("same/flags.py");
 const PRIVILEGES: &str = include_str!("same/privileges.py");
 const LIMITS: &str = include_str!("same/limits.py");
 
-/// `chattr` and `lsattr`: what flags forbid, who may set them, what passes on and what stays.
+/// `chattr` and `lsattr`: what flags forbid, what setting them needs, what passes on and what
+/// stays.
 pub(super) fn flags(setting: &Setting) -> Result<()> {
     let [mut tested, mut known] = pair(setting)?;
     compare_over_remount(&mut tested, &mut known, FLAGS)?;

@@ -1,4 +1,4 @@
-//! stress-ng: its stressors of files and names, each told to verify what it does.
+//! stress-ng: its stressors of files and names, each with `--verify`.
 //!
 //! Every stressor runs alone with two workers in a folder of its own, for an equal share of the
 //! time.
@@ -102,7 +102,7 @@ fn one(stressor: &str, folder: &Path, seconds: u64) -> Result<()> {
     let mut stress = command(&["stress-ng", "--verify", "--metrics-brief", "--no-rand-seed"]);
     stress.arg(format!("--{stressor}")).arg(WORKERS);
     stress.args(["--timeout", &format!("{seconds}s"), "--temp-path"]).arg(folder);
-    // Some stressors use the working folder whatever they are told.
+    // Some stressors use the working folder whatever their options say.
     let output = ended(stress.current_dir(folder))?;
     match output.status.code() {
         Some(0 | UNCOUNTED_STATUS) => Ok(()),

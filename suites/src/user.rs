@@ -1,4 +1,5 @@
-//! An ordinary user, with `fusermount3` and nothing else: a pool of his own, mounted, used, kept.
+//! An ordinary user, with `fusermount3` and nothing else: a pool of the user's own, mounted, used,
+//! kept.
 
 use super::{Setting, step};
 use marram_lab::failure::{Context, Result, fail};
@@ -48,7 +49,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     Ok(())
 }
 
-/// The user with his home and a copy of the program that he can reach.
+/// The user, with a home and a copy of the program that can be reached.
 struct User {
     home: PathBuf,
     binary: PathBuf,

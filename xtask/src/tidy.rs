@@ -16,6 +16,7 @@ mod layers;
 mod measure;
 mod modules;
 mod names;
+mod people;
 mod plan;
 mod rooms;
 mod sentences;
@@ -123,11 +124,13 @@ fn measured(root: &Path) -> Result<Vec<Finding>> {
     let sources = source::rust_files(root)?;
     let mut findings: Vec<Finding> =
         sources.iter().flat_map(|source| FILE_RULES.iter().flat_map(|rule| rule(source))).collect();
+    findings.extend(sources.iter().filter_map(people::in_comments));
     findings.extend(modules::unreached_files(&sources));
     findings.extend(layers::manifests(root)?);
     findings.extend(words::other_files(root)?);
     findings.extend(golden::golden_files(root)?);
     findings.extend(sentences::pages(root)?);
+    findings.extend(people::in_documents(root)?);
     findings.extend(of_crates(&sources, &rooms::orders(root)?));
     Ok(findings)
 }

@@ -366,7 +366,7 @@ impl Means for Clones {
         timed(&mut [zfs(&["snapshot", &base]), zfs(&["clone", &base, &fork])])
     }
 
-    /// It has no diff: an incremental stream tells what differs, and no way to count it.
+    /// It has no diff: an incremental stream has what differs, and no way to count it.
     fn diff(&self, _place: &Place, name: &str) -> Result<Option<(Measured, Option<u64>)>> {
         let now = format!("{}@now", dataset(name));
         let began = Instant::now();

@@ -4,7 +4,7 @@ use super::line::Samples;
 use marram_lab::subject::Kind;
 use std::fmt::Write;
 
-/// Whom a line is held against.
+/// The subjects that a line is held against.
 #[derive(Clone, Copy, Debug)]
 enum Against {
     One(Kind),

@@ -106,7 +106,7 @@ impl Operation {
     }
 }
 
-/// Quick operations are repeated, and the median told, until this time is over.
+/// Quick operations are repeated until this time is over, and their median is reported.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 11;
 
@@ -225,7 +225,7 @@ impl Asking<'_> {
             Ok(told.map(|(measured, _)| measured))
         })?;
         if let Some(seen) = seen.filter(|seen| *seen != changed) {
-            return fail(format!("{changed} files were changed, and {seen} are told"));
+            return fail(format!("{changed} files were changed, and {seen} are reported"));
         }
         if self.ask(Operation::Merge(share), 1, |contender| contender.merge(&name))? {
             self.expect_changed(changed, changed)?;

@@ -30,7 +30,7 @@ and Btrfs tell what differs by an incremental stream. Of all of these only marra
 what they bring back for conflicts, and only marram does it as one step. What is written to the \
 device is counted until a sync after the last of the rounds came back, and divided by them; what \
 a sync itself writes is in it.\n";
-/// Titles of what is told in bytes.
+/// Titles of what is reported in bytes.
 const TAKEN: &str = "a second tree until it is written to, KiB that it takes";
 const WRITTEN: &str = "KiB written to the device";
 
@@ -129,7 +129,7 @@ impl Table {
             return;
         }
         page.push_str("\n## 4 KiB changed in one large file\n\n");
-        page.push_str("| | way | ms (engine) | bytes told |\n| --- | --- | ---: | ---: |\n");
+        page.push_str("| | way | ms (engine) | bytes reported |\n| --- | --- | ---: | ---: |\n");
         for (what, way, measured) in &self.large {
             let bytes = measured.bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
             let times = Self::times(measured);

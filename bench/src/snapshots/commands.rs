@@ -45,18 +45,18 @@ fn names(of: u64, count: u64) -> impl Iterator<Item = String> {
     (0..count).map(move |index| name(index * of / count))
 }
 
-/// Some names for the first time, and the whole shelf.
+/// Some names for the first time, and the whole directory.
 fn look_up(root: &Path, count: u64, told: &mut Commands) -> Result<()> {
-    let shelf = root.join(".marram/snapshots");
+    let directory = root.join(".marram/snapshots");
     let mut times = Vec::new();
     for name in names(count, LOOKUPS) {
         let began = Instant::now();
-        std::fs::symlink_metadata(shelf.join(&name)).context(|| name)?;
+        std::fs::symlink_metadata(directory.join(&name)).context(|| name)?;
         times.push(began.elapsed());
     }
     told.insert(("first lookup of a name", count), median(times).unwrap_or_default());
     let began = Instant::now();
-    let listed = std::fs::read_dir(&shelf)?.count() as u64;
+    let listed = std::fs::read_dir(&directory)?.count() as u64;
     told.insert(("listing of `.marram/snapshots`", count), began.elapsed());
     if listed == count { Ok(()) } else { fail(format!("{listed} snapshots seen of {count}")) }
 }

@@ -15,7 +15,7 @@ const FILE_BYTES: usize = 4096;
 pub(super) const HELD: &str = "held";
 pub(super) const HELD_BYTES: u64 = 64 << 20;
 
-/// So many at the end are told as what one costs there.
+/// The last ones: their mean is reported as the cost of one there.
 const WINDOW: usize = 200;
 
 /// A tree, the same wherever it is.
@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// What one costs when there are so many: medians of the last ones, of the engine's where it
-    /// tells.
+    /// reports them.
     pub(super) fn cost(&self, count: u64) -> Option<(Duration, Option<Duration>)> {
         let all = self.all.get(..usize::try_from(count).ok()?)?;
         let last = &all[all.len().saturating_sub(WINDOW)..];

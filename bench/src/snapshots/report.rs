@@ -51,9 +51,9 @@ const LEGEND: &str = "\
 Every file system is on a preallocated image, over a loop device with direct I/O, with the same \
 1,000 files of 4 KiB and one of 64 MiB. Before each snapshot one file is written anew. For each \
 number of snapshots there is one file system; they take turns in short rounds of the same seeded \
-work, so what the machine does otherwise meets all of them. Of the rounds the median is told, and \
-in brackets where the middle half of them lies; ratios are between turns of the same round. Two \
-file systems have no snapshots: how far their ratio is from 1 is chance. \
+work, so what the machine does otherwise meets all of them. The median of the rounds is reported, \
+and in brackets where the middle half of them lies; ratios are between turns of the same round. \
+Two file systems have no snapshots: how far their ratio is from 1 is chance. \
 zfs-fuse can live but once on a machine: a dataset takes turns with a clone of it that has no \
 snapshots. Small writes are somewhere in the file of 64 MiB, which all snapshots hold, and a \
 commit is of one of them: `syncfs` after a file was removed, and with zfs-fuse a property that is \
@@ -272,7 +272,7 @@ In each fork the same program reads 16 files of the tree, changes 4, writes 8 of
 to one fork of another pool; they take turns. The kernel keeps names and pages of each fork for \
 itself: what is warm in the only one is cold in each of many.\n";
 
-/// A row of a table: its title, and how a side is told.
+/// A row of a table: its title, and how a side is printed.
 type ForkRow = (&'static str, fn(&Side) -> String);
 
 const FORK_ROWS: [ForkRow; 9] = [

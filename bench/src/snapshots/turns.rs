@@ -1,8 +1,8 @@
 //! The same seeded work on file systems that differ in one thing alone, in short rounds.
 //!
-//! In each round each has one turn. Who begins changes from round to round, and every other time
-//! around the order is turned, so that nobody always comes behind the same. A turn ends with a
-//! commit that nobody times: what it leaves to do is no part of the next one's turn.
+//! In each round each way has one turn. Another way begins each round, and every other time around
+//! the order is turned, so that none always comes behind the same. A turn ends with a commit that
+//! is not timed: what it leaves to do is no part of the next one's turn.
 
 use super::super::contender::Contender;
 use super::super::interruption;
@@ -183,7 +183,7 @@ fn expect_commits(before: Option<u64>, after: Option<u64>, wanted: u64) -> Resul
     }
 }
 
-/// Who comes when.
+/// The order of the seats in a round.
 fn order(round: usize, seats: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..seats).map(|seat| (seat + round) % seats).collect();
     if (round / seats) % 2 == 1 {

@@ -88,7 +88,7 @@ fn one_thread(
     duration: Duration,
 ) -> Result<Vec<Duration>> {
     let worker = Worker::new(prepared, pattern, number);
-    // Whoever failed must come here too, or the others would wait for ever.
+    // A worker that failed must come here too, or the others would wait for ever.
     barrier.wait();
     let mut worker = worker?;
     let mut times = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! Group commits are put off as far as they can be, so that the log holds what was synced. The kill
 //! comes at a random moment, several times, as the log is emptied whenever it is full; the slowest
-//! mount is told.
+//! mount is reported.
 
 use super::super::interruption;
 use marram_lab::failure::{Context, Result};

@@ -1,4 +1,4 @@
-//! A set of blocks, told by how many there are and a fingerprint of all of them.
+//! A set of blocks, known by how many there are and a fingerprint of all of them.
 //!
 //! That a dead list holds exactly what one snapshot has and the next has no more is a statement
 //! about sets of any size. Sums of hashes compare them in constant memory and in any order.

@@ -123,7 +123,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// A node for a look-up beside the walk: nothing is told about what is wrong with it.
+    /// A node for a look-up beside the walk: nothing that is wrong with it is reported.
     pub(crate) fn node(&mut self, pointer: &Pointer) -> Option<Node> {
         if let Some(node) = self.cached(pointer) {
             return Some(node);

@@ -27,7 +27,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) foreign_below: u64,
     /// Nodes that look-ups for messages may still read.
     pub(crate) lookup_nodes_left: usize,
-    /// Whether the superblock tells of blocks in many pieces.
+    /// Whether the superblock has the feature of blocks in many pieces.
     pub(crate) may_be_scattered: bool,
 }
 
@@ -119,7 +119,7 @@ impl Checker<'_> {
         (reading.content.is_err() || !reading.bad.is_empty()).then_some(reading)
     }
 
-    /// Tells what is wrong with a block of content; returns whether it is lost.
+    /// Reports what is wrong with a block of content; returns whether it is lost.
     pub(crate) fn report_content(
         &mut self,
         pointer: &Pointer,
@@ -137,7 +137,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Tells of bad copies of a block that has a good one.
+    /// Reports bad copies of a block that has a good one.
     fn report_copies(&mut self, reading: &Reading, place: &Place) {
         if matches!(reading.content, Err(Unreadable::Lost)) {
             return;

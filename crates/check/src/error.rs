@@ -6,7 +6,7 @@ use thiserror::Error;
 /// pool is a [`crate::Finding`], not an error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The device does not even tell its size, or fails where the pool begins.
+    /// The device does not even report its size, or fails where the pool begins.
     #[error(transparent)]
     Device(#[from] marram_device::Error),
     /// There is neither a signature nor a superblock.

@@ -81,7 +81,7 @@ kinds! {
     SignatureDamaged "signature-damaged" Error DEFECT
         "the signature page, by which other programs know a pool, is damaged"
     SignatureMismatch "signature-mismatch" Warning NOTHING
-        "the signature page tells of another pool than the superblock"
+        "the signature page names another pool than the superblock"
     DeviceRead "device-read" Error RESCUE
         "the device cannot read where superblocks lie"
     DeviceShort "device-short" Fatal RESCUE
@@ -125,7 +125,7 @@ kinds! {
     MetadataMalformed "metadata-malformed" Fatal RESCUE
         "a structure of the pool has the right checksum, but makes no sense"
     NodeLevel "node-level" Fatal RESCUE
-        "a tree node has not the level that its parent asks for"
+        "a tree node has not the level that its parent gives it"
     NodeTree "node-tree" Error RESCUE
         "a tree node was written for another tree"
     NodeBounds "node-bounds" Fatal RESCUE
@@ -139,7 +139,7 @@ kinds! {
     ItemUnknown "item-unknown" Warning NOTHING
         "an item has a kind that is not known"
     DatasetLink "dataset-link" Fatal RESCUE
-        "datasets and snapshots do not agree on who follows whom"
+        "datasets and snapshots do not agree on their order"
     DatasetClones "dataset-clones" Error DEFECT
         "a snapshot has a wrong number of clones"
     DatasetGroup "dataset-group" Fatal RESCUE
@@ -156,8 +156,8 @@ kinds! {
         "a dead list belongs to no dataset"
     DeadContent "dead-content" Fatal RESCUE
         "a dead list is not what the snapshot before has and the dataset has no more"
-    SiftedList "sifted-list" Fatal RESCUE
-        "a dead list from which is given back is somebody's, or leads to the wrong one"
+    ReclaimList "reclaim-list" Fatal RESCUE
+        "a dead list in reclaim belongs to a dataset, or leads to the wrong list"
     OperationLog "operation-log" Error DEFECT
         "the log of operations and what is kept for an undo do not agree"
     SpaceLeak "space-leak" Error DEFECT
@@ -240,7 +240,7 @@ kinds! {
         "a shared block is referred to as if it were not, or is not counted"
 }
 
-/// Where something was found, as far as that can be told.
+/// Where something was found, as far as that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Where on the device, in bytes.

@@ -1,13 +1,13 @@
-//! Datasets, snapshots and clones: who follows whom.
+//! Datasets, snapshots and clones, and the order in which they follow each other.
 //!
 //! The snapshots of a dataset form a line from the oldest to the dataset itself, linked in both
 //! directions. Other lines begin as a snapshot of it: those of clones, and of the dataset itself
-//! where it was rolled back; and a promoted clone has taken over the beginning of another line. Who
-//! owns a block is decided by these links and the groups beside them alone.
+//! where it was rolled back; and a promoted clone has taken over the beginning of another line.
+//! These links and the groups beside them alone decide which of them owns a block.
 
 use crate::checker::Checker;
 use crate::finding::{FindingKind, Place};
-use crate::pool::{FoundDataset, PoolTree, SiftedList};
+use crate::pool::{FoundDataset, PoolTree, ReclaimList};
 use marram_format::dataset::{
     DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
 };
@@ -40,8 +40,8 @@ pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, next_dataset: u6
             checker.report.report(FindingKind::NextDataset, place, detail);
         }
     }
-    if let Some((list, _)) = pool.sifted.last_key_value().filter(|it| *it.0 >= next_dataset) {
-        let detail = format!("dead list {list} is being sifted; {next_dataset} comes next");
+    if let Some((list, _)) = pool.reclaims.last_key_value().filter(|it| *it.0 >= next_dataset) {
+        let detail = format!("dead list {list} is in reclaim; {next_dataset} comes next");
         checker.report.report(FindingKind::NextDataset, Place::pool(), detail);
     }
     check_clones(checker, datasets);
@@ -267,37 +267,37 @@ fn check_dead_lists(checker: &mut Checker<'_>, pool: &PoolTree) {
         let detail = format!("list {list}");
         checker.report.report(FindingKind::DeadUnowned, Place::pool(), detail);
     }
-    check_sifted(checker, pool, &owners);
+    check_reclaims(checker, pool, &owners);
 }
 
-/// A list that is sifted is nobody's, and leads to that of a dataset or snapshot: what was born
-/// after the one before that is free.
-fn check_sifted(
+/// A list in reclaim belongs to no dataset, and leads to the list of a dataset or snapshot. What
+/// was born after the group of the snapshot before that one is free.
+fn check_reclaims(
     checker: &mut Checker<'_>,
     pool: &PoolTree,
     owners: &BTreeMap<u64, &DatasetRecord>,
 ) {
-    for (list, SiftedList { record: sifting, .. }) in &pool.sifted {
+    for (list, ReclaimList { record: reclaim, .. }) in &pool.reclaims {
         let mut report = |detail: String| {
             let detail = format!("list {list} {detail}");
-            checker.report.report(FindingKind::SiftedList, Place::pool(), detail);
+            checker.report.report(FindingKind::ReclaimList, Place::pool(), detail);
         };
         if let Some(owner) = owners.get(list) {
             report(format!("is that of {} too", owner.name));
         }
-        if sifting.destination == 0 {
+        if reclaim.destination == 0 {
             continue;
         }
-        match owners.get(&sifting.destination) {
+        match owners.get(&reclaim.destination) {
             Some(heir) if heir.state == DatasetState::Destroying => {
                 report(format!("leads to {}, which is being destroyed", heir.name));
             }
-            Some(heir) if heir.previous_group != sifting.threshold => report(format!(
+            Some(heir) if heir.previous_group != reclaim.threshold => report(format!(
                 "gives back what is younger than group {}; {} has what is younger than {}",
-                sifting.threshold, heir.name, heir.previous_group
+                reclaim.threshold, heir.name, heir.previous_group
             )),
             Some(_) => {}
-            None => report(format!("leads to list {}, which is nobody's", sifting.destination)),
+            None => report(format!("leads to list {}, which is nobody's", reclaim.destination)),
         }
     }
 }

@@ -90,7 +90,7 @@ fn check_end(
         checker.report.report(FindingKind::LogLost, place, detail);
         return;
     }
-    // What was made durable is in both copies: one that can be read tells.
+    // What was made durable is in both copies: one that can be read shows it.
     if let [Err(NoFrame::Unreadable(reason)), Err(NoFrame::Unreadable(_))] = copies {
         let detail = format!("whether one was at position {position}: {reason}");
         checker.report.report(FindingKind::LogLost, place, detail);

@@ -8,7 +8,7 @@ use crate::finding::{FindingKind, Place};
 use crate::pool::PoolTree;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{
-    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for, limit_of,
+    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, limit_of, trash_entry,
 };
 use marram_format::record::OwnerId;
 use marram_format::space::operation_key;
@@ -37,7 +37,7 @@ pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Sup
         report(checker, None, format!("{count} entries, and {OPERATIONS_KEPT_MAX} are the most"));
     }
     for found in pool.datasets.values() {
-        check_kept(checker, pool, &found.record);
+        check_trash(checker, pool, &found.record);
     }
 }
 
@@ -71,7 +71,7 @@ fn check_entry(
     };
     for id in kept {
         let name = pool.datasets.get(&id).map(|found| found.record.name.as_str());
-        if name.and_then(kept_for) != Some(number) {
+        if name.and_then(trash_entry) != Some(number) {
             let name = name.unwrap_or("nothing");
             report(checker, Some(number), format!("it keeps {id}, which is {name}"));
         }
@@ -91,8 +91,9 @@ fn contradiction(entry: &OperationRecord) -> Option<String> {
 }
 
 /// What has the name of something that is kept is kept by the entry with that number.
-fn check_kept(checker: &mut Checker<'_>, pool: &PoolTree, record: &DatasetRecord) {
-    let Some(number) = kept_for(&record.name).filter(|_| record.state != DatasetState::Destroying)
+fn check_trash(checker: &mut Checker<'_>, pool: &PoolTree, record: &DatasetRecord) {
+    let Some(number) =
+        trash_entry(&record.name).filter(|_| record.state != DatasetState::Destroying)
     else {
         return;
     };

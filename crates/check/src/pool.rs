@@ -11,7 +11,7 @@ use marram_format::key::{KEY_BYTES, Key};
 use marram_format::operation::{OPERATION_NUMBERS_MAX, OperationRecord};
 use marram_format::pointer::{GRAIN_BYTES, Pointer, PointerFlags};
 use marram_format::space::{
-    DeadChunk, OwnersRecord, SUMMARY_ZONES, SiftingRecord, Tail, ZONE_BITMAP_BYTES, cursor_key,
+    DeadChunk, OwnersRecord, ReclaimRecord, SUMMARY_ZONES, Tail, ZONE_BITMAP_BYTES, cursor_key,
     dataset_key, pool_kind,
 };
 use marram_format::superblock::Superblock;
@@ -38,9 +38,9 @@ pub(crate) struct DeadList {
     pub(crate) youngest: Group,
 }
 
-/// A dead list that is being sifted: what it has that is free is its own, and was met with it.
-pub(crate) struct SiftedList {
-    pub(crate) record: SiftingRecord,
+/// A dead list in reclaim: what it has that is free is its own, and was met with it.
+pub(crate) struct ReclaimList {
+    pub(crate) record: ReclaimRecord,
     /// What belongs to the list that it leads to.
     pub(crate) older: BlockSet,
 }
@@ -50,7 +50,7 @@ pub(crate) struct SiftedList {
 pub(crate) struct PoolTree {
     pub(crate) datasets: BTreeMap<u64, FoundDataset>,
     pub(crate) dead_lists: BTreeMap<u64, DeadList>,
-    pub(crate) sifted: BTreeMap<u64, SiftedList>,
+    pub(crate) reclaims: BTreeMap<u64, ReclaimList>,
     pub(crate) cursors: BTreeMap<u64, Key>,
     /// The log of operations.
     pub(crate) operations: BTreeMap<u64, OperationRecord>,
@@ -71,10 +71,10 @@ pub(crate) fn read(checker: &mut Checker<'_>, superblock: &Superblock) -> PoolTr
     let mut pool = PoolTree { complete: true, ..PoolTree::default() };
     let walked = walk(checker, &tree, &mut pool);
     pool.complete &= walked;
-    let is_told = superblock.features_read_compatible & feature::SIFTING != 0;
-    if !pool.sifted.is_empty() && !is_told {
-        let detail = "the superblock does not tell of the feature sifting";
-        checker.report.report(FindingKind::SiftedList, Place::pool(), detail);
+    let is_noted = superblock.features_read_compatible & feature::RECLAIM != 0;
+    if !pool.reclaims.is_empty() && !is_noted {
+        let detail = "the superblock does not tell of the feature reclaim";
+        checker.report.report(FindingKind::ReclaimList, Place::pool(), detail);
     }
     let tail = read_tail(checker, superblock);
     match (pool.complete, tail) {
@@ -137,9 +137,9 @@ impl Visitor for PoolTree {
             (3, pool_kind::ZONE) => self.zone(checker, &item),
             (4, pool_kind::CURSOR) => self.cursor(&item),
             (5, pool_kind::OWNERS) => owners(checker, &item),
-            (6, pool_kind::SIFTING) => self.sifting(&item),
+            (6, pool_kind::RECLAIM) => self.reclaim(&item),
             (DEAD_OBJECT_MIN.., pool_kind::DEAD) => self.dead(checker, &item),
-            (_, pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR..=pool_kind::SIFTING) => {
+            (_, pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR..=pool_kind::RECLAIM) => {
                 Err((FindingKind::ItemMisplaced, "no such item is looked for there".to_owned()))
             }
             (_, kind) => Err((FindingKind::ItemUnknown, format!("kind {kind}"))),
@@ -219,10 +219,10 @@ impl PoolTree {
     }
 
     /// Comes before all dead lists.
-    fn sifting(&mut self, item: &Item) -> ItemResult {
-        let record = SiftingRecord::decode(&item.value).map_err(malformed)?;
-        let list = SiftedList { record, older: BlockSet::default() };
-        self.sifted.insert(item.key.offset, list);
+    fn reclaim(&mut self, item: &Item) -> ItemResult {
+        let record = ReclaimRecord::decode(&item.value).map_err(malformed)?;
+        let list = ReclaimList { record, older: BlockSet::default() };
+        self.reclaims.insert(item.key.offset, list);
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl PoolTree {
     fn dead(&mut self, checker: &mut Checker<'_>, item: &Item) -> ItemResult {
         let chunk = DeadChunk::decode(&item.value).map_err(malformed)?;
         let list = item.key.object - DEAD_OBJECT_MIN;
-        if !self.sifted.contains_key(&list) {
+        if !self.reclaims.contains_key(&list) {
             self.dead_lists.entry(list).or_default();
         }
         for bytes in chunk.pointers {
@@ -258,7 +258,7 @@ impl PoolTree {
         Ok(())
     }
 
-    /// A block on a dead list. Of one that is sifted, what is free belongs to the list itself.
+    /// A block on a dead list. Of one in reclaim, what is free belongs to the list itself.
     fn dead_block(
         &mut self,
         checker: &mut Checker<'_>,
@@ -266,13 +266,13 @@ impl PoolTree {
         pointer: &Pointer,
         place: &Place,
     ) {
-        match self.sifted.get_mut(&list) {
+        match self.reclaims.get_mut(&list) {
             None => {
                 let dead = self.dead_lists.entry(list).or_default();
                 dead.youngest = dead.youngest.max(pointer.birth);
                 dead.blocks.add(pointer);
             }
-            Some(sifted) if pointer.birth <= sifted.record.threshold => sifted.older.add(pointer),
+            Some(from) if pointer.birth <= from.record.threshold => from.older.add(pointer),
             Some(_) if pointer.flags.contains(PointerFlags::METADATA) => {
                 checker.reach(pointer, place);
             }
@@ -283,12 +283,12 @@ impl PoolTree {
     /// The blocks on a dead list, and those that other lists lead to it.
     pub(crate) fn dead_blocks(&self, list: u64) -> BlockSet {
         let own = self.dead_lists.get(&list).map_or_else(BlockSet::default, |found| found.blocks);
-        let to_it = self.sifted.values().filter(|sifted| sifted.record.destination == list);
-        to_it.fold(own, |blocks, sifted| blocks.plus(sifted.older))
+        let to_it = self.reclaims.values().filter(|from| from.record.destination == list);
+        to_it.fold(own, |blocks, from| blocks.plus(from.older))
     }
 }
 
-/// Comes before all dead lists: what is free on one that is sifted may have other owners.
+/// Comes before all dead lists: what is free on one in reclaim may have other owners.
 fn owners(checker: &mut Checker<'_>, item: &Item) -> ItemResult {
     let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
     checker.owners.add(item.key.offset, record.count);

@@ -6,7 +6,7 @@
 use crate::finding::{Finding, FindingKind, Place, Severity};
 use std::collections::BTreeMap;
 
-/// Findings of one kind that are told in full.
+/// Findings of one kind that are reported in full.
 pub const FINDINGS_PER_KIND_MAX: u64 = 1000;
 
 /// Counts findings and hands them on.
@@ -20,7 +20,7 @@ impl<'a> Reporter<'a> {
         Reporter { sink, counts: BTreeMap::new() }
     }
 
-    /// Whether another finding of this kind would be told in full.
+    /// Whether another finding of this kind would be reported in full.
     pub(crate) fn wants(&self, kind: FindingKind) -> bool {
         self.counts.get(&kind).is_none_or(|count| *count < FINDINGS_PER_KIND_MAX)
     }

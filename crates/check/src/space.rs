@@ -1,7 +1,7 @@
 //! Which grains are in use, by what the bitmaps say and by what can be reached.
 //!
-//! Every block belongs to exactly one tree: to the oldest snapshot (or dataset) that has it, which
-//! its birth tells. So each is met once, and one bit for each grain is enough to find a grain that
+//! Every block belongs to exactly one tree: to the oldest snapshot (or dataset) that has it, as
+//! its birth says. So each is met once, and one bit for each grain is enough to find a grain that
 //! two blocks claim.
 
 use crate::finding::FindingKind;

@@ -41,7 +41,7 @@ pub struct Summary {
     pub errors: u64,
     /// Findings after which the pool should only be read.
     pub fatal: u64,
-    /// All findings by code, also those that were not told in full.
+    /// All findings by code, also those that were not reported in full.
     pub codes: BTreeMap<&'static str, u64>,
 }
 

@@ -255,7 +255,7 @@ fn check_slot(
     }
 }
 
-/// Whether two slots tell different things of the same commit.
+/// Whether two slots say different things of the same commit.
 fn is_split(found: &Superblock, bytes: &[u8], twin: &Slot) -> bool {
     let same = |other: &Superblock| other.group == found.group && other.pool_id == found.pool_id;
     twin.valid().is_some_and(same) && twin.bytes != bytes

@@ -17,7 +17,7 @@ pub enum ChecksumKind {
     /// XXH3 of 128 bits: finds every accident, at the speed of memory.
     #[default]
     Xxh3,
-    /// BLAKE3 of 256 bits: also stands against somebody who edits the device.
+    /// BLAKE3 of 256 bits: also stands against a deliberate change of the device.
     Blake3,
 }
 

@@ -35,9 +35,10 @@ pub enum Compression {
         /// -7 (fast) to 19 (small); 0 is not used.
         level: i8,
     },
-    /// LZO1X: somewhat smaller than LZ4, very much slower to write; for those who are used to it.
+    /// LZO1X: somewhat smaller than LZ4, very much slower to write; for habit and for scripts that
+    /// name it.
     Lzo,
-    /// DEFLATE: slower and larger than zstd; for those who are used to it.
+    /// DEFLATE: slower and larger than zstd; for habit and for scripts that name it.
     Gzip {
         /// 1 (fast) to 9 (small).
         level: u8,

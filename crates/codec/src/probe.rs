@@ -15,7 +15,7 @@ const SAMPLES: usize = 3;
 /// is `SAMPLE_BYTES + SAMPLE_BYTES^2 / 256`, and this is a tenth above.
 const FLAT_SQUARES_MAX: u64 = 76_600;
 
-/// Whether a slow codec would be wasted on `input`. `try_lz4` tells the length that LZ4 makes of
+/// Whether a slow codec would be wasted on `input`. `try_lz4` returns the length that LZ4 makes of
 /// a sample.
 pub(crate) fn is_hopeless(input: &[u8], mut try_lz4: impl FnMut(&[u8]) -> usize) -> bool {
     if input.len() < PROBED_BYTES_MIN {

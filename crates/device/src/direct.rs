@@ -1,8 +1,8 @@
 //! Long writes go past the page cache of the system.
 //!
-//! What a commit writes would wait there for the next flush, whoever asks for it: a sync of a few
-//! kilobytes in the intent log would write the commit's megabytes out first, and every byte would
-//! be kept in memory twice. Where the system cannot write directly, nothing is lost but that.
+//! What a commit writes would wait there for the next flush of any kind. A sync of a few kilobytes
+//! in the intent log would write the commit's megabytes out first, and every byte would be kept in
+//! memory twice. Where the system cannot write directly, nothing is lost but that.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -34,8 +34,8 @@ const ALIGNMENT: usize = GRAIN_BYTES as usize;
 ///
 /// **No write goes through the page cache while one goes past it.** After a direct write Linux
 /// drops what the cache has of the range. The cache may keep many pages as one: if a short write
-/// beside the range has made that dirty meanwhile, it cannot be dropped, and Linux tells the next
-/// flush that a write has failed ("page cache invalidation failure on direct I/O").
+/// beside the range has made that dirty meanwhile, it cannot be dropped, and Linux reports to the
+/// next flush that a write has failed ("page cache invalidation failure on direct I/O").
 #[derive(Debug)]
 pub(crate) struct DirectWriter {
     file: File,

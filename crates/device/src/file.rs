@@ -34,7 +34,7 @@ pub struct FileDevice {
     kind: Kind,
     read_only: bool,
     /// Held while flushing: a second flush beside one that fails would be answered success,
-    /// since the kernel tells a failure only once.
+    /// since the kernel reports a failure only once.
     flush_turn: Mutex<()>,
     flush_failure: OnceLock<Error>,
 }
@@ -133,7 +133,7 @@ impl FileDevice {
     /// Takes the device for this process alone, until the [`Lock`] is dropped or the process ends.
     ///
     /// # Errors
-    /// Somebody else has it; the message names the process where the system tells.
+    /// Somebody else has it; the message names the process where the system knows it.
     pub fn lock_exclusive(&self) -> Result<Lock> {
         Lock::take(&self.file, &self.path, self.is_block_device())
     }

@@ -43,9 +43,9 @@ pub trait Device: Send + Sync {
     /// A failed read, or one that reaches past the end.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Says that a range will be read soon, so that the device may begin: who needs several ranges
-    /// names them all before it reads the first, and need not wait for one after the other. May do
-    /// nothing; a range that cannot be read is told by [`Device::read`].
+    /// Says that a range will be read soon, so that the device may begin. A reader of several
+    /// ranges names them all before it reads the first, and so need not wait for one after the
+    /// other. May do nothing; [`Device::read`] reports a range that cannot be read.
     fn expect_read(&self, _offset: u64, _len: u64) {}
 
     /// Writes `buffer` at `offset`.

@@ -1,9 +1,9 @@
-//! Who may use a device: one process at a time.
+//! The lock of a device: one process at a time may use it.
 //!
 //! The lock is a `flock` of the kernel, so it ends with the process that holds it, however that
 //! ends: after a crash there is nothing stale to clean up. It belongs to the open file behind it,
-//! so a child made by fork would keep it too; a daemon takes it after its last fork, which also
-//! makes the process id true that a refused caller is told.
+//! so a child made by fork would keep it too; a daemon takes it after its last fork, so the process
+//! id that a refused caller gets is true.
 
 use std::fs::{File, TryLockError};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -6,7 +6,8 @@ use parking_lot::RwLock;
 
 use crate::{Device, Error, Result, checked_range};
 
-/// What a discarded byte reads as afterwards. Not zero, so that a test finds whoever relies on it.
+/// What a discarded byte reads as afterwards. Not zero, so that a test finds code that relies on
+/// it.
 pub const DISCARDED_BYTE: u8 = 0xdc;
 
 /// Bytes in memory behind the contract of a device. Nothing survives the process.

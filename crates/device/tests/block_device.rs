@@ -93,8 +93,8 @@ fn a_block_device_has_one_user() {
 }
 
 /// The backing store of the disk is full. Short writes reach the page cache, and only the flush can
-/// tell; the kernel reports that once, and a second `fdatasync` would answer success. A long
-/// write goes past the page cache, and is told by itself.
+/// report it. The kernel does so once, and a second `fdatasync` would answer success. A long write
+/// goes past the page cache, and fails by itself.
 #[test]
 #[ignore = "needs root and a loop device"]
 fn a_failed_flush_is_told_for_good() {

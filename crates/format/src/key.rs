@@ -21,7 +21,8 @@ pub struct Key {
 pub mod kind {
     /// The inode record; offset 0.
     pub const INODE: u8 = 1;
-    /// A directory entry; offset is 54 bits of the name's hash and 8 bits that tell apart.
+    /// A directory entry; offset is 54 bits of the name's hash and 8 bits that distinguish names of
+    /// one hash.
     pub const ENTRY: u8 = 2;
     /// An extended attribute; offset as for directory entries.
     pub const XATTR: u8 = 3;

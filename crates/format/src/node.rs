@@ -240,7 +240,7 @@ impl Leaf {
     }
 
     /// What an item consists of as it lies in the leaf: encoded key, value, and encoded pointer,
-    /// which is empty if there is none. For whoever looks at many and keeps few.
+    /// which is empty if there is none. For a search that looks at many and keeps few.
     ///
     /// # Panics
     /// As [`Leaf::key`].
@@ -277,7 +277,7 @@ impl Branch {
         self.table.bytes.slice(start..end)
     }
 
-    /// The same as it lies in the branch, for whoever looks at many.
+    /// The same as it lies in the branch, for a search that looks at many.
     ///
     /// # Panics
     /// As [`Branch::key`].

@@ -1,5 +1,5 @@
-//! Entries of the log of operations: what was done to a pool and its datasets, when and by whom,
-//! and what is needed to take it back.
+//! Entries of the log of operations: what was done to a pool and its datasets, when and for which
+//! user, and what is needed to take it back.
 //!
 //! An entry is an item of the pool's own tree, put there by the commit that does the operation: a
 //! crash leaves both or neither.
@@ -26,7 +26,7 @@ pub const OPERATION_TEXTS_MAX: usize = 8;
 pub const NO_USER: u32 = u32::MAX;
 /// With this the names of datasets and snapshots begin that are kept for an undo; the number of the
 /// entry follows.
-pub const KEPT_PREFIX: &str = "undo:";
+pub const TRASH_PREFIX: &str = "undo:";
 
 const WHAT: &str = "entry of the log of operations";
 const LAYOUT: u8 = 1;
@@ -100,7 +100,7 @@ impl OperationKind {
 pub struct OperationRecord {
     /// What was done.
     pub kind: OperationKind,
-    /// The user who asked for it; [`NO_USER`] if none did.
+    /// The user of the command; [`NO_USER`] if none did.
     pub user: u32,
     /// When, in seconds since 1970.
     pub seconds: i64,
@@ -215,7 +215,7 @@ impl OperationRecord {
     }
 }
 
-/// A limit as an entry tells it: bytes and inodes, each a number or `none`.
+/// A limit as an entry has it: bytes and inodes, each a number or `none`.
 pub fn limit_text(limit: Limit) -> String {
     let most = |most: i64| match most {
         i64::MAX => NO_LIMIT.to_owned(),
@@ -224,7 +224,7 @@ pub fn limit_text(limit: Limit) -> String {
     format!("{} {}", most(limit.bytes), most(limit.inodes))
 }
 
-/// The limit that an entry tells; `None` if the text tells none.
+/// The limit in an entry; `None` if the text has none.
 pub fn limit_of(text: &str) -> Option<Limit> {
     let most = |text: &str| match text {
         NO_LIMIT => Some(i64::MAX),
@@ -236,9 +236,9 @@ pub fn limit_of(text: &str) -> Option<Limit> {
 
 /// The number of the entry for which a dataset or snapshot of this name is kept; `None` of what is
 /// not kept for an undo.
-pub fn kept_for(name: &str) -> Option<u64> {
+pub fn trash_entry(name: &str) -> Option<u64> {
     let last = name.split_once('@').map_or(name, |(_, snapshot)| snapshot);
-    let number = last.strip_prefix(KEPT_PREFIX)?.split(':').next()?;
+    let number = last.strip_prefix(TRASH_PREFIX)?.split(':').next()?;
     number.parse().ok().filter(|number| *number < OPERATION_NUMBERS_MAX)
 }
 

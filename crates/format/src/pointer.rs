@@ -2,7 +2,7 @@
 //!
 //! Invariants: the checksum is in the pointer, never beside the data, so that a lost or
 //! misdirected write cannot pass for good data. The birth group says whether a snapshot may hold
-//! the block, without a look at any other structure. The encoding tells its own length and kinds,
+//! the block, without a look at any other structure. The encoding has its own length and kinds,
 //! so that a pointer of one copy in one piece pays nothing for what other pointers can do.
 
 mod scattered;
@@ -463,7 +463,7 @@ fn take_pieces(from: &mut Reader<'_>) -> Result<Vec<Extent>, FormatError> {
     (0..piece_count).map(|_| Extent::take(from)).collect()
 }
 
-/// Whether copies are told as a scattered one.
+/// Whether copies are encoded as a scattered one.
 fn is_scattered(copies: &[Vec<Extent>]) -> bool {
     matches!(copies, [copy] if copy.len() > PIECES_MAX)
 }

@@ -50,8 +50,8 @@ pub mod pool_kind {
     pub const CURSOR: u8 = 7;
     /// An [`super::OwnersRecord`]; object 5, offset the address of the block.
     pub const OWNERS: u8 = 8;
-    /// A [`super::SiftingRecord`]; object 6, offset the dead list.
-    pub const SIFTING: u8 = 9;
+    /// A [`super::ReclaimRecord`]; object 6, offset the dead list.
+    pub const RECLAIM: u8 = 9;
 }
 
 /// Grains allocated and freed while the pool's own tree was being written: the bitmaps in that
@@ -89,10 +89,10 @@ pub struct OwnersRecord {
     pub count: u64,
 }
 
-/// A dead list that is no dataset's any more: what a destruction has freed is given back from it
-/// piece by piece, and the rest goes to whoever took over.
+/// A dead list in reclaim, which no dataset has any more. What a destruction has freed is given
+/// back from it piece by piece, and the rest goes to the list of the heir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SiftingRecord {
+pub struct ReclaimRecord {
     /// Blocks that were born after this group are free; below 2^40.
     pub threshold: Group,
     /// The dead list that the others go to; 0: to none, as another snapshot has them anyway.
@@ -128,9 +128,9 @@ pub const fn dead_key(list: u64, sequence: u64) -> Key {
     Key::new((1 << 32) + list, pool_kind::DEAD, sequence)
 }
 
-/// Key of what is said of a dead list that is being sifted.
-pub const fn sifting_key(list: u64) -> Key {
-    Key::new(6, pool_kind::SIFTING, list)
+/// Key of the record of a dead list in reclaim.
+pub const fn reclaim_key(list: u64) -> Key {
+    Key::new(6, pool_kind::RECLAIM, list)
 }
 
 /// Key of an entry of the log of operations.
@@ -323,7 +323,7 @@ impl OwnersRecord {
     }
 }
 
-impl SiftingRecord {
+impl ReclaimRecord {
     /// The encoded record, 24 bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(24);
@@ -338,11 +338,11 @@ impl SiftingRecord {
     ///
     /// # Errors
     /// Whatever is wrong with the bytes.
-    pub fn decode(bytes: &[u8]) -> Result<SiftingRecord, FormatError> {
-        let mut from = Reader::new("record of a list that is sifted", bytes);
+    pub fn decode(bytes: &[u8]) -> Result<ReclaimRecord, FormatError> {
+        let mut from = Reader::new("record of a list in reclaim", bytes);
         from.expect_u8("layout", LAYOUT, "1")?;
         from.reserved(7)?;
-        let record = SiftingRecord {
+        let record = ReclaimRecord {
             threshold: Group(from.u64_below("threshold", GROUPS_MAX, "less than 2^40")?),
             destination: from.u64_below("destination", DEAD_LISTS_MAX, "less than 2^63")?,
         };

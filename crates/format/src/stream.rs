@@ -1,9 +1,9 @@
 //! The bytes of a stream: what `send` writes and `receive` reads. `docs/stream.md` is the
 //! specification.
 //!
-//! A stream comes through pipes, files and networks, from whoever. So each record has a checksum
-//! that covers all records before it too: what is cut, altered, repeated, left out or in another
-//! order is found at the record where it happens.
+//! A stream comes through pipes, files and networks, from senders that are not trusted. So each
+//! record has a checksum that covers all records before it too: what is cut, altered, repeated,
+//! left out or in another order is found at the record where it happens.
 
 mod begin;
 mod item;

@@ -61,15 +61,15 @@ pub mod feature {
     /// Read-compatible: the log of operations has kinds that version 1.4 did not know, see
     /// [`crate::operation::OperationKind::feature`].
     pub const OPERATION_KINDS: u64 = 1 << 3;
-    /// Read-compatible: dead lists are being sifted, see [`crate::space::SiftingRecord`]. Unlike
+    /// Read-compatible: dead lists are in reclaim, see [`crate::space::ReclaimRecord`]. Unlike
     /// the others it goes when there are none left.
-    pub const SIFTING: u64 = 1 << 4;
+    pub const RECLAIM: u64 = 1 << 4;
 
     /// Names of the read-compatible features, by bit.
     pub const READ_COMPATIBLE_NAMES: [&str; 5] =
-        ["usage", "owners", "operations", "operation-kinds", "sifting"];
+        ["usage", "owners", "operations", "operation-kinds", "reclaim"];
     /// The read-compatible features that this version can write.
-    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS | OPERATIONS | OPERATION_KINDS | SIFTING;
+    pub const READ_COMPATIBLE_KNOWN: u64 = USAGE | OWNERS | OPERATIONS | OPERATION_KINDS | RECLAIM;
 
     /// The names of incompatible features; those without a name by number.
     pub fn incompatible_names(bits: u64) -> String {

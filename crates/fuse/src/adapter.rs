@@ -11,7 +11,7 @@
 //! answered so as well: the kernel then makes files by MKNOD, and knows itself that the maker of a
 //! file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and
 //! only its files are released. A file that is removed while open lives by its pins: each reply
-//! that tells the kernel of an inode pins it once, FORGET takes pins back. Where permissions are
+//! that shows the kernel an inode pins it once, FORGET takes pins back. Where permissions are
 //! asked for, OPEN, OPENDIR and CREATE are served, as that is when they count; see `opening`. A
 //! strict mount has OPEN served too.
 

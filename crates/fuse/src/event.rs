@@ -1,4 +1,4 @@
-//! What happens while serving that no caller is told in words, for the daemon's log.
+//! What happens while serving that no caller gets in words, for the daemon's log.
 
 use crate::protocol::Malformed;
 use marram_vfs::{Error, Ino};
@@ -54,5 +54,5 @@ impl fmt::Display for Event {
     }
 }
 
-/// Who is told.
+/// The receiver of events.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;

@@ -96,14 +96,14 @@ pub fn change_range(
     let prepared = prepare(file, Deed::Allocate(how), offset, len)?;
     fallocate(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, 0, prepared.len)?;
     // The kernel learns a new size when it asks for it, which it must before anyone appends.
-    let told = size_of(file)?;
+    let reported = size_of(file)?;
     let size = match how {
         Allocate::Collapse => size_before.saturating_sub(len),
         Allocate::Insert => size_before.saturating_add(len),
         Allocate::Unshare => size_before.max(offset.saturating_add(len)),
         _ => size_before,
     };
-    if prepared.kernel_owns_sizes && told != size {
+    if prepared.kernel_owns_sizes && reported != size {
         ftruncate(file, size)?;
     }
     Ok(())
@@ -156,7 +156,7 @@ pub fn share_range(
 }
 
 /// Where the content of an open file lies: the extents that end after `offset`, in order, as many
-/// as one call tells. None means that there are no more.
+/// as one call returns. None means that there are no more.
 ///
 /// # Errors
 /// See [`FileCallError`].
@@ -170,8 +170,8 @@ pub fn extents(file: &File, offset: u64) -> Result<Vec<Extent>, FileCallError> {
 }
 
 /// What `owner` uses, and may use, of the file system that an open file or directory is in. The
-/// caller may ask about himself, the groups that he is in and the file's project; who administers
-/// the system about everybody.
+/// caller may ask about its own user and groups and the file's project; an administrator about
+/// every owner.
 ///
 /// # Errors
 /// See [`FileCallError`].

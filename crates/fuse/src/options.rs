@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What `mount` shows of access times; the file system itself keeps them as it was told.
+/// What `mount` shows of access times; the file system itself keeps them by its own options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
     /// Never moved (`noatime`).
@@ -44,7 +44,7 @@ pub enum TransportChoice {
     IoUring,
 }
 
-/// Who checks permissions. It follows from the file system that is mounted.
+/// Which side checks permissions. It follows from the file system that is mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checks {
     /// The kernel, by mode bits.
@@ -67,9 +67,9 @@ impl Checks {
     }
 }
 
-/// Everything that a mount needs to know. Who checks permissions is not among it: the file system
-/// says so itself ([`marram_vfs::FileSystem::access_rules`]). Where it checks them, names and
-/// attributes are not remembered, device nodes do not work, and written data is not held back,
+/// Everything that a mount needs to know. Which side checks permissions is not among it: the file
+/// system says so itself ([`marram_vfs::FileSystem::access_rules`]). Where it checks them, names
+/// and attributes are not remembered, device nodes do not work, and written data is not held back,
 /// whatever is asked for here.
 #[derive(Clone)]
 pub struct MountOptions {
@@ -115,7 +115,7 @@ pub struct MountOptions {
     pub transfer_bytes_max: u32,
     /// How far the kernel reads ahead, in bytes. Root only; else the kernel's own limit holds.
     pub read_ahead_bytes: u32,
-    /// The I/O size that programs are told to prefer (`st_blksize`), in bytes.
+    /// The I/O size that programs are advised to prefer (`st_blksize`), in bytes.
     pub preferred_io_bytes: u32,
     /// How long the kernel may remember names.
     pub entry_timeout: Duration,
@@ -127,7 +127,7 @@ pub struct MountOptions {
     pub declined: Vec<Offer>,
     /// More options for the kernel or `fusermount3`, as they are.
     pub extra: Vec<String>,
-    /// Told of what the log should know.
+    /// Gets what the log should know.
     pub on_event: EventSink,
     /// Called when nobody has the mount of a block device any more, and what was changed is
     /// durable. As soon as it returns, others can have the device: from then on nothing may be

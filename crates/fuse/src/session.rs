@@ -39,8 +39,8 @@ use std::time::Duration;
 use wakefulness::hold_processors;
 use worker::Crew;
 
-/// How often to look for callers that have been killed, and for what the kernel is to be told: one
-/// gets out of a slow request after once to twice this time.
+/// How often to look for callers that have been killed, and for changes to notify the kernel of. A
+/// killed caller gets out of a slow request after once to twice this time.
 const CALLERS_TICK: Duration = Duration::from_millis(500);
 
 /// Mounts `file_system` and serves it by threads of this process until it is unmounted.
@@ -104,8 +104,8 @@ fn serve(
     Ok(Session { handle, supervisor: Some(supervisor) })
 }
 
-/// One lane a thread. A user who may not open the device has only the descriptor that the mount
-/// came with: all threads then share its lane, which is slower and nothing else.
+/// One lane a thread. A server without the right to open the device has only the descriptor that
+/// the mount came with: all threads then share its lane, which is slower and nothing else.
 fn open_lanes(first: &Arc<ClassicTransport>, threads: usize) -> Vec<Arc<ClassicTransport>> {
     let mut lanes = vec![Arc::clone(first)];
     while lanes.len() < threads {
@@ -142,15 +142,15 @@ fn supervise(
                 crew.start_fresh(rings, scope);
             }
         });
-        // By a thread of its own: before the kernel takes what it is told it may wait for a caller
-        // that the other is to let go.
-        let told = lanes.clone();
+        // By a thread of its own: before the kernel takes a notification it may wait for a caller
+        // that the other thread is to let go.
+        let notified = lanes.clone();
         let teller = every_tick(scope, "marram-late", move || {
-            for_each_once(&told, ClassicTransport::tell_written_late);
+            for_each_once(&notified, ClassicTransport::tell_written_late);
             if let Some(rings) = rings {
                 rings.tell_written_late();
             }
-            crew.late_names.tell(&*told[0]);
+            crew.late_names.tell(&*notified[0]);
         });
         let workers: Vec<_> = lanes[1..]
             .iter()
@@ -348,7 +348,7 @@ impl SessionHandle {
 
     /// Has the notice of a change sent again, a moment later.
     fn tell_again(&self, change: Change) {
-        self.late_names.note_told(change);
+        self.late_names.note_notified(change);
     }
 
     /// Sends what answers no request; whether the kernel took it. What it does not know cannot be

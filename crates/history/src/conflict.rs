@@ -1,7 +1,7 @@
 //! What a merge is asked for, and what it answers.
 
 use crate::Difference;
-use crate::touched::Touched;
+use crate::change_set::ChangeSet;
 use marram_vfs::Error;
 use std::fmt;
 
@@ -115,5 +115,5 @@ pub struct MergeReport {
     /// One side has changed since the report whose state was asked for: nothing was changed.
     pub is_outdated: bool,
     /// What of the parent is not as it was.
-    pub touched: Touched,
+    pub change_set: ChangeSet,
 }

@@ -184,7 +184,7 @@ pub(crate) struct Comparison<'a> {
 }
 
 /// What is known of a difference until it is reported.
-enum Told {
+enum Reported {
     Name(Difference),
     Inside(u64),
     InodeAlias(u64, InodeAlias),
@@ -212,13 +212,13 @@ impl<'a> Comparison<'a> {
         Comparison { aliases, ..self }
     }
 
-    /// Tells all differences, sorted by path.
+    /// Reports all differences, sorted by path.
     pub(crate) fn tell(mut self, visit: &mut dyn FnMut(Difference) -> bool) -> Result<()> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut names = self.aliases.apart_from(self.changes.names());
         self.renamed_in = self.add_equal_entries(&mut names)?;
         for (ino, names) in names {
-            self.names(ino, &names, &mut told)?;
+            self.names(ino, &names, &mut reported)?;
         }
         let aliases = &self.aliases.by_after;
         let stayed = |(ino, change): (&u64, &InodeChange)| {
@@ -228,21 +228,21 @@ impl<'a> Comparison<'a> {
         self.new_paths.prepare(inside.iter().copied())?;
         for ino in inside {
             if let Some(path) = self.new_paths.of(ino)? {
-                told.push((path, Told::Inside(ino)));
+                reported.push((path, Reported::Inside(ino)));
             }
         }
         self.new_paths.prepare(self.aliases.by_after.keys().copied())?;
         for (ino, alias) in &self.aliases.by_after {
             if let Some(path) = self.new_paths.of(*ino)? {
-                told.push((path, Told::InodeAlias(*ino, *alias)));
+                reported.push((path, Reported::InodeAlias(*ino, *alias)));
             }
         }
-        told.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (path, told) in told {
-            let differences = match told {
-                Told::Name(difference) => vec![difference],
-                Told::Inside(ino) => self.inside(ino, &path)?,
-                Told::InodeAlias(ino, alias) => self.inside_alias(ino, alias, &path)?,
+        reported.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (path, reported) in reported {
+            let differences = match reported {
+                Reported::Name(difference) => vec![difference],
+                Reported::Inside(ino) => self.inside(ino, &path)?,
+                Reported::InodeAlias(ino, alias) => self.inside_alias(ino, alias, &path)?,
             };
             if !differences.into_iter().all(&mut *visit) {
                 break;
@@ -275,7 +275,7 @@ impl<'a> Comparison<'a> {
         &mut self,
         ino: u64,
         names: &NameChanges,
-        told: &mut Vec<(Vec<u8>, Told)>,
+        reported: &mut Vec<(Vec<u8>, Reported)>,
     ) -> Result<()> {
         let mut gone = paths_of(&mut self.old_paths, &names.gone)?;
         let mut came = paths_of(&mut self.new_paths, &names.came)?;
@@ -291,7 +291,7 @@ impl<'a> Comparison<'a> {
             let (kind, sorted) = (kind_of(kind), path.clone());
             let ino = Ino(ino);
             let difference = Difference { path, old_path, ino, old_ino: ino, kind, what };
-            told.push((sorted, Told::Name(difference)));
+            reported.push((sorted, Reported::Name(difference)));
         };
         if stayed {
             let renamed = gone.len().min(came.len());
@@ -315,13 +315,13 @@ impl<'a> Comparison<'a> {
         let change = &self.changes.by_inode[&ino];
         let inside = Inside {
             inos: (ino, ino),
-            inodes: change.stayed().expect("only inodes that stayed are told so"),
+            inodes: change.stayed().expect("only inodes that stayed are changed inside"),
             content: content_ranges(self.before, self.after, change)?,
             xattrs: xattr_changes(ino, self.before, self.after, &change.xattrs)?,
             has_other_names: self.aliases.has_other_names(ino, &change.entries)
                 || self.renamed_in.contains(&ino),
         };
-        Ok(inside.told(path))
+        Ok(inside.differences(path))
     }
 
     /// What has changed from an inode of the first state to its alias in the second.
@@ -339,13 +339,13 @@ impl<'a> Comparison<'a> {
             xattrs: different_xattrs(a.xattrs(alias.before)?, b.xattrs(ino)?),
             has_other_names: alias.has_other_names,
         };
-        Ok(inside.told(path))
+        Ok(inside.differences(path))
     }
 }
 
 impl Inside<'_> {
     /// The differences, of what is at this path.
-    fn told(self, path: &[u8]) -> Vec<Difference> {
+    fn differences(self, path: &[u8]) -> Vec<Difference> {
         let (before, after) = self.inodes;
         let mut all = Vec::new();
         let (ranges, (old_size, new_size)) = self.content;

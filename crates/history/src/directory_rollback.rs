@@ -3,6 +3,7 @@
 //! As a merge does, it holds the parent still, takes the state of now, and brings what differs in
 //! by one batch; see `docs/decisions/0021-rollback-of-a-directory.md`.
 
+use crate::change_set::ChangeSet;
 use crate::changes::Changes;
 use crate::conflict::MergeReport;
 use crate::counterpart::Counterpart;
@@ -13,7 +14,6 @@ use crate::parent::{HeldParent, Parent};
 use crate::restoring::Restoring;
 use crate::stable_source::StableSource;
 use crate::three_way::ThreeWay;
-use crate::touched::Touched;
 use marram_records::failure::from_store;
 use marram_records::state::State;
 use marram_store::{DatasetName, MergedFrom, Source, Store};
@@ -48,7 +48,7 @@ pub fn roll_back_directory(
     parent: &dyn Parent,
     store: &dyn Store,
     rollback: DirectoryRollback<'_>,
-) -> Result<Option<Touched>> {
+) -> Result<Option<ChangeSet>> {
     parent.check_running()?;
     if !parent.view().writable() {
         return Err(Error::ReadOnly);
@@ -58,7 +58,7 @@ pub fn roll_back_directory(
     // Also where all is as it was: what was done before is durable then. Not
     // begun anew if this finds no space: it has been applied.
     conclude(parent, true, orphans)?;
-    Ok(report.applied.then_some(report.touched))
+    Ok(report.applied.then_some(report.change_set))
 }
 
 /// Returns what has become an orphan too.

@@ -18,6 +18,7 @@
 
 #![deny(clippy::cast_possible_truncation)]
 
+mod change_set;
 mod changes;
 mod conflict;
 mod conflicts;
@@ -39,13 +40,12 @@ mod stable_source;
 mod subtree;
 mod text;
 mod three_way;
-mod touched;
 
+pub use change_set::{ChangeSet, ChangedInode, change_set};
 pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
 pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
 pub use directory_rollback::{DirectoryRollback, roll_back_directory};
 pub use line_merge::{TextPiece, merge_lines};
 pub use merge::{MergeSides, merge};
 pub use parent::{HeldParent, Parent, ParentChange};
-pub use stable_source::{StableSource, let_go_of_left};
-pub use touched::{Touched, TouchedInode, touched};
+pub use stable_source::{StableSource, destroy_leftovers};

@@ -142,7 +142,7 @@ mod tests {
     use super::{TextPiece, merge_lines};
 
     fn merged(base: &str, ours: &str, theirs: &str) -> String {
-        let told = |piece: TextPiece| match piece {
+        let reported = |piece: TextPiece| match piece {
             TextPiece::Merged(text) => String::from_utf8(text).unwrap(),
             TextPiece::Conflict { ours, theirs } => {
                 let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -150,7 +150,7 @@ mod tests {
             }
         };
         let pieces = merge_lines(base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
-        pieces.into_iter().map(told).collect()
+        pieces.into_iter().map(reported).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! judged, and either all of them go into one batch, or nothing is changed at all. The batch is
 //! durable before the merge returns.
 
+use crate::change_set::ChangeSet;
 use crate::changes::Changes;
 use crate::conflict::{MergeOptions, MergeReport};
 use crate::conflicts::Conflicts;
@@ -15,7 +16,6 @@ use crate::merge_names::{Home, MergeNames};
 use crate::parent::{HeldParent, Parent, ParentChange};
 use crate::stable_source::StableSource;
 use crate::three_way::ThreeWay;
-use crate::touched::Touched;
 use marram_format::record::Inode;
 use marram_records::failure::{from_store, from_sync};
 use marram_records::state::State;
@@ -48,7 +48,7 @@ struct Prepared {
     inodes: i64,
     next_number: Option<u64>,
     usage: UsageChange,
-    touched: Touched,
+    change_set: ChangeSet,
     changed: Vec<u64>,
     orphans: Vec<u64>,
 }
@@ -111,7 +111,7 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Judges, and foresees whether there would be space. What has been removed, and waits to be
+    /// Judges, and makes a dry run of the batch. What has been removed, and waits to be
     /// freed, is freed before it is said that there is none.
     fn preview(&self) -> Result<MergeReport> {
         let (report, _) = self.once()?;
@@ -186,7 +186,7 @@ impl Merge<'_> {
         let can_go = report.conflicts.is_empty() && !report.is_outdated;
         let judged = (sides, &names, &files);
         if can_go && options.preview {
-            report.obstacle = foresee((self.parent, held), judged)?;
+            report.obstacle = dry_run((self.parent, held), judged)?;
         } else if can_go {
             orphans = apply((self.parent, held), into, judged, &mut report)?;
             report.applied = true;
@@ -196,16 +196,16 @@ impl Merge<'_> {
 }
 
 /// Why what was judged would be refused, if it would.
-fn foresee(
+fn dry_run(
     (parent, held): (&dyn Parent, &dyn HeldParent),
     judged: Judged<'_, '_>,
 ) -> Result<Option<Error>> {
-    let foreseen = prepare((parent, held), judged).and_then(|prepared| {
+    let outcome = prepare((parent, held), judged).and_then(|prepared| {
         let Some(prepared) = prepared else { return Ok(()) };
         let Prepared { batch, inodes, next_number, usage, changed, .. } = prepared;
         held.dry_run(ParentChange { batch, inodes, next_number, usage, changed: &changed })
     });
-    match foreseen {
+    match outcome {
         Ok(()) => Ok(None),
         Err(
             obstacle @ (Error::NoSpace
@@ -232,14 +232,14 @@ fn prepare(
     }
     let (inodes, usage) = merge.fill(&mut batch);
     let next = merge.next_number();
-    let touched = merge.touched();
+    let change_set = merge.change_set();
     Ok(Some(Prepared {
         batch,
         inodes,
         next_number: (next != held.first_number()).then_some(next),
         usage,
-        changed: touched.inodes.iter().map(|inode| inode.ino.0).collect(),
-        touched,
+        changed: change_set.inodes.iter().map(|inode| inode.ino.0).collect(),
+        change_set,
         orphans: merge.orphans,
     }))
 }
@@ -254,10 +254,10 @@ pub(crate) fn apply(
     let Some(prepared) = prepare((parent, held), judged)? else {
         return Ok(Vec::new());
     };
-    let Prepared { batch, inodes, next_number, usage, touched, changed, orphans } = prepared;
+    let Prepared { batch, inodes, next_number, usage, change_set, changed, orphans } = prepared;
     let change = ParentChange { batch, inodes, next_number, usage, changed: &changed };
     held.apply(change, store, merged)?;
-    report.touched = touched;
+    report.change_set = change_set;
     Ok(orphans)
 }
 

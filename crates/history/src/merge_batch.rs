@@ -4,12 +4,12 @@
 //! owners use come out as sums of all that happens to them. Blocks of the fork are adopted, each
 //! once.
 
+use crate::change_set::{ChangeSet, ChangedInode, content_by_size, hull};
 use crate::changes::Pair;
 use crate::merge_files::{ContentEdit, FileEdit};
 use crate::merge_names::{Home, MergeNames, NameEdit};
 use crate::parent::HeldParent;
 use crate::three_way::ThreeWay;
-use crate::touched::{Touched, TouchedInode, content_by_size, hull};
 use marram_format::record::{
     Entry, Inode, InodeKind, NAME_SLOTS, OrphanReason, Time, XattrRecord, state,
 };
@@ -362,7 +362,7 @@ impl<'a, 's> MergeBatch<'a, 's> {
         let theirs = sides.fork.inode(fork)?.ok_or_else(missing)?;
         let written = match content {
             ContentEdit::Changed => content_of(sides.changed_sections(fork)),
-            _ => TouchedInode::ALL,
+            _ => ChangedInode::ALL,
         };
         self.contents.insert(ino, written);
         match content {
@@ -517,18 +517,18 @@ impl<'a, 's> MergeBatch<'a, 's> {
     }
 
     /// What of the parent is not as it was.
-    pub(crate) fn touched(&mut self) -> Touched {
+    pub(crate) fn change_set(&mut self) -> ChangeSet {
         let inodes = self.records.iter().filter_map(|(ino, record)| {
             let content = match (record.before.as_ref()?, &record.after) {
                 (before, Some(after)) => content_by_size(before, after),
-                (_, None) => TouchedInode::ALL,
+                (_, None) => ChangedInode::ALL,
             };
-            let written = self.contents.get(ino).unwrap_or(&TouchedInode::ATTRIBUTES);
-            Some(TouchedInode { ino: Ino(*ino), content: hull(&content, written) })
+            let written = self.contents.get(ino).unwrap_or(&ChangedInode::ATTRIBUTES);
+            Some(ChangedInode { ino: Ino(*ino), content: hull(&content, written) })
         });
         let inodes = inodes.collect();
         let names = std::mem::take(&mut self.changed_names).into_iter();
-        Touched { inodes, names: names.map(|(ino, name)| (Ino(ino), name)).collect() }
+        ChangeSet { inodes, names: names.map(|(ino, name)| (Ino(ino), name)).collect() }
     }
 }
 
@@ -536,7 +536,7 @@ impl<'a, 's> MergeBatch<'a, 's> {
 fn content_of(pairs: &[Pair<Section>]) -> Range<u64> {
     let sections = pairs.iter().flat_map(|pair| [&pair.before, &pair.after]).flatten();
     let ranges = sections.map(|section| section.at..section.end());
-    ranges.fold(TouchedInode::ATTRIBUTES, |all, range| hull(&all, &range))
+    ranges.fold(ChangedInode::ATTRIBUTES, |all, range| hull(&all, &range))
 }
 
 /// What is left of sections without a range.

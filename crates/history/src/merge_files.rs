@@ -434,12 +434,12 @@ mod tests {
 
     #[test]
     fn no_two_attributes_are_told_alike() {
-        let told: [(&[u8], &str); 4] = [
+        let reported: [(&[u8], &str); 4] = [
             ("user.\u{e9}".as_bytes(), "user.\u{e9}"),
             (b"user.\xfe", r"user.\xfe"),
             (b"user.\xff", r"user.\xff"),
             (br"user.\xff", r"user.\\xff"),
         ];
-        told.iter().for_each(|(name, text)| assert_eq!(attribute_name(name), *text));
+        reported.iter().for_each(|(name, text)| assert_eq!(attribute_name(name), *text));
     }
 }

@@ -79,7 +79,7 @@ pub trait HeldParent {
     /// Whether the store and the limits of owners would take a change.
     ///
     /// # Errors
-    /// Those that [`HeldParent::apply`] would have, as far as they can be foreseen.
+    /// Those that [`HeldParent::apply`] would have, as far as a dry run finds them.
     fn dry_run(&self, change: ParentChange<'_>) -> Result<()>;
 
     /// Adds the counters and sums that a change moves to its batch, applies it by

@@ -68,7 +68,7 @@ impl<'a> StableSource<'a> {
 ///
 /// # Errors
 /// A store that takes no changes, or a snapshot that something began as: the rest stays then.
-pub fn let_go_of_left(store: &dyn Store) -> Result<Vec<Source>> {
+pub fn destroy_leftovers(store: &dyn Store) -> Result<Vec<Source>> {
     let reports = store.list().map_err(from_store)?;
     let left = reports.into_iter().map(|report| report.source);
     let is_left =
@@ -81,7 +81,7 @@ pub fn let_go_of_left(store: &dyn Store) -> Result<Vec<Source>> {
 }
 
 impl Drop for StableSource<'_> {
-    /// One that cannot be destroyed stays, as after a crash, until [`let_go_of_left`].
+    /// One that cannot be destroyed stays, as after a crash, until [`destroy_leftovers`].
     fn drop(&mut self) {
         if self.taken {
             self.store.let_go(&self.source);
@@ -91,7 +91,7 @@ impl Drop for StableSource<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{StableSource, let_go_of_left};
+    use super::{StableSource, destroy_leftovers};
     use marram_store::memory::MemoryStore;
     use marram_store::{DatasetName, Source, Store};
 
@@ -111,7 +111,7 @@ mod tests {
             );
         }
         assert_eq!(names().len(), before.len() + 2);
-        let gone = let_go_of_left(&store).unwrap();
+        let gone = destroy_leftovers(&store).unwrap();
         assert_eq!(
             gone.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["root@diff:1", "root@merge:1"]

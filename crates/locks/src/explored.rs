@@ -1,8 +1,8 @@
 //! The same locks on top of `shuttle`, for tests that run under many schedules.
 //!
 //! They work only inside of `shuttle::check_random` and its like. Ranks are accepted and not
-//! checked: all threads of such a test are one thread of the system, and who waits for whom is
-//! found here by waiting.
+//! checked: all threads of such a test are one thread of the system, and a circle of waiting
+//! threads is found here by waiting.
 
 use crate::Rank;
 use std::ops::{Deref, DerefMut};

@@ -105,12 +105,12 @@ impl Condvar {
         !self.0.wait_for(&mut guard.inner, timeout).timed_out()
     }
 
-    /// Wakes one who waits.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

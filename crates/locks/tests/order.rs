@@ -1,4 +1,4 @@
-//! Whoever breaks the order is told, with both names, and only in a build that checks.
+//! A thread that breaks the order panics with both names, and only in a build that checks.
 
 use marram_locks::{Condvar, Mutex, Rank, RwLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -47,8 +47,8 @@ fn pool() -> (Arc<MemoryDevice>, Pool) {
         now_seconds: 1,
     };
     create(std::slice::from_ref(&device), &options).unwrap();
-    // What destroyed snapshots leave on dead lists is sifted in many steps.
-    let options = OpenOptions { sift_pointers_max: 5, ..OpenOptions::default() };
+    // What destroyed snapshots leave on dead lists is reclaimed in many steps.
+    let options = OpenOptions { reclaim_pointers_max: 5, ..OpenOptions::default() };
     let pool = Pool::open(vec![device], options).unwrap();
     let author = Author { user: Some(1000), command: "marram test".to_owned() };
     (memory, pool.acting_for(author))
@@ -177,7 +177,7 @@ fn snapshots_that_are_taken_while_a_stream_comes_in_stay_and_are_not_in_the_way(
         pool.snapshot(&name("copy"), snapshot).unwrap();
     }
     pool.hold(&source("copy@two"), "mine").unwrap();
-    pool.destroy_kept(&[source("copy@gone")]).unwrap();
+    pool.move_to_trash(&[source("copy@gone")]).unwrap();
     pool.fork(&name("copy"), &name("forked"), 1).unwrap();
     let refused = pool.destroy(&source("copy@a"), false).unwrap_err().to_string();
     assert!(refused.contains("is being received"), "{refused}");
@@ -289,7 +289,7 @@ fn meddle(dice: &mut Dice, pool: &Pool, base: &str, number: u64) {
         0..3 => pool.snapshot(&name("copy"), &format!("m{number}")).unwrap(),
         3 => change(dice, pool, "copy", 3),
         4 if some != base => drop(pool.destroy(&source(&some), false)),
-        5 if some != base => drop(pool.destroy_kept(&[source(&some)])),
+        5 if some != base => drop(pool.move_to_trash(&[source(&some)])),
         6 => pool.rollback(&source(&some), &format!("r{number}")).unwrap(),
         7 => {
             let fork = name(&format!("f{number}"));

@@ -177,7 +177,7 @@ impl State {
         Ok(len)
     }
 
-    /// Nobody who reads can tell a block that is shared from one that was copied.
+    /// No read tells a block that is shared from one that was copied.
     pub(crate) fn share_range(
         &mut self,
         from: (Ino, u64),

@@ -44,15 +44,15 @@ fn bases_that_follow_each_other_go_without_what_goes_on_from_them() {
     }
 }
 
-/// Pointers that one commit of these tests sifts; and what is longer by what one chunk has.
-const SIFTED: usize = 100;
-const SIFTED_MAX: u64 = 300;
+/// Pointers that one commit of these tests reclaims; and what is longer by what one chunk has.
+const RECLAIMED: usize = 100;
+const RECLAIMED_MAX: u64 = 300;
 
-fn sifting_pool(mebibytes: usize) -> (Arc<MemoryDevice>, Arc<Pool>) {
+fn reclaiming_pool(mebibytes: usize) -> (Arc<MemoryDevice>, Arc<Pool>) {
     let memory = Arc::new(MemoryDevice::new(mebibytes << 20));
     let device: Arc<dyn Device> = memory.clone();
     create_on(&device, &[]);
-    let options = OpenOptions { sift_pointers_max: SIFTED, ..OpenOptions::default() };
+    let options = OpenOptions { reclaim_pointers_max: RECLAIMED, ..OpenOptions::default() };
     (memory, Pool::open(vec![device], options).unwrap())
 }
 
@@ -72,17 +72,17 @@ fn snapshot_of_much(pool: &Pool, blocks: u64) -> Source {
 
 #[test]
 fn what_a_snapshot_alone_had_comes_back_in_steps_of_bounded_size() {
-    let (memory, pool) = sifting_pool(64);
+    let (memory, pool) = reclaiming_pool(64);
     let much = snapshot_of_much(&pool, 2000);
     let promised = pool.destroy(&much, false).unwrap().freed_bytes;
     assert!(promised >= 2000 * GRAIN_BYTES);
     let leaving = |pool: &Pool| pool.usage(true).unwrap().leaving_bytes;
     let mut left = leaving(&pool);
-    assert!(left + SIFTED_MAX * GRAIN_BYTES >= promised, "{left} of {promised} are left");
+    assert!(left + RECLAIMED_MAX * GRAIN_BYTES >= promised, "{left} of {promised} are left");
     let mut steps = 0;
     while pool.reclaim_step().unwrap() {
         let now = leaving(&pool);
-        assert!(now + SIFTED_MAX * GRAIN_BYTES >= left, "{left}, then {now}");
+        assert!(now + RECLAIMED_MAX * GRAIN_BYTES >= left, "{left}, then {now}");
         left = now;
         steps += 1;
         if steps == 5 {
@@ -94,13 +94,13 @@ fn what_a_snapshot_alone_had_comes_back_in_steps_of_bounded_size() {
             assert_eq!(leaving(&again), 0);
         }
     }
-    assert!(steps >= 2000 / usize::try_from(SIFTED_MAX).unwrap(), "{steps} steps");
+    assert!(steps >= 2000 / usize::try_from(RECLAIMED_MAX).unwrap(), "{steps} steps");
     assert_eq!(leaving(&pool), 0);
 }
 
 #[test]
 fn who_finds_no_space_takes_what_waits_to_be_given_back() {
-    let (_memory, pool) = sifting_pool(64);
+    let (_memory, pool) = reclaiming_pool(64);
     let much = snapshot_of_much(&pool, 6000);
     let live = root(&pool);
     let mut object = 10_000;

@@ -75,8 +75,8 @@ fn what_is_kept_for_an_undo_is_let_go_for_a_writer_on_a_full_pool() {
     let author = marram_pool::Author { user: Some(1), command: "destroy".to_owned() };
     let acting = pool.acting_for(author);
     // Nothing comes back with the first, 4 MB with the second.
-    acting.destroy_kept(&[source("root@between")]).unwrap();
-    acting.destroy_kept(&[source("other")]).unwrap();
+    acting.move_to_trash(&[source("root@between")]).unwrap();
+    acting.move_to_trash(&[source("other")]).unwrap();
     let live = support::root(&pool);
     put_at(&*live, 1 << 40, 1_000_000, Admission::Freeing).unwrap();
     pool.commit().unwrap();

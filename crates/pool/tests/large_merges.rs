@@ -101,7 +101,7 @@ fn thousands_of_files_are_taken_away_again_by_a_small_pool() {
     assert_eq!(live.dry_run(removing()), Ok(()));
     merge(&pool, &*live, |_| removing()).expect("there is room");
     assert!(live.get(section(FILES + 9_999, 0)).unwrap().is_none());
-    assert_eq!(pool.list_kept().unwrap().len(), 4, "both can be undone");
+    assert_eq!(pool.list_trash().unwrap().len(), 4, "both can be undone");
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn what_waits_elsewhere_is_committed_and_does_not_refuse_a_merge() {
             view.apply(batch).unwrap();
         }
     }
-    let foreseen = live.dry_run(empty_files(0..10_000));
-    assert_eq!(foreseen, Ok(()));
+    let dry_run = live.dry_run(empty_files(0..10_000));
+    assert_eq!(dry_run, Ok(()));
     merge(&pool, &*live, |_| empty_files(0..10_000)).expect("there is room");
     assert!(other.get(section(1 << 30, 0)).unwrap().is_some());
 }
@@ -180,7 +180,7 @@ fn merges_until_the_pool_is_full_leave_what_is_kept_back() {
 /// One item for the others, so that there is something to undo.
 fn small_merge(pool: &Pool, live: &dyn View) {
     merge(pool, live, |_| empty_files(0..1)).expect("there is room");
-    assert_eq!(pool.list_kept().unwrap().len(), 2, "the states before and after it");
+    assert_eq!(pool.list_trash().unwrap().len(), 2, "the states before and after it");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_snapshot_for_whoever_asks_comes_with_a_large_merge_too() {
     merge_keeping(Some("before"), &pool, &*live, |_| empty_files(0..10_000)).expect("room");
     assert!(view(&pool, "root@before").get(section(FILES, 0)).unwrap().is_none());
     assert!(live.get(section(FILES, 0)).unwrap().is_some());
-    assert_eq!(pool.list_kept().unwrap().len(), 2, "it can be undone");
+    assert_eq!(pool.list_trash().unwrap().len(), 2, "it can be undone");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_hopeless_merge_costs_neither_a_commit_nor_what_is_kept_for_an_undo() {
         assert_eq!(live.dry_run(make()), Err(Error::NoSpace));
         assert_eq!(merge(&pool, &*live, |_| make()), Err(Error::NoSpace));
         assert_eq!(pool.status().group, group, "a commit for nothing");
-        assert_eq!(pool.list_kept().unwrap().len(), 2, "an undo is gone for nothing");
+        assert_eq!(pool.list_trash().unwrap().len(), 2, "an undo is gone for nothing");
     }
 }
 
@@ -245,7 +245,7 @@ fn a_merge_all_over_a_nearly_full_pool_has_what_a_commit_gives_back() {
     }
     merge(&pool, &*live, |_| batch).expect("what was removed makes room");
     assert_eq!(live.get(values(12)).unwrap().unwrap().value, noise(13, 4_000));
-    assert_eq!(pool.list_kept().unwrap().len(), 4, "both can be undone");
+    assert_eq!(pool.list_trash().unwrap().len(), 4, "both can be undone");
     assert_eq!(content(&*other, section(blocks - 1, 0)), Some(noise(blocks - 1, 100_000)));
 }
 
@@ -302,5 +302,5 @@ fn a_merge_that_nobody_can_look_at_costs_nothing_that_is_kept_for_an_undo() {
         merged
     });
     assert!(matches!(merged, Ok(()) | Err(Error::InUse { .. })), "{merged:?}");
-    assert!(pool.list_kept().unwrap().len() >= 2, "an undo is gone for nothing");
+    assert!(pool.list_trash().unwrap().len() >= 2, "an undo is gone for nothing");
 }

@@ -199,7 +199,7 @@ fn what_is_adopted_counts_in_time() {
 }
 
 #[test]
-fn a_batch_that_adopts_too_much_is_foreseen_and_does_nothing() {
+fn a_batch_that_adopts_too_much_fails_its_dry_run_and_does_nothing() {
     let (pool, live, kept) = with_blocks_to_adopt();
     let all: Vec<u64> = (0..200).collect();
     assert!(is_quota(&live.dry_run(adopting(&*live, &*kept, &all, 0)).unwrap_err()));

@@ -16,8 +16,8 @@ use marram_store::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use support::{
-    acting, content, create_on, kept_names, name, names, new_pool, noise, open, put, root, section,
-    source, view,
+    acting, content, create_on, name, names, new_pool, noise, open, put, root, section, source,
+    trash_names, view,
 };
 
 fn last(pool: &Pool) -> Operation {
@@ -47,7 +47,7 @@ fn checked(pool: &Pool, memory: &MemoryDevice) {
     pool.commit().unwrap();
     let again: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
     let again = open(&again);
-    assert_eq!((names(&again), kept_names(&again)), (names(pool), kept_names(pool)));
+    assert_eq!((names(&again), trash_names(&again)), (names(pool), trash_names(pool)));
     let entries = |pool: &Pool| -> Vec<_> {
         pool.operations().unwrap().into_iter().map(|entry| (entry.number, entry.record)).collect()
     };
@@ -122,14 +122,14 @@ fn simple_operations_are_taken_back_and_done_again() {
     pool.snapshot(&name("d"), "inner").unwrap();
     pool.rename(&source("d"), &source("e")).unwrap();
     undo_last(&pool);
-    let number = pool.destroy_kept(&[source("d")]).map(|_| last(&pool).number).unwrap();
+    let number = pool.move_to_trash(&[source("d")]).map(|_| last(&pool).number).unwrap();
     assert_eq!(names(&pool), ["root", "root@s"]);
-    assert_eq!(kept_names(&pool), [format!("undo:{number}"), format!("undo:{number}@inner")]);
+    assert_eq!(trash_names(&pool), [format!("undo:{number}"), format!("undo:{number}@inner")]);
     checked(&pool, &memory);
     undo_last(&pool);
     assert_eq!(names(&pool), ["d", "d@inner", "root", "root@s"]);
     assert_eq!(content(&*view(&pool, "d"), section(1, 0)), Some(noise(2, 5_000)));
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
     checked(&pool, &memory);
 }
 
@@ -176,7 +176,7 @@ fn what_is_in_the_way_is_said_and_nothing_changes() {
     pool.rollback(&source("root@s"), "kept").unwrap(); // 5
     pool.rollback(&source("root@u"), "kept2").unwrap(); // 6
     refused(&pool, 5, "operation 6, a rollback, came after it");
-    pool.destroy_kept(&[source("root@kept2")]).unwrap(); // 7
+    pool.move_to_trash(&[source("root@kept2")]).unwrap(); // 7
     refused(&pool, 6, "was destroyed since");
     pool.undo(7).unwrap(); // 8
     refused(&pool, 7, "it was taken back by operation 8");
@@ -190,7 +190,7 @@ fn what_is_in_the_way_is_said_and_nothing_changes() {
     pool.set_property(&DatasetName::root(), "undo", Some("off")).unwrap(); // 11
     pool.snapshot(&DatasetName::root(), "last").unwrap(); // 12
     refused(&pool, 12, "the property undo is off");
-    pool.destroy_kept(&[source("root@last")]).unwrap(); // 13
+    pool.move_to_trash(&[source("root@last")]).unwrap(); // 13
     refused(&pool, 13, "gone for good");
     pool.set_property(&DatasetName::root(), "compression", Some("off")).unwrap(); // 14
     pool.set_property(&DatasetName::root(), "compression", Some("zstd:1")).unwrap(); // 15
@@ -202,9 +202,9 @@ fn what_is_in_the_way_is_said_and_nothing_changes() {
 fn a_destruction_that_is_taken_back_late_leaves_the_entries_after_it() {
     let (memory, pool) = pool_with_a_file();
     pool.snapshot(&DatasetName::root(), "s").unwrap(); // 1
-    pool.destroy_kept(&[source("root@s")]).unwrap(); // 2
+    pool.move_to_trash(&[source("root@s")]).unwrap(); // 2
     pool.snapshot(&DatasetName::root(), "t").unwrap(); // 3
-    pool.destroy_kept(&[source("root@t")]).unwrap(); // 4
+    pool.move_to_trash(&[source("root@t")]).unwrap(); // 4
     pool.snapshot(&DatasetName::root(), "u").unwrap(); // 5
     assert_eq!(pool.undo(2).unwrap(), 6);
     assert_eq!(pool.undo(4).unwrap(), 7);
@@ -222,9 +222,9 @@ fn what_began_as_something_destroyed_waits_for_it() {
     let (memory, pool) = pool_with_a_file();
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     pool.clone_snapshot(&source("root@s"), &name("c")).unwrap();
-    pool.destroy_kept(&[source("c")]).unwrap();
+    pool.move_to_trash(&[source("c")]).unwrap();
     let clone = last(&pool).number;
-    pool.destroy_kept(&[source("root@s")]).unwrap();
+    pool.move_to_trash(&[source("root@s")]).unwrap();
     let snapshot = last(&pool).number;
     assert_eq!(names(&pool), ["root"]);
     refused(&pool, clone, &format!("take operation {snapshot} back first"));
@@ -232,10 +232,10 @@ fn what_began_as_something_destroyed_waits_for_it() {
     pool.undo(clone).unwrap();
     assert_eq!(names(&pool), ["c", "root", "root@s"]);
     // What is kept is in nobody's way.
-    pool.destroy_kept(&[source("c")]).unwrap();
+    pool.move_to_trash(&[source("c")]).unwrap();
     pool.destroy(&source("root@s"), false).unwrap();
     while pool.reclaim_step().unwrap() {}
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
     checked(&pool, &memory);
 }
 
@@ -243,7 +243,7 @@ fn what_began_as_something_destroyed_waits_for_it() {
 fn the_log_is_bounded_and_lets_go_of_what_its_oldest_entry_kept() {
     let (memory, pool) = pool_with_a_file();
     pool.create(&name("d"), &Properties::default()).unwrap();
-    pool.destroy_kept(&[source("d")]).unwrap();
+    pool.move_to_trash(&[source("d")]).unwrap();
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     for _ in 0..OPERATIONS_KEPT_MAX / 2 {
         pool.hold(&source("root@s"), "tag").unwrap();
@@ -252,7 +252,7 @@ fn the_log_is_bounded_and_lets_go_of_what_its_oldest_entry_kept() {
     let entries = pool.operations().unwrap();
     assert_eq!(entries.len() as u64, OPERATIONS_KEPT_MAX);
     assert!(entries.is_sorted_by(|a, b| a.number + 1 == b.number));
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
     checked(&pool, &memory);
 }
 
@@ -267,15 +267,15 @@ fn what_is_kept_is_let_go_when_its_time_is_over() {
     let pool = acting(&Pool::open(vec![memory.clone()], options).unwrap());
     pool.create(&name("a"), &Properties([("undo".into(), "2h".into())].into())).unwrap();
     pool.create(&name("b"), &Properties::default()).unwrap();
-    let hidden = pool.destroy_kept(&[source("a")]).unwrap();
+    let hidden = pool.move_to_trash(&[source("a")]).unwrap();
     assert_eq!(hidden.kept_until_seconds, Some(1_000 + 7_200));
     let first = last(&pool).number;
-    pool.destroy_kept(&[source("b")]).unwrap();
+    pool.move_to_trash(&[source("b")]).unwrap();
     while pool.reclaim_step().unwrap() {}
-    assert_eq!(kept_names(&pool).len(), 2);
+    assert_eq!(trash_names(&pool).len(), 2);
     now.store(1_000 + 3_600, Ordering::Relaxed);
     while pool.reclaim_step().unwrap() {}
-    assert_eq!(kept_names(&pool), [format!("undo:{first}")]);
+    assert_eq!(trash_names(&pool), [format!("undo:{first}")]);
     refused(&pool, first + 1, "gone for good");
     now.store(1_000 + 7_200, Ordering::Relaxed);
     // Another run finds what is over as well.
@@ -284,7 +284,7 @@ fn what_is_kept_is_let_go_when_its_time_is_over() {
     let options = OpenOptions { now_seconds, ..OpenOptions::default() };
     let pool = Pool::open(vec![memory], options).unwrap();
     while pool.reclaim_step().unwrap() {}
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
 }
 
 #[test]
@@ -305,16 +305,16 @@ fn a_writer_gets_the_space_of_what_is_kept() {
     }
     let first = fill(&*root(&pool));
     pool.commit().unwrap();
-    pool.destroy_kept(&[source("a")]).unwrap();
-    pool.destroy_kept(&[source("b")]).unwrap();
-    assert_eq!(kept_names(&pool).len(), 2);
+    pool.move_to_trash(&[source("a")]).unwrap();
+    pool.move_to_trash(&[source("b")]).unwrap();
+    assert_eq!(trash_names(&pool).len(), 2);
     put(&*root(&pool), section(7, 0), noise(7, 1 << 20)).unwrap();
-    assert_eq!(kept_names(&pool).len(), 1, "the oldest one went, and that was enough");
+    assert_eq!(trash_names(&pool).len(), 1, "the oldest one went, and that was enough");
     let mut more = 0;
     while put(&*root(&pool), section(200, more << 20), noise(more, 1 << 20)).is_ok() {
         more += 1;
     }
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
     assert!(more >= 17, "{first} MiB fitted first, {more} more after 20 were destroyed");
     checked(&pool, &memory);
 }
@@ -385,19 +385,19 @@ fn a_crash_leaves_an_operation_with_its_entry_or_neither() {
     pool.commit().unwrap();
     drop(pool);
     let destroy = |pool: &Pool| {
-        let _may_be_cut = pool.destroy_kept(&[source("d")]);
+        let _may_be_cut = pool.move_to_trash(&[source("d")]);
     };
     let cuts = cut_everywhere(&memory, &destroy, &|pool| {
         let entry = last(pool);
         let destroyed = !names(pool).contains(&"d".to_owned());
         assert_eq!(entry.record.kind == Kind::Destroy, destroyed);
-        assert_eq!(kept_names(pool).len(), usize::from(destroyed));
+        assert_eq!(trash_names(pool).len(), usize::from(destroyed));
         assert_eq!(entry.obstacle, None);
     });
     assert!(cuts > 2, "{cuts}");
 
     let pool = acting(&open(&(memory.clone() as Arc<dyn Device>)));
-    pool.destroy_kept(&[source("d")]).unwrap();
+    pool.move_to_trash(&[source("d")]).unwrap();
     let number = last(&pool).number;
     drop(pool);
     let undo = |pool: &Pool| {
@@ -406,7 +406,7 @@ fn a_crash_leaves_an_operation_with_its_entry_or_neither() {
     cut_everywhere(&memory, &undo, &|pool| {
         let restored = names(pool).contains(&"d".to_owned());
         assert_eq!(last(pool).record.kind == Kind::Restore, restored);
-        assert_eq!(kept_names(pool).is_empty(), restored);
+        assert_eq!(trash_names(pool).is_empty(), restored);
     });
 }
 
@@ -445,7 +445,7 @@ fn a_merge_and_its_entry_are_one_step() {
     cut_everywhere(&memory, &work, &|pool| {
         let merged = content(&*root(pool), section(1, 0)) == Some(noise(5, 6_000));
         assert_eq!(last(pool).record.kind == Kind::Merge, merged);
-        assert_eq!(kept_names(pool).len(), if merged { 2 } else { 0 });
+        assert_eq!(trash_names(pool).len(), if merged { 2 } else { 0 });
     });
     let pool = acting(&open(&(memory.clone() as Arc<dyn Device>)));
     merge(&pool, 5).unwrap();
@@ -473,15 +473,15 @@ fn what_a_merge_keeps_is_not_in_the_way_of_destroying_what_its_line_began_as() {
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     pool.fork(&DatasetName::root(), &name("f"), 1).unwrap();
     merge(&pool, 5).unwrap();
-    assert_eq!(kept_names(&pool).len(), 2);
+    assert_eq!(trash_names(&pool).len(), 2);
     pool.rollback(&source("root@s"), "was").unwrap();
     let refused = pool.destroy(&source("root@s"), false).unwrap_err();
     assert!(refused.to_string().contains("began as it"), "somebody sees that line: {refused}");
     pool.destroy(&source("f"), false).unwrap();
     pool.destroy(&source("root@was"), false).unwrap();
-    assert_eq!(kept_names(&pool).len(), 2);
+    assert_eq!(trash_names(&pool).len(), 2);
     pool.destroy(&source("root@s"), false).unwrap();
-    assert!(kept_names(&pool).is_empty(), "{:?}", kept_names(&pool));
+    assert!(trash_names(&pool).is_empty(), "{:?}", trash_names(&pool));
     assert_eq!(names(&pool), ["root"]);
     assert_eq!(content(&*root(&pool), section(1, 0)), Some(noise(1, 5_000)));
     checked(&pool, &memory);

@@ -6,13 +6,13 @@
 mod support;
 
 use marram_device::{Device, MemoryDevice};
-use marram_format::operation::{OperationKind as Kind, kept_for};
+use marram_format::operation::{OperationKind as Kind, trash_entry};
 use marram_pool::{Operation, Pool};
 use marram_store::{DatasetName, Properties, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::{
-    acting, content, kept_names, name, names, new_pool, noise, open, put, root, section, source,
+    acting, content, name, names, new_pool, noise, open, put, root, section, source, trash_names,
     view,
 };
 
@@ -46,13 +46,13 @@ fn refused(pool: &Pool, number: u64, words: &str) {
 fn checked(pool: &Pool, memory: &MemoryDevice) {
     let again: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
     let again = open(&again);
-    assert_eq!((names(&again), kept_names(&again)), (names(pool), kept_names(pool)));
+    assert_eq!((names(&again), trash_names(&again)), (names(pool), trash_names(pool)));
     assert_eq!(entries(&again, 0), entries(pool, 0));
     let log = pool.operations().unwrap();
-    for kept in kept_names(pool) {
+    for kept in trash_names(pool) {
         let keeps = |number| log.iter().any(|entry| entry.number == number && keeps(entry));
         // The snapshots of a dataset that is kept are kept with it.
-        assert!(kept_for(&kept).is_none_or(keeps), "{kept} is kept by no entry");
+        assert!(trash_entry(&kept).is_none_or(keeps), "{kept} is kept by no entry");
     }
 }
 
@@ -94,7 +94,7 @@ fn snapshots_of_one_command_go_and_come_together() {
     checked(&pool, &memory);
     undo_last(&pool);
     assert_eq!(names(&pool), WITH);
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
     let back = [(9, Kind::Restore, 6), (10, Kind::Restore, 7), (11, Kind::Restore, 8)];
     assert_eq!(entries(&pool, 9), back);
     assert_eq!(content(&*view(&pool, "b@all"), section(1, 0)), Some(noise(2, 5_000)));
@@ -139,7 +139,7 @@ fn what_is_in_the_way_of_one_is_in_the_way_of_all_but_for_what_is_gone() {
     assert_eq!(names(&pool), WITH);
 
     // What was destroyed meanwhile is not there to be taken back, and does not come back either.
-    pool.destroy_kept(&[source("b@all")]).unwrap(); // 10
+    pool.move_to_trash(&[source("b@all")]).unwrap(); // 10
     let told = pool.operations().unwrap();
     let obstacles: Vec<_> = told[2..5].iter().map(|entry| entry.obstacle.clone()).collect();
     assert!(obstacles[0].is_none() && obstacles[1].is_none(), "{obstacles:?}");
@@ -172,7 +172,7 @@ fn datasets_and_their_snapshots_that_went_together_come_back_in_any_order() {
         if turned {
             goes.reverse();
         }
-        pool.destroy_kept(&goes).unwrap();
+        pool.move_to_trash(&goes).unwrap();
         assert_eq!(names(&pool), ["root"]);
         checked(&pool, &memory);
         undo_last(&pool);
@@ -219,18 +219,18 @@ fn a_step_that_fills_most_of_the_log_is_taken_back_and_nothing_of_it_is_let_go()
     let (memory, pool) = new_pool(64, &[]);
     let pool = acting(&pool);
     pool.create(&name("kept"), &Properties::default()).unwrap();
-    pool.destroy_kept(&[source("kept")]).unwrap();
+    pool.move_to_trash(&[source("kept")]).unwrap();
     let datasets: Vec<DatasetName> = (0..600).map(|number| name(&format!("d{number}"))).collect();
     for dataset in &datasets {
         pool.create(dataset, &Properties::default()).unwrap();
     }
     pool.snapshot_together(&datasets, "all").unwrap();
     // What the oldest entries kept was let go of before these took their place.
-    assert!(kept_names(&pool).is_empty());
+    assert!(trash_names(&pool).is_empty());
     undo_last(&pool);
-    assert_eq!((names(&pool).len(), kept_names(&pool).len()), (601, 600));
+    assert_eq!((names(&pool).len(), trash_names(&pool).len()), (601, 600));
     checked(&pool, &memory);
     undo_last(&pool);
-    assert_eq!((names(&pool).len(), kept_names(&pool).len()), (1201, 0));
+    assert_eq!((names(&pool).len(), trash_names(&pool).len()), (1201, 0));
     checked(&pool, &memory);
 }

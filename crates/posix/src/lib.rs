@@ -34,6 +34,6 @@ pub use operations::usage::OwnerReport;
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
 pub use upkeep::{
     ContentSharing, DedupOptions, DedupReport, Deduplicator, DefragmentOptions, DefragmentReport,
-    Footprint, FootprintOptions, Footprints, LiveTotals, PassPlace, Rewriter, RewritingTotals,
+    DefragmentTotals, Defragmenter, Footprint, FootprintOptions, Footprints, LiveTotals, PassPlace,
     Sharing, Skipped, content_sharing, deduplicate, defragment, footprints, share_if_equal,
 };

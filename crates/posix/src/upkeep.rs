@@ -12,7 +12,7 @@ pub use dedup::{
     deduplicate, share_if_equal,
 };
 pub use defragmentation::{
-    DefragmentOptions, DefragmentReport, Rewriter, RewritingTotals, defragment,
+    DefragmentOptions, DefragmentReport, DefragmentTotals, Defragmenter, defragment,
 };
 pub use footprint::{Footprint, FootprintOptions, Footprints, footprints};
 pub use pass::{PassPlace, Skipped};

@@ -59,7 +59,7 @@ fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Healed => "answered by another copy or attempt",
         Outcome::Damaged(_) => "damage reported, all else correct",
         Outcome::BothCopies => "both copies hit by one write, a clear error",
-        Outcome::Told => "error told, promises kept",
+        Outcome::Reported => "error told, promises kept",
     }
 }
 

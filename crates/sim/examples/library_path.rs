@@ -53,7 +53,7 @@ fn read_request(mut words: impl Iterator<Item = String>) -> Request {
     request
 }
 
-/// One side of the comparison. Files and directories are told by their numbers.
+/// One side of the comparison. Files and directories go by their numbers.
 trait Side {
     fn make_directory(&mut self, directory: u64);
     fn create(&mut self, file: u64);

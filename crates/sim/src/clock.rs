@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Moments of a step.
 const MOMENTS: u64 = 32;
 
-/// A clock that only moves when it is told to.
+/// A clock that only moves when a history moves it.
 #[derive(Debug, Default)]
 pub struct HistoryClock(AtomicU64);
 
@@ -17,8 +17,8 @@ impl HistoryClock {
         self.0.store(step * MOMENTS, Ordering::Relaxed);
     }
 
-    /// Moves to the next moment of a step in which several things are done: inodes are told apart
-    /// by their births.
+    /// Moves to the next moment of a step in which several things are done: births distinguish
+    /// inodes.
     pub(crate) fn tick(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -36,7 +36,7 @@ pub struct Entry {
     pub attributes: Option<Attributes>,
 }
 
-/// Tells which inode a slot holds in the file system at hand.
+/// Finds which inode a slot holds in the file system at hand.
 pub type Resolve<'a> = &'a dyn Fn(Slot) -> Ino;
 
 /// Runs `operation` on `files`, with inodes by `resolve`. Forgetting is not done here: the caller

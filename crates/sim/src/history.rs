@@ -145,9 +145,9 @@ pub struct Report {
     pub clones: u64,
     /// Ways back of all.
     pub rollbacks: u64,
-    /// Pairs of states of which was told what differs.
+    /// Pairs of states that were compared.
     pub diffs: u64,
-    /// What was told.
+    /// Differences that were found.
     pub differences: u64,
     /// Directories that went back.
     pub directories_back: u64,
@@ -420,11 +420,11 @@ impl Run {
             None => Ok(None),
             Some(Err(Error::NoSpace)) => Ok(Some(Err(Error::NoSpace))),
             Some(Err(error)) => Err(fail(format!("refused with {error:?}"))),
-            Some(Ok(told)) => {
-                let told: BTreeSet<Difference> =
-                    told.into_iter().map(|difference| plain(new, difference)).collect();
-                compare_differences(&told, &old.diff(new)).map_err(fail)?;
-                Ok(Some(Ok(told.len())))
+            Some(Ok(reported)) => {
+                let reported: BTreeSet<Difference> =
+                    reported.into_iter().map(|difference| plain(new, difference)).collect();
+                compare_differences(&reported, &old.diff(new)).map_err(fail)?;
+                Ok(Some(Ok(reported.len())))
             }
         }
     }
@@ -548,7 +548,7 @@ impl Run {
     }
 }
 
-/// A difference as the model tells it: which of several names is told is of no meaning where none
+/// A difference as the model reports it: the choice among several names has no meaning where none
 /// has changed.
 fn plain(after: &Model, difference: Difference) -> Difference {
     match difference.what {
@@ -561,11 +561,14 @@ fn plain(after: &Model, difference: Difference) -> Difference {
     }
 }
 
-fn compare_differences(told: &BTreeSet<Difference>, wanted: &BTreeSet<Difference>) -> Agreement {
+fn compare_differences(
+    reported: &BTreeSet<Difference>,
+    wanted: &BTreeSet<Difference>,
+) -> Agreement {
     let text = |difference: Option<&Difference>| {
         difference.map(|it| format!("{}: {:?}", String::from_utf8_lossy(&it.path), it.what))
     };
-    match (told.difference(wanted).next(), wanted.difference(told).next()) {
+    match (reported.difference(wanted).next(), wanted.difference(reported).next()) {
         (None, None) => Ok(()),
         (more, less) => Err(format!("tells {:?}; the model {:?}", text(more), text(less))),
     }

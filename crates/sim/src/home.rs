@@ -40,7 +40,7 @@ pub trait Home {
         false
     }
 
-    /// Writes everything to where it is durable. Nobody can tell a difference.
+    /// Writes everything to where it is durable. No caller sees a difference.
     fn commit(&mut self) -> HomeResult<()>;
 
     /// Keeps the present state under `name`.

@@ -1,5 +1,5 @@
 //! What administrative operations cost, counted in group commits, and that merges which cost one
-//! are as safe as any: whoever adds a commit to one of them meets this table.
+//! are as safe as any: a change that adds a commit to one of them meets this table.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -160,7 +160,7 @@ fn what_changes_records_is_one_commit_with_all_that_was_written_before() {
     one("a hold", &|| pool.hold(&source("root@s"), "tag"));
     one("a release", &|| pool.release(&source("root@s"), "tag"));
     one("a property", &|| pool.set_property(&root, "undo", Some("2h")));
-    one("a destruction", &|| pool.destroy_kept(&[source("c")]).map(|_| ()));
+    one("a destruction", &|| pool.move_to_trash(&[source("c")]).map(|_| ()));
     one("what was destroyed", &undo);
     one("a promotion", &|| pool.promote(&name("c")));
     one("a promotion taken back", &undo);
@@ -303,7 +303,7 @@ fn a_power_cut_leaves_a_merge_with_its_entry_and_states_or_nothing_of_it() {
         assert_eq!(find(&files, "/f").is_ok(), is_merged, "{state}");
         assert!(holds(&files, "/d/b", if is_merged { 90 } else { 3 }), "{state}");
         assert!(holds(&files, "/d/a", if is_merged { 91 } else { 2 }), "{state}");
-        assert_eq!(pool.list_kept().unwrap().len(), if is_merged { 2 } else { 0 }, "{state}");
+        assert_eq!(pool.list_trash().unwrap().len(), if is_merged { 2 } else { 0 }, "{state}");
         assert!(!names(&pool).iter().any(|name| name.contains("@merge")), "{state}");
         with += usize::from(is_merged);
         drop((files, pool));

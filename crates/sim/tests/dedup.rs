@@ -1,4 +1,4 @@
-//! Equal content is found and shared, and nobody can tell but by the space: in random histories
+//! Equal content is found and shared, and only the space shows it: in random histories
 //! against the model, beside writers, over a damaged copy, between datasets that are destroyed in
 //! any order, and whatever a power cut leaves of a batch.
 
@@ -153,7 +153,7 @@ fn a_copy_that_has_gone_bad_is_found_though_the_cache_has_it_and_the_good_one_st
     let files = mount(&pool, "root");
     let report = run(&[&files]);
     assert_eq!((report.shared_bytes, report.skipped), (0, 1), "{report:?}");
-    assert_eq!(report.told[0].path, b"bad");
+    assert_eq!(report.listed[0].path, b"bad");
     assert_eq!(read(&files, good), content);
     let mut out = Vec::new();
     assert!(matches!(files.read(bad, 0, 100_000, &mut out), Err(Error::Damaged(_))));

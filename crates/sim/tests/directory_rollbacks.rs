@@ -8,7 +8,7 @@ mod small_pool;
 mod soundness;
 
 use marram_device::{Device, MemoryDevice};
-use marram_history::{DirectoryRollback, MergeOptions, MergeSides, Touched};
+use marram_history::{ChangeSet, DirectoryRollback, MergeOptions, MergeSides};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
 use marram_posix::Posix;
 use marram_sim::device::{CrashState, RecordingDevice};
@@ -110,7 +110,7 @@ fn expected(now: &Tree, past: &Tree) -> Tree {
     outside.chain(below).map(|(path, text)| (path.clone(), text.clone())).collect()
 }
 
-fn roll_back(pool: &Pool, files: &Posix) -> Option<Touched> {
+fn roll_back(pool: &Pool, files: &Posix) -> Option<ChangeSet> {
     let (dataset, to) = (DatasetName::root(), "root@s".parse().unwrap());
     let directory = find(files, DIRECTORY).unwrap();
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice, Result};
-use marram_history::{DirectoryRollback, MergeOptions, MergeSides, diff, touched};
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides, change_set, diff};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::{DatasetName, Properties, Source, Store};
@@ -159,8 +159,9 @@ fn reads_of_one_change(count: u64) -> Reads {
     let after = device.reads.load(Ordering::Relaxed);
     let to: Source = "root@s".parse().unwrap();
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
-    let touched = marram_history::roll_back_directory(&*files, &*pool, rollback).unwrap().unwrap();
-    assert_eq!(touched.inodes.iter().map(|inode| inode.ino).collect::<Vec<_>>(), [changed]);
+    let change_set =
+        marram_history::roll_back_directory(&*files, &*pool, rollback).unwrap().unwrap();
+    assert_eq!(change_set.inodes.iter().map(|inode| inode.ino).collect::<Vec<_>>(), [changed]);
     let end = device.reads.load(Ordering::Relaxed);
     Reads { diff: between - before, merge: after - between, rollback: end - after }
 }
@@ -206,7 +207,7 @@ fn what_was_committed_lately_is_forked_and_compared_without_reading_it() {
     let rollback = reads_of(&|| {
         let go_back = || pool.rollback(&to, "was").map_err(|error| Error::Io(error.to_string()));
         files.roll_back(go_back).unwrap();
-        assert_eq!(touched(&*pool, &kept, &to).unwrap().inodes.len(), CHANGED_FILES);
+        assert_eq!(change_set(&*pool, &kept, &to).unwrap().inodes.len(), CHANGED_FILES);
     });
     println!("reads of a fork {fork}, of a rollback {rollback}");
     assert!(fork + rollback <= LOST_NODES_MAX, "reads of a fork {fork}, of a rollback {rollback}");

@@ -1,4 +1,4 @@
-//! Streams that nobody's pool has sent, and blocks that no stream can hold: told, and nothing else
+//! Streams that no pool has sent, and blocks that no stream can hold: reported, and nothing else
 //! happens.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

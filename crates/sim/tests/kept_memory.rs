@@ -20,7 +20,7 @@ const WRITE_BYTES: usize = 1 << 20;
 const BEFORE_BYTES: usize = 80;
 const AFTER_BYTES: usize = 4016;
 
-/// Memory that tells when it is gone.
+/// Memory that notes when it is gone.
 struct Lent {
     bytes: Vec<u8>,
     gone: Arc<AtomicBool>,
@@ -66,7 +66,8 @@ impl Bench {
         self.files.create(ROOT, Ino::ROOT, name, node).unwrap().ino
     }
 
-    /// Writes `data` out of memory that has `after` bytes behind it; tells when that is gone.
+    /// Writes `data` out of memory that has `after` bytes behind it; the flag says when that is
+    /// gone.
     fn write(&self, file: Ino, offset: u64, data: &[u8], after: usize) -> Arc<AtomicBool> {
         let gone = Arc::new(AtomicBool::new(false));
         let bytes = [&[0xee; BEFORE_BYTES], data, &vec![0xdd; after]].concat();

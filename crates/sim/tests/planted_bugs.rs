@@ -35,7 +35,7 @@ enum Bug {
     SharesSnapshots,
     /// Going back to a snapshot does nothing.
     StaysWhereItIs,
-    /// A diff does not tell what was renamed.
+    /// A diff does not report what was renamed.
     ForgetsRenames,
 }
 

@@ -23,7 +23,7 @@ fn no_fault_leads_to_wrong_data_or_a_lost_promise() {
     for setting in SETTINGS {
         for id in all(setting, 1).unwrap().iter().step_by(RUNS_PER_TEST) {
             match run(id) {
-                Ok(Outcome::Told) => told += 1,
+                Ok(Outcome::Reported) => told += 1,
                 Ok(Outcome::Damaged(_)) => damaged += 1,
                 Ok(Outcome::Healed) => healed += 1,
                 Ok(Outcome::Correct | Outcome::BothCopies) => {}

@@ -1,6 +1,6 @@
-//! What reading a file asks of the device, where nothing of it is in memory: short neighbours come
-//! in one read, and of what lies apart the device is told before it is waited for. And what writing
-//! into a file has to read.
+//! What reading a file asks of the device, where nothing of it is in memory. Short neighbours come
+//! in one read, and what lies apart is announced to the device before the first wait. And what
+//! writing into a file has to read.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -155,7 +155,7 @@ fn a_log_of_synced_lines_is_read_back_in_few_reads() {
     let bench = bench.cold(file);
     let extents = bench.extents(file);
     assert!(extents >= LINES / COMMIT_LINES, "the file lies in {extents} pieces");
-    // As Linux reads ahead of somebody who reads on and on.
+    // As Linux reads ahead of a program that reads on and on.
     let mut content = Vec::new();
     for len in [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20] {
         let offset = content.len() as u64;

@@ -1,4 +1,4 @@
-//! A block that came to be shared in a commit is shared for those, too, who had read of it before.
+//! A block that came to be shared in a commit is shared for views, too, that had read of it before.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

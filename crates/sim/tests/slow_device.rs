@@ -1,8 +1,9 @@
-//! A device that hangs stops those who need it, and nobody else: while a commit, a sync or a read
-//! waits for it, files that are in memory are read, written, looked up, made, renamed and removed.
+//! A device that hangs stops the callers that need it, and no others: while a commit, a sync or a
+//! read waits for it, files that are in memory are read, written, looked up, made, renamed and
+//! removed.
 //!
-//! What the device is asked for here never comes back until the test says so, so whatever waits for
-//! it, or for a lock of somebody who does, is seen as not coming to an end.
+//! No request to the device comes back until the test says so. A caller that waits for it, or for a
+//! lock of another such caller, is seen as not coming to an end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +29,7 @@ const PLAIN: WriteOptions =
 #[derive(Default)]
 struct Hanging {
     hangs: bool,
-    /// Who waits for it, in words.
+    /// The callers that wait for it, in words.
     waiting: Vec<&'static str>,
 }
 

@@ -21,7 +21,7 @@ fn open(device: Arc<dyn Device>) -> Pool {
 
 /// All that there is, out of sight or not.
 fn names(pool: &Pool) -> Vec<String> {
-    let (seen, kept) = (pool.list().expect("a list"), pool.list_kept().expect("a list"));
+    let (seen, kept) = (pool.list().expect("a list"), pool.list_trash().expect("a list"));
     seen.iter().chain(&kept).map(|report| report.source.to_string()).collect()
 }
 
@@ -42,7 +42,7 @@ fn work(pool: &Pool, after_each: &mut dyn FnMut(&Pool)) {
     };
     did(pool.snapshot(&root, "s"));
     did(pool.clone_snapshot(&source("root@s"), &"c".parse().expect("a name")));
-    did(pool.destroy_kept(&[source("c")]).map(|_| ()));
+    did(pool.move_to_trash(&[source("c")]).map(|_| ()));
     did(pool.undo(last()).map(|_| ()));
     did(pool.rename(&source("c"), &source("d")));
     did(pool.undo(last()).map(|_| ()));

@@ -95,11 +95,12 @@ impl Counter {
 /// that each kind still goes through when those before it no longer do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// Whoever asks can be told that there is no space: nothing that is kept back is used.
+    /// The caller can still get the error that there is no space: nothing that is kept back is
+    /// used.
     #[default]
     Ordinary,
     /// The content was promised to a program already (a shared mapping, a write-back cache), which
-    /// cannot be told any more: half of what is kept back may be used.
+    /// can get no error any more: half of what is kept back may be used.
     Accepted,
     /// The batch frees more than it takes (unlink, truncate): it may use nearly all that is kept
     /// back, so that a full store can be emptied.

@@ -82,7 +82,7 @@ impl Default for Content {
     }
 }
 
-/// Content as another store had it stored: whoever made it has verified that it is the content.
+/// Content as another store had it stored: its maker has verified that it is the content.
 #[derive(Clone, Debug)]
 pub struct StoredForm {
     /// What compressed it: an id that all versions of the store know.

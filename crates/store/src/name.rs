@@ -115,7 +115,7 @@ const RECEIVE_PREFIX: &str = "receive:";
 /// The same, of one that is kept when the stream is cut.
 const PARTIAL_PREFIX: &str = "receive:part:";
 /// With this the name begins of what is kept for an undo.
-const KEPT_PREFIX: &str = "undo:";
+const TRASH_PREFIX: &str = "undo:";
 /// With this the name of a fork's base begins.
 const FORK_PREFIX: &str = "fork:";
 
@@ -129,14 +129,15 @@ impl Source {
     /// names for others, and list them only on request.
     pub fn is_own(&self) -> bool {
         let is_own = |name: &String| OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        self.is_kept() || self.snapshot.as_ref().map_or_else(|| self.dataset.is_receiving(), is_own)
+        self.is_in_trash()
+            || self.snapshot.as_ref().map_or_else(|| self.dataset.is_receiving(), is_own)
     }
 
     /// Whether a store keeps it for an undo: by its name it is out of sight, or its dataset is.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_in_trash(&self) -> bool {
         let of_snapshot = self.snapshot.as_ref();
-        self.dataset.0.starts_with(KEPT_PREFIX)
-            || of_snapshot.is_some_and(|name| name.starts_with(KEPT_PREFIX))
+        self.dataset.0.starts_with(TRASH_PREFIX)
+            || of_snapshot.is_some_and(|name| name.starts_with(TRASH_PREFIX))
     }
 
     /// Whether it is the base of a fork.

@@ -1,4 +1,4 @@
-//! Who holds the space of a store.
+//! What holds the space of a store.
 
 use crate::DatasetReport;
 
@@ -8,7 +8,7 @@ pub struct Holder {
     /// Which.
     pub report: DatasetReport,
     /// Bytes that it refers to and that which it goes on from, or began as, does not: each byte is
-    /// told of the oldest that refers to it.
+    /// counted for the oldest that refers to it.
     pub added_bytes: u64,
     /// Bytes that only it refers to: what destroying it alone would give back; 0 of a snapshot that
     /// others began as.
@@ -25,8 +25,8 @@ pub struct Usage {
     pub own_bytes: u64,
     /// Bytes of what has been destroyed that have still to come back.
     pub leaving_bytes: u64,
-    /// Bytes that are told more than once: blocks that a merge or a reflink has brought from one
-    /// dataset into another, or once more into the same, are told of each owner.
+    /// Bytes that are counted more than once: blocks that a merge or a reflink has brought from one
+    /// dataset into another, or once more into the same, count for each owner.
     pub shared_bytes: u64,
     /// Bytes in use.
     pub allocated_bytes: u64,

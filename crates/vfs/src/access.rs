@@ -1,4 +1,4 @@
-//! Who may do what, for file systems that decide it themselves.
+//! Access rules, for file systems that decide them themselves.
 //!
 //! Mostly the kernel checks permissions: it knows modes, and POSIX access control lists where the
 //! file system keeps them. Rules that it does not know (NFSv4 lists) are the file system's own;
@@ -7,7 +7,7 @@
 
 use crate::{Ino, Name, Result, SetAttributes};
 
-/// Who checks whether a caller may do what it asks for.
+/// Which side checks whether a caller may do what it wants to.
 #[derive(Clone, Copy)]
 pub enum AccessRules<'a> {
     /// The kernel, by mode bits.
@@ -18,7 +18,7 @@ pub enum AccessRules<'a> {
     Own(&'a dyn AccessControl),
 }
 
-/// A caller, as far as access depends on who it is.
+/// A caller, as far as access depends on its identity.
 pub trait Identity {
     /// The user.
     fn uid(&self) -> u32;
@@ -57,7 +57,7 @@ pub enum Action<'a> {
     },
     /// List a directory.
     List(Ino),
-    /// Tell its attributes.
+    /// Read its attributes.
     ReadAttributes(Ino),
     /// Make something in a directory, with or without a name.
     Create {
@@ -132,10 +132,10 @@ pub enum Opened {
     AppendOnly,
 }
 
-/// Decides who may do what. Nothing is changed by asking.
+/// Decides what a caller may do. A question changes nothing.
 ///
 /// # Errors
-/// Each method fails with what the caller is to be told: [`crate::Error::AccessDenied`] or
+/// Each method fails with what the caller is to get: [`crate::Error::AccessDenied`] or
 /// [`crate::Error::NotPermitted`], or why the question cannot be answered.
 pub trait AccessControl: Send + Sync {
     /// Whether `who` may do `action`.
@@ -144,7 +144,7 @@ pub trait AccessControl: Send + Sync {
     /// Whether `who` may open the regular file `ino` so.
     fn authorize_open(&self, who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened>;
 
-    /// Whether `who` may change these attributes. Takes off what follows from who it is: setgid
+    /// Whether `who` may change these attributes. Takes off what follows from its identity: setgid
     /// that it may not set, privileges that a new owner must not get.
     fn authorize_change(&self, who: &dyn Identity, ino: Ino, set: &mut SetAttributes)
     -> Result<()>;

@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// The attributes of one inode, as `stat` tells them.
+/// The attributes of one inode, as `stat` shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// The inode's number.
@@ -130,7 +130,7 @@ pub struct SetAttributes {
     /// Clear setuid and (if group-executable) setgid, as an unprivileged truncate or chown must.
     /// `security.capability` goes with any of these, and with any change of size or owner.
     pub clear_privileges: bool,
-    /// Clear setgid also if it is not group-executable, as a change by one who is no member of the
-    /// file's group must. Directories keep it.
+    /// Clear setgid also if it is not group-executable, as a change by a caller that is no member
+    /// of the file's group must. Directories keep it.
     pub clear_setgid: bool,
 }

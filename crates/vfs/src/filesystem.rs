@@ -96,8 +96,8 @@ pub struct WriteOptions<'m> {
     pub clear_privileges: bool,
     /// The write comes from a cache that owns the times: leave them alone.
     pub keep_times: bool,
-    /// The write comes from a cache that has accepted the data: whoever wrote it has been told that
-    /// all is well. Space that is kept back for that may be used.
+    /// The write comes from a cache that has accepted the data: the program's `write` has succeeded
+    /// already. Space that is kept back for that may be used.
     pub accepted: bool,
     /// The memory that the data is a part of, if the file system may keep it in place of a copy:
     /// nothing changes it any more. A part that is kept keeps all of it, and all of it counts
@@ -221,9 +221,9 @@ pub struct SpaceReport {
 /// means that nothing has changed. Methods may be called from many threads at once, and the
 /// result is that of some order of the calls.
 ///
-/// **Permissions.** The caller's right to do it has been checked, as [`FileSystem::access_rules`]
-/// says by whom; implementations apply what follows from identity: ownership of new
-/// inodes, setgid inheritance, clearing of setuid and setgid.
+/// **Permissions.** The caller's right to do it has been checked, on the side that
+/// [`FileSystem::access_rules`] names. Implementations apply what follows from identity: ownership
+/// of new inodes, setgid inheritance, clearing of setuid and setgid.
 ///
 /// **Pins.** A method that returns [`Attributes`] of an inode reached through a name (`lookup`,
 /// `parent`, `pin`, `create`, `create_anonymous`, `link`, and `read_directory` with attributes,
@@ -322,7 +322,7 @@ pub trait FileSystem: Send + Sync {
     /// The names of all extended attributes.
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
 
-    /// Who checks permissions.
+    /// Which side checks permissions.
     fn access_rules(&self) -> AccessRules<'_>;
 
     /// Removes an extended attribute.

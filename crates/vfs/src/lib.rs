@@ -1,5 +1,5 @@
-//! The contract between a file system and whoever serves it: inode-level operations with POSIX
-//! meaning, plain data types, and the one table of error numbers.
+//! The contract between a file system and its server: inode-level operations with POSIX meaning,
+//! plain data types, and the one table of error numbers.
 //!
 //! Every engine promises what the trait [`FileSystem`] says, and every server (FUSE, tests, the
 //! simulator) relies on nothing else. The crate does no I/O and knows no engine.

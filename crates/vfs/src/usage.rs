@@ -1,6 +1,6 @@
 //! What users, groups and projects use of a file system.
 
-/// Who uses something.
+/// A user, group or project whose usage is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageOwner {
     /// A user.

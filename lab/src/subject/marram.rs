@@ -102,7 +102,7 @@ impl Marram {
         marram
     }
 
-    /// Waits for the daemon's end after somebody else has unmounted or told it to end.
+    /// Waits for the daemon's end after another command has unmounted it or sent it a signal.
     pub fn unmount_has_happened(&mut self) -> Result<()> {
         let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
         let status = daemon.wait(UNMOUNT_LIMIT)?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Who hands calls on.
+/// The server that hands calls on.
 enum Server {
     Bindfs,
     Own { binary: PathBuf, transport: &'static str, without: &'static str },
@@ -129,7 +129,7 @@ impl Subject for Passthrough {
         self.below.traffic()
     }
 
-    // FUSE does not pass `syncfs` on without a block device, so the file system below is told.
+    // FUSE does not pass `syncfs` on without a block device, so this syncs the file system below.
     fn sync(&self) -> Result<()> {
         self.below.sync()
     }

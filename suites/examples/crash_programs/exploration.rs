@@ -64,7 +64,7 @@ pub(crate) struct Exploration<'r> {
     scratch: PathBuf,
     /// The number of the next copy.
     copies: AtomicUsize,
-    /// How many steps are in each image; nothing if it is a violation that has been told.
+    /// How many steps are in each image; nothing if it is a violation that has been reported.
     images_known: Mutex<HashMap<u128, Option<u64>>>,
     trees_known: Mutex<HashMap<u128, Result<u64>>>,
     compared: AtomicU64,

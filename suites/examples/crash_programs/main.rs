@@ -2,12 +2,12 @@
 //! --programs` starts.
 //!
 //! SQLite, git and mail scripts run on a real mount of a pool in memory whose device records
-//! ([`served`]); what they were told was durable is marked in the trace ([`programs`]). From the
-//! trace come the crash states, as for the explorer of crate `sim`; each is verified, opened
-//! without a mount, and shown to the program's own check ([`exploration`]).
+//! ([`served`]); what was acknowledged to them as durable is marked in the trace ([`programs`]).
+//! From the trace come the crash states, as for the explorer of crate `sim`; each is verified,
+//! opened without a mount, and shown to the program's own check ([`exploration`]).
 //!
-//! It is an example and not part of the chore's own program, so that only those who run it build
-//! the engine for it, and build it with bugs that can be planted.
+//! It is an example and not part of the chore's own program. So only a run of it builds the engine,
+//! and builds it with bugs that can be planted.
 
 mod exploration;
 mod pool;

@@ -15,7 +15,7 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 /// Sizes of records; the seed chooses one.
 const RECORD_SIZES: [&str; 3] = ["4K", "16K", "128K"];
 
-/// Most findings of the verifier that are told for one image.
+/// Most findings of the verifier that are printed for one image.
 const FINDINGS_TOLD_MAX: usize = 5;
 
 /// An error as words.

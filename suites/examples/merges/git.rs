@@ -218,7 +218,7 @@ impl Git {
         Ok(blob)
     }
 
-    /// What differs between two commits, renames told as git guesses them.
+    /// What differs between two commits, renames as git guesses them.
     pub(crate) fn deltas(&self, before: &str, after: &str) -> Result<Vec<Delta>> {
         let listed = self.ask(&["diff-tree", "-r", "-z", "-M", "--name-status", before, after])?;
         let mut parts = listed.split(|byte| *byte == 0).filter(|part| !part.is_empty());

@@ -1,7 +1,7 @@
 //! Whether two merges say the same.
 //!
-//! What was renamed has several names; a conflict about it is told here by one of them, by git by
-//! others. So all names of one file, on all sides, count as one.
+//! What was renamed has several names; a conflict about it is reported here by one of them, by git
+//! by others. So all names of one file, on all sides, count as one.
 
 use crate::git::{Files, Merged};
 use marram_history::MergeReport;

@@ -14,7 +14,7 @@ use crate::judge::{Aliases, Verdict, judge};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// After so many merges it is told how far it is.
+/// Progress is printed after so many merges.
 const TOLD_EVERY: usize = 50;
 /// Where files wait that are on their way to another name.
 const WAITING: &str = ".marram-waits";

@@ -32,14 +32,14 @@ impl From<&str> for Bytes {
     }
 }
 
-/// Who asks.
+/// The user of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum User {
     /// Root, with every capability.
     Root,
     /// An ordinary user.
     First,
-    /// Another one, who belongs to the first one's group too.
+    /// Another one, in the first one's group too.
     Second,
 }
 
@@ -124,10 +124,10 @@ pub(super) enum Call {
     Mask { mode: u32 },
 }
 
-/// A call and who makes it.
+/// A call and its user.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// Who.
+    /// The user.
     pub(super) user: User,
     /// What.
     pub(super) call: Call,

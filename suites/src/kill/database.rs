@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 /// More rows than a machine inserts before the kill.
 const ROWS_MAX: u64 = 30_000;
 
-/// The body of a row tells its number, so that a row of another number is seen.
+/// The body of a row holds its number, so that a row of another number is seen.
 const BODY: &str = "substr(hex(zeroblob(1500)), 1, 20 + id % 2900) || id";
 
 /// One insert after another.
@@ -74,7 +74,7 @@ impl Load for Inserts {
     }
 
     fn judge(&self, place: &Place) -> Result<String> {
-        // The first line tells the journal mode.
+        // The first line names the journal mode.
         let lines = place.journal.lines()?;
         let acknowledged = lines.len().saturating_sub(1) as u64;
         if !database(place).exists() {

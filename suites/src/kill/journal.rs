@@ -1,4 +1,4 @@
-//! What a load was told is durable, kept outside of the mount.
+//! What was acknowledged to a load as durable, kept outside of the mount.
 
 use marram_lab::failure::{Context, Result};
 use std::fs::File;

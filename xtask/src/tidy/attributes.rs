@@ -94,7 +94,7 @@ impl<'ast> Visit<'ast> for Attributes<'_> {
     }
 }
 
-/// Whether a test is left to those who are root, as CI is: there it runs.
+/// Whether a test needs root, as CI has it: there it runs.
 fn needs_root(attribute: &syn::Attribute) -> bool {
     let syn::Meta::NameValue(meta) = &attribute.meta else { return false };
     let syn::Expr::Lit(reason) = &meta.value else { return false };

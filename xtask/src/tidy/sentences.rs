@@ -4,7 +4,7 @@
 use super::Finding;
 use super::source::{files_below, relative};
 use crate::failure::{Context, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Pages that are held to it, beside all below `docs`.
 const PAGES: [&str; 3] = [CHANGES, "CONTRIBUTING.md", "ARCHITECTURE.md"];
@@ -18,11 +18,8 @@ const WORDS_MAX: usize = 40;
 
 /// Sentences that are too long, and a list of changes that is.
 pub(crate) fn pages(root: &Path) -> Result<Vec<Finding>> {
-    let mut pages: Vec<_> = PAGES.iter().map(|page| root.join(page)).collect();
-    let documents = files_below(&root.join("docs"))?;
-    pages.extend(documents.into_iter().filter(|file| file.extension().is_some_and(|e| e == "md")));
     let mut findings = Vec::new();
-    for page in pages {
+    for page in documents(root)? {
         let text =
             std::fs::read_to_string(&page).context(|| format!("cannot read {}", page.display()))?;
         let place = relative(root, &page);
@@ -32,6 +29,14 @@ pub(crate) fn pages(root: &Path) -> Result<Vec<Finding>> {
         }
     }
     Ok(findings)
+}
+
+/// The pages that are held to rules of prose.
+pub(super) fn documents(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut pages: Vec<_> = PAGES.iter().map(|page| root.join(page)).collect();
+    let documents = files_below(&root.join("docs"))?;
+    pages.extend(documents.into_iter().filter(|file| file.extension().is_some_and(|e| e == "md")));
+    Ok(pages)
 }
 
 fn finding(place: &str, line: usize, message: String) -> Finding {

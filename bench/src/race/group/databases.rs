@@ -46,7 +46,7 @@ fn pgbench(stage: &mut Stage<'_>) -> Result<()> {
 fn transactions_per_second(said: &str) -> Result<f64> {
     let line = said.lines().find_map(|line| line.strip_prefix("tps = "));
     let word = line.and_then(|line| line.split(' ').next()).unwrap_or_default();
-    word.parse().context(|| format!("pgbench told no rate: {said}"))
+    word.parse().context(|| format!("pgbench printed no rate: {said}"))
 }
 
 #[cfg(test)]

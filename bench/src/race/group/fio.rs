@@ -27,7 +27,7 @@ pub(super) struct Job {
     pub(super) compressible: u32,
 }
 
-/// What fio told.
+/// What fio reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rates {
     pub(super) mib_per_second: f64,
@@ -60,7 +60,7 @@ fn rates(said: &str, direction: &str) -> Result<Rates> {
         (Some(bytes), Some(operations)) if bytes > 0.0 => {
             Ok(Rates { mib_per_second: bytes / MIB, operations_per_second: operations })
         }
-        _ => fail(format!("fio told no {direction}")),
+        _ => fail(format!("fio printed no {direction}")),
     }
 }
 

@@ -37,7 +37,7 @@ fn dbench(stage: &mut Stage<'_>) -> Result<()> {
 fn throughput(said: &str) -> Result<f64> {
     let line = said.lines().find_map(|line| line.strip_prefix("Throughput "));
     let word = line.and_then(|line| line.split(' ').next()).unwrap_or_default();
-    word.parse().context(|| format!("dbench told no throughput: {said}"))
+    word.parse().context(|| format!("dbench printed no throughput: {said}"))
 }
 
 fn fs_mark(stage: &mut Stage<'_>) -> Result<()> {
@@ -66,7 +66,7 @@ fn files_per_second(said: &str) -> Result<f64> {
     let mut lines = said.lines().skip_while(|line| !line.contains("Files/sec"));
     let row = lines.nth(1).unwrap_or_default();
     let word = row.split_whitespace().nth(COLUMN).unwrap_or_default();
-    word.parse().context(|| format!("fs_mark told no rate: {said}"))
+    word.parse().context(|| format!("fs_mark printed no rate: {said}"))
 }
 
 fn bonnie(stage: &mut Stage<'_>) -> Result<()> {
@@ -94,8 +94,8 @@ fn bonnie(stage: &mut Stage<'_>) -> Result<()> {
 
 type Part = (&'static str, &'static str, Unit, f64);
 
-/// What Bonnie++ tells in one line of fields. What was too fast to be counted stands there as `+++`
-/// and is left out, as is what was not asked for.
+/// What Bonnie++ prints in one line of fields. What was too fast to be counted stands there as
+/// `+++` and is left out, as is what was not asked for.
 fn bonnie_parts(said: &str) -> Result<Vec<Part>> {
     const KIB_EACH_MIB: f64 = 1024.0;
     const FIELDS: usize = 38;
@@ -113,7 +113,7 @@ fn bonnie_parts(said: &str) -> Result<Vec<Part>> {
     let line = said.lines().find(|line| line.starts_with("1.98,")).unwrap_or_default();
     let fields: Vec<&str> = line.split(',').collect();
     if fields.len() < FIELDS {
-        return fail(format!("Bonnie++ told no fields: {said}"));
+        return fail(format!("Bonnie++ printed no fields: {said}"));
     }
     let part = |(field, key, title, unit): (usize, _, _, Unit)| {
         let value: f64 = fields[field].parse().ok()?;

@@ -68,7 +68,7 @@ impl Object {
         Ok(self.inode.insert(inode))
     }
 
-    /// An entry of a directory; what can be told of it is told even if something is wrong.
+    /// An entry of a directory. What can be said of it is reported even if something is wrong.
     pub(super) fn entry(
         &mut self,
         item: &Item,

@@ -10,7 +10,7 @@ const ROOT: u64 = 1;
 /// Directories that are followed upwards.
 const DEPTH_MAX: usize = 128;
 
-/// One of the paths of an inode, if it can be found by the parents that inodes tell of.
+/// One of the paths of an inode, if it can be found by the parents that inodes name.
 pub(super) fn path_of(checker: &mut Checker<'_>, root: &Pointer, ino: u64) -> Option<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut at = ino;

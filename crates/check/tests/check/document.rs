@@ -9,7 +9,7 @@ const TESTS: [&str; 6] = [
     include_str!("planted_blocks.rs"),
     include_str!("planted_log.rs"),
     include_str!("planted_pool.rs"),
-    include_str!("sifting.rs"),
+    include_str!("reclaim.rs"),
 ];
 
 #[test]

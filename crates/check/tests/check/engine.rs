@@ -81,8 +81,8 @@ impl Device for Interrupted {
     }
 }
 
-/// Runs something in a thread of its own, and waits for it: who commits holds locks that a thread
-/// may not hold when it begins an operation on files.
+/// Runs something in a thread of its own, and waits for it: a commit holds locks that a thread may
+/// not hold when it begins an operation on files.
 fn beside(work: impl FnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(work).join().expect("the work ends in order"));
 }

@@ -123,7 +123,7 @@ fn spoilt(bytes: &Bytes, random: &mut Random) -> Bytes {
     bytes.into()
 }
 
-/// What somebody who edits the device could make of it: all checksums are right.
+/// What a deliberate change of the device could make of it: all checksums are right.
 #[test]
 fn items_with_any_content_are_answered() {
     for seed in 0..250 {
@@ -174,6 +174,6 @@ fn reservations_of_more_than_there_can_be_are_added_up() {
     let live = pool.open(&"root".parse::<Source>().unwrap()).unwrap();
     let mut batch = Batch::new();
     batch.put(Key::new(1 << 40, kind::XATTR, 0), Item::plain(vec![0; 100]));
-    // Who of them has the space does not matter.
+    // Either of them may get the space.
     assert!(matches!(live.apply(batch), Ok(()) | Err(Error::NoSpace)));
 }

@@ -53,7 +53,7 @@ fn contents(store: &dyn Store, source: &Source) -> BTreeMap<Key, Vec<u8>> {
     items.into_iter().map(|(key, block)| (key, view.read_block(&block).unwrap().to_vec())).collect()
 }
 
-/// What there is, without what the two stores may tell differently.
+/// What there is, without what the two stores may report differently.
 fn listing(store: &dyn Store) -> Vec<(String, Option<String>, u64, String)> {
     let reports = store.list().unwrap().into_iter();
     reports

@@ -15,5 +15,5 @@ mod planted_blocks;
 mod planted_files;
 mod planted_log;
 mod planted_pool;
-mod sifting;
+mod reclaim;
 mod tamper;

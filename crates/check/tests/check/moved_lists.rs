@@ -1,4 +1,4 @@
-//! Everything that moves dead lists, in any order, while lists are being sifted: after each
+//! Everything that moves dead lists, in any order, while lists are in reclaim: after each
 //! operation all is in order, and what a destruction promises is what it gives back.
 
 use crate::fixture::{Home, Random, check_all, name, new_home, noise, open_home};
@@ -179,7 +179,7 @@ fn allowed<T>(result: Result<T>) {
 }
 
 #[test]
-fn lists_move_in_any_order_while_they_are_sifted() {
+fn lists_move_in_any_order_while_they_are_reclaimed() {
     let mut waited = 0;
     for seed in 0..HISTORIES {
         let mut history = History::new(seed);

@@ -116,7 +116,7 @@ fn step(pool: &Pool, random: &mut Random, number: u64) -> bool {
             Some(_) => pool.rename(one, &source(&format!("{}@{}", one.dataset, fresh("r")))),
             None => pool.rename(&live, &source(&fresh("d"))),
         },
-        7 => pool.destroy_kept(std::slice::from_ref(one)).map(|_| ()),
+        7 => pool.move_to_trash(std::slice::from_ref(one)).map(|_| ()),
         _ => pool.destroy(one, false).map(|_| ()),
     };
     done.is_ok()
@@ -167,7 +167,7 @@ fn image() -> Image {
     home.mount("root").file(1, "file", b"content");
     pool.snapshot(&DatasetName::root(), "s").unwrap();
     pool.clone_snapshot(&source("root@s"), &"c".parse().unwrap()).unwrap();
-    pool.destroy_kept(&[source("c")]).unwrap();
+    pool.move_to_trash(&[source("c")]).unwrap();
     home.assert_clean();
     Image::new(home.bytes())
 }

@@ -315,7 +315,7 @@ impl Device for Unreadable {
     }
 }
 
-/// Nobody can tell whether a log ends where neither copy can be read.
+/// It cannot be known whether a log ends where neither copy can be read.
 #[test]
 fn copies_that_cannot_be_read() {
     let mut log = Log::new();
@@ -351,7 +351,7 @@ fn what_only_begins_like_frames_ends_the_log() {
     assert_eq!(log.waiting().0, 1);
 }
 
-/// Whoever has the secret can write frames that are believed. Whatever they say, verifier and
+/// With the secret, anyone can write frames that are believed. Whatever they say, verifier and
 /// engine answer.
 #[test]
 fn hostile_frames_get_an_answer() {

@@ -99,7 +99,7 @@ pub(super) fn peek_address(copy: &[u8]) -> Option<u64> {
     Some(zone + u64::from(within))
 }
 
-/// Whether pieces are short enough, and few enough, to be told in `bytes`.
+/// Whether pieces are short enough, and few enough, to be encoded in `bytes`.
 pub(super) fn fits(copy: &[Extent], bytes: usize) -> bool {
     copy.len() <= SCATTERED_PIECES_MAX
         && copy.iter().all(|piece| piece.grains <= PIECE_GRAINS_MAX)

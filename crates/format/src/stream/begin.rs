@@ -12,7 +12,7 @@ const WHAT: &str = "begin record";
 const INCREMENTAL: u32 = 1 << 0;
 const RESUMED: u32 = 1 << 1;
 
-/// Which snapshot: its id stays the same wherever it is sent to. The time tells apart those of
+/// Which snapshot: its id stays the same wherever it is sent to. The time distinguishes those of
 /// pools that were copied whole, and so hand out the same ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotIdentity {

@@ -1,8 +1,8 @@
 //! The token of a receive that was cut: with it the sender goes on where the receiver stands.
 //!
 //! It travels through terminals, scripts and people, so it is hexadecimal digits with a checksum,
-//! and names the snapshot by its identity: whoever has that snapshot can go on, wherever it was
-//! sent from first.
+//! and names the snapshot by its identity. Any pool that has that snapshot can go on, wherever it
+//! was sent from first.
 
 use super::begin::{SnapshotIdentity, put_identity, take_identity};
 use crate::FormatError;

@@ -12,7 +12,7 @@ use marram_format::node::Node;
 use marram_format::operation::OperationRecord;
 use marram_format::pointer::Pointer;
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, SiftingRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::Superblock;
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(crate) fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
         "dead-chunk" => DeadChunk::decode(bytes)?.encode().to_vec(),
         "references" => ReferenceRecord::decode(bytes)?.encode().to_vec(),
         "owners" => OwnersRecord::decode(bytes)?.encode().to_vec(),
-        "sifting" => SiftingRecord::decode(bytes)?.encode().to_vec(),
+        "reclaim" => ReclaimRecord::decode(bytes)?.encode().to_vec(),
         "operation" | "operation-limit" => OperationRecord::decode(bytes)?.encode().to_vec(),
         "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(bytes))?.bytes().to_vec(),
         "log-head" => {

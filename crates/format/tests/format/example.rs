@@ -14,7 +14,7 @@ use marram_format::record::{
     NameRule, OwnerClass, OwnerId, Section, Time, Usage, XattrRecord, state,
 };
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, SiftingRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
 use marram_format::version::{FormatVersion, feature};
 
@@ -45,7 +45,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("dead-chunk", dead_chunk().encode().to_vec()),
         ("references", references().encode().to_vec()),
         ("owners", owners().encode().to_vec()),
-        ("sifting", sifting().encode().to_vec()),
+        ("reclaim", reclaim().encode().to_vec()),
         ("operation", operation().encode().to_vec()),
         ("operation-limit", operation_limit().encode().to_vec()),
         ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
@@ -182,8 +182,8 @@ pub(crate) fn pointer_adopted() -> Pointer {
     }
 }
 
-pub(crate) fn sifting() -> SiftingRecord {
-    SiftingRecord { threshold: Group(700), destination: 6 }
+pub(crate) fn reclaim() -> ReclaimRecord {
+    ReclaimRecord { threshold: Group(700), destination: 6 }
 }
 
 pub(crate) fn owners() -> OwnersRecord {

@@ -11,7 +11,7 @@ use marram_format::pointer::Pointer;
 use marram_format::record::{Counters, Entry, Inode, InodeCount, Limit, OrphanReason, Usage};
 use marram_format::record::{Section, XattrRecord};
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, SiftingRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn decode_all(bytes: &[u8]) {
         Tail::decode(bytes).map(|value| value.encode()),
         ReferenceRecord::decode(bytes).map(|value| value.encode()),
         OwnersRecord::decode(bytes).map(|value| value.encode()),
-        SiftingRecord::decode(bytes).map(|value| value.encode()),
+        ReclaimRecord::decode(bytes).map(|value| value.encode()),
         Node::decode(Bytes::copy_from_slice(bytes)).map(|node| visit(&node)),
         DeadChunk::decode(bytes).map(|chunk| chunk.encoded_len()),
         DatasetRecord::decode(bytes).map(|record| record.encoded_len()),
@@ -97,7 +97,7 @@ fn truncated_examples_are_refused() {
                 "dead-chunk" => DeadChunk::decode(cut).is_err(),
                 "references" => ReferenceRecord::decode(cut).is_err(),
                 "owners" => OwnersRecord::decode(cut).is_err(),
-                "sifting" => SiftingRecord::decode(cut).is_err(),
+                "reclaim" => ReclaimRecord::decode(cut).is_err(),
                 "operation" | "operation-limit" => OperationRecord::decode(cut).is_err(),
                 "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(cut)).is_err(),
                 "key" => true,

@@ -9,7 +9,7 @@ use marram_format::operation::{OperationRecord, limit_of, limit_text};
 use marram_format::pointer::{POINTER_BYTES_MAX, Place, Pointer};
 use marram_format::record::Limit;
 use marram_format::signature::Signature;
-use marram_format::space::{DeadChunk, OwnersRecord, ReferenceRecord, SiftingRecord, Tail};
+use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use proptest::prelude::*;
 
@@ -97,8 +97,8 @@ proptest! {
         prop_assert_eq!(ReferenceRecord::decode(&record.encode()), Ok(record));
         let owners = OwnersRecord { count };
         prop_assert_eq!(OwnersRecord::decode(&owners.encode()).ok(), (count > 1).then_some(owners));
-        let sifting = SiftingRecord { threshold: Group(count >> 22), destination: count };
-        prop_assert_eq!(SiftingRecord::decode(&sifting.encode()), Ok(sifting));
+        let reclaim = ReclaimRecord { threshold: Group(count >> 22), destination: count };
+        prop_assert_eq!(ReclaimRecord::decode(&reclaim.encode()), Ok(reclaim));
     }
     #[test]
     fn operations(record in strategy::operation()) {

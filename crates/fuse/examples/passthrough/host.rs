@@ -95,7 +95,7 @@ impl HostFolder {
 
     /// The inode at `place`, pinned.
     fn pinned(&self, place: OwnedFd) -> Result<Attributes> {
-        let attributes = self.told(&stat(&place)?);
+        let attributes = self.attributes_of(&stat(&place)?);
         if attributes.ino != Ino::ROOT {
             let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
             let node = || Node { place: Arc::new(place), pins: 0 };
@@ -104,7 +104,7 @@ impl HostFolder {
         Ok(attributes)
     }
 
-    fn told(&self, stat: &Statx) -> Attributes {
+    fn attributes_of(&self, stat: &Statx) -> Attributes {
         let number = stat.stx_ino;
         let mode = u32::from(stat.stx_mode);
         let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
@@ -217,7 +217,7 @@ impl FileSystem for HostFolder {
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        self.at(ino, |place| Ok(self.told(&stat(place)?)))
+        self.at(ino, |place| Ok(self.attributes_of(&stat(place)?)))
     }
 
     fn forget(&self, ino: Ino, count: u64) {
@@ -253,7 +253,7 @@ impl FileSystem for HostFolder {
                 let times = Timestamps { last_access, last_modification };
                 fs::utimensat(place, "", &times, AtFlags::EMPTY_PATH).map_err(error)?;
             }
-            Ok(self.told(&stat(place)?))
+            Ok(self.attributes_of(&stat(place)?))
         })
     }
 

@@ -183,7 +183,7 @@ fn case(request: Request, threads: usize, root: &Path, server: u32) -> AnyResult
     })
 }
 
-/// One thread's requests; tells how many there were.
+/// One thread's requests; returns how many there were.
 fn ask(request: Request, path: &Path, root: &Path, is_over: &AtomicBool) -> io::Result<u64> {
     let root = File::open(root)?;
     let mut open = File::options();

@@ -8,7 +8,7 @@ use crate::protocol::{Encoder, Header, SetAttributesIn, flags::set_attributes as
 use marram_vfs::{Action, Error, Ino, Kind, Name, SetAttributes, SetTime, Timestamp};
 
 impl Adapter {
-    /// Through an open file they are told to whoever has it.
+    /// The attributes of an open file go to any caller that has it open.
     pub(super) fn attributes(&self, header: &Header, open: bool, out: &mut Encoder<'_>) -> Outcome {
         let ino = Ino(header.node);
         if !open {
@@ -82,10 +82,10 @@ impl Adapter {
     }
 
     /// Whether a change of nothing is a `chown` that names neither owner nor group, and takes
-    /// setuid away. Before a write the kernel says as much when privileges must go: those of a
-    /// caller who may not keep them may go now; a caller who may keep them writes to a file that
-    /// had capabilities, which the kernel has taken off already, and keeps setuid. So his `chown`
-    /// takes nothing away, nor does that of a stranger.
+    /// setuid away. Before a write the kernel says as much when privileges must go. Those of a
+    /// caller that may not keep them may go now. A caller that may keep them writes to a file that
+    /// had capabilities, which the kernel has taken off already, and the file keeps setuid. So the
+    /// `chown` of such a caller takes nothing away, nor does that of a stranger.
     fn is_change_of_owner(&self, header: &Header, ino: Ino) -> Result<bool, Error> {
         let present = self.file_system.attributes(ino)?;
         if present.kind == Kind::Directory || present.permissions & 0o6000 == 0 {

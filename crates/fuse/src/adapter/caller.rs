@@ -39,7 +39,7 @@ fn has(header: &Header, status: &str, capability: Capability) -> bool {
 }
 
 /// Whether a thread is in the user namespace of this process. A server without privileges may not
-/// see which one another user's is in: then they are told apart by the users that they know.
+/// see the namespace of another user's thread: then the users that each knows decide.
 fn is_in_our_user_namespace(pid: u32) -> bool {
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/user"));
     let users = |of: &str| fs::read(format!("/proc/{of}/uid_map"));
@@ -55,8 +55,8 @@ fn is_in_our_user_namespace(pid: u32) -> bool {
 }
 
 /// Whether a file has setgid without being executable for its group, and the caller is neither a
-/// member of that group nor may keep such bits: what he changes loses it. The kernel speaks only of
-/// setgid that is a privilege.
+/// member of that group nor may keep such bits: a change by that caller takes setgid away. The
+/// kernel speaks only of setgid that is a privilege.
 pub(super) fn is_strangers_setgid(header: &Header, file: &Attributes) -> bool {
     if file.kind == Kind::Directory || file.permissions & 0o2010 != 0o2000 {
         return false;
@@ -68,7 +68,7 @@ pub(super) fn is_strangers_setgid(header: &Header, file: &Attributes) -> bool {
 }
 
 /// Whether the caller owns a file, or may do what its owner may. Where identities can be mapped the
-/// kernel says who somebody is only when he makes something.
+/// kernel gives the caller's identity only with requests that make something.
 pub(super) fn acts_as_owner(header: &Header, file: &Attributes) -> bool {
     let status = status(header);
     id_for_files(&status, "Uid:") == Some(file.uid) || has(header, &status, Capability::Own)
@@ -87,7 +87,7 @@ pub(super) fn acts_in_group(header: &Header, gid: u32) -> bool {
         || numbers(&status, "Groups:").contains(&gid)
 }
 
-/// What the system tells of the caller; nothing if it cannot be seen.
+/// What the system shows of the caller; nothing if it cannot be seen.
 fn status(header: &Header) -> String {
     match header.pid {
         0 => String::new(),
@@ -141,8 +141,8 @@ impl Identity for Requester<'_> {
     }
 }
 
-/// The supplementary groups in the text of a `/proc/<pid>/status`, if it is about who the request
-/// says: a kernel thread that works for somebody has other groups than he. `access` asks with the
+/// The supplementary groups in the text of a `/proc/<pid>/status`, if it is about the identity of
+/// the request: a kernel thread that works for a caller has other groups. `access` asks with the
 /// real identity, all else with that for files.
 fn supplementary(status: &str, header: &Header) -> Vec<u32> {
     let is = |field: &str, id: u32| match numbers(status, field)[..] {

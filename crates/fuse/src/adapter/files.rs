@@ -90,7 +90,7 @@ impl Adapter {
             false => self.file_system.copy_range(from, copy.from_offset, to, copy.to_offset, len),
         };
         let copied = match copied {
-            // The kernel would copy instead, and whoever asked for sharing wants no copy.
+            // The kernel would copy instead, and a caller that wants sharing wants no copy.
             Err(Error::NotSupported | Error::CrossDevice) if share => {
                 return Err(Errno::INVALID.into());
             }
@@ -123,8 +123,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Before a write by one who may not keep privileges; what the write itself takes away it is
-    /// told by the kernel.
+    /// Before a write by a caller that may not keep privileges. The kernel itself announces what
+    /// the write takes away.
     fn clear_strangers_setgid(&self, header: &Header, ino: Ino) -> Result<(), Error> {
         if is_strangers_setgid(header, &self.file_system.attributes(ino)?) {
             let set = SetAttributes { clear_setgid: true, ..Default::default() };

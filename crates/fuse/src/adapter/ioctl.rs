@@ -68,7 +68,7 @@ impl Adapter {
     fn marks(&self, ino: Ino) -> Result<Marks, Refusal> {
         match self.file_system.marks(ino) {
             Err(Error::NotSupported) => Err(Errno::NO_IOCTL.into()),
-            told => Ok(told?),
+            reported => Ok(reported?),
         }
     }
 

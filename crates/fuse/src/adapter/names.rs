@@ -8,7 +8,7 @@ use crate::protocol::{Create, Encoder, Header, Node, Rename};
 use marram_vfs::{Action, Attributes, Error, Ino, Kind, NewNode, RenameMode};
 
 impl Adapter {
-    /// `.` and `..` come from whoever resolves a file handle: "." asks for the inode itself, of
+    /// `.` and `..` come from the resolution of a file handle: "." asks for the inode itself, of
     /// any kind. That there is no such name is an answer that the kernel may remember.
     pub(super) fn lookup(&self, header: &Header, bytes: &[u8], out: &mut Encoder<'_>) -> Outcome {
         let parent = Ino(header.node);
@@ -26,7 +26,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Finds a name for somebody who may use it and what it leads to.
+    /// Finds a name for a caller that may use it and what it leads to.
     fn find(
         &self,
         header: &Header,

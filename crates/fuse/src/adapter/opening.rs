@@ -65,8 +65,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Makes a file and opens it: whoever has made it may use it as he asked, whatever its
-    /// permissions are.
+    /// Makes a file and opens it: its maker may use it as the call asked, whatever its permissions
+    /// are.
     pub(super) fn create(
         &self,
         header: &Header,

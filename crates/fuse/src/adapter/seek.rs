@@ -1,12 +1,12 @@
 //! Finding data and holes in whole pages.
 //!
 //! The file system knows holes to the byte. Programs take the finest grain that they have seen for
-//! that of all places, and other file systems answer in whole blocks: so a page with any data in
-//! it is told as data. What is told as a hole is one, and no data is hidden.
+//! that of all places, and other file systems answer in whole blocks: so a page with any data in it
+//! is reported as data. What is reported as a hole is one, and no data is hidden.
 //!
-//! Where the kernel holds written data back it does not hand that over before it asks, and would be
-//! told of holes where programs have written; whoever copies a file by what is told would copy
-//! zeros. So there it is not told at all, and the kernel takes all of each file for data.
+//! Where the kernel holds written data back it does not hand that over before it asks, and would
+//! find holes where programs have written. A program that copies a file by such an answer would
+//! copy zeros. So there no holes are reported, and the kernel takes all of each file for data.
 
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
@@ -16,8 +16,8 @@ use marram_vfs::{Error, Ino, Result, SeekTarget};
 
 /// Grain of the answers, in bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Most runs of data that are looked at for one hole. Beyond them all is told as data to the end,
-/// which is never wrong.
+/// Most runs of data that are looked at for one hole. Beyond them all is reported as data to the
+/// end, which is never wrong.
 const RUNS_MAX: usize = 1 << 16;
 
 impl Adapter {

@@ -64,10 +64,10 @@ pub(super) fn mount_again(mountpoint: &Path, options: &MountOptions) -> Result<b
     Ok(rustix::io::read(&unused, &mut greeting) == Err(Errno::PERM))
 }
 
-/// Unmounts by another process, for whoever serves the mount: the kernel waits for an answer of
-/// the server before it lets the caller of `umount(2)` go, and does not let go either if the
-/// server dies meanwhile. A thread of the server that waits there would keep the server from
-/// dying: a process that nothing ends, with the pool locked.
+/// Unmounts by another process, for a server of the mount. The kernel waits for an answer of the
+/// server before it lets the caller of `umount(2)` go, and does not let go either if the server
+/// dies meanwhile. A thread of the server that waits there would keep the server from dying: a
+/// process that nothing ends, with the pool locked.
 pub(super) fn unmount_from_outside(mountpoint: &Path, how: Unmount) -> Result<(), MountError> {
     let mut program = Command::new(UNMOUNT_PROGRAM);
     program.args(["--internal-only", "--no-canonicalize"]).env("LC_ALL", "C");

@@ -140,7 +140,7 @@ pub(crate) struct InitReply {
 /// Setuid and setgid.
 const PRIVILEGES: u32 = 0o6000;
 
-/// How attributes are told: how long they hold, and what I/O size to prefer.
+/// How attributes are answered: how long they hold, and what I/O size to prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttributesEncoding {
     pub(crate) entry_timeout: Duration,
@@ -296,15 +296,15 @@ mod tests {
     fn attributes_with_privileges_are_never_taken_for_granted() {
         let timeouts = |kind, permissions| {
             let of = Attributes { kind, permissions, ..attributes() };
-            let told = |write: &dyn Fn(&mut Encoder<'_>), at: usize| {
+            let reported = |write: &dyn Fn(&mut Encoder<'_>), at: usize| {
                 let mut bytes = Vec::new();
                 write(&mut Encoder(&mut bytes));
                 u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
             };
             let encoding = encoding();
-            let timed = told(&|out| encoding.timed_attributes(out, &of), 0);
-            assert_eq!(told(&|out| encoding.entry(out, &of), 24), timed);
-            assert_eq!(told(&|out| encoding.extended_attributes(out, &of), 0), timed);
+            let timed = reported(&|out| encoding.timed_attributes(out, &of), 0);
+            assert_eq!(reported(&|out| encoding.entry(out, &of), 24), timed);
+            assert_eq!(reported(&|out| encoding.extended_attributes(out, &of), 0), timed);
             timed
         };
         for permissions in [0o4755, 0o2755, 0o2644] {

@@ -69,14 +69,14 @@ pub enum FileCall {
         /// Its length in bytes.
         len: u64,
     },
-    /// Tell where the content lies that ends after a place.
+    /// Report where the content lies that ends after a place.
     Extents {
         /// The place, in bytes.
         offset: u64,
     },
-    /// Tell what somebody uses, and may use, of the file system.
+    /// Report what an owner uses, and may use, of the file system.
     Usage {
-        /// Who.
+        /// The owner whose usage is asked for.
         owner: UsageOwner,
     },
 }
@@ -87,7 +87,7 @@ pub struct Prepared {
     /// How many bytes to zero, from the beginning on, so that an allocation is done; 0 of other
     /// deeds.
     pub len: u64,
-    /// The kernel owns the size of files, and must be told a new one.
+    /// The kernel owns the size of files, and must hear of a new one.
     pub kernel_owns_sizes: bool,
 }
 

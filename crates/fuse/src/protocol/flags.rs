@@ -154,7 +154,7 @@ pub(crate) mod ioctl {
 pub(crate) mod set_xattr {
     pub(crate) const CREATE: u32 = 1;
     pub(crate) const REPLACE: u32 = 2;
-    /// In the second word: a list is set by someone who is no member of the file's group.
+    /// In the second word: a list is set by a caller that is no member of the file's group.
     pub(crate) const CLEAR_SETGID: u32 = 1;
 }
 
@@ -166,6 +166,6 @@ pub(crate) mod statx {
 
 /// Bits of the notification that drops a name.
 pub(crate) mod notify {
-    /// Only let it expire: whoever uses it now goes on.
+    /// Only let it expire: a caller that uses it now goes on.
     pub(crate) const EXPIRE_ONLY: u32 = 1 << 0;
 }

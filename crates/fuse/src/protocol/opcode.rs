@@ -30,11 +30,11 @@ opcodes! {
     Lookup = 1,
     /// Take back lookups of one inode; has no reply.
     Forget = 2,
-    /// Tell attributes.
+    /// Read attributes.
     GetAttributes = 3,
     /// Change attributes.
     SetAttributes = 4,
-    /// Tell a symbolic link's target.
+    /// Read a symbolic link's target.
     ReadLink = 5,
     /// Make a symbolic link.
     Symlink = 6,

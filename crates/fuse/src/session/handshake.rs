@@ -47,8 +47,8 @@ const WANTED: u64 = init::ASYNC_READ
     | init::HAS_EXPIRE_ONLY;
 
 /// Taken beside them where the kernel checks permissions. A server that checks them itself serves
-/// each opening, is told who somebody is in the file system's own numbers only without mapped
-/// identities, and opens files that may only grow for direct I/O so that they cannot be mapped.
+/// each opening. It gets identities in the file system's own numbers only without mapped
+/// identities. And it opens files that may only grow for direct I/O so that they cannot be mapped.
 const KERNEL_CHECKS: u64 = init::NO_OPEN_SUPPORT
     | init::NO_OPENDIR_SUPPORT
     | init::DIRECT_IO_ALLOW_MMAP

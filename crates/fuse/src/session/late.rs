@@ -1,34 +1,35 @@
 //! Names that were made, moved or removed after their caller had been let go.
 //!
 //! A killed program waits no longer for what it asked for, and its kernel takes the operation for
-//! failed: it goes on remembering that a name is not there that was made a moment later. So when
-//! such an operation has been done, the kernel is told of the directories and names that it was
-//! about. What it is not told of is the link count of a file that has lost one of several names.
+//! failed. The kernel then goes on remembering that a name is not there that was made a moment
+//! later. So when such an operation has been done, the kernel is notified of the directories and
+//! names that it was about. It is not notified of the link count of a file that has lost one of
+//! several names.
 //!
-//! Not by the thread that did it: the kernel takes the directory's lock to forget a name, and
-//! whoever has that lock may wait for a thread that serves. Nor by the one that lets callers go:
-//! whoever has that lock may be just the caller that is to be let go.
+//! The thread that did it does not notify: the kernel takes the directory's lock to forget a name,
+//! and the holder of that lock may wait for a thread that serves. Nor does the thread that lets
+//! callers go: the holder of that lock may be just the caller that is to be let go.
 //!
-//! What the kernel was told of a change behind its back is told again a little later. A caller may
-//! have been given an answer before the change and not have taken it in when the kernel was told:
-//! to look up a name that is known takes no lock, and of an inode that is not known yet nothing can
-//! be forgotten. What such a caller has the kernel remember then was no longer true.
+//! A notification of a change behind the kernel's back is repeated a little later. A caller may
+//! have an answer from before the change that the kernel had not taken in at the first
+//! notification. A lookup of a known name takes no lock, and of an inode that is not known yet
+//! nothing can be forgotten. What such a caller has the kernel remember then was no longer true.
 
 use crate::protocol::{Encoder, NotifyCode, Operation, Request, flags};
 use crate::transport::Transport;
 use parking_lot::Mutex;
 use std::io::IoSlice;
 
-/// Most changes that are told again.
-const TOLD_AGAIN_MAX: usize = 1 << 16;
+/// Most changes that are notified again.
+const REPEATED_MAX: usize = 1 << 16;
 
-/// What the kernel must be told.
+/// The notifications that the kernel must still get.
 #[derive(Debug, Default)]
 pub(crate) struct LateNames {
     /// As many as callers were killed since the last time.
     fresh: Mutex<Vec<Change>>,
-    /// What has been told: since the last time, and before that.
-    told: Mutex<[Vec<Change>; 2]>,
+    /// What was notified: since the last time, and before that.
+    notified: Mutex<[Vec<Change>; 2]>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +48,10 @@ impl LateNames {
         self.fresh.lock().extend(changes(request));
     }
 
-    /// Takes note of what has just been told, to be told again.
-    pub(crate) fn note_told(&self, change: Change) {
-        let [since, before] = &mut *self.told.lock();
-        if since.len() + before.len() < TOLD_AGAIN_MAX {
+    /// Takes note of a notification, to repeat it.
+    pub(crate) fn note_notified(&self, change: Change) {
+        let [since, before] = &mut *self.notified.lock();
+        if since.len() + before.len() < REPEATED_MAX {
             since.push(change);
         }
     }
@@ -58,7 +59,7 @@ impl LateNames {
     /// Tells the kernel; to be called from time to time.
     pub(super) fn tell(&self, lane: &dyn Transport) {
         let fresh = std::mem::take(&mut *self.fresh.lock());
-        for change in fresh.into_iter().chain(self.take_told()) {
+        for change in fresh.into_iter().chain(self.take_notified()) {
             let mut payload = Vec::new();
             let mut encoder = Encoder(&mut payload);
             let code = match change {
@@ -82,9 +83,9 @@ impl LateNames {
         }
     }
 
-    /// What was told before the last call of this.
-    fn take_told(&self) -> Vec<Change> {
-        let [since, before] = &mut *self.told.lock();
+    /// What was notified before the last call of this.
+    fn take_notified(&self) -> Vec<Change> {
+        let [since, before] = &mut *self.notified.lock();
         std::mem::replace(before, std::mem::take(since))
     }
 }
@@ -130,8 +131,8 @@ mod tests {
     fn both_ends_of_a_move_are_told() {
         let rename = Rename { name: b"a", new_parent: 8, new_name: b"b", flags: 0 };
         let name = |parent, name: &[u8]| Change::Name(parent, name.to_vec());
-        let told = changes(&request(Operation::Rename(rename)));
-        assert_eq!(told, [name(7, b"a"), Change::Inode(7), name(8, b"b"), Change::Inode(8)]);
+        let notified = changes(&request(Operation::Rename(rename)));
+        assert_eq!(notified, [name(7, b"a"), Change::Inode(7), name(8, b"b"), Change::Inode(8)]);
     }
 
     #[test]
@@ -142,11 +143,11 @@ mod tests {
     #[test]
     fn what_was_told_is_told_again_not_at_once_and_only_once() {
         let late = LateNames::default();
-        late.note_told(Change::Attributes(7));
-        assert_eq!(late.take_told(), []);
-        late.note_told(Change::Attributes(8));
-        assert_eq!(late.take_told(), [Change::Attributes(7)]);
-        assert_eq!(late.take_told(), [Change::Attributes(8)]);
-        assert_eq!(late.take_told(), []);
+        late.note_notified(Change::Attributes(7));
+        assert_eq!(late.take_notified(), []);
+        late.note_notified(Change::Attributes(8));
+        assert_eq!(late.take_notified(), [Change::Attributes(7)]);
+        assert_eq!(late.take_notified(), [Change::Attributes(8)]);
+        assert_eq!(late.take_notified(), []);
     }
 }

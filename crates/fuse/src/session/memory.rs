@@ -5,11 +5,11 @@
 //! part is not needed any more the memory comes back here, to be used again: memory that is new to
 //! the process costs a page fault for each page, which is more than the copy that was saved.
 //!
-//! **Nobody changes memory that is lent.** It can be written to only by who has taken it from here,
-//! and is here again only after its last reader is done.
+//! **Nobody changes memory that is lent.** Only the thread that has taken it from here can write to
+//! it, and it is here again only after its last reader is done.
 //!
-//! How much is lent is bounded by whoever keeps it, how much lies here by [`IDLE_MAX`]; and what
-//! nobody has needed for a while is given back to the system.
+//! How much is lent is bounded by its keeper, how much lies here by [`IDLE_MAX`]; and what nothing
+//! has needed for a while is given back to the system.
 
 use bytes::Bytes;
 use parking_lot::Mutex;

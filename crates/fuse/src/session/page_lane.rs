@@ -1,10 +1,10 @@
 //! Direct writes whose pages the kernel may have read too early.
 //!
 //! Before a direct write the kernel drops what it has cached of the range, and after one that its
-//! caller waits for once more. After one by AIO it does not: what somebody read through the cache
-//! in between was there before the write, and would stay. So where a file is read through the
-//! cache too, the kernel is told to drop the range once the write is done, and the write is
-//! answered after that: who has seen its end sees its bytes.
+//! caller waits for once more. After one by AIO it does not: what a cached read in between found
+//! was there before the write, and would stay. So where a file is read through the cache too, a
+//! notification drops the range once the write is done. The write is answered after that: a program
+//! that has seen its end sees its bytes.
 //!
 //! Not by the thread that wrote: to drop a page the kernel waits until it has been read, and that
 //! may be a request which waits for a thread that serves.

@@ -1,5 +1,5 @@
-//! The io_uring lanes of a mount: made before the kernel is told of them, given threads, and more
-//! of them where they are needed.
+//! The io_uring lanes of a mount: made before the kernel hears of them, given threads, and more of
+//! them where they are needed.
 //!
 //! Each processor has a queue, and the kernel uses none before all have a lane. A queue starts with
 //! some lanes and gets another whenever a request leaves few waiting, up to a limit: a lane whose
@@ -81,7 +81,7 @@ impl Rings {
         })
     }
 
-    /// Gives every lane that has none a thread by `start`, which tells whether it could. Lanes
+    /// Gives every lane that has none a thread by `start`, which returns whether it could. Lanes
     /// that it could not give one stay for the next time.
     pub(super) fn start_fresh(&self, start: impl Fn(Arc<RingLane>) -> bool) {
         let fresh = std::mem::take(&mut *self.fresh.lock());
@@ -138,7 +138,7 @@ impl Rings {
     }
 
     /// The lanes that have a thread, and those that are over and have something left to tell. The
-    /// lock is not held for long: who serves a request may need it.
+    /// lock is not held for long: a thread that serves a request may need it.
     fn lanes(&self) -> Vec<Arc<RingLane>> {
         let mut lanes = self.lanes.lock();
         lanes.retain(|lane| {

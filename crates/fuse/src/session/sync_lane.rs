@@ -1,9 +1,9 @@
 //! Requests that wait for the devices stand in one line.
 //!
-//! A sync lasts until the devices have flushed. Whoever is at the devices takes everybody along
-//! who stands in line at that moment, and answers them all; those who come meanwhile wait for the
+//! A sync lasts until the devices have flushed. The thread at the devices takes along all syncs
+//! that stand in line at that moment, and answers them all; those that come meanwhile wait for the
 //! next flush. So any number of programs that call fsync costs one flush at a time and one thread
-//! that wakes up for it, and not a thread each that waits for the same lock.
+//! that wakes up for it. Else a thread each would wait for the same lock.
 //!
 //! A worker goes to the devices itself while enough others wait for requests, since handing over
 //! wakes one more thread on the way of a lone sync; else threads of this lane go. If the threads
@@ -20,7 +20,7 @@ use std::thread::{Builder, Scope};
 /// Threads of the lane: one waits for the devices while the other answers whose sync is done.
 const THREADS_MAX: usize = 2;
 
-/// A sync to be done and answered. How many there are is bounded by their callers, who wait.
+/// A sync to be done and answered. Each has a caller that waits, which bounds their number.
 pub(super) struct Waiting {
     pub(super) header: Header,
     pub(super) job: SyncJob,
@@ -30,7 +30,7 @@ pub(super) struct Waiting {
 #[derive(Default)]
 struct Line {
     waiting: Vec<Waiting>,
-    /// Somebody is at the devices, and calls a thread when he comes back and others wait.
+    /// A thread is at the devices; when it comes back it calls another if syncs wait.
     is_flushing: bool,
     threads: usize,
     idle: usize,

@@ -133,7 +133,7 @@ impl Wakefulness {
         }
     }
 
-    /// Waits for a tick and tells whether requests came in it.
+    /// Waits for a tick and returns whether requests came in it.
     fn was_busy_for_a_tick(&self) -> bool {
         self.busy.store(false, Ordering::Relaxed);
         let mut closed = self.closed.lock();

@@ -62,8 +62,8 @@ impl Crew {
         }
     }
 
-    /// Starts a thread for each lane of `rings`. If one cannot be had, the kernel is told to use no
-    /// rings, and false comes back.
+    /// Starts a thread for each lane of `rings`. If one cannot be had, the kernel is asked to use
+    /// no rings, and false comes back.
     pub(super) fn start_rings<'scope, 'env>(
         &'scope self,
         rings: &'scope Rings,
@@ -116,7 +116,7 @@ impl Crew {
                 true => lane.receive(&mut space.buffer),
                 false => Ok(None),
             });
-            // Of all who stop waiting one is the last, and sees that nobody is left.
+            // Of all threads that stop waiting one is the last, and sees that none is left.
             let others_waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
             self.wakefulness.notice();
             let len = match received {
@@ -178,7 +178,7 @@ impl Crew {
             let done = Done { lane, unique: request.header.unique, write, payload };
             return self.pages.submit(adapter, scope, done);
         }
-        // Before the reply: who has seen the end of it may look at once.
+        // Before the reply: a program that has seen the end of it may look at once.
         if outcome.is_ok() && request.operation.changes_unseen() {
             forget_attributes(lane, request.header.node);
         }
@@ -245,7 +245,7 @@ pub(super) fn serve_syncs(adapter: &Adapter, group: &[Waiting], done: impl FnOnc
     }
 }
 
-/// A bug in serving one request must not take the mount from everyone: it is told and logged.
+/// A bug in serving one request must not take the mount from everyone: it is answered and logged.
 fn report_panic(adapter: &Adapter, header: &Header, panic: &(dyn Any + Send)) {
     let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),

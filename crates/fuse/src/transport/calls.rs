@@ -1,17 +1,17 @@
-//! Who waits for an answer; and a program that has been killed waits no longer.
+//! The callers that wait for an answer; a program that has been killed waits no longer.
 //!
 //! Once a request has been read from the kernel, its caller waits for the answer whatever signal
-//! comes, SIGKILL too. With a device that hangs, every program that reads, looks something up or
-//! syncs would be one that nobody can end, as long as the daemon lives. So whoever is found killed
-//! while his request has been in work for a while is answered "interrupted" at once; the work
-//! goes on, and what comes of it is dropped when it is done.
+//! comes, SIGKILL too. With a device that hangs, no signal could end a program that reads, looks
+//! something up or syncs, as long as the daemon lives. So a caller that is found killed while its
+//! request has been in work for a while gets the answer "interrupted" at once. The work goes on,
+//! and what comes of it is dropped when it is done.
 //!
 //! This looks for the signal itself, and does not wait for the kernel's INTERRUPT: that comes once,
 //! for the first signal of any kind, and only if a thread is left to read it. Signals that a
 //! program handles change nothing: no local file system interrupts a sync for them, and
 //! databases take it for a failure.
 //!
-//! Only requests are cut short that change nothing, or whose change the kernel can be told of
+//! Only requests are cut short that change nothing, or whose change the kernel can be notified of
 //! afterwards: what was written, and names. Changed attributes are not among them: the kernel would
 //! have to forget a file's size while others write it.
 
@@ -51,7 +51,7 @@ pub(super) enum Fate {
     Drop,
 }
 
-/// The requests of one lane that are in work. As many as there are callers, who wait.
+/// The requests of one lane that are in work. Each has a caller that waits.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: Mutex<Vec<Call>>,
@@ -110,12 +110,12 @@ impl Calls {
         self.open.lock().is_empty()
     }
 
-    /// Whether there are inodes of which the kernel must be told.
+    /// Whether there are inodes that the kernel must be notified of.
     pub(super) fn has_written_late(&self) -> bool {
         !self.written_late.lock().is_empty()
     }
 
-    /// Inodes of which the kernel must be told.
+    /// Inodes that the kernel must be notified of.
     pub(super) fn take_written_late(&self) -> Vec<u64> {
         std::mem::take(&mut *self.written_late.lock())
     }

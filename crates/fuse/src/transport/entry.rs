@@ -88,8 +88,8 @@ pub(super) struct Entry {
     payload_bytes_max: usize,
 }
 
-// SAFETY: the memory is a private mapping that nobody else refers to; whoever has the entry has it
-// alone, on whatever thread.
+// SAFETY: the memory is a private mapping that nothing else refers to; the holder of the entry has
+// it alone, on whatever thread.
 #[allow(unsafe_code, reason = "a raw pointer is not Send by itself")]
 unsafe impl Send for Entry {}
 
@@ -119,7 +119,7 @@ impl Entry {
         let _stays_mapped = unsafe { rustix::mm::munmap(self.memory.as_ptr().cast(), len) };
     }
 
-    /// Where headers and payload are, as the kernel is told.
+    /// Where headers and payload are, as the kernel gets it.
     pub(super) fn places(&self) -> [(*mut u8, usize); 2] {
         [(self.at(0), HEADERS_BYTES), (self.at(PAYLOAD_AT), self.payload_bytes_max)]
     }

@@ -121,7 +121,7 @@ pub(crate) struct RingLane {
 }
 
 impl RingLane {
-    /// A lane with a ring and memory of its own; nothing is told to the kernel yet.
+    /// A lane with a ring and memory of its own; the kernel does not know of it yet.
     ///
     /// # Errors
     /// There is no io_uring for this process, or no more memory.
@@ -163,7 +163,7 @@ impl RingLane {
         self.state.lock().phase == Phase::Over
     }
 
-    /// Whether the kernel must be told of something that was done after its caller was let go.
+    /// Whether the kernel must be notified of something that was done after its caller was let go.
     pub(crate) fn has_written_late(&self) -> bool {
         self.calls.has_written_late()
     }
@@ -184,7 +184,7 @@ impl RingLane {
         let _taken_away = self.send(&[IoSlice::new(&header)]);
     }
 
-    /// Lets the caller go if he has been killed and waits since the last time that this was called;
+    /// Lets the caller go if it has been killed and waits since the last time that this was called;
     /// the entry then goes to a new lane, which is to be given a thread. `spare` is a ring for it,
     /// and is opened when one may be needed.
     pub(crate) fn let_the_killed_go(&self, spare: &mut Option<Ring>) -> Option<RingLane> {

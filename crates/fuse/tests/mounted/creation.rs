@@ -1,11 +1,11 @@
-//! Making files. The kernel is told to make them by MKNOD and to open them by itself: who makes a
-//! file may write to it whatever its mode says, and only who makes it.
+//! Making files. The kernel makes them by MKNOD and opens them by itself: the maker of a file may
+//! write to it whatever its mode says, and no other caller.
 
 use crate::fixture::{USER, mounted, shell, shell_ok};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-/// Runs a Python program as a user without privileges, for whom mode bits count.
+/// Runs a Python program as a user without privileges, so that mode bits count.
 fn python(directory: &std::path::Path, program: &str) -> String {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
     fs::write(directory.join("program"), program).unwrap();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A user who is nobody special, but known to the system, as fusermount3 wants it: nobody.
+/// An ordinary user that the system knows, as fusermount3 wants it: nobody.
 pub(crate) const USER: u32 = 65_534;
 
 pub(crate) struct Mounted {

@@ -1,4 +1,4 @@
-//! Setuid and setgid do not survive changes by those who have no right to them.
+//! Setuid and setgid do not survive changes by callers that have no right to them.
 
 use crate::fixture::{Mounted, USER, mounted, shell, shell_ok};
 use std::fs;

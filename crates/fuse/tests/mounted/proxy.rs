@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Who comes to it waits until it is opened.
+/// A call that comes to it waits until it is opened.
 #[derive(Default)]
 pub(crate) struct Gate {
     /// Whether it is closed, and how many wait.

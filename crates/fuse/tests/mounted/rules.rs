@@ -12,11 +12,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Refuses what it is told to, and allows all else.
+/// Refuses the actions on its list, and allows all else.
 #[derive(Default)]
 pub(crate) struct Rules {
     refused: Mutex<&'static str>,
-    /// Who asked for what was refused.
+    /// The callers that asked for what was refused.
     askers: Mutex<Vec<(u32, u32)>>,
     append_only: Mutex<bool>,
 }

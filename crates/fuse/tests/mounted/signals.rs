@@ -165,7 +165,7 @@ fn what_a_killed_program_writes_late_is_seen_by_all() {
 fn a_killed_program_goes_also_if_the_kernel_has_to_wait_for_it_before_it_can_be_told() {
     let Some((proxy, mounted)) = slow_mount() else { return };
     killed_at_the_gate(&proxy, Command::new("mkdir").arg(mounted.path("first")));
-    // The second holds the lock that the kernel needs to be told of the first's directory.
+    // The second holds the lock that a notification about the first's directory needs.
     proxy.answer_gate.close();
     let mut second = Command::new("mkdir").arg(mounted.path("second")).spawn().unwrap();
     proxy.answer_gate.wait_for_somebody();

@@ -1,7 +1,7 @@
 //! Rollback of one directory: what each rule says, one by one.
 
 use super::family::{Family, Tree, open, source};
-use marram_history::{DirectoryRollback, Touched};
+use marram_history::{ChangeSet, DirectoryRollback};
 use marram_posix::{Limit, OwnerClass, OwnerId, Posix};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Store};
@@ -18,18 +18,18 @@ fn kept_in(store: MemoryStore, prepare: impl FnOnce(&Tree)) -> Family {
     family
 }
 
-pub(super) fn roll_back(family: &Family, directory: Ino) -> Result<Option<Touched>> {
+pub(super) fn roll_back(family: &Family, directory: Ino) -> Result<Option<ChangeSet>> {
     let (dataset, to) = (DatasetName::root(), source("root@s"));
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
     marram_history::roll_back_directory(&*family.parent.0, &family.store, rollback)
 }
 
 /// Lets `/d` go back, and expects that something changes.
-fn back(family: &Family) -> Touched {
+fn back(family: &Family) -> ChangeSet {
     let directory = family.parent.find("/d").unwrap().ino;
-    let touched = roll_back(family, directory).unwrap().expect("something changes");
+    let change_set = roll_back(family, directory).unwrap().expect("something changes");
     family.check_usage();
-    touched
+    change_set
 }
 
 fn ino(tree: &Tree, path: &str) -> Ino {
@@ -70,7 +70,7 @@ fn what_is_below_goes_back_and_what_is_outside_stays() {
     tree.file("/d/new/n", b"n");
     tree.file("/o", b"changed outside");
     tree.file("/p", b"new outside");
-    let touched = back(&family);
+    let change_set = back(&family);
     assert_eq!(below(tree), below(&past(&family)));
     assert_eq!(tree.find("/d").unwrap().permissions, 0o755);
     assert_eq!(tree.read("/o"), b"changed outside");
@@ -81,9 +81,9 @@ fn what_is_below_goes_back_and_what_is_outside_stays() {
         assert_eq!((now.modified, now.created), (was.modified, was.created), "{path}");
     }
     assert!(tree.find("/d/a").unwrap().changed > past(&family).find("/d/a").unwrap().changed);
-    assert!(touched.has(numbers[0]) && touched.has(ino(tree, "/d")));
-    assert!(!touched.has(ino(tree, "/o")));
-    assert!(touched.names.contains(&(ino(tree, "/d"), b"new".to_vec())));
+    assert!(change_set.has(numbers[0]) && change_set.has(ino(tree, "/d")));
+    assert!(!change_set.has(ino(tree, "/o")));
+    assert!(change_set.names.contains(&(ino(tree, "/d"), b"new".to_vec())));
     assert_eq!(roll_back(&family, ino(tree, "/d")), Ok(None), "there is nothing left to do");
 }
 
@@ -322,12 +322,12 @@ fn one_that_was_removed_and_made_again_is_found_by_its_path() {
     let made = ino(tree, "/d");
     assert_ne!(made, numbers[0]);
     let above = tree.find("/").unwrap();
-    let touched = back(&family);
+    let change_set = back(&family);
     assert_eq!(below(tree), below(&past(&family)));
     assert_eq!(numbers, ["/d", "/d/a", "/d/sub/b"].map(|path| ino(tree, path)));
     assert_eq!(tree.read("/o"), b"outside");
     assert!(tree.0.attributes(made).is_err(), "what was in its place is gone");
-    assert!(touched.names.contains(&(Ino::ROOT, b"d".to_vec())));
+    assert!(change_set.names.contains(&(Ino::ROOT, b"d".to_vec())));
     let now = tree.find("/").unwrap();
     assert_eq!((now.links, now.size), (above.links, above.size));
     assert!(now.modified > above.modified, "a name in it leads elsewhere");

@@ -6,7 +6,7 @@ use marram_posix::{Limit, OwnerClass, OwnerId};
 use marram_vfs::{Error, FileSystem};
 
 /// What a preview says that is in the way.
-fn foreseen(family: &Family) -> Option<Error> {
+fn obstacle(family: &Family) -> Option<Error> {
     let before = family.parent.content();
     let preview = MergeOptions { preview: true, ..MergeOptions::default() };
     let report = family.merge_with(&preview).unwrap();
@@ -18,9 +18,9 @@ fn foreseen(family: &Family) -> Option<Error> {
 fn refused(family: &Family) -> Error {
     let before = family.parent.content();
     let used = family.parent.0.space().unwrap().inodes_used;
-    let foreseen = foreseen(family);
+    let obstacle = obstacle(family);
     let error = family.merge_with(&MergeOptions::default()).unwrap_err();
-    assert_eq!(foreseen, Some(error.clone()));
+    assert_eq!(obstacle, Some(error.clone()));
     assert_eq!(family.parent.content(), before);
     assert_eq!(family.parent.0.space().unwrap().inodes_used, used);
     error
@@ -39,7 +39,7 @@ fn a_full_store_changes_nothing() {
     family.store.set_limit(1);
     assert_eq!(refused(&family), Error::NoSpace);
     family.store.set_limit(1 << 40);
-    assert_eq!(foreseen(&family), None);
+    assert_eq!(obstacle(&family), None);
     family.merge();
     assert_eq!(family.parent.content(), family.fork.content());
 }
@@ -53,7 +53,7 @@ fn a_quota_changes_nothing() {
     family.parent.0.set_limit(owner, limit).unwrap();
     assert_eq!(refused(&family), Error::QuotaExceeded);
     family.parent.0.set_limit(owner, Limit::NONE).unwrap();
-    assert_eq!(foreseen(&family), None);
+    assert_eq!(obstacle(&family), None);
     family.merge();
     let usage = |tree: &Tree| tree.0.owner(owner).unwrap().usage;
     assert_eq!(usage(&family.parent), usage(&family.fork));

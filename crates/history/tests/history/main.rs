@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod audit;
+mod change_set;
 mod conflicts;
 mod diffs;
 mod directories;
@@ -17,4 +18,3 @@ mod random;
 mod random_diffs;
 mod random_directories;
 mod random_paths;
-mod touched;

@@ -83,11 +83,11 @@ fn both_sides_changes_stay() {
     assert_eq!(tree.read("/e/d/inside"), b"in the parent");
     assert_eq!(tree.read("/e/d/new"), b"in the fork");
     assert!(tree.find("/own").is_ok() && tree.find("/gone").is_err() && tree.find("/d").is_err());
-    let names: Vec<_> = report.touched.names.iter().map(|(_, name)| name.as_slice()).collect();
+    let names: Vec<_> = report.change_set.names.iter().map(|(_, name)| name.as_slice()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
     let a = tree.find("/a").unwrap().ino;
-    assert!(report.touched.has(a));
-    assert!(!report.touched.has(tree.find("/b").unwrap().ino));
+    assert!(report.change_set.has(a));
+    assert!(!report.change_set.has(tree.find("/b").unwrap().ino));
     family.check_usage();
 }
 
@@ -128,7 +128,7 @@ fn a_merge_can_be_done_again() {
     family.merge();
     assert_eq!(family.parent.content(), family.fork.content());
     let report = family.merge();
-    assert!(report.differences.is_empty() && report.touched.inodes.is_empty());
+    assert!(report.differences.is_empty() && report.change_set.inodes.is_empty());
 }
 
 #[test]

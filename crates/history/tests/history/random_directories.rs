@@ -4,7 +4,7 @@
 use super::directories::kept;
 use super::family::{Family, Tree, open, source};
 use super::random::{Random, Step, apply, find};
-use marram_history::{DirectoryRollback, Touched};
+use marram_history::{ChangeSet, DirectoryRollback};
 use marram_store::{DatasetName, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,7 @@ fn prepared(random: &mut Random) -> Family {
     })
 }
 
-fn roll_back(family: &Family, to: &str, directory: Ino) -> Option<Touched> {
+fn roll_back(family: &Family, to: &str, directory: Ino) -> Option<ChangeSet> {
     let (dataset, to) = (DatasetName::root(), source(to));
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
     marram_history::roll_back_directory(&*family.parent.0, &family.store, rollback)
@@ -136,7 +136,7 @@ fn run(seed: u64, to_fork: bool) -> bool {
     let Some((ino, directory, was)) = pick(&mut random, now, &past) else { return false };
     let (before, wanted) = (content(now), content(&past));
     let numbers = numbers_outside(now, &directory);
-    let touched = roll_back(&family, to, ino);
+    let change_set = roll_back(&family, to, ino);
     let told = format!("seed {seed}: {directory} to {was}\n{steps:#?}");
     let after = content(now);
     assert_eq!(part(&after, &directory, true), part(&wanted, &was, true), "below, {told}");
@@ -147,7 +147,7 @@ fn run(seed: u64, to_fork: bool) -> bool {
     family.check_usage();
     roll_back(&family, to, ino);
     assert_eq!(content(now), after, "once more, {told}");
-    touched.is_some()
+    change_set.is_some()
 }
 
 #[test]

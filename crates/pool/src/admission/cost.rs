@@ -52,7 +52,7 @@ pub(crate) fn cost(batch: &Batch<'_>) -> u64 {
 
 /// What a dry run finds at the very least: the content, and what is put in two
 /// copies of leaves. To be had without a look at any tree.
-pub(crate) fn least_foreseen(batch: &Batch<'_>) -> u64 {
+pub(crate) fn least_cost(batch: &Batch<'_>) -> u64 {
     let put = batch.edits.iter().map(|edit| match edit {
         Edit::Put { item, .. } => leaf_entry_bytes(item.value.len(), 0) as u64,
         Edit::Patch { .. } | Edit::Remove { .. } | Edit::Add { .. } => 0,

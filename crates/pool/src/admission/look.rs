@@ -53,7 +53,7 @@ pub(super) fn add_up_keys(pool: &State) -> Result<Option<Waiting>> {
     }
     let freed = tail_bytes_to_spare(pool);
     let mut sum = Waiting { keys, freed, ..Waiting::default() };
-    for dataset in pool.touched_datasets() {
+    for dataset in pool.all_dirty_datasets() {
         let waiting = waiting_of(pool, &dataset)?;
         sum.needed += waiting.needed;
         sum.freed += waiting.freed;

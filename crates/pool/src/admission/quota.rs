@@ -18,7 +18,7 @@ use crate::admission::losses::Losses;
 use crate::admission::room;
 use crate::base::pointers::decode_pointer;
 use crate::memtable::dataset::Dataset;
-use crate::memtable::foreign_blocks::Adoptions;
+use crate::memtable::foreign_blocks::ForeignBlocks;
 use crate::state::State;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_store::{Admission, Batch, Block, Edit, Error, Result, Space};
@@ -48,8 +48,8 @@ pub(crate) fn check_quota(
         Admission::Accepted => quota.saturating_add(quota / 8).saturating_add(ACCEPTED_BYTES),
         Admission::Ordinary | Admission::Freeing => quota,
     };
-    let adoptions = Adoptions::of(batch);
-    let others = adoptions.bytes() + batch.edits.len() as u64 * KEY_BYTES;
+    let foreign_blocks = ForeignBlocks::of(batch);
+    let others = foreign_blocks.bytes() + batch.edits.len() as u64 * KEY_BYTES;
     let wanted = || content_bytes(batch) + others;
     let room = || quota.saturating_sub(used_bytes(dataset));
     if wanted() <= room() {
@@ -61,7 +61,7 @@ pub(crate) fn check_quota(
     if wanted() <= room() {
         return Ok(());
     }
-    if !adoptions.is_empty()
+    if !foreign_blocks.is_empty()
         && wanted().saturating_sub(replaced_bytes(pool, dataset, batch)?) <= room()
     {
         return Ok(());

@@ -27,7 +27,7 @@ pub(crate) fn reserve<'p, M: SpaceMaker>(
     loop {
         match shortage::find_space(pool, dataset, batch, &mut need, maker.turn()?)? {
             Search::Found(granted) => return Ok(granted),
-            Search::Unlooked => return Err(busy(dataset)),
+            Search::NoDryRun => return Err(busy(dataset)),
             Search::None { is_hopeless } => {
                 if is_hopeless || !maker.make_space()? {
                     return Err(Error::NoSpace);
@@ -66,7 +66,7 @@ fn find_as_ordinary<'p, M: SpaceMaker>(
     }
     batch.admission = Admission::Ordinary;
     let mut need = Need::of_merge(batch);
-    if need.may_be_foreseen()
+    if need.allows_dry_run()
         && let Search::Found(granted) =
             shortage::find_space(pool, dataset, batch, &mut need, maker.turn()?)?
     {
@@ -78,7 +78,7 @@ fn find_as_ordinary<'p, M: SpaceMaker>(
 
 /// Whether [`reserve_merge`] would find space for a batch. Gives nothing back for it,
 /// and takes what it could give back as enough unless it cannot be.
-pub(crate) fn foresee_space<M: SpaceMaker>(
+pub(crate) fn dry_run_merge<M: SpaceMaker>(
     maker: &M,
     pool: &State,
     dataset: &Dataset,
@@ -92,11 +92,11 @@ pub(crate) fn foresee_space<M: SpaceMaker>(
     }
     let is_hopeless = match shortage::find_space(pool, dataset, batch, &mut need, maker.turn()?)? {
         Search::Found(_) => return Ok(()),
-        Search::Unlooked => return Err(busy(dataset)),
+        Search::NoDryRun => return Err(busy(dataset)),
         Search::None { is_hopeless } => is_hopeless,
     };
     let records = pool.records.read();
-    match !is_hopeless && (records.is_leaving() || !records.kept_numbers().is_empty()) {
+    match !is_hopeless && (records.is_leaving() || !records.trash_entries().is_empty()) {
         true => Ok(()),
         false => Err(Error::NoSpace),
     }

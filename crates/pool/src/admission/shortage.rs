@@ -25,7 +25,7 @@
 //! what was rounded up to grains.
 
 use crate::admission::CommitTurn;
-use crate::admission::cost::{KEY_BYTES_MAX, cost, least_foreseen};
+use crate::admission::cost::{KEY_BYTES_MAX, cost, least_cost};
 use crate::admission::{look, room};
 use crate::memtable::dataset::Dataset;
 use crate::state::State;
@@ -46,7 +46,7 @@ pub(crate) struct Admitted<'p> {
     pool: &'p State,
     bytes: u64,
     /// If it is less than what is reckoned by keys, why it is.
-    foreseen: Cell<Option<Foreseen>>,
+    dry_run: Cell<Option<DryRun>>,
 }
 
 /// What a batch is taken to need, in bytes.
@@ -55,13 +55,13 @@ pub(crate) struct Need {
     cost: u64,
     /// No look can find that it needs less.
     least: u64,
-    may_be_foreseen: bool,
-    foreseen: Option<Foreseen>,
+    allows_dry_run: bool,
+    dry_run: Option<DryRun>,
 }
 
 /// What was found that a commit would do with a batch. It is true as long as no commit has passed.
 #[derive(Clone, Copy)]
-struct Foreseen {
+struct DryRun {
     epoch: u64,
     bytes: u64,
 }
@@ -75,24 +75,24 @@ pub(crate) enum Search<'p, T> {
     },
     /// Others wrote to the dataset all the time, so nobody could look what a commit would do with
     /// the batch. That says nothing of the space: nothing is let go of for it.
-    Unlooked,
+    NoDryRun,
 }
 
 impl Need {
     /// Of a batch that is only applied.
     pub(crate) fn of(batch: &Batch<'_>) -> Need {
         let cost = cost(batch);
-        Need { cost, least: cost, may_be_foreseen: false, foreseen: None }
+        Need { cost, least: cost, allows_dry_run: false, dry_run: None }
     }
 
     /// Of a merge: one commit for it alone, which may fail without harm.
     pub(crate) fn of_merge(batch: &Batch<'_>) -> Need {
         let reckoned = Need::of(batch);
-        if !may_be_foreseen(batch) {
+        if !allows_dry_run(batch) {
             return reckoned;
         }
-        let least = least_foreseen(batch).min(reckoned.cost);
-        Need { least, may_be_foreseen: true, ..reckoned }
+        let least = least_cost(batch).min(reckoned.cost);
+        Need { least, allows_dry_run: true, ..reckoned }
     }
 
     /// Content that other items had already, and that a commit has written meanwhile, is there.
@@ -104,8 +104,8 @@ impl Need {
     }
 
     /// Whether a look could find that it needs less.
-    pub(crate) fn may_be_foreseen(&self) -> bool {
-        self.may_be_foreseen
+    pub(crate) fn allows_dry_run(&self) -> bool {
+        self.allows_dry_run
     }
 
     /// As reckoned by its keys.
@@ -115,9 +115,9 @@ impl Need {
 
     /// What is known of it; nothing as long as a look could find less.
     fn known(&self) -> Option<u64> {
-        match self.foreseen {
-            Some(foreseen) => Some(foreseen.bytes),
-            None => (!self.may_be_foreseen).then_some(self.cost),
+        match self.dry_run {
+            Some(dry_run) => Some(dry_run.bytes),
+            None => (!self.allows_dry_run).then_some(self.cost),
         }
     }
 }
@@ -143,7 +143,7 @@ impl<'p, T> Granted<'p, T> {
 
 /// Whether a dry run of a batch is worth it. The size of patched items is not known beforehand. A
 /// batch that may use a part of the reserve is never taken to need less than its keys say.
-fn may_be_foreseen(batch: &Batch<'_>) -> bool {
+fn allows_dry_run(batch: &Batch<'_>) -> bool {
     let patches = |edit: &Edit<'_>| matches!(edit, Edit::Patch { .. });
     batch.edits.len() >= LARGE_EDITS_MIN
         && !batch.edits.iter().any(patches)
@@ -168,7 +168,7 @@ pub(crate) fn admit<'p>(
         return None;
     }
     *admitted += bytes;
-    Some(Admitted { pool, bytes, foreseen: Cell::new(None) })
+    Some(Admitted { pool, bytes, dry_run: Cell::new(None) })
 }
 
 fn needed_by_dirty(pool: &State, looked: Waiting) -> u64 {
@@ -197,12 +197,12 @@ pub(crate) fn find_space<'p, T: CommitTurn>(
         let room = back.map_or(u64::MAX, |back| room::room(pool, dataset, batch, back));
         // What needs that much in any case need not be looked at.
         if need.least <= room {
-            foresee_once(pool, dataset, batch, need, &turn)?;
+            dry_run_once(pool, dataset, batch, need, &turn)?;
             let looked = keys.map(|keys| Waiting { freed: 0, adopted: 0, ..keys });
             let beside = [Some(Waiting::default()), looked].into_iter().flatten();
             let closer = |bytes| beside.clone().find_map(|looked| admit(bytes, looked));
             if let Some(admitted) = need.known().and_then(closer) {
-                admitted.foreseen.set(need.foreseen.filter(|it| it.bytes < need.cost));
+                admitted.dry_run.set(need.dry_run.filter(|it| it.bytes < need.cost));
                 return Ok(Search::Found(Granted { admitted, _turn: turn }));
             }
         }
@@ -216,7 +216,7 @@ pub(crate) fn find_space<'p, T: CommitTurn>(
     }
     Ok(match need.known() {
         Some(_) => Search::None { is_hopeless: false },
-        None => Search::Unlooked,
+        None => Search::NoDryRun,
     })
 }
 
@@ -241,7 +241,7 @@ fn is_hopeless(
 /// the largest of the other datasets refers to since the last commit.
 fn bytes_to_give_up(pool: &State) -> u64 {
     let records = pool.records.read();
-    if !records.is_leaving() && records.kept_numbers().is_empty() {
+    if !records.is_leaving() && records.trash_entries().is_empty() {
         return 0;
     }
     let live = records.known().filter(|it| it.state == DatasetState::Live && !is_hidden(it));
@@ -252,45 +252,45 @@ fn bytes_to_give_up(pool: &State) -> u64 {
 
 /// Makes a dry run of a merge, if there was none yet and nothing waits in its dataset; else a
 /// commit must come before. The caller has the turn to commit.
-fn foresee_once(
+fn dry_run_once(
     pool: &State,
     dataset: &Dataset,
     batch: &Batch<'_>,
     need: &mut Need,
     turn: &impl CommitTurn,
 ) -> Result<()> {
-    if need.may_be_foreseen && need.foreseen.is_none() && !dataset.has_dirty() {
-        need.foreseen = Some(foresee(pool, dataset, batch, need.cost, turn)?);
+    if need.allows_dry_run && need.dry_run.is_none() && !dataset.has_dirty() {
+        need.dry_run = Some(make_dry_run(pool, dataset, batch, need.cost, turn)?);
     }
     Ok(())
 }
 
-fn foresee(
+fn make_dry_run(
     pool: &State,
     dataset: &Dataset,
     batch: &Batch<'_>,
     cost: u64,
     turn: &impl CommitTurn,
-) -> Result<Foreseen> {
+) -> Result<DryRun> {
     let epoch = pool.media.epoch();
     let found = turn.dry_run(dataset, batch)?;
-    Ok(Foreseen { epoch, bytes: found.map_or(cost, |found| found.min(cost)) })
+    Ok(DryRun { epoch, bytes: found.map_or(cost, |found| found.min(cost)) })
 }
 
 /// Makes another dry run of what was admitted, if a commit has passed since. The caller has the
 /// turn to commit; nothing waits in the dataset, or it is all for nothing.
-pub(crate) fn foresee_again(
+pub(crate) fn repeat_dry_run(
     pool: &State,
     dataset: &Dataset,
     batch: &Batch<'_>,
     admitted: &Admitted<'_>,
     turn: &impl CommitTurn,
 ) -> Result<()> {
-    if let Some(foreseen) = admitted.foreseen.get()
-        && foreseen.epoch != pool.media.epoch()
+    if let Some(dry_run) = admitted.dry_run.get()
+        && dry_run.epoch != pool.media.epoch()
         && !dataset.has_dirty()
     {
-        admitted.foreseen.set(Some(foresee(pool, dataset, batch, cost(batch), turn)?));
+        admitted.dry_run.set(Some(make_dry_run(pool, dataset, batch, cost(batch), turn)?));
     }
     Ok(())
 }
@@ -307,8 +307,8 @@ pub(crate) fn still_fits(
     admitted: &Admitted<'_>,
     turn: &impl CommitTurn,
 ) -> Result<bool> {
-    foresee_again(pool, dataset, batch, admitted, turn)?;
-    let Some(Foreseen { bytes, .. }) = admitted.foreseen.get() else { return Ok(true) };
+    repeat_dry_run(pool, dataset, batch, admitted, turn)?;
+    let Some(DryRun { bytes, .. }) = admitted.dry_run.get() else { return Ok(true) };
     // The commit reports what cannot be read.
     let keys = look::add_up_keys(pool).ok().flatten();
     let looked = keys.map(|keys| Waiting { freed: 0, adopted: 0, ..keys }).unwrap_or_default();

@@ -31,9 +31,9 @@ pub(crate) const DATASETS: Rank = rank(230, "the datasets");
 /// One dataset at a time.
 pub(crate) const DATASET: Rank = rank(240, "a dataset's state");
 /// Taken with a dataset's state, or alone.
-pub(crate) const TOUCHED: Rank = rank(245, "the touched datasets");
+pub(crate) const DIRTY_DATASETS: Rank = rank(245, "the dirty datasets");
 /// Taken with a dataset's state, or alone; nothing is waited for under it.
-pub(crate) const RECENT: Rank = rank(247, "the recent items");
+pub(crate) const ITEM_CACHE: Rank = rank(247, "the item cache");
 pub(crate) const RECORDS: Rank = rank(250, "the records");
 /// Held while a commit reads a bitmap.
 pub(crate) const SPACE: Rank = rank(260, "the space map");
@@ -45,6 +45,6 @@ pub(crate) const HEALS: Rank = rank(310, "the copies to heal");
 pub(crate) const DAMAGE: Rank = rank(320, "the damage report");
 pub(crate) const WORK: Rank = rank(330, "the call for a commit");
 /// Nothing is dropped under it that lets space go.
-pub(crate) const PASSING: Rank = rank(335, "the passing states");
+pub(crate) const EPHEMERAL: Rank = rank(335, "the ephemeral snapshots");
 /// Of a stream in a file, which is no pool: taken alone.
 pub(crate) const AT_HAND: Rank = rank(340, "the blocks at hand");

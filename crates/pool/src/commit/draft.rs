@@ -10,7 +10,7 @@ use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::Dirty;
 use crate::state::State;
 use crate::state::open::dataset_of;
-use crate::state::records::{Sifting, refuse_too_long};
+use crate::state::records::{Reclaims, refuse_too_long};
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
@@ -57,8 +57,8 @@ pub(crate) struct Commit<'p> {
     /// Items of the pool's own tree that change, besides records, dead lists and bitmaps.
     pub(crate) items: BTreeMap<Key, Option<Bytes>>,
     pub(crate) publications: Vec<Publication>,
-    /// The dead lists that are being sifted.
-    pub(crate) sifting: Arc<Sifting>,
+    /// The dead lists in reclaim.
+    pub(crate) reclaims: Arc<Reclaims>,
     pub(super) frozen: Frozen,
     /// Pointers that go onto dead lists.
     pub(super) dead: BTreeMap<u64, Vec<Bytes>>,
@@ -87,7 +87,7 @@ impl<'p> Commit<'p> {
             records: BTreeMap::new(),
             items: BTreeMap::new(),
             publications: Vec::new(),
-            sifting: Arc::clone(pool.records.read().sifting()),
+            reclaims: Arc::clone(pool.records.read().reclaims()),
             frozen,
             dead: BTreeMap::new(),
             roots: BTreeMap::new(),
@@ -168,7 +168,8 @@ impl<'p> Commit<'p> {
 
     /// Keeps a new record, and lets the running pool know of it.
     pub(crate) fn add(&mut self, record: DatasetRecord) -> Result<()> {
-        let dataset = dataset_of(&record, false, (&self.pool.touched, &self.pool.recent))?;
+        let dataset =
+            dataset_of(&record, false, (&self.pool.dirty_datasets, &self.pool.item_cache))?;
         self.publications.push(Publication::Add(Arc::new(dataset)));
         self.keep(record)
     }

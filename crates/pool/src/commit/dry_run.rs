@@ -43,7 +43,7 @@ static LONGEST_NODE_POINTER: [u8; 256] = [0; 256];
 static LONGEST_BLOCK_POINTER: [u8; POINTER_BYTES_MAX] = [0; POINTER_BYTES_MAX];
 /// Leaves of the pool's own tree that every commit changes, beside what the batch does to it.
 const OTHER_LEAVES: u64 = 6;
-/// One of so many parts of what was found is counted more: items that are shorter than foreseen
+/// One of so many parts of what was found is counted more: items that are shorter than expected
 /// are cut into nodes elsewhere.
 const MARGIN_PART: u64 = 16;
 /// A counter has two numbers.
@@ -183,7 +183,7 @@ fn decoded(node: &Bytes) -> Result<Node> {
 ///
 /// # Errors
 /// What the commit would find wrong, with the batch or with the trees.
-pub(crate) fn foresee_commit(
+pub(crate) fn dry_run_commit(
     pool: &State,
     dataset: &Dataset,
     batch: &Batch<'_>,
@@ -192,16 +192,16 @@ pub(crate) fn foresee_commit(
     let Some(made) = Made::by(batch) else { return Ok(None) };
     let record = pool.records.read().get(dataset.id).map(|it| DatasetRecord::clone(it));
     let record = record.ok_or_else(|| Error::NoDataset(format!("number {}", dataset.id)))?;
-    let (bytes, aside) = foresee_tree(pool, dataset, made)?;
-    let as_kept = foresee_pool_tree(pool, &record, &aside, Group(u64::MAX))?;
-    let as_free = foresee_pool_tree(pool, &record, &aside, record.previous_group)?;
+    let (bytes, aside) = dry_run_tree(pool, dataset, made)?;
+    let as_kept = dry_run_pool_tree(pool, &record, &aside, Group(u64::MAX))?;
+    let as_free = dry_run_pool_tree(pool, &record, &aside, record.previous_group)?;
     let nodes = bytes + as_kept.max(as_free);
     let others = OTHER_LEAVES * KEY_BYTES_MAX;
     Ok(Some(content_bytes(batch) + nodes + nodes / MARGIN_PART + others))
 }
 
 /// What the nodes of a dataset's tree need.
-fn foresee_tree(pool: &State, dataset: &Dataset, made: Made) -> Result<(u64, Aside)> {
+fn dry_run_tree(pool: &State, dataset: &Dataset, made: Made) -> Result<(u64, Aside)> {
     let group = Group(pool.superblock.lock().group.0 + 1);
     let root = dataset.root();
     let mut sink = Counting::new(At { media: &pool.media, epoch: pool.media.epoch() });
@@ -224,7 +224,7 @@ fn foresee_tree(pool: &State, dataset: &Dataset, made: Made) -> Result<(u64, Asi
 }
 
 /// What the nodes of the pool's own tree need, if snapshots have what was born up to a group.
-fn foresee_pool_tree(
+fn dry_run_pool_tree(
     pool: &State,
     record: &DatasetRecord,
     aside: &Aside,

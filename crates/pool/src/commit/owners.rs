@@ -1,8 +1,8 @@
 //! Blocks that several datasets own: adopted by one commit, given back by others.
 //!
-//! **Adoptions come before anything is given back**, in all datasets: a block that its old owner
-//! drops in the commit in which the new one adopts it must stay. Until then an adopted pointer has
-//! birth 0, in the layers and in the intent log.
+//! **Adoptions come before anything is given back**, in all datasets: a block that its old
+//! owner drops in the commit in which the new one adopts it must stay. Until then an adopted
+//! pointer has birth 0, in the layers and in the intent log.
 
 use crate::base::pointers::decode_pointer;
 use crate::commit::draft::Commit;
@@ -79,7 +79,7 @@ pub(crate) fn free(commit: &mut Commit<'_>, pointer: &Pointer) -> Result<()> {
 pub(super) fn adopt_all(commit: &mut Commit<'_>) -> Result<()> {
     for dataset in commit.frozen.datasets.clone() {
         let (_, layers) = dataset.frozen();
-        if layers.iter().any(|layer| !layer.adoptions.is_empty()) {
+        if layers.iter().any(|layer| !layer.foreign_blocks.is_empty()) {
             for address in adopted(&layers)? {
                 let count = owners_of(commit, address)?;
                 commit.owners.counts.insert(address, Count { now: count.now + 1, ..count });

@@ -16,7 +16,7 @@ use marram_format::pointer::{
 };
 use marram_format::space::{
     DEAD_CHUNK_BYTES_MAX, DeadChunk, SUMMARY_ZONES, Tail, cursor_key, dataset_key, dead_key,
-    sifting_key, summary_key, zone_key,
+    reclaim_key, summary_key, zone_key,
 };
 use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
 use marram_format::version::{FormatVersion, feature};
@@ -54,7 +54,7 @@ pub(super) fn write_pool_tree(
     mut superblock: Superblock,
 ) -> Result<Superblock> {
     collect_records(commit);
-    collect_sifting(commit);
+    collect_reclaims(commit);
     collect_dead(commit);
     owners::collect_owners(commit);
     collect_bitmaps(commit);
@@ -71,9 +71,9 @@ pub(super) fn write_pool_tree(
     superblock.label.clone_from(&commit.label);
     superblock.version = superblock.version.max(FormatVersion::CURRENT);
     superblock.features_read_compatible |= commit.features;
-    superblock.features_read_compatible &= !feature::SIFTING;
-    if !commit.sifting.is_empty() {
-        superblock.features_read_compatible |= feature::SIFTING;
+    superblock.features_read_compatible &= !feature::RECLAIM;
+    if !commit.reclaims.is_empty() {
+        superblock.features_read_compatible |= feature::RECLAIM;
     }
     superblock.features_incompatible |= feature::NAME_PLACES;
     if commit.has_scattered {
@@ -123,18 +123,18 @@ fn collect_records(commit: &mut Commit<'_>) {
     }
 }
 
-/// Puts what is said of lists that are sifted, where it has changed.
-fn collect_sifting(commit: &mut Commit<'_>) {
-    let before = Arc::clone(commit.pool.records.read().sifting());
-    if Arc::ptr_eq(&before, &commit.sifting) {
+/// Puts the records of lists in reclaim that have changed.
+fn collect_reclaims(commit: &mut Commit<'_>) {
+    let before = Arc::clone(commit.pool.records.read().reclaims());
+    if Arc::ptr_eq(&before, &commit.reclaims) {
         return;
     }
-    for list in before.keys().filter(|list| !commit.sifting.contains_key(list)) {
-        commit.items.insert(sifting_key(*list), None);
+    for list in before.keys().filter(|list| !commit.reclaims.contains_key(list)) {
+        commit.items.insert(reclaim_key(*list), None);
     }
-    for (list, record) in commit.sifting.iter() {
+    for (list, record) in commit.reclaims.iter() {
         if before.get(list) != Some(record) {
-            commit.items.insert(sifting_key(*list), Some(record.encode()));
+            commit.items.insert(reclaim_key(*list), Some(record.encode()));
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
         let mut records = pool.records.write();
         let records = Arc::make_mut(&mut records);
         records.apply(commit.records);
-        records.set_sifting(commit.sifting);
+        records.set_reclaims(commit.reclaims);
     }
     let mut roots = commit.roots;
     for dataset in &commit.frozen.datasets {
@@ -33,7 +33,7 @@ pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
             }
             Publication::Remove(id) => {
                 known.remove(&id);
-                pool.touched.take(id);
+                pool.dirty_datasets.take(id);
             }
             Publication::Root(id, root) => {
                 if let Some(dataset) = known.get(&id) {

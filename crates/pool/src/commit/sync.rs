@@ -65,7 +65,7 @@ fn collect(pool: &State, log: &IntentLog) -> (Collected, u64) {
     let _no_batch = pool.turns.gate.write();
     let batches = pool.dirty.batches.load(Ordering::Acquire);
     let open_freeze = pool.dirty.freezes.load(Ordering::Acquire) + 1;
-    let collected = log.collect(&pool.touched_datasets(), open_freeze);
+    let collected = log.collect(&pool.all_dirty_datasets(), open_freeze);
     if matches!(collected, Collected::Frame { is_half_full: true, .. }) {
         pool.work.announce();
     }

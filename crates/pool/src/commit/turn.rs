@@ -26,7 +26,7 @@ const LOOKS_BESIDE_MAX: usize = 2;
 
 /// A commit that finds no space to move pointers of dead lists is tried again with so many times
 /// fewer.
-const SIFT_FEWER: usize = 16;
+const RECLAIM_FEWER: usize = 16;
 
 /// What a batch needs that is committed alone.
 pub(crate) struct Before<'w> {
@@ -57,7 +57,7 @@ impl CommitTurn for Turn<'_> {
     }
 
     fn dry_run(&self, dataset: &Dataset, batch: &Batch<'_>) -> Result<Option<u64>> {
-        dry_run::foresee_commit(self.pool, dataset, batch)
+        dry_run::dry_run_commit(self.pool, dataset, batch)
     }
 }
 
@@ -75,16 +75,16 @@ impl Turn<'_> {
     /// The same, for work that takes pointers off dead lists, at most as many as it is given.
     /// Pointers that move to another list need space before any comes back. Where there is not
     /// enough for so many, the work is tried again with fewer, down to `least`.
-    pub(crate) fn commit_sifting(
+    pub(crate) fn commit_reclaiming(
         &self,
         least: usize,
         work: &mut dyn FnMut(&mut Commit<'_>, usize) -> Result<()>,
     ) -> Result<()> {
-        let mut pointers = self.pool.options.sift_pointers_max;
+        let mut pointers = self.pool.options.reclaim_pointers_max;
         loop {
             match self.commit(Some(&mut |commit| work(commit, pointers))) {
                 Err(Error::NoSpace) if pointers > least => {
-                    pointers = (pointers / SIFT_FEWER).max(least);
+                    pointers = (pointers / RECLAIM_FEWER).max(least);
                 }
                 made => return made,
             }
@@ -115,7 +115,7 @@ impl Turn<'_> {
         let mut commits = 0;
         let _no_batch = loop {
             if let Some(before) = before.as_ref().filter(|_| commits < LOOKS_BESIDE_MAX) {
-                shortage::foresee_again(pool, dataset, &batch, before.admitted, self)?;
+                shortage::repeat_dry_run(pool, dataset, &batch, before.admitted, self)?;
             }
             let no_batch = pool.turns.gate.write();
             let Some(before) = &before else { break no_batch };
@@ -252,7 +252,7 @@ pub(crate) fn turn<'p>(
 /// Step 1. The caller lets no batch be under way.
 fn freeze(pool: &State) -> Frozen {
     let number = pool.dirty.freezes.fetch_add(1, Ordering::AcqRel) + 1;
-    let mut datasets = pool.touched_datasets();
+    let mut datasets = pool.all_dirty_datasets();
     datasets.retain(|dataset| dataset.freeze(number));
     Frozen {
         datasets,

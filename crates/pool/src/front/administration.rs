@@ -31,8 +31,8 @@ impl Pool {
     ///
     /// # Errors
     /// As `destroy_together`.
-    pub fn destroy_kept(&self, sources: &[Source]) -> Result<Hidden> {
-        trash::destroy_kept(&self.session, sources)
+    pub fn move_to_trash(&self, sources: &[Source]) -> Result<Hidden> {
+        trash::move_to_trash(&self.session, sources)
     }
 
     /// What is kept for an undo, under the names that hide it. The
@@ -40,8 +40,8 @@ impl Pool {
     ///
     /// # Errors
     /// A name in the pool that makes no sense.
-    pub fn list_kept(&self) -> Result<Vec<DatasetReport>> {
-        trash::list_kept(&self.session)
+    pub fn list_trash(&self) -> Result<Vec<DatasetReport>> {
+        trash::list_trash(&self.session)
     }
 
     /// How the operation with this number, or the last one, would be taken back.

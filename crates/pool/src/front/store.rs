@@ -5,7 +5,7 @@ use crate::front::Pool;
 use crate::memtable::settings::{Settings, check_property};
 use crate::snapshots::begin::{begin_operation, begin_operations};
 use crate::snapshots::ephemeral::EphemeralState;
-use crate::snapshots::operation_log::{self, entry, is_passing};
+use crate::snapshots::operation_log::{self, entry, is_ephemeral};
 use crate::snapshots::{
     comparing, destroy, ephemeral, limits, lineage, list, merge_commit, properties, trash, usage,
 };
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 impl Store for Pool {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
-        match ephemeral::passing_state(&self.session, source) {
+        match ephemeral::find(&self.session, source) {
             Some(state) => Ok(Arc::new(ephemeral_view(&state)?)),
             None => Ok(Arc::new(DatasetView::new(
                 Arc::clone(&self.session.state),
@@ -63,7 +63,7 @@ impl Store for Pool {
         turn.commit(Some(&mut |commit| {
             for (id, source) in &kept {
                 let id = lineage::snapshot(commit, *id, source)?;
-                if !is_passing(source) {
+                if !is_ephemeral(source) {
                     let entry = entry(OperationKind::Snapshot, id, &[&source.to_string()]);
                     operation_log::enter(commit, self.session.author.as_ref(), entry)?;
                 }
@@ -174,23 +174,23 @@ impl Store for Pool {
     }
 
     fn keep_for_now(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
-        ephemeral::keep_passing(&self.session, dataset, purpose)
+        ephemeral::take(&self.session, dataset, purpose)
     }
 
     fn let_go(&self, kept: &Source) {
-        if !ephemeral::forget_passing(&self.session, kept) {
+        if !ephemeral::forget(&self.session, kept) {
             let _stays = self.destroy(kept, false);
         }
     }
 
     fn is_overtaken(&self, kept: &Source) -> bool {
-        ephemeral::passing_state(&self.session, kept).is_some_and(|state| state.is_overtaken())
+        ephemeral::find(&self.session, kept).is_some_and(|state| state.is_overtaken())
     }
 
     fn report(&self, source: &Source) -> Result<DatasetReport> {
-        let passing =
-            ephemeral::passing_state(&self.session, source).map(|state| Arc::clone(&state.record));
-        let record = passing.map_or_else(|| self.session.state.find(source), Ok)?;
+        let ephemeral =
+            ephemeral::find(&self.session, source).map(|state| Arc::clone(&state.record));
+        let record = ephemeral.map_or_else(|| self.session.state.find(source), Ok)?;
         list::report(&self.session.state.records.read(), &record)
     }
 
@@ -244,5 +244,5 @@ fn checked(properties: &Properties) -> Result<Vec<(String, String)>> {
 /// A state that is compared, as long as it is not overwritten.
 fn ephemeral_view(state: &EphemeralState) -> Result<FrozenView> {
     let opened = FrozenView::of(Arc::clone(&state.moment), Arc::clone(&state.record));
-    state.moment.told(&state.record.name, opened)
+    state.moment.judge_damage(&state.record.name, opened)
 }

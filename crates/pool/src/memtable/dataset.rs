@@ -32,10 +32,10 @@ pub(crate) struct Dataset {
     pub(crate) writable: bool,
     state: RwLock<State>,
     /// Where it says that it has something for a commit, and whether it has said so.
-    touched: Arc<DirtyDatasets>,
-    is_touched: AtomicBool,
+    dirty_datasets: Arc<DirtyDatasets>,
+    is_listed_dirty: AtomicBool,
     /// Inodes and names that were asked for lately, of all datasets.
-    recent: Arc<ItemCache>,
+    item_cache: Arc<ItemCache>,
     /// How many views are open on it.
     views: AtomicUsize,
     /// What it may use.
@@ -79,7 +79,7 @@ struct State {
     root: Option<Bytes>,
     overlay: Overlay,
     settings: Arc<Settings>,
-    /// Under which recent items are those of this state.
+    /// Under which the item cache has those of this state.
     owner: Owner,
 }
 
@@ -89,7 +89,7 @@ impl Dataset {
         root: Option<Bytes>,
         settings: Settings,
         writable: bool,
-        (touched, recent): (Arc<DirtyDatasets>, Arc<ItemCache>),
+        (dirty_datasets, item_cache): (Arc<DirtyDatasets>, Arc<ItemCache>),
     ) -> Dataset {
         let allowance = Allowance::new(record.referenced_grains);
         if writable {
@@ -97,11 +97,20 @@ impl Dataset {
         }
         let id = record.id;
         let settings = Arc::new(settings);
-        let owner = recent.new_owner();
+        let owner = item_cache.new_owner();
         let state = State { root, overlay: Overlay::default(), settings, owner };
         let state = RwLock::new(order::DATASET, state);
-        let (is_touched, views) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Dataset { id, writable, state, touched, is_touched, recent, views, allowance }
+        let (is_listed_dirty, views) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Dataset {
+            id,
+            writable,
+            state,
+            dirty_datasets,
+            is_listed_dirty,
+            item_cache,
+            views,
+            allowance,
+        }
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
@@ -117,7 +126,7 @@ impl Dataset {
     pub(crate) fn dirty(&self) -> (u64, u64) {
         let state = self.state.read();
         let add = |sum: (u64, u64), layer: &Layer| {
-            (sum.0 + layer.unwritten.bytes() + layer.adoptions.bytes(), sum.1 + layer.edits)
+            (sum.0 + layer.unwritten.bytes() + layer.foreign_blocks.bytes(), sum.1 + layer.edits)
         };
         state.overlay.layers().fold((0, 0), add)
     }
@@ -136,7 +145,7 @@ impl Dataset {
     /// does not meet a fresh block. Returns by how much what waits has grown.
     pub(crate) fn apply(&self, edits: Vec<Edit<'_>>) -> Result<Dirty> {
         let mut state = self.state.write();
-        self.touch();
+        self.list_dirty();
         if !state.overlay.can_patch(&edits, true) {
             return Err(Error::NotFresh);
         }
@@ -155,7 +164,7 @@ impl Dataset {
         match counters::settle(&edits, &state.overlay, committed)? {
             Settled::Sums(_) if !state.overlay.can_patch(&edits, false) => Err(Error::NotFresh),
             Settled::Sums(sums) => {
-                self.touch();
+                self.list_dirty();
                 Ok(Attempt::Applied(self.apply_to(&mut state, edits, sums)))
             }
             Settled::Unread(key) => Ok(Attempt::Unread { edits, key, root: state.root.clone() }),
@@ -163,7 +172,7 @@ impl Dataset {
     }
 
     /// Whether [`Dataset::apply_counted`] would refuse edits for passing a limit.
-    pub(crate) fn foresee(&self, media: &Media, edits: &[Edit<'_>]) -> Result<()> {
+    pub(crate) fn check_limits(&self, media: &Media, edits: &[Edit<'_>]) -> Result<()> {
         let mut committed = CommittedCounters::default();
         loop {
             let unread = {
@@ -215,7 +224,7 @@ impl Dataset {
         let State { overlay, owner, .. } = state;
         overlay.held.let_go(&edits);
         overlay.held.take_over(&mut edits, sums);
-        edits.iter().for_each(|edit| self.recent.note(*owner, edit));
+        edits.iter().for_each(|edit| self.item_cache.note(*owner, edit));
         let before = overlay.open.dirty();
         overlay.apply(edits);
         overlay.open.dirty().since(before)
@@ -233,9 +242,9 @@ impl Dataset {
         }
     }
 
-    fn touch(&self) {
-        if !self.is_touched.swap(true, Ordering::AcqRel) {
-            self.touched.put(self.id);
+    fn list_dirty(&self) {
+        if !self.is_listed_dirty.swap(true, Ordering::AcqRel) {
+            self.dirty_datasets.put(self.id);
         }
     }
 
@@ -245,8 +254,8 @@ impl Dataset {
         let mut state = self.state.write();
         state.overlay.freeze(freeze);
         let is_dirty = !state.overlay.frozen.is_empty();
-        if !is_dirty && self.is_touched.swap(false, Ordering::AcqRel) {
-            self.touched.take(self.id);
+        if !is_dirty && self.is_listed_dirty.swap(false, Ordering::AcqRel) {
+            self.dirty_datasets.take(self.id);
         }
         is_dirty
     }
@@ -255,7 +264,7 @@ impl Dataset {
     pub(crate) fn withdraw(&self, freeze: u64) {
         let mut state = self.state.write();
         state.overlay.frozen.retain(|frozen| frozen.freeze != freeze);
-        state.owner = self.recent.new_owner();
+        state.owner = self.item_cache.new_owner();
     }
 
     /// From now on it is kept in mind what the intent log does not have.
@@ -281,7 +290,7 @@ impl Dataset {
     pub(crate) fn uncommitted(&self) -> (Option<Bytes>, BTreeMap<Key, Entry>, u64) {
         let state = self.state.read();
         let (entries, _all) = state.overlay.merged(Key::MIN..=Key::MAX, usize::MAX);
-        let adopted = state.overlay.layers().map(|layer| layer.adoptions.bytes()).sum();
+        let adopted = state.overlay.layers().map(|layer| layer.foreign_blocks.bytes()).sum();
         (state.root.clone(), entries, adopted)
     }
 
@@ -302,7 +311,7 @@ impl Dataset {
         let mut state = self.state.write();
         state.root = root;
         state.overlay.frozen.clear();
-        state.owner = self.recent.new_owner();
+        state.owner = self.item_cache.new_owner();
     }
 
     /// Whether what is under a key has changed since the last commit.
@@ -314,7 +323,7 @@ impl Dataset {
         let Some(stretch) = Stretch::of(key) else { return self.search(media, key) };
         let (owner, stamp) = {
             let state = self.state.read();
-            match self.recent.find(state.owner, stretch) {
+            match self.item_cache.find(state.owner, stretch) {
                 Answer::Known(content) => {
                     let content = content.filter(|(offset, _)| *offset == key.offset);
                     return Ok(content.map(|(_, value)| Item::plain(value)));
@@ -325,7 +334,7 @@ impl Dataset {
         let found = self.search(media, key)?;
         if stretch.is_single() && found.as_ref().is_none_or(|item| item.block.is_none()) {
             let content = found.as_ref().map(|item| (key.offset, item.value.clone()));
-            self.recent.keep(owner, stretch, stamp, content);
+            self.item_cache.keep(owner, stretch, stamp, content);
         }
         Ok(found)
     }
@@ -376,7 +385,7 @@ impl Dataset {
     ) -> Result<()> {
         let (owner, stamp) = {
             let state = self.state.read();
-            match self.recent.find(state.owner, stretch) {
+            match self.item_cache.find(state.owner, stretch) {
                 Answer::Known(None) => return Ok(()),
                 Answer::Known(Some((offset, value))) => {
                     drop(state);
@@ -392,9 +401,9 @@ impl Dataset {
             true
         })?;
         match found.as_slice() {
-            [] => self.recent.keep(owner, stretch, stamp, None),
+            [] => self.item_cache.keep(owner, stretch, stamp, None),
             [(key, Item { value, block: None })] => {
-                self.recent.keep(owner, stretch, stamp, Some((key.offset, value.clone())));
+                self.item_cache.keep(owner, stretch, stamp, Some((key.offset, value.clone())));
             }
             _ => {}
         }

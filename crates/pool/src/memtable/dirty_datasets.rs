@@ -12,7 +12,7 @@ pub(crate) struct DirtyDatasets(Mutex<BTreeSet<u64>>);
 
 impl Default for DirtyDatasets {
     fn default() -> Self {
-        DirtyDatasets(Mutex::new(order::TOUCHED, BTreeSet::new()))
+        DirtyDatasets(Mutex::new(order::DIRTY_DATASETS, BTreeSet::new()))
     }
 }
 

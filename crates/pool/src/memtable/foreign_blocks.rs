@@ -11,21 +11,21 @@ use std::collections::HashSet;
 /// Blocks that are to be adopted, each once however many items refer to it: a commit counts them
 /// so too.
 #[derive(Debug, Default)]
-pub(crate) struct Adoptions {
+pub(crate) struct ForeignBlocks {
     addresses: HashSet<u64>,
     bytes: u64,
 }
 
-impl Adoptions {
+impl ForeignBlocks {
     /// Those of a batch.
-    pub(crate) fn of(batch: &Batch<'_>) -> Adoptions {
-        let mut adoptions = Adoptions::default();
+    pub(crate) fn of(batch: &Batch<'_>) -> ForeignBlocks {
+        let mut foreign_blocks = ForeignBlocks::default();
         for edit in &batch.edits {
             if let Edit::Put { item, .. } = edit {
-                adoptions.note(item);
+                foreign_blocks.note(item);
             }
         }
-        adoptions
+        foreign_blocks
     }
 
     /// Takes in the block of an item, if it is to be adopted; returns whether it is.

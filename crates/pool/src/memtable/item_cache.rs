@@ -23,7 +23,7 @@
 //! They lie in their places, so that an answer costs two reads of memory that nobody has looked at
 //! for long: the line of the set and the place.
 
-use crate::base::order::RECENT;
+use crate::base::order::ITEM_CACHE;
 use bytes::Bytes;
 use marram_format::record::{INODE_BYTES, NAME_SLOTS};
 use marram_locks::Mutex;
@@ -241,7 +241,7 @@ enum Change<'a> {
 
 impl<const N: usize> Table<N> {
     fn new(sets: usize) -> Table<N> {
-        let line = |_| Line(Mutex::new(RECENT, Set::default()));
+        let line = |_| Line(Mutex::new(ITEM_CACHE, Set::default()));
         Table { lines: (0..sets).map(line).collect() }
     }
 
@@ -390,74 +390,74 @@ mod tests {
     }
 
     /// What is known, if anything.
-    fn known(recent: &ItemCache, owner: Owner, stretch: Stretch) -> Option<super::Content> {
-        match recent.find(owner, stretch) {
+    fn known(cache: &ItemCache, owner: Owner, stretch: Stretch) -> Option<super::Content> {
+        match cache.find(owner, stretch) {
             Answer::Known(content) => Some(content),
             Answer::Unknown(_) => None,
         }
     }
 
-    fn learn(recent: &ItemCache, owner: Owner, content: super::Content) {
-        let Answer::Unknown(stamp) = recent.find(owner, stretch()) else { panic!("known") };
-        recent.keep(owner, stretch(), stamp, content);
+    fn learn(cache: &ItemCache, owner: Owner, content: super::Content) {
+        let Answer::Unknown(stamp) = cache.find(owner, stretch()) else { panic!("known") };
+        cache.keep(owner, stretch(), stamp, content);
     }
 
     #[test]
     fn a_name_is_followed_through_its_changes() {
-        let recent = ItemCache::new(1 << 20);
-        let owner = recent.new_owner();
-        recent.note(owner, &put(name(0), "one"));
-        assert_eq!(known(&recent, owner, stretch()), None, "others may be beside it");
-        learn(&recent, owner, some(NAME.offset, "one"));
-        recent.note(owner, &put(name(0), "two"));
-        assert_eq!(known(&recent, owner, stretch()), Some(some(NAME.offset, "two")));
-        recent.note(owner, &Edit::Remove { key: name(1) });
-        assert_eq!(known(&recent, owner, stretch()), Some(some(NAME.offset, "two")));
-        recent.note(owner, &Edit::Remove { key: name(0) });
-        assert_eq!(known(&recent, owner, stretch()), Some(None));
-        recent.note(owner, &put(name(3), "three"));
-        assert_eq!(known(&recent, owner, stretch()), Some(some(NAME.offset + 3, "three")));
-        recent.note(owner, &put(name(0), "four"));
-        assert_eq!(known(&recent, owner, stretch()), None, "two are not kept");
+        let cache = ItemCache::new(1 << 20);
+        let owner = cache.new_owner();
+        cache.note(owner, &put(name(0), "one"));
+        assert_eq!(known(&cache, owner, stretch()), None, "others may be beside it");
+        learn(&cache, owner, some(NAME.offset, "one"));
+        cache.note(owner, &put(name(0), "two"));
+        assert_eq!(known(&cache, owner, stretch()), Some(some(NAME.offset, "two")));
+        cache.note(owner, &Edit::Remove { key: name(1) });
+        assert_eq!(known(&cache, owner, stretch()), Some(some(NAME.offset, "two")));
+        cache.note(owner, &Edit::Remove { key: name(0) });
+        assert_eq!(known(&cache, owner, stretch()), Some(None));
+        cache.note(owner, &put(name(3), "three"));
+        assert_eq!(known(&cache, owner, stretch()), Some(some(NAME.offset + 3, "three")));
+        cache.note(owner, &put(name(0), "four"));
+        assert_eq!(known(&cache, owner, stretch()), None, "two are not kept");
     }
 
     #[test]
     fn what_changed_while_it_was_looked_for_is_not_kept() {
-        let recent = ItemCache::new(1 << 20);
-        let owner = recent.new_owner();
+        let cache = ItemCache::new(1 << 20);
+        let owner = cache.new_owner();
         for edit in [put(name(9), "new"), Edit::Remove { key: name(9) }] {
-            let Answer::Unknown(stamp) = recent.find(owner, stretch()) else { panic!("known") };
-            recent.note(owner, &edit);
-            recent.keep(owner, stretch(), stamp, some(NAME.offset, "old"));
-            assert_eq!(known(&recent, owner, stretch()), None);
+            let Answer::Unknown(stamp) = cache.find(owner, stretch()) else { panic!("known") };
+            cache.note(owner, &edit);
+            cache.keep(owner, stretch(), stamp, some(NAME.offset, "old"));
+            assert_eq!(known(&cache, owner, stretch()), None);
         }
     }
 
     #[test]
     fn other_states_are_other_owners() {
-        let recent = ItemCache::new(1 << 20);
-        let (one, other) = (recent.new_owner(), recent.new_owner());
+        let cache = ItemCache::new(1 << 20);
+        let (one, other) = (cache.new_owner(), cache.new_owner());
         let inode = Key::new(5, kind::INODE, 0);
         let record = Stretch::of(inode).expect("inodes are kept");
-        recent.note(one, &put(inode, "record"));
-        assert_eq!(known(&recent, one, record), Some(some(0, "record")));
-        assert_eq!(known(&recent, other, record), None);
+        cache.note(one, &put(inode, "record"));
+        assert_eq!(known(&cache, one, record), Some(some(0, "record")));
+        assert_eq!(known(&cache, other, record), None);
         let block = Item::with_block("record", Block::fresh(vec![1]));
-        recent.note(one, &Edit::Put { key: inode, item: block });
-        assert_eq!(known(&recent, one, record), None, "an item with a block is not kept");
+        cache.note(one, &Edit::Put { key: inode, item: block });
+        assert_eq!(known(&cache, one, record), None, "an item with a block is not kept");
     }
 
     #[test]
     fn places_are_few_and_values_short() {
-        let recent = ItemCache::new(SETS_BYTES);
-        let owner = recent.new_owner();
+        let cache = ItemCache::new(SETS_BYTES);
+        let owner = cache.new_owner();
         let record = |object| Stretch::of(Key::new(object, kind::INODE, 0)).expect("kept");
-        (0..100).for_each(|object| recent.note(owner, &put(Key::new(object, kind::INODE, 0), "x")));
-        let kept = (0..100).filter(|object| known(&recent, owner, record(*object)).is_some());
+        (0..100).for_each(|object| cache.note(owner, &put(Key::new(object, kind::INODE, 0), "x")));
+        let kept = (0..100).filter(|object| known(&cache, owner, record(*object)).is_some());
         assert_eq!(kept.count(), WAYS);
         let long = Item::plain(vec![0; super::VALUE_BYTES_KEPT_MAX + 1]);
-        recent.note(owner, &Edit::Put { key: Key::new(99, kind::INODE, 0), item: long });
-        assert_eq!(known(&recent, owner, record(99)), None);
+        cache.note(owner, &Edit::Put { key: Key::new(99, kind::INODE, 0), item: long });
+        assert_eq!(known(&cache, owner, record(99)), None);
         let nothing = ItemCache::new(0);
         nothing.note(owner, &put(NAME, "x"));
         assert_eq!(known(&nothing, owner, stretch()), None);
@@ -465,29 +465,29 @@ mod tests {
 
     #[test]
     fn names_of_any_length_are_kept() {
-        let recent = ItemCache::new(1 << 20);
-        let owner = recent.new_owner();
-        learn(&recent, owner, None);
+        let cache = ItemCache::new(1 << 20);
+        let owner = cache.new_owner();
+        learn(&cache, owner, None);
         for len in [ENTRY_BYTES - 1, ENTRY_BYTES, ENTRY_BYTES + 1, 265] {
             let value = Bytes::from(vec![b'n'; len]);
-            recent.note(owner, &Edit::Put { key: name(7), item: Item::plain(value.clone()) });
+            cache.note(owner, &Edit::Put { key: name(7), item: Item::plain(value.clone()) });
             let at = NAME.offset + 7;
-            assert_eq!(known(&recent, owner, stretch()), Some(Some((at, value))), "{len} bytes");
+            assert_eq!(known(&cache, owner, stretch()), Some(Some((at, value))), "{len} bytes");
         }
     }
 
     #[test]
     fn a_walk_over_more_than_there_are_places_finds_some() {
-        let recent = ItemCache::new(SETS_BYTES);
-        let owner = recent.new_owner();
+        let cache = ItemCache::new(SETS_BYTES);
+        let owner = cache.new_owner();
         let inode = |object| Key::new(object, kind::INODE, 0);
         let mut found = 0;
         for object in (0..WAYS as u64 + 4).cycle().take(1000) {
             let record = Stretch::of(inode(object)).expect("kept");
-            match recent.find(owner, record) {
+            match cache.find(owner, record) {
                 Answer::Known(_) => found += 1,
                 Answer::Unknown(stamp) => {
-                    recent.keep(owner, record, stamp, some(0, "record"));
+                    cache.keep(owner, record, stamp, some(0, "record"));
                 }
             }
         }
@@ -496,23 +496,22 @@ mod tests {
 
     #[test]
     fn what_is_not_there_goes_first() {
-        let recent = ItemCache::new(SETS_BYTES);
-        let owner = recent.new_owner();
+        let cache = ItemCache::new(SETS_BYTES);
+        let owner = cache.new_owner();
         let name = |at: u64| Stretch::of(Key::new(5, kind::ENTRY, at << 8)).expect("kept");
         let learn = |at: u64, content: super::Content| {
-            let Answer::Unknown(stamp) = recent.find(owner, name(at)) else { panic!("known") };
-            recent.keep(owner, name(at), stamp, content);
+            let Answer::Unknown(stamp) = cache.find(owner, name(at)) else { panic!("known") };
+            cache.keep(owner, name(at), stamp, content);
         };
         (0..WAYS as u64 - 1).for_each(|at| learn(at, some(at << 8, "a file")));
         (100..200).for_each(|at| learn(at, None));
-        let is_there =
-            |at: &u64| known(&recent, owner, name(*at)) == Some(some(*at << 8, "a file"));
+        let is_there = |at: &u64| known(&cache, owner, name(*at)) == Some(some(*at << 8, "a file"));
         assert_eq!((0..WAYS as u64 - 1).filter(is_there).count(), WAYS - 1);
-        assert_eq!(known(&recent, owner, name(199)), Some(None), "the last is known");
-        recent.note(owner, &Edit::Put { key: name(199).key(199 << 8), item: Item::plain("new") });
+        assert_eq!(known(&cache, owner, name(199)), Some(None), "the last is known");
+        cache.note(owner, &Edit::Put { key: name(199).key(199 << 8), item: Item::plain("new") });
         learn(300, None);
-        let is_there = known(&recent, owner, name(199)).is_some();
-        let kept = (0..WAYS as u64 - 1).filter(|at| known(&recent, owner, name(*at)).is_some());
+        let is_there = known(&cache, owner, name(199)).is_some();
+        let kept = (0..WAYS as u64 - 1).filter(|at| known(&cache, owner, name(*at)).is_some());
         assert_eq!(kept.count() + usize::from(is_there), WAYS - 1, "all were there: any one goes");
     }
 

@@ -7,7 +7,7 @@
 
 use crate::memtable::counters::HeldCounters;
 use crate::memtable::dirty::Dirty;
-use crate::memtable::foreign_blocks::Adoptions;
+use crate::memtable::foreign_blocks::ForeignBlocks;
 use crate::memtable::pending_content::{PendingContent, space_of};
 use crate::memtable::unlogged::{Extent, Unlogged};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ pub(crate) struct Layer {
     /// put of a block that is to be adopted, as its owners are counted in an item of their own.
     pub(crate) edits: u64,
     /// Blocks that are to be adopted.
-    pub(crate) adoptions: Adoptions,
+    pub(crate) foreign_blocks: ForeignBlocks,
     /// Blocks that are to be written.
     pub(crate) unwritten: PendingContent,
 }
@@ -164,7 +164,7 @@ impl Overlay {
                 if let Some(Block::Fresh(fresh)) = &item.block {
                     self.open.fresh_bytes += self.open.unwritten.memory_bytes(fresh) as u64;
                 }
-                self.open.edits += u64::from(self.open.adoptions.note(&item));
+                self.open.edits += u64::from(self.open.foreign_blocks.note(&item));
                 self.put(key, Entry::Item(Arc::new(item)));
                 Extent::Whole
             }

@@ -29,26 +29,34 @@ pub(super) struct Applier {
     /// How far it is with what is gathered.
     received: Received,
     /// The dataset says so too, with each batch.
-    tells: bool,
-    has_told: bool,
+    records_progress: bool,
+    has_recorded_progress: bool,
 }
 
 impl Applier {
     pub(super) fn new(view: Arc<dyn View>, base: Option<Arc<dyn View>>) -> Applier {
         let (pending, received) = (BTreeMap::new(), Received::up_to(Key::MIN));
-        Applier { view, base, pending, pending_bytes: 0, received, tells: false, has_told: false }
+        Applier {
+            view,
+            base,
+            pending,
+            pending_bytes: 0,
+            received,
+            records_progress: false,
+            has_recorded_progress: false,
+        }
     }
 
     /// Has the dataset say how far it is, so that another stream can go on from there; from
     /// `received` on, if there is some of it.
-    pub(super) fn tell(&mut self, received: Option<Received>) {
-        self.tells = true;
+    pub(super) fn record_progress(&mut self, received: Option<Received>) {
+        self.records_progress = true;
         self.received = received.unwrap_or(self.received);
     }
 
     /// Whether the dataset has come to say how far it is.
-    pub(super) fn has_told(&self) -> bool {
-        self.has_told
+    pub(super) fn has_recorded_progress(&self) -> bool {
+        self.has_recorded_progress
     }
 
     /// Takes in a put or a removal; returns whether a batch has been applied.
@@ -86,7 +94,7 @@ impl Applier {
             return Ok(());
         }
         let mut batch = Batch::new();
-        if self.tells {
+        if self.records_progress {
             batch.put(POSITION_KEY, Item::plain(self.received.encode()));
         }
         for (key, item) in std::mem::take(&mut self.pending) {
@@ -97,7 +105,7 @@ impl Applier {
         }
         self.pending_bytes = 0;
         self.view.apply(batch)?;
-        self.has_told |= self.tells;
+        self.has_recorded_progress |= self.records_progress;
         Ok(())
     }
 

@@ -392,7 +392,7 @@ impl Merging {
         progress: Progress<'_>,
     ) -> Result<(), Error> {
         let mut content = Vec::new();
-        let mut told = StreamTotals::default();
+        let mut reported = StreamTotals::default();
         loop {
             let place = Place::new(file, reader.totals.stream_bytes)?;
             match reader.step()? {
@@ -407,9 +407,9 @@ impl Merging {
                 }
                 Step::End => break,
             }
-            if reader.totals.stream_bytes - told.stream_bytes >= PASS_BYTES as u64 {
-                told = reader.totals;
-                progress(&told);
+            if reader.totals.stream_bytes - reported.stream_bytes >= PASS_BYTES as u64 {
+                reported = reader.totals;
+                progress(&reported);
             }
         }
         self.new.extend_from_slice(&self.old[self.taken..]);

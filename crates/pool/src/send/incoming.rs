@@ -239,7 +239,7 @@ fn part_to_go_on(
             partial.snapshot
         )),
         () if partial.received.map(|received| received.after) != Some(after) => unfit(format!(
-            "the stream does not go on where {} was cut: use the token that is told now",
+            "the stream does not go on where {} was cut: use its newest token",
             partial.snapshot
         )),
         () => Ok(Some(partial)),

@@ -188,7 +188,7 @@ fn abort(session: &Session, partial: &Partial) -> Result<()> {
     let plan = Plan::new(&session.state, std::slice::from_ref(&hidden))?;
     plan.refuse_in_use(&session.state)?;
     let id = session.state.find(&hidden)?.id;
-    turn.commit_sifting(0, &mut |commit, pointers| {
+    turn.commit_reclaiming(0, &mut |commit, pointers| {
         destroy::destroy_planned(commit, &plan, pointers)?;
         let entry = entry(OperationKind::Abort, id, &[&partial.snapshot.to_string()]);
         operation_log::enter(commit, session.author.as_ref(), entry).map(|_| ())

@@ -132,7 +132,7 @@ pub(crate) fn receive<'p>(
     let base = arrival.base.as_ref().map(|base| live::open(&session.state, base)).transpose()?;
     let mut applier = Applier::new(view, base);
     if arrival.is_resumable {
-        applier.tell(arrival.received);
+        applier.record_progress(arrival.received);
     }
     let taken = take_all(session, &mut reader, &mut applier, arrival.is_resumable, progress);
     incoming.totals = reader.totals;
@@ -140,7 +140,7 @@ pub(crate) fn receive<'p>(
     if taken.is_err() && resumable {
         // What cannot be kept any more is not: the part ends before it.
         let _kept_so_far = applier.flush().and_then(|()| Ok(turn::commit(&session.state)?));
-        incoming.is_kept |= applier.has_told();
+        incoming.is_kept |= applier.has_recorded_progress();
     }
     taken?;
     incoming.is_kept |= resumable;

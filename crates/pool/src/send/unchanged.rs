@@ -16,7 +16,7 @@ use marram_store::{Error, Key, Result, Source, kind};
 use std::sync::Arc;
 
 /// Most inodes with moved access times that are listed one by one.
-const ACCESSED_TOLD_MAX: usize = 1 << 20;
+const ACCESSED_LISTED_MAX: usize = 1 << 20;
 
 /// Inodes that differ in nothing but the access time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Accessed {
     fn add(&mut self, inode: u64) {
         match self {
             Accessed::None => *self = Accessed::These(vec![inode]),
-            Accessed::These(inodes) if inodes.len() < ACCESSED_TOLD_MAX => inodes.push(inode),
+            Accessed::These(inodes) if inodes.len() < ACCESSED_LISTED_MAX => inodes.push(inode),
             Accessed::These(_) | Accessed::Many => *self = Accessed::Many,
         }
     }

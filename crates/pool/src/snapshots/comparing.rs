@@ -35,10 +35,10 @@ impl Side<'_> {
 }
 
 /// What has come of a walk through both: damage is none if one of them was overwritten.
-fn told<T>(sides: [&Side<'_>; 2], walked: Result<T>) -> Result<T> {
+fn judge_damage<T>(sides: [&Side<'_>; 2], walked: Result<T>) -> Result<T> {
     let overwritten = sides.iter().find_map(|side| Some((side, side.overwritten()?)));
     match (overwritten, &walked) {
-        (Some((side, moment)), _) => moment.told(&side.name, walked),
+        (Some((side, moment)), _) => moment.judge_damage(&side.name, walked),
         (None, Err(Error::Damaged(damage))) => {
             sides[0].media.keep_damage(damage);
             walked
@@ -78,12 +78,12 @@ pub(crate) fn compare(
         }
     };
     let walked = tree::changes(&at, (before.root.as_ref(), after.root.as_ref()), from, &mut show);
-    failed.map_or(told([&before, &after], walked), Err)
+    failed.map_or(judge_damage([&before, &after], walked), Err)
 }
 
 fn side<'p>(session: &'p Session, source: &Source) -> Result<Side<'p>> {
     let (media, name) = (&session.state.media, source.to_string());
-    if let Some(state) = ephemeral::passing_state(session, source) {
+    if let Some(state) = ephemeral::find(session, source) {
         let moment = Some(Arc::clone(&state.moment));
         return Ok(Side { media, name, root: state.root(), _open: None, moment });
     }

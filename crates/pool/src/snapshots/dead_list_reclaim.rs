@@ -25,7 +25,7 @@ use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::{GROUPS_MAX, Group};
 use marram_format::pointer::Pointer;
-use marram_format::space::SiftingRecord;
+use marram_format::space::ReclaimRecord;
 use marram_format::space::{DeadChunk, dead_key};
 use marram_store::Key;
 use marram_store::{Damage, Error, Result};
@@ -60,8 +60,8 @@ pub(crate) fn visit_freed(
     moment: &PinnedCommit,
     visit: &mut dyn FnMut(&Pointer) -> Result<()>,
 ) -> Result<()> {
-    for (list, sifting) in moment.records.sifting().iter() {
-        visit_list(moment, *list, &mut |pointer| match pointer.birth > sifting.threshold {
+    for (list, reclaim) in moment.records.reclaims().iter() {
+        visit_list(moment, *list, &mut |pointer| match pointer.birth > reclaim.threshold {
             true => visit(pointer),
             false => Ok(()),
         })?;
@@ -74,8 +74,8 @@ fn visit_on_the_way(
     list: u64,
     visit: &mut dyn FnMut(&Pointer) -> Result<()>,
 ) -> Result<()> {
-    for (from, sifting) in moment.records.sifting().iter().filter(|it| it.1.destination == list) {
-        visit_list(moment, *from, &mut |pointer| match pointer.birth > sifting.threshold {
+    for (from, reclaim) in moment.records.reclaims().iter().filter(|it| it.1.destination == list) {
+        visit_list(moment, *from, &mut |pointer| match pointer.birth > reclaim.threshold {
             true => Ok(()),
             false => visit(pointer),
         })?;
@@ -105,18 +105,18 @@ fn of_nobody(list: u64) -> Error {
     })
 }
 
-/// From now on these lists are sifted: what was born after the threshold is free, the rest goes
+/// From now on these lists are in reclaim: what was born after the threshold is free, the rest goes
 /// to the destination. What was on the way to them leads on there.
-pub(crate) fn begin_sifting(
+pub(crate) fn begin_reclaim(
     commit: &mut Commit<'_>,
     lists: &[u64],
     threshold: Group,
     destination: u64,
 ) {
     lead_on(commit, lists, threshold, destination);
-    let sifting = Arc::make_mut(&mut commit.sifting);
-    let record = SiftingRecord { threshold, destination };
-    sifting.extend(lists.iter().map(|list| (*list, record)));
+    let reclaims = Arc::make_mut(&mut commit.reclaims);
+    let record = ReclaimRecord { threshold, destination };
+    reclaims.extend(lists.iter().map(|list| (*list, record)));
 }
 
 /// A dead list goes without an heir: another snapshot has all that is on it, and stays or goes
@@ -124,35 +124,35 @@ pub(crate) fn begin_sifting(
 pub(crate) fn drop_list(commit: &mut Commit<'_>, list: u64, previous_group: Group) {
     lead_on(commit, &[list], previous_group, NOWHERE);
     let nothing_is_free = Group(GROUPS_MAX - 1);
-    let record = SiftingRecord { threshold: nothing_is_free, destination: NOWHERE };
-    Arc::make_mut(&mut commit.sifting).insert(list, record);
+    let record = ReclaimRecord { threshold: nothing_is_free, destination: NOWHERE };
+    Arc::make_mut(&mut commit.reclaims).insert(list, record);
 }
 
 /// What is on the way to these lists is on the way to another one from now on, unless it is
 /// free.
 pub(crate) fn lead_on(commit: &mut Commit<'_>, lists: &[u64], threshold: Group, destination: u64) {
-    if commit.sifting.is_empty() {
+    if commit.reclaims.is_empty() {
         return;
     }
     let lists: HashSet<u64> = lists.iter().copied().collect();
-    for sifting in Arc::make_mut(&mut commit.sifting).values_mut() {
-        if sifting.destination != NOWHERE && lists.contains(&sifting.destination) {
-            *sifting = SiftingRecord { threshold, destination };
+    for reclaim in Arc::make_mut(&mut commit.reclaims).values_mut() {
+        if reclaim.destination != NOWHERE && lists.contains(&reclaim.destination) {
+            *reclaim = ReclaimRecord { threshold, destination };
         }
     }
 }
 
-/// Takes pointers off lists that are sifted, about so many. Once in a commit: it looks at the
+/// Takes pointers off lists in reclaim, about so many. Once in a commit: it looks at the
 /// chunks that the last commit has left.
-pub(crate) fn sift(commit: &mut Commit<'_>, mut left: usize) -> Result<()> {
+pub(crate) fn reclaim(commit: &mut Commit<'_>, mut left: usize) -> Result<()> {
     let mut moved = BTreeMap::new();
-    let lists = Arc::clone(&commit.sifting);
-    for (list, sifting) in lists.iter() {
+    let lists = Arc::clone(&commit.reclaims);
+    for (list, reclaim) in lists.iter() {
         if left == 0 {
             break;
         }
-        if sift_list(commit, *list, *sifting, &mut left, &mut moved)? {
-            Arc::make_mut(&mut commit.sifting).remove(list);
+        if reclaim_list(commit, *list, *reclaim, &mut left, &mut moved)? {
+            Arc::make_mut(&mut commit.reclaims).remove(list);
         }
     }
     count_moved(commit, moved)
@@ -160,10 +160,10 @@ pub(crate) fn sift(commit: &mut Commit<'_>, mut left: usize) -> Result<()> {
 
 /// Takes pointers off a list; returns whether it is empty. A list costs as much as a pointer, and
 /// so does a chunk.
-fn sift_list(
+fn reclaim_list(
     commit: &mut Commit<'_>,
     list: u64,
-    sifting: SiftingRecord,
+    reclaim: ReclaimRecord,
     left: &mut usize,
     moved: &mut BTreeMap<u64, u64>,
 ) -> Result<bool> {
@@ -182,29 +182,29 @@ fn sift_list(
     *left = left.saturating_sub(1);
     for (key, chunk) in taken {
         commit.items.insert(key, None);
-        sift_pointers(commit, chunk.pointers, sifting, moved)?;
+        reclaim_pointers(commit, chunk.pointers, reclaim, moved)?;
     }
     if is_all {
         // Those that this commit has put there itself are in memory.
         let new = commit.take_new_dead(list);
-        sift_pointers(commit, new, sifting, moved)?;
+        reclaim_pointers(commit, new, reclaim, moved)?;
     }
     Ok(is_all)
 }
 
-fn sift_pointers(
+fn reclaim_pointers(
     commit: &mut Commit<'_>,
     pointers: Vec<Bytes>,
-    sifting: SiftingRecord,
+    reclaim: ReclaimRecord,
     moved: &mut BTreeMap<u64, u64>,
 ) -> Result<()> {
     for pointer in pointers {
         let decoded = decode_pointer(&pointer)?;
-        if decoded.birth > sifting.threshold {
+        if decoded.birth > reclaim.threshold {
             owners::free(commit, &decoded)?;
-        } else if sifting.destination != NOWHERE {
-            *moved.entry(sifting.destination).or_default() += decoded.grains();
-            commit.add_dead(sifting.destination, pointer);
+        } else if reclaim.destination != NOWHERE {
+            *moved.entry(reclaim.destination).or_default() += decoded.grains();
+            commit.add_dead(reclaim.destination, pointer);
         }
     }
     Ok(())

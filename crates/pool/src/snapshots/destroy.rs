@@ -11,7 +11,7 @@
 //! its snapshots is taken apart from the newest on: each is the last of its line by then, and each
 //! walk meets what no other one does.
 
-use super::operation_log::{entry, is_passing};
+use super::operation_log::{entry, is_ephemeral};
 use super::plan::{Chain, Plan};
 use super::reclaimable::Release;
 use crate::base::pointers::decode_pointer;
@@ -59,14 +59,14 @@ pub(crate) fn destroy(session: &Session, sources: &[Source], dry_run: bool) -> R
     }
     let Prepared { turn, plan, destruction } = prepare(pool, sources)?;
     let mut entries = Vec::new();
-    for source in sources.iter().filter(|source| !is_passing(source)) {
+    for source in sources.iter().filter(|source| !is_ephemeral(source)) {
         let gone = pool.find(source)?;
         // What is let go before its time has been destroyed before.
         if !is_hidden(&gone) {
             entries.push(entry(OperationKind::Destroy, gone.id, &[&gone.name]));
         }
     }
-    turn.commit_sifting(0, &mut |commit, pointers| {
+    turn.commit_reclaiming(0, &mut |commit, pointers| {
         destroy_planned(commit, &plan, pointers)?;
         let mut entries = entries.iter();
         entries.try_for_each(|it| {
@@ -150,8 +150,8 @@ pub(crate) fn give_back_step(pool: &State) -> Result<bool> {
     if !is_leaving(pool) {
         return Ok(false);
     }
-    turn::take_turn(pool)?.commit_sifting(1, &mut |commit, pointers| {
-        dead_list_reclaim::sift(commit, pointers)?;
+    turn::take_turn(pool)?.commit_reclaiming(1, &mut |commit, pointers| {
+        dead_list_reclaim::reclaim(commit, pointers)?;
         let going = commit.pool.records.read().going(PRUNE_DATASETS);
         let mut left = PRUNE_LEAVES;
         for record in going {
@@ -172,15 +172,15 @@ fn cursor_of(pool: &State, dataset: u64) -> Result<Key> {
 }
 
 /// Lasts first: what they leave of the ones before them may be on the way to an heir. Then so
-/// many pointers are sifted.
+/// many pointers are reclaimed.
 pub(crate) fn destroy_planned(commit: &mut Commit<'_>, plan: &Plan, pointers: usize) -> Result<()> {
-    plan.goes().try_for_each(|gone| operation_log::forget_kept(commit, gone.id, &gone.name))?;
+    plan.goes().try_for_each(|gone| operation_log::forget_in_trash(commit, gone.id, &gone.name))?;
     for last in &plan.lasts {
         let record = commit.record(last.id)?;
         destroy_last(commit, record)?;
     }
     plan.chains.iter().try_for_each(|chain| destroy_chain(commit, chain))?;
-    dead_list_reclaim::sift(commit, pointers)
+    dead_list_reclaim::reclaim(commit, pointers)
 }
 
 /// Snapshots that one takes over from, or the dataset. What the oldest of them has on its dead
@@ -191,7 +191,7 @@ fn destroy_chain(commit: &mut Commit<'_>, chain: &Chain) -> Result<()> {
     let mut heir = commit.record(chain.heir.id)?;
     let others = chain.gone[1..].iter().map(|gone| gone.dead_list).chain([heir.dead_list]);
     let others: Vec<u64> = others.collect();
-    dead_list_reclaim::begin_sifting(commit, &others, oldest.previous_group, oldest.dead_list);
+    dead_list_reclaim::begin_reclaim(commit, &others, oldest.previous_group, oldest.dead_list);
     heir.dead_list = oldest.dead_list;
     heir.dead_grains = oldest.dead_grains;
     heir.previous = oldest.previous;

@@ -1,6 +1,6 @@
-//! States that somebody compares: kept in memory, under names as those of snapshots.
+//! States for one comparison: kept in memory, under names as those of snapshots.
 //!
-//! A state of now is the root of the last commit, once that has all that was applied. It stays
+//! Such a state is the root of the last commit, once that has all that was applied. It stays
 //! readable as long as the [commit is pinned](crate::state::pinned_commit), so nothing is written
 //! for it and a crash leaves nothing of it.
 //!
@@ -43,7 +43,7 @@ pub(crate) struct EphemeralState {
 impl Default for EphemeralStates {
     fn default() -> Self {
         EphemeralStates {
-            states: Mutex::new(order::PASSING, BTreeMap::new()),
+            states: Mutex::new(order::EPHEMERAL, BTreeMap::new()),
             number: AtomicU64::new(0),
         }
     }
@@ -61,13 +61,13 @@ impl EphemeralState {
     }
 }
 
-pub(crate) fn passing_state(session: &Session, source: &Source) -> Option<Arc<EphemeralState>> {
-    session.passing.states.lock().get(source).cloned()
+pub(crate) fn find(session: &Session, source: &Source) -> Option<Arc<EphemeralState>> {
+    session.ephemeral.states.lock().get(source).cloned()
 }
 
 /// Refuses to adopt blocks that may be free. The turn proves that none goes meanwhile.
 pub(crate) fn refuse_overtaken(session: &Session, read: &Source, _turn: &Turn<'_>) -> Result<()> {
-    match passing_state(session, read) {
+    match find(session, read) {
         Some(state) if state.is_overtaken() => Err(Error::InUse {
             name: read.dataset.to_string(),
             holder: "it was written to while it was merged; try again".to_owned(),
@@ -78,11 +78,7 @@ pub(crate) fn refuse_overtaken(session: &Session, read: &Source, _turn: &Turn<'_
 }
 
 /// See `Store::keep_for_now`.
-pub(crate) fn keep_passing(
-    session: &Session,
-    dataset: &DatasetName,
-    purpose: &str,
-) -> Result<Source> {
+pub(crate) fn take(session: &Session, dataset: &DatasetName, purpose: &str) -> Result<Source> {
     let inner = &session.state;
     let _nobody_destroys_it = inner.turns.administering.lock();
     let live = inner.find_live(dataset)?;
@@ -93,7 +89,7 @@ pub(crate) fn keep_passing(
     }
     let moment = Arc::new(PinnedCommit::hold(inner));
     let record = moment.records.get(live.id).ok_or_else(gone)?;
-    let number = session.passing.number.fetch_add(1, Ordering::Relaxed);
+    let number = session.ephemeral.number.fetch_add(1, Ordering::Relaxed);
     let name = format!("{purpose}:now-{number}");
     let source = Source { dataset: dataset.clone(), snapshot: Some(name) };
     let record = DatasetRecord {
@@ -105,12 +101,12 @@ pub(crate) fn keep_passing(
     let open = Opened::new(Arc::clone(&running));
     let record = Arc::new(record);
     let state = EphemeralState { moment, record, dataset: running, _open: open };
-    session.passing.states.lock().insert(source.clone(), Arc::new(state));
+    session.ephemeral.states.lock().insert(source.clone(), Arc::new(state));
     Ok(source)
 }
 
 /// See `Store::let_go`; false if it is none of these.
-pub(crate) fn forget_passing(session: &Session, kept: &Source) -> bool {
-    let gone = session.passing.states.lock().remove(kept);
+pub(crate) fn forget(session: &Session, kept: &Source) -> bool {
+    let gone = session.ephemeral.states.lock().remove(kept);
     gone.is_some()
 }

@@ -21,13 +21,13 @@ use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::snapshots::trash::Reclaim;
 use marram_format::dataset::DatasetRecord;
-use marram_format::operation::{KEPT_PREFIX, OperationKind, OperationRecord};
+use marram_format::operation::{OperationKind, OperationRecord, TRASH_PREFIX};
 use marram_store::{Batch, Error, MergedFrom, Result, Source, View};
 use std::cell::Cell;
 
 /// What is kept for an undo of the operation that is entered next.
 fn kept_name(commit: &Commit<'_>, live: &DatasetRecord, which: &str) -> Result<Source> {
-    format!("{}@{KEPT_PREFIX}{}:{which}", live.name, operation_log::next_entry(commit)?).parse()
+    format!("{}@{TRASH_PREFIX}{}:{which}", live.name, operation_log::next_entry(commit)?).parse()
 }
 
 /// See `Store::apply_merge`.

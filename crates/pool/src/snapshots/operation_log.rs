@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::tree;
 use bytes::Bytes;
 use marram_format::operation::{
-    NO_USER, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for,
+    NO_USER, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, trash_entry,
 };
 use marram_format::pointer::Pointer;
 use marram_format::space::operation_key;
@@ -53,7 +53,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The user who asked for it, if one did.
+    /// The user of the command, if one did it.
     pub fn user(&self) -> Option<u32> {
         Some(self.record.user).filter(|user| *user != NO_USER)
     }
@@ -119,9 +119,9 @@ fn decode(number: u64, bytes: &Bytes) -> Result<OperationRecord> {
     })
 }
 
-/// Whether it is nobody's operation to take or destroy this: a snapshot that the engine needs for
-/// as long as it compares.
-pub(crate) fn is_passing(source: &Source) -> bool {
+/// Whether a snapshot exists only while the engine compares states: no entry of the log takes or
+/// destroys it.
+pub(crate) fn is_ephemeral(source: &Source) -> bool {
     source.is_own() && !source.is_fork_base()
 }
 
@@ -196,8 +196,8 @@ pub(crate) fn enter(
 }
 
 /// Something that was kept for an undo goes: its entry says so.
-pub(crate) fn forget_kept(commit: &mut Commit<'_>, gone: u64, name: &str) -> Result<()> {
-    let Some(number) = kept_for(name) else { return Ok(()) };
+pub(crate) fn forget_in_trash(commit: &mut Commit<'_>, gone: u64, name: &str) -> Result<()> {
+    let Some(number) = trash_entry(name) else { return Ok(()) };
     let key = operation_key(number);
     let mut entry = match commit.items.get(&key) {
         Some(Some(bytes)) => decode(number, bytes)?,

@@ -55,7 +55,7 @@ impl Plan {
         for source in sources {
             plan.take(records, source)?;
         }
-        while plan.take_kept(records) || plan.take_bases(&datasets, records)? {}
+        while plan.take_from_trash(records) || plan.take_bases(&datasets, records)? {}
         plan.find_heirs(records)?;
         Ok(plan)
     }
@@ -89,7 +89,7 @@ impl Plan {
 
     /// Takes what is only kept for an undo and began as something that goes; returns whether there
     /// was any.
-    fn take_kept(&mut self, records: &Records) -> bool {
+    fn take_from_trash(&mut self, records: &Records) -> bool {
         let mut found = Vec::new();
         for gone in self.goes.values() {
             for child in records.children(gone.id).filter(|child| child.id != gone.next) {
@@ -237,14 +237,14 @@ fn hidden_line(records: &Records, first: &Arc<DatasetRecord>) -> Vec<Arc<Dataset
 /// What of these names is in the way, and what to do about it.
 fn what_began(names: &[&str]) -> String {
     let receives = |name: &&str| name.parse().is_ok_and(|name: DatasetName| name.is_receiving());
-    let names_told = names.join(", ");
+    let joined_names = names.join(", ");
     if names.iter().any(receives) {
         return format!(
-            "{names_told} goes on from it, a stream that is being received or of which a part is \
+            "{joined_names} goes on from it, a stream that is being received or of which a part is \
              kept; end or drop that first"
         );
     }
-    format!("{names_told} began as it; destroy that first, or promote it")
+    format!("{joined_names} began as it; destroy that first, or promote it")
 }
 
 /// The name of the dataset, or of the snapshot that a rollback has left, which began as `gone`.

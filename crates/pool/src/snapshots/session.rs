@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Session {
     pub(crate) state: Arc<State>,
     /// States that are compared.
-    pub(crate) passing: Arc<EphemeralStates>,
+    pub(crate) ephemeral: Arc<EphemeralStates>,
     /// The user and command of this handle; without one, nothing enters the log of operations.
     pub(crate) author: Option<Arc<Author>>,
     /// The operation that a merge through this handle takes back; 0 is none.
@@ -20,7 +20,7 @@ pub(crate) struct Session {
 impl Session {
     /// A handle that acts for nobody.
     pub(crate) fn new(state: State) -> Session {
-        let (state, passing) = (Arc::new(state), Arc::default());
-        Session { state, passing, author: None, undoes: 0 }
+        let (state, ephemeral) = (Arc::new(state), Arc::default());
+        Session { state, ephemeral, author: None, undoes: 0 }
     }
 }

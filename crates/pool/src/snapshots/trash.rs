@@ -9,7 +9,7 @@
 use super::destroy::{Prepared, prepare};
 use super::lineage::handed_over;
 use super::list;
-use super::operation_log::{Author, entry, is_passing};
+use super::operation_log::{Author, entry, is_ephemeral};
 use super::plan::Plan;
 use crate::admission::SpaceMaker;
 use crate::commit::draft::Commit;
@@ -24,7 +24,7 @@ use crate::state::records::Records;
 use crate::state::records::is_hidden;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{
-    KEPT_PREFIX, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, kept_for,
+    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, TRASH_PREFIX, trash_entry,
 };
 use marram_store::{DatasetReport, Destruction, Error, Result, Source};
 use std::ops::RangeInclusive;
@@ -48,7 +48,7 @@ pub struct Hidden {
 
 /// The names of what is kept for an entry.
 fn names(records: &Records, number: u64) -> Result<Vec<Source>> {
-    let kept = records.known().filter(|record| kept_for(&record.name) == Some(number));
+    let kept = records.known().filter(|record| trash_entry(&record.name) == Some(number));
     kept.map(|record| record.name.parse()).collect()
 }
 
@@ -71,17 +71,17 @@ impl<'p> SpaceMaker for Reclaim<'p> {
 fn seconds_to_keep(pool: &State, sources: &[Source]) -> Result<i64> {
     let mut seconds = i64::MAX;
     for source in sources {
-        if is_passing(source) {
+        if is_ephemeral(source) {
             return Ok(0);
         }
         let Ok(record) = pool.find(source) else { return Ok(0) };
-        seconds = seconds.min(seconds_kept_of(pool, &record));
+        seconds = seconds.min(trash_seconds_of(pool, &record));
     }
     Ok(seconds)
 }
 
 /// How long what is destroyed of a dataset is kept.
-pub(crate) fn seconds_kept_of(pool: &State, record: &DatasetRecord) -> i64 {
+pub(crate) fn trash_seconds_of(pool: &State, record: &DatasetRecord) -> i64 {
     let records = pool.records.read();
     let dataset = records.get(record.parent).map_or(record, |dataset| &**dataset);
     undo_seconds(&dataset.properties)
@@ -106,7 +106,7 @@ pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
     if plan.refuse_in_use(pool).is_err() {
         return Ok(false);
     }
-    turn.commit_sifting(0, &mut |commit, pointers| {
+    turn.commit_reclaiming(0, &mut |commit, pointers| {
         destroy::destroy_planned(commit, &plan, pointers)
     })?;
     Ok(true)
@@ -127,7 +127,7 @@ pub(crate) fn let_go_of_expired(pool: &State) -> Result<bool> {
 }
 
 fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
-    let numbers = pool.records.read().kept_numbers();
+    let numbers = pool.records.read().trash_entries();
     for number in numbers {
         let until = {
             let _no_commit = pool.turns.committing.lock();
@@ -152,7 +152,7 @@ pub(crate) fn make_space(pool: &State) -> Result<bool> {
         destroy::give_back_step(pool)?;
         return Ok(true);
     }
-    let numbers = pool.records.read().kept_numbers();
+    let numbers = pool.records.read().trash_entries();
     for number in numbers {
         if let_go(pool, number)? {
             return Ok(true);
@@ -174,7 +174,7 @@ pub(crate) fn make_room_beside(
     step: &RangeInclusive<u64>,
 ) -> Result<()> {
     let oldest_kept = || {
-        let numbers = pool.records.read().kept_numbers();
+        let numbers = pool.records.read().trash_entries();
         numbers.into_iter().find(|number| !step.contains(number))
     };
     let Some(mut oldest) = oldest_kept() else { return Ok(()) };
@@ -205,7 +205,7 @@ pub(crate) fn hide(
     undoes: u64,
 ) -> Result<u64> {
     let record = commit.record(id)?;
-    let hidden = format!("{KEPT_PREFIX}{}", operation_log::next_entry(commit)?);
+    let hidden = format!("{TRASH_PREFIX}{}", operation_log::next_entry(commit)?);
     let hidden = match (record.state, record.name.split_once('@')) {
         (DatasetState::Snapshot, Some((dataset, _))) => format!("{dataset}@{hidden}"),
         _ => hidden,
@@ -233,8 +233,8 @@ pub(crate) fn give_name(commit: &mut Commit<'_>, id: u64, to: &Source) -> Result
     Ok(())
 }
 
-/// See `Pool::destroy_kept`.
-pub(crate) fn destroy_kept(session: &Session, sources: &[Source]) -> Result<Hidden> {
+/// See `Pool::move_to_trash`.
+pub(crate) fn move_to_trash(session: &Session, sources: &[Source]) -> Result<Hidden> {
     let inner = &session.state;
     let seconds = seconds_to_keep(inner, sources)?;
     let Some(author) = session.author.as_ref().filter(|_| seconds > 0) else {
@@ -255,8 +255,8 @@ pub(crate) fn destroy_kept(session: &Session, sources: &[Source]) -> Result<Hidd
     Ok(Hidden { destruction, kept_until_seconds: Some(until) })
 }
 
-/// See `Pool::list_kept`.
-pub(crate) fn list_kept(session: &Session) -> Result<Vec<DatasetReport>> {
+/// See `Pool::list_trash`.
+pub(crate) fn list_trash(session: &Session) -> Result<Vec<DatasetReport>> {
     let records = session.state.records.read();
     let kept = records.known().filter(|record| is_hidden(record));
     kept.map(|record| list::report(&records, record)).collect()

@@ -22,7 +22,7 @@ use crate::state::State;
 use crate::state::records::is_hidden;
 use crate::state::records::parent_of;
 use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_format::operation::{OperationKind, OperationRecord, kept_for};
+use marram_format::operation::{OperationKind, OperationRecord, trash_entry};
 use marram_store::{DatasetName, Error, Result, Source, check_rename};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -109,7 +109,8 @@ fn refuse_later(
 
 /// The operation that has destroyed what has this name, or its dataset.
 fn destroyer(name: &str) -> Option<u64> {
-    kept_for(name).or_else(|| kept_for(name.split_once('@').map_or(name, |(dataset, _)| dataset)))
+    trash_entry(name)
+        .or_else(|| trash_entry(name.split_once('@').map_or(name, |(dataset, _)| dataset)))
 }
 
 fn last_part(name: &str) -> &str {
@@ -213,7 +214,7 @@ pub(crate) fn refuse_gone(pool: &State, record: &OperationRecord) -> Result<()> 
         | OperationKind::Clone
         | OperationKind::Fork
         | OperationKind::Restore => in_sight(pool, record.subject).map(|_| ()),
-        OperationKind::Destroy => kept_still(pool, record).map(|_| ()),
+        OperationKind::Destroy => still_in_trash(pool, record).map(|_| ()),
         _ => Ok(()),
     }
 }
@@ -222,7 +223,7 @@ fn judge_destruction(pool: &State, parts: &[&Entry]) -> Result<Reversal> {
     let mut names = Vec::new();
     for (_, record) in parts {
         let subject = in_sight(pool, record.subject)?;
-        if trash::seconds_kept_of(pool, &subject) == 0 {
+        if trash::trash_seconds_of(pool, &subject) == 0 {
             return Err(refusal(format!(
                 "{} could not be brought back, since the property undo is off: destroy it \
                  instead",
@@ -348,8 +349,8 @@ fn judge_rename(pool: &State, record: &OperationRecord) -> Result<Source> {
 }
 
 /// What a destruction has kept, if it does still.
-fn kept_still(pool: &State, record: &OperationRecord) -> Result<Arc<DatasetRecord>> {
-    let kept = by_id(pool, record.subject).ok().filter(|kept| kept_for(&kept.name).is_some());
+fn still_in_trash(pool: &State, record: &OperationRecord) -> Result<Arc<DatasetRecord>> {
+    let kept = by_id(pool, record.subject).ok().filter(|kept| trash_entry(&kept.name).is_some());
     kept.ok_or_else(|| refusal(format!("{} is gone for good", record.text(0))))
 }
 
@@ -357,7 +358,7 @@ fn judge_restoration(pool: &State, parts: &[&Entry]) -> Result<()> {
     let (mut coming, mut names) = (BTreeSet::new(), BTreeSet::new());
     coming.extend(parts.iter().map(|(_, record)| record.subject));
     for (_, record) in parts {
-        refuse_without(pool, &*kept_still(pool, record)?, &coming)?;
+        refuse_without(pool, &*still_in_trash(pool, record)?, &coming)?;
         let name = former_name(pool, record)?;
         refuse_name_taken(pool, &name)?;
         if !names.insert(name.to_string()) {
@@ -420,7 +421,7 @@ fn take_back(
     let entered = match record.kind {
         OperationKind::Destroy => {
             let hidden = commit.record(id)?.name;
-            operation_log::forget_kept(commit, id, &hidden)?;
+            operation_log::forget_in_trash(commit, id, &hidden)?;
             let name = former_name_in(commit, record)?;
             trash::give_name(commit, id, &name)?;
             entry(OperationKind::Restore, id, &[&name.to_string()])
@@ -439,7 +440,7 @@ fn take_back(
             OperationRecord { other: id, detail, ..back }
         }
         _ => {
-            let keep_seconds = trash::seconds_kept_of(commit.pool, &commit.record(id)?);
+            let keep_seconds = trash::trash_seconds_of(commit.pool, &commit.record(id)?);
             let until = commit.now_seconds.saturating_add(keep_seconds);
             trash::hide(commit, id, until, author, *number)?;
             return Ok(until);
@@ -516,8 +517,8 @@ fn undo_records(
     if let Reversal::Records { goes, .. } = reversal
         && !goes.is_empty()
     {
-        let told = |error: Error| refusal(error.to_string());
-        Plan::new(&session.state, goes)?.refuse_in_use(&session.state).map_err(told)?;
+        let refused = |error: Error| refusal(error.to_string());
+        Plan::new(&session.state, goes)?.refuse_in_use(&session.state).map_err(refused)?;
     }
     let mut until = i64::MAX;
     turn.commit(Some(&mut |commit| {

@@ -35,12 +35,12 @@ fn usage_at(moment: &PinnedCommit, exact: bool) -> Result<Usage> {
     holders.sort_by(|a, b| a.report.source.cmp(&b.report.source));
     let allocated_bytes = moment.superblock.allocated_grains * GRAIN_BYTES;
     let own_bytes = own_grains(moment)? * GRAIN_BYTES;
-    let told = own_bytes + holders.iter().map(|holder| holder.added_bytes).sum::<u64>();
+    let counted = own_bytes + holders.iter().map(|holder| holder.added_bytes).sum::<u64>();
     let leaving_bytes = match has_owners {
         true => leaving_grains(moment)? * GRAIN_BYTES,
-        false => allocated_bytes.saturating_sub(told),
+        false => allocated_bytes.saturating_sub(counted),
     };
-    let shared_bytes = (told + leaving_bytes).saturating_sub(allocated_bytes);
+    let shared_bytes = (counted + leaving_bytes).saturating_sub(allocated_bytes);
     Ok(Usage { holders, own_bytes, leaving_bytes, shared_bytes, allocated_bytes })
 }
 

@@ -4,7 +4,7 @@ use crate::memtable::dataset::{Dataset, Opened};
 use crate::state::State;
 use crate::state::records::is_hidden;
 use marram_format::dataset::DatasetRecord;
-use marram_format::operation::{KEPT_PREFIX, kept_for};
+use marram_format::operation::{TRASH_PREFIX, trash_entry};
 use marram_store::{DatasetName, Error, Result, Source};
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ impl State {
 
     pub(crate) fn refuse_taken(&self, source: &Source) -> Result<()> {
         let name = source.to_string();
-        let is_kept = name.starts_with(KEPT_PREFIX) || kept_for(&name).is_some();
-        if is_kept || (source.snapshot.is_none() && source.is_own()) {
+        let is_in_trash = name.starts_with(TRASH_PREFIX) || trash_entry(&name).is_some();
+        if is_in_trash || (source.snapshot.is_none() && source.is_own()) {
             return Err(Error::Invalid(format!("{source} is a name of the pool's own")));
         }
         match self.find(source) {

@@ -44,8 +44,8 @@ pub(crate) struct State {
     pub(crate) options: OpenOptions,
     pub(crate) turns: Turns,
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
-    pub(crate) touched: Arc<DirtyDatasets>,
-    pub(crate) recent: Arc<ItemCache>,
+    pub(crate) dirty_datasets: Arc<DirtyDatasets>,
+    pub(crate) item_cache: Arc<ItemCache>,
     /// Shared with the readers of a [pinned commit](pinned_commit).
     pub(crate) records: RwLock<Arc<Records>>,
     pub(crate) space: Mutex<SpaceMap>,
@@ -87,10 +87,10 @@ impl Default for Turns {
 
 impl State {
     /// Datasets that may have something that waits for a commit, in order of their ids.
-    pub(crate) fn touched_datasets(&self) -> Vec<Arc<Dataset>> {
+    pub(crate) fn all_dirty_datasets(&self) -> Vec<Arc<Dataset>> {
         let datasets = self.datasets.read();
-        let touched = self.touched.ids().into_iter();
-        let known = touched.filter_map(|id| datasets.get(&id).cloned());
+        let dirty_datasets = self.dirty_datasets.ids().into_iter();
+        let known = dirty_datasets.filter_map(|id| datasets.get(&id).cloned());
         known.filter(|dataset| dataset.writable).collect()
     }
 

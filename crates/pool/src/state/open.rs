@@ -13,7 +13,7 @@ use crate::space::SpaceMap;
 use crate::state::bitmaps::{Committed, malformed};
 use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
-use crate::state::records::{Records, Sifting};
+use crate::state::records::{Reclaims, Records};
 use crate::state::superblocks::newest_superblock;
 use crate::state::work::Work;
 use crate::state::{State, Turns};
@@ -23,7 +23,7 @@ use marram_device::Device;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{
-    SUMMARY_ZONES, SiftingRecord, Tail, dataset_key, sifting_key, summary_key,
+    ReclaimRecord, SUMMARY_ZONES, Tail, dataset_key, reclaim_key, summary_key,
 };
 use marram_format::superblock::Superblock;
 use marram_store::{Key, Result};
@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, OnceLock};
 
 /// One part in so many of the cache is for inodes and names.
-const RECENT_PART: usize = 8;
+const ITEM_CACHE_PART: usize = 8;
 
 /// What a device says of grains is reported in bytes, too: there are no more than these.
 const GRAINS_MAX: u64 = u64::MAX / GRAIN_BYTES;
@@ -75,19 +75,19 @@ pub(crate) fn start(
     superblock: Superblock,
     tail: Option<Pointer>,
 ) -> std::result::Result<State, Error> {
-    let recent_bytes = options.cache_bytes / RECENT_PART;
-    let recent = Arc::new(ItemCache::new(recent_bytes));
-    let media = Media::new(devices, options.cache_bytes - recent_bytes);
+    let item_cache_bytes = options.cache_bytes / ITEM_CACHE_PART;
+    let item_cache = Arc::new(ItemCache::new(item_cache_bytes));
+    let media = Media::new(devices, options.cache_bytes - item_cache_bytes);
     media.set_epoch(superblock.group.0);
     let size_bytes = superblock.devices.first().map_or(0, |device| device.size_bytes);
     let root = superblock.pool_tree.as_ref().map(Pointer::encode);
     let records = read_records(&media, root.as_ref())?;
     let space = read_space(&media, root.as_ref(), size_bytes / GRAIN_BYTES, tail.as_ref())?;
-    let touched = Arc::<DirtyDatasets>::default();
-    let datasets = datasets_of(&records, options.read_only, (&touched, &recent))?;
+    let dirty_datasets = Arc::<DirtyDatasets>::default();
+    let datasets = datasets_of(&records, options.read_only, (&dirty_datasets, &item_cache))?;
     let mut known = Records::default();
     known.apply(records.into_iter().map(|(id, record)| (id, Some(record))).collect());
-    known.set_sifting(Arc::new(read_sifting(&media, root.as_ref())?));
+    known.set_reclaims(Arc::new(read_reclaims(&media, root.as_ref())?));
     let (log, replayed) = match superblock.intent_log.as_ref().filter(|_| !options.skip_log) {
         None => (OnceLock::new(), log::Replayed::default()),
         Some(pointer) => {
@@ -102,8 +102,8 @@ pub(crate) fn start(
         options: options.within_bounds(),
         turns: Turns::default(),
         datasets: RwLock::new(order::DATASETS, datasets),
-        touched,
-        recent,
+        dirty_datasets,
+        item_cache,
         records: RwLock::new(order::RECORDS, Arc::new(known)),
         gauge: space.gauge(),
         space: Mutex::new(order::SPACE, space),
@@ -164,12 +164,12 @@ fn datasets_of(
 pub(crate) fn dataset_of(
     record: &DatasetRecord,
     read_only: bool,
-    (touched, recent): (&Arc<DirtyDatasets>, &Arc<ItemCache>),
+    (dirty_datasets, item_cache): (&Arc<DirtyDatasets>, &Arc<ItemCache>),
 ) -> Result<Dataset> {
     let settings = Settings::new(&record.properties)?;
     let writable = record.state == DatasetState::Live && !read_only;
     let root = record.root.as_ref().map(Pointer::encode);
-    Ok(Dataset::new(record, root, settings, writable, (touched.clone(), recent.clone())))
+    Ok(Dataset::new(record, root, settings, writable, (dirty_datasets.clone(), item_cache.clone())))
 }
 
 fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, DatasetRecord>> {
@@ -194,22 +194,22 @@ fn read_records(media: &Media, root: Option<&Bytes>) -> Result<BTreeMap<u64, Dat
     }
 }
 
-fn read_sifting(media: &Media, root: Option<&Bytes>) -> Result<Sifting> {
-    let mut sifting = Sifting::new();
+fn read_reclaims(media: &Media, root: Option<&Bytes>) -> Result<Reclaims> {
+    let mut reclaims = Reclaims::new();
     let mut wrong: Option<String> = None;
     let at = At { media, epoch: media.epoch() };
-    tree::scan(&at, root, sifting_key(0), sifting_key(u64::MAX), &mut |found| {
-        match SiftingRecord::decode(&found.value) {
+    tree::scan(&at, root, reclaim_key(0), reclaim_key(u64::MAX), &mut |found| {
+        match ReclaimRecord::decode(&found.value) {
             Ok(record) => {
-                sifting.insert(found.key.offset, record);
+                reclaims.insert(found.key.offset, record);
             }
             Err(error) => wrong = Some(error.to_string()),
         }
         wrong.is_none()
     })?;
     match wrong {
-        None => Ok(sifting),
-        Some(reason) => Err(malformed(format!("a list that is sifted: {reason}"))),
+        None => Ok(reclaims),
+        Some(reason) => Err(malformed(format!("a dead list in reclaim: {reason}"))),
     }
 }
 

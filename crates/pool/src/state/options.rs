@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-/// Pointers of dead lists that one commit sifts at most, unless the options
+/// Pointers of dead lists that one commit reclaims at most, unless the options
 /// say otherwise: some 7 MiB of lists.
-const SIFT_POINTERS_MAX: usize = 100_000;
+const RECLAIM_POINTERS_MAX: usize = 100_000;
 
 /// How a pool is to be opened.
 #[derive(Clone)]
@@ -22,9 +22,9 @@ pub struct OpenOptions {
     pub dirty_bytes_max: usize,
     /// Threads that compress and checksum during a commit.
     pub threads: usize,
-    /// Pointers of dead lists that one commit sifts at most, to give back what destroyed snapshots
-    /// had.
-    pub sift_pointers_max: usize,
+    /// Pointers of dead lists that one commit reclaims at most, to give back what destroyed
+    /// snapshots had.
+    pub reclaim_pointers_max: usize,
     /// The present time, in seconds since 1970.
     pub now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
@@ -37,7 +37,7 @@ impl Default for OpenOptions {
             cache_bytes: 64 << 20,
             dirty_bytes_max: 64 << 20,
             threads: 1,
-            sift_pointers_max: SIFT_POINTERS_MAX,
+            reclaim_pointers_max: RECLAIM_POINTERS_MAX,
             now_seconds: Arc::new(|| 0),
         }
     }
@@ -46,7 +46,7 @@ impl Default for OpenOptions {
 impl OpenOptions {
     /// With at least one thread, and one pointer of a dead list a commit.
     pub(crate) fn within_bounds(self) -> OpenOptions {
-        let (threads, pointers) = (self.threads.max(1), self.sift_pointers_max.max(1));
-        OpenOptions { threads, sift_pointers_max: pointers, ..self }
+        let (threads, pointers) = (self.threads.max(1), self.reclaim_pointers_max.max(1));
+        OpenOptions { threads, reclaim_pointers_max: pointers, ..self }
     }
 }

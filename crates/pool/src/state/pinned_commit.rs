@@ -79,7 +79,7 @@ impl PinnedCommit {
 
     /// Damage of what is called `name` that is none: what was read has been given back and
     /// overwritten.
-    pub(crate) fn told<T>(&self, name: &str, read: Result<T>) -> Result<T> {
+    pub(crate) fn judge_damage<T>(&self, name: &str, read: Result<T>) -> Result<T> {
         match read {
             Err(Error::Damaged(_)) if self.is_broken() => Err(Error::InUse {
                 name: name.to_owned(),

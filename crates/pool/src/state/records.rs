@@ -5,14 +5,14 @@ use bytes::Bytes;
 use marram_format::dataset::{
     DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY,
 };
-use marram_format::operation::{KEPT_PREFIX, kept_for};
-use marram_format::space::SiftingRecord;
+use marram_format::operation::{TRASH_PREFIX, trash_entry};
+use marram_format::space::ReclaimRecord;
 use marram_store::{Error, ROOT_OBJECT, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// The dead lists that are being sifted, by number.
-pub(crate) type Sifting = BTreeMap<u64, SiftingRecord>;
+/// The dead lists in reclaim, by number.
+pub(crate) type Reclaims = BTreeMap<u64, ReclaimRecord>;
 
 /// The records of a running pool.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Records {
     going: BTreeSet<u64>,
     /// The dataset of each dead list.
     lists: HashMap<u64, u64>,
-    sifting: Arc<Sifting>,
+    reclaims: Arc<Reclaims>,
 }
 
 impl Records {
@@ -70,7 +70,7 @@ impl Records {
     }
 
     /// Numbers of the entries for which something is kept, ascending.
-    pub(crate) fn kept_numbers(&self) -> Vec<u64> {
+    pub(crate) fn trash_entries(&self) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.kept.iter().map(|(number, _)| *number).collect();
         numbers.dedup();
         numbers
@@ -84,7 +84,7 @@ impl Records {
 
     /// Whether anything that was destroyed is still to be given back.
     pub(crate) fn is_leaving(&self) -> bool {
-        !self.going.is_empty() || !self.sifting.is_empty()
+        !self.going.is_empty() || !self.reclaims.is_empty()
     }
 
     /// The record that has a dead list.
@@ -92,14 +92,14 @@ impl Records {
         self.lists.get(&list).and_then(|id| self.by_id.get(id))
     }
 
-    /// The dead lists that are being sifted.
-    pub(crate) fn sifting(&self) -> &Arc<Sifting> {
-        &self.sifting
+    /// The dead lists in reclaim.
+    pub(crate) fn reclaims(&self) -> &Arc<Reclaims> {
+        &self.reclaims
     }
 
-    /// From now on these are being sifted.
-    pub(crate) fn set_sifting(&mut self, sifting: Arc<Sifting>) {
-        self.sifting = sifting;
+    /// From now on these are in reclaim.
+    pub(crate) fn set_reclaims(&mut self, reclaims: Arc<Reclaims>) {
+        self.reclaims = reclaims;
     }
 
     /// Applies what a commit has changed; `None` takes a record away. Names may have changed
@@ -114,7 +114,7 @@ impl Records {
             self.snapshots.remove(&(old.parent, *id));
             self.going.remove(id);
             self.lists.remove(&old.dead_list);
-            if let Some(number) = kept_for(&old.name) {
+            if let Some(number) = trash_entry(&old.name) {
                 self.kept.remove(&(number, *id));
             }
         }
@@ -138,7 +138,7 @@ impl Records {
         if parent_of(record) != 0 {
             self.children.insert((parent_of(record), record.id));
         }
-        if let Some(number) = kept_for(&record.name) {
+        if let Some(number) = trash_entry(&record.name) {
             self.kept.insert((number, record.id));
         }
         if record.state == DatasetState::Snapshot {
@@ -154,7 +154,7 @@ pub(crate) fn parent_of(record: &DatasetRecord) -> u64 {
 
 /// Whether nobody is to see it: it is kept for an undo, or belongs to a dataset that is.
 pub(crate) fn is_hidden(record: &DatasetRecord) -> bool {
-    record.name.starts_with(KEPT_PREFIX) || kept_for(&record.name).is_some()
+    record.name.starts_with(TRASH_PREFIX) || trash_entry(&record.name).is_some()
 }
 
 /// The root of a record, encoded.

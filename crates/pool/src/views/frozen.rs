@@ -44,8 +44,8 @@ impl FrozenView {
     }
 
     /// Damage that is none: what was read has been given back and overwritten.
-    fn told<T>(&self, read: Result<T>) -> Result<T> {
-        self.moment.told(&self.record.name, read)
+    fn judge_damage<T>(&self, read: Result<T>) -> Result<T> {
+        self.moment.judge_damage(&self.record.name, read)
     }
 
     fn references(&self, pointer: &Pointer, address: u64) -> Result<u64> {
@@ -75,7 +75,7 @@ impl FrozenView {
 
 impl View for FrozenView {
     fn get(&self, key: Key) -> Result<Option<Item>> {
-        let found = self.told(tree::get(&*self.moment, self.root.as_ref(), key))?;
+        let found = self.judge_damage(tree::get(&*self.moment, self.root.as_ref(), key))?;
         found.map(|found| item_of(&found)).transpose()
     }
 
@@ -91,12 +91,12 @@ impl View for FrozenView {
                     false
                 }
             });
-        self.told(walked)?;
+        self.judge_damage(walked)?;
         failed.map_or(Ok(()), Err)
     }
 
     fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
-        let found = self.told(tree::last(&*self.moment, self.root.as_ref(), from, to))?;
+        let found = self.judge_damage(tree::last(&*self.moment, self.root.as_ref(), from, to))?;
         found.map(|found| Ok((found.key, item_of(&found)?))).transpose()
     }
 
@@ -109,7 +109,7 @@ impl View for FrozenView {
             Block::Fresh(fresh) => Ok(fresh.bytes()),
             Block::Stored(token) => {
                 let at = self.moment.at();
-                self.told(at.media.block(&token.place, at.epoch))
+                self.judge_damage(at.media.block(&token.place, at.epoch))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Ownership for FrozenView {
         let Block::Stored(token) = block else { return Ok(None) };
         let pointer = decode_pointer(&token.place)?;
         let Some(address) = pointer.address() else { return Ok(None) };
-        self.told(self.holding_of(&pointer, address)).map(Some)
+        self.judge_damage(self.holding_of(&pointer, address)).map(Some)
     }
 }
 

@@ -55,9 +55,9 @@ impl DatasetView {
         loop {
             let unread = {
                 let _no_freeze = self.pool.turns.gate.read();
-                let unlooked = Waiting::default();
+                let nothing = Waiting::default();
                 let admit =
-                    || shortage::admit(&self.pool, &self.dataset, batch, cost(batch), unlooked);
+                    || shortage::admit(&self.pool, &self.dataset, batch, cost(batch), nothing);
                 let _admitted = match &granted {
                     Some(_) => None,
                     None => match admit() {
@@ -140,7 +140,7 @@ impl View for DatasetView {
             }
         }
         // The batch has been applied: a commit that fails says so to its own caller.
-        let _told_by_sync = turn::throttle(&self.pool);
+        let _reported_by_sync = turn::throttle(&self.pool);
         Ok(())
     }
 
@@ -195,8 +195,8 @@ impl AdmissionControl for DatasetView {
         let mut batch = batch;
         self.pool.check_writable()?;
         quota::check_quota(&self.pool, &self.dataset, &batch, || turn::commit(&self.pool))?;
-        reservation::foresee_space(&Reclaim(&self.pool), &self.pool, &self.dataset, &mut batch)?;
-        self.dataset.foresee(&self.pool.media, &batch.edits)
+        reservation::dry_run_merge(&Reclaim(&self.pool), &self.pool, &self.dataset, &mut batch)?;
+        self.dataset.check_limits(&self.pool.media, &batch.edits)
     }
 
     fn commit(&self) -> Result<()> {

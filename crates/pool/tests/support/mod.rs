@@ -104,7 +104,7 @@ pub(crate) fn names(pool: &Pool) -> Vec<String> {
     list.iter().map(|report| report.source.to_string()).collect()
 }
 
-pub(crate) fn kept_names(pool: &Pool) -> Vec<String> {
-    let list = pool.list_kept().expect("the pool can be read");
+pub(crate) fn trash_names(pool: &Pool) -> Vec<String> {
+    let list = pool.list_trash().expect("the pool can be read");
     list.iter().map(|report| report.source.to_string()).collect()
 }

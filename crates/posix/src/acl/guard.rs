@@ -160,8 +160,8 @@ fn may_set_mode(who: &dyn Identity, object: &Object, set: &mut SetAttributes) ->
     Ok(())
 }
 
-/// Who may write the owner may take the inode, and give it a group that is his; the owner himself
-/// only the latter. Programs lose their privileges on the way.
+/// A caller with `WRITE_OWNER` may take the inode, and give it one of the caller's own groups; the
+/// owner may only do the latter. Programs lose their privileges on the way.
 fn may_set_owner(who: &dyn Identity, object: &Object, set: &mut SetAttributes) -> Result<()> {
     if set.uid.is_none() && set.gid.is_none() {
         return Ok(());
@@ -178,7 +178,8 @@ fn may_set_owner(who: &dyn Identity, object: &Object, set: &mut SetAttributes) -
     Ok(())
 }
 
-/// The present time may be set by whoever may write, another only by who may write attributes.
+/// A caller with `WRITE_DATA` may set the present time, another time only one with
+/// `WRITE_ATTRIBUTES`.
 fn may_set_times(who: &dyn Identity, object: &Object, set: &SetAttributes) -> Result<()> {
     let times = [set.accessed, set.modified];
     if times == [None; 2] || object.allows(who, Rights::WRITE_ATTRIBUTES) {
@@ -213,8 +214,8 @@ fn may_search(volume: &Volume, who: &dyn Identity, ino: Ino) -> Result<()> {
     if object.is_directory() { object.demand(who, Rights::EXECUTE) } else { Ok(()) }
 }
 
-/// FIFOs and sockets are opened without a word to the file system: their names lead only those
-/// to them who may use them in all ways.
+/// FIFOs and sockets are opened without a word to the file system. So their names lead only callers
+/// to them that may use them in all ways.
 fn may_reach(volume: &Volume, who: &dyn Identity, ino: Ino) -> Result<()> {
     if who.is_privileged() {
         return Ok(());
@@ -244,8 +245,8 @@ fn may_use(
     object.demand(who, wanted)
 }
 
-/// As with `fs.protected_hardlinks`: a name keeps a file alive, so it is for those who could
-/// have written it anyway.
+/// As with `fs.protected_hardlinks`: a name keeps a file alive, so a link needs the right to have
+/// written the file anyway.
 fn may_link(volume: &Volume, who: &dyn Identity, ino: Ino, parent: Ino) -> Result<()> {
     let object = object_of(volume, ino)?;
     object_of(volume, parent)?.demand(who, adding(object.is_directory()))?;

@@ -86,7 +86,7 @@ impl Not for Rights {
     }
 }
 
-/// Whom an entry is about.
+/// The user, group or class that an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
     /// The owner (`OWNER@`).
@@ -135,7 +135,7 @@ impl Inheritance {
 pub struct Entry {
     /// Whether it allows; else it denies.
     pub allows: bool,
-    /// Whom.
+    /// The user, group or class.
     pub who: Who,
     /// What.
     pub rights: Rights,

@@ -8,7 +8,7 @@ use marram_vfs::Ino;
 /// Most directories on the way from the root to a damaged file that is reported.
 const DEPTH_MAX: usize = 1000;
 
-/// Tells of a damaged range of a file. No lock is held.
+/// Reports a damaged range of a file. No lock is held.
 pub(crate) fn report_damage(volume: &Volume, ino: u64, offset: u64, len: u64, reason: String) {
     let path = path_of(volume, ino);
     (volume.options.on_damage)(DamagedRange { ino: Ino(ino), path, offset, len, reason });

@@ -36,7 +36,7 @@ pub(crate) fn change_attributes(
     let mut change = Change::begin(volume)?;
     let inode = change.inode(ino)?;
     check_attributes(inode, set)?;
-    // Only whom no limit binds may do that.
+    // Only a caller that no limit binds may do that.
     let gives_away = set.uid.is_some_and(|uid| uid != inode.uid);
     change.lifts_limits = gives_away;
     if are_times_of_a_cache(set) {

@@ -1,9 +1,9 @@
 //! Moving names.
 //!
-//! A rename looks up both names, takes the locks of both directories and of what the names lead
-//! to, and looks again. When a directory changes its parent (or could be the ancestor of the
-//! other side), the lock of moves is taken first: nothing else can then change who is whose
-//! ancestor, so walking up from a directory is safe without locks.
+//! A rename looks up both names, takes the locks of both directories and of what the names lead to,
+//! and looks again. When a directory changes its parent (or could be the ancestor of the other
+//! side), the lock of moves is taken first: no other rename can then change ancestors, so walking
+//! up from a directory is safe without locks.
 //!
 //! The order of the checks is Linux's.
 

@@ -1,15 +1,15 @@
 //! A pass: a look at all files below some directories, step by step, while programs use them.
 //!
-//! Before each step, whoever wanted the pass is asked whether it may go on, and what the answer
-//! gives is kept until the step has been done. What cannot be looked at or changed is left alone,
-//! and told of in the end.
+//! Before each step, `admit` decides whether the pass may go on, and what it returns is kept until
+//! the step has been done. What cannot be looked at or changed is left alone, and listed in the
+//! end.
 
 use crate::filesystem::Posix;
 use crate::upkeep::descent::{Descent, Met};
 use marram_vfs::{Error, Ino};
 use std::sync::Arc;
 
-/// Most things left alone that are told of one by one.
+/// Most things left alone that are listed one by one.
 const SKIPPED_MAX: usize = 100;
 
 /// A directory to look below.
@@ -50,12 +50,12 @@ pub(crate) struct Pass<'w, T> {
     /// How much was left alone.
     pub(crate) skipped: u64,
     /// The first of it.
-    pub(crate) told: Vec<Skipped>,
+    pub(crate) listed: Vec<Skipped>,
 }
 
 impl<'w, T> Pass<'w, T> {
     pub(crate) fn new(admit: &'w mut dyn FnMut() -> Option<T>) -> Pass<'w, T> {
-        Pass { admit, skipped: 0, told: Vec::new() }
+        Pass { admit, skipped: 0, listed: Vec::new() }
     }
 
     /// Begins a step, which goes on until what this returns is dropped.
@@ -83,12 +83,12 @@ impl<'w, T> Pass<'w, T> {
             _ => (),
         }
         let skipped = Skipped { place, path: path.to_vec(), reason: error };
-        if self.told.contains(&skipped) {
+        if self.listed.contains(&skipped) {
             return Ok(());
         }
         self.skipped += 1;
-        if self.told.len() < SKIPPED_MAX {
-            self.told.push(skipped);
+        if self.listed.len() < SKIPPED_MAX {
+            self.listed.push(skipped);
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ impl Lazy {
         self.files.read(self.ino, 0, 9, &mut Vec::new()).unwrap();
     }
 
-    fn told(&self) -> i64 {
+    fn shown(&self) -> i64 {
         self.files.attributes(self.ino).unwrap().accessed.seconds
     }
 
@@ -132,9 +132,9 @@ fn lazy_times_are_told_at_once_and_written_with_something_else() {
     for (what, change, written) in changes {
         let lazy = Lazy::new();
         lazy.read();
-        assert_eq!((lazy.told(), lazy.written()), (100, 50), "{what}");
+        assert_eq!((lazy.shown(), lazy.written()), (100, 50), "{what}");
         change(&lazy);
-        assert_eq!((lazy.told(), lazy.written()), (100, written), "{what}");
+        assert_eq!((lazy.shown(), lazy.written()), (100, written), "{what}");
     }
 }
 
@@ -147,7 +147,7 @@ fn lazy_times_wait_for_a_day_at_most() {
     assert_eq!(lazy.written(), 50);
     lazy.clock.0.store(100 + 86_400, Ordering::Relaxed);
     lazy.files.reclaim_step(10).unwrap();
-    assert_eq!((lazy.told(), lazy.written()), (100, 100));
+    assert_eq!((lazy.shown(), lazy.written()), (100, 100));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_time_that_is_set_is_not_undone_by_one_that_waits() {
     let set = SetAttributes { accessed: Some(at), ..SetAttributes::default() };
     lazy.files.set_attributes(USER, lazy.ino, &set).unwrap();
     lazy.files.sync_all().unwrap();
-    assert_eq!((lazy.told(), lazy.written()), (7, 7));
+    assert_eq!((lazy.shown(), lazy.written()), (7, 7));
     lazy.read();
     lazy.files.unlink(Ino::ROOT, name("f")).unwrap();
     lazy.files.forget(lazy.ino, 1);

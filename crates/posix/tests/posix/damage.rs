@@ -1,7 +1,7 @@
-//! Damaged blocks: told by file and range, never returned, and no hindrance to the rest.
+//! Damaged blocks: reported by file and range, never returned, and no hindrance to the rest.
 
 use crate::{Bench, name, pattern};
-use marram_posix::{AccessTimes, DefragmentOptions, PassPlace, Rewriter, defragment};
+use marram_posix::{AccessTimes, DefragmentOptions, Defragmenter, PassPlace, defragment};
 use marram_store::{Batch, Block, Item, Key, kind};
 use marram_vfs::{Error, FileSystem, Ino, Kind, NewNode};
 use std::sync::Arc;
@@ -57,15 +57,15 @@ fn rewriting_goes_past_a_record_that_makes_no_sense_and_tells_of_it() {
     bench.store.commit();
     let files = Arc::new(crate::open(&bench.view, AccessTimes::Never, &bench.damage));
 
-    let mut rewriter = Rewriter::new();
+    let mut defragmenter = Defragmenter::new();
     let mut steps = 0;
-    while rewriter.step(&files).unwrap() {
+    while defragmenter.step(&files).unwrap() {
         steps += 1;
         assert!(steps < 100, "it comes to an end");
     }
-    let looked_at = rewriter.totals().content_bytes;
+    let looked_at = defragmenter.totals().content_bytes;
     assert_eq!(looked_at, 3 * 400_000 - 131_072, "all but that section is looked at");
-    assert_eq!(rewriter.totals().unreadable, 1);
+    assert_eq!(defragmenter.totals().unreadable, 1);
     let told = bench.damage.lock().unwrap().clone();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!((told[0].ino, told[0].offset), (wrong, 131_072));
@@ -74,6 +74,6 @@ fn rewriting_goes_past_a_record_that_makes_no_sense_and_tells_of_it() {
     // By hand the file is named, and what is beside it is looked at.
     let place = PassPlace { files, directory: Ino::ROOT };
     let report = defragment(&[place], DefragmentOptions::default(), &mut || Some(()));
-    assert_eq!((report.files, report.skipped, &report.told[0].path[..]), (3, 1, &b"wrong"[..]));
+    assert_eq!((report.files, report.skipped, &report.listed[0].path[..]), (3, 1, &b"wrong"[..]));
     assert_eq!(report.totals.content_bytes, looked_at);
 }

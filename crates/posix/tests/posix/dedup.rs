@@ -1,4 +1,4 @@
-//! Sharing of equal content: nobody who reads can tell, and nothing is believed that is not so.
+//! Sharing of equal content: no read shows it, and every hint is verified.
 
 use crate::{Bench, USER, name, pattern};
 use marram_posix::{
@@ -163,8 +163,8 @@ fn damage_is_told_and_not_spread() {
     bench.store.damage(token);
     let report = run(&shared(&bench), DedupOptions::default());
     assert_eq!((report.shared_bytes, report.skipped), (RECORD, 1));
-    assert_eq!(report.told[0].path, b"bad");
-    assert!(matches!(report.told[0].reason, Error::Damaged(_)));
+    assert_eq!(report.listed[0].path, b"bad");
+    assert!(matches!(report.listed[0].reason, Error::Damaged(_)));
     assert_eq!(bench.read(good, 0, content.len()), content);
     let sharing = share_if_equal(&bench.files, &bench.files, (bad, 0), (good, 0), RECORD, false);
     let sharing = sharing.unwrap();

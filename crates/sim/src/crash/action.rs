@@ -7,7 +7,7 @@ use marram_vfs::{
     SetAttributes, SyncScope, WriteOptions, XattrMode,
 };
 
-/// Who does everything.
+/// The caller of every operation.
 const NOBODY: Caller = Caller { uid: 0, gid: 0 };
 
 /// A file or directory: a path from the root (`A/f`; the root is empty), or the held one.

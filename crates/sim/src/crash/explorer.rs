@@ -54,7 +54,7 @@ pub struct Violation {
 pub struct Explorer<'t> {
     target: &'t dyn Target,
     base: Arc<[u8]>,
-    /// What each image recovered to; nothing if it is a violation that has been told.
+    /// What each image recovered to; nothing if it is a violation that has been reported.
     known: Mutex<HashMap<u128, Option<Digest>>>,
     states: AtomicU64,
     continued: AtomicU64,

@@ -1,9 +1,9 @@
 //! A device that holds still in the middle of a commit or a frame, so that others go on meanwhile.
 //!
 //! A frame of the intent log that is written while a commit is under way is where the two could
-//! disagree about who has what. Threads would race, and no seed would replay them; so the thread
-//! that was begun stops before a certain write or flush, and goes on when it is told to. The
-//! next one that is begun has its own stop: whoever stopped before is not counted any more.
+//! disagree about what each has. Threads would race, and no seed would replay them. So the thread
+//! that was begun stops before a certain write or flush, and goes on when its stop is ended. The
+//! next one that is begun has its own stop: earlier threads are not counted any more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,10 +13,11 @@ use std::time::Duration;
 use marram_device::{Device, Result};
 use parking_lot::Mutex;
 
-/// How long it holds still at most: whoever was to go on meanwhile may be waiting for the commit.
+/// How long it holds still at most: the thread that was to go on meanwhile may be waiting for the
+/// commit.
 const PAUSE_MAX: Duration = Duration::from_millis(300);
 
-/// Passes everything on, and stops where it was told to.
+/// Passes everything on, and stops where a [`Stop`] says.
 pub(super) struct PausingDevice {
     inner: Arc<dyn Device>,
     pause: Mutex<Option<Pause>>,
@@ -37,9 +38,9 @@ pub(super) struct Stop {
     go_on: Sender<()>,
 }
 
-/// A stop before the write or flush of a thread that comes after `at` others: for the thread, and
-/// for the one who ends it. A flush before the first write does not count: it makes durable what a
-/// pool was opened with, and what the thread does comes after all that others do until then.
+/// A stop before the write or flush of a thread that comes after `at` others: one end for the
+/// thread, the other to end it. A flush before the first write does not count: it makes durable
+/// what a pool was opened with, and what the thread does comes after all that others do until then.
 pub(super) fn stop_before(at: u64) -> (Pause, Stop) {
     let (arrived, arrival) = channel();
     let (end, go_on) = channel();

@@ -339,8 +339,8 @@ impl<'scope> Recorder<'scope, '_> {
         self.settle(ending)
     }
 
-    /// First all of them end, then they are acknowledged: where marks lie does not depend on
-    /// who is faster.
+    /// First all of them end, then they are acknowledged: where marks lie does not depend on which
+    /// is faster.
     fn settle(&mut self, ending: Vec<UnderWay<'_>>) -> Result<(), String> {
         let mut ended = Vec::new();
         for UnderWay { action, stop, thread, before, .. } in ending {

@@ -1,4 +1,4 @@
-//! A device that fails and lies where it is told to.
+//! A device that fails and lies where its faults say.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -20,7 +20,7 @@ pub enum Nature {
     /// A read goes wrong once; the medium is as it should be.
     Passing,
     /// The device says that a write or flush failed.
-    Told,
+    Reported,
     /// The medium is not as it should be, and the device has not said so.
     Lied,
 }
@@ -29,7 +29,9 @@ pub enum Nature {
 pub fn nature(fault: Fault) -> Nature {
     match fault {
         Fault::FailRead { .. } | Fault::FlipBit { .. } => Nature::Passing,
-        Fault::FailWrite { .. } | Fault::TearWrite { .. } | Fault::FailFlush { .. } => Nature::Told,
+        Fault::FailWrite { .. } | Fault::TearWrite { .. } | Fault::FailFlush { .. } => {
+            Nature::Reported
+        }
         Fault::RotBit { .. }
         | Fault::CutWrite { .. }
         | Fault::LoseWrite { .. }

@@ -25,12 +25,12 @@ pub enum Outcome {
     Healed,
     /// Some content was refused as damaged.
     Damaged(Damaged),
-    /// The write of one copy went astray onto the other, so none is left: of a block, a clear error
-    /// is all that remains; the last frame of the log cannot be told from one that a power cut
-    /// tore, and the pool is as of a moment before it.
+    /// The write of one copy went astray onto the other, so none is left. Of a block, a clear error
+    /// is all that remains. The last frame of the log looks like one that a power cut tore, and the
+    /// pool is as of a moment before it.
     BothCopies,
     /// An operation said that a device had failed; the pool took no more changes.
-    Told,
+    Reported,
 }
 
 /// Why an act did not come to its end.
@@ -38,7 +38,7 @@ enum Stop {
     /// What must never be.
     Violation(String),
     /// The error of a device.
-    Told(String),
+    Reported(String),
     /// A frame of the log has no copy left, see [`Outcome::BothCopies`].
     LastFrame,
 }
@@ -46,7 +46,7 @@ enum Stop {
 impl std::fmt::Display for Stop {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
-            Stop::Violation(text) | Stop::Told(text) => text,
+            Stop::Violation(text) | Stop::Reported(text) => text,
             Stop::LastFrame => "the last frame of the log is lost",
         })
     }
@@ -136,7 +136,7 @@ impl Trial {
         let model = Model::new(self.clock.clone());
         let pair = Pair::new(files.clone(), model);
         self.mounted.insert(Dataset::Root, Mounted { files, pair });
-        self.pool().commit().map_err(|error| Stop::Told(error.to_string()))?;
+        self.pool().commit().map_err(|error| Stop::Reported(error.to_string()))?;
         self.note(Dataset::Root);
         self.promised();
         Ok(())
@@ -158,7 +158,7 @@ impl Trial {
         let options = OpenOptions {
             cache_bytes: self.setting.cache_bytes,
             dirty_bytes_max: usize::MAX / 4,
-            sift_pointers_max: 1,
+            reclaim_pointers_max: 1,
             ..OpenOptions::default()
         };
         match Pool::open(vec![self.device.clone()], options) {
@@ -174,8 +174,8 @@ impl Trial {
     /// else has a second copy.
     fn judge(&self, error: String) -> Stop {
         let fired = !self.device.fired().is_empty();
-        if fired && self.nature == Some(Nature::Told) {
-            Stop::Told(error)
+        if fired && self.nature == Some(Nature::Reported) {
+            Stop::Reported(error)
         } else {
             Stop::Violation(error)
         }
@@ -201,7 +201,7 @@ impl Trial {
         }
     }
 
-    /// The workload, up to an error that the device told.
+    /// The workload, up to an error that the device returned.
     pub fn work(&mut self) -> Result<Outcome, String> {
         for (index, act) in workload().iter().enumerate() {
             self.clock.set(1 + index as u64);
@@ -210,9 +210,9 @@ impl Trial {
                 Ok(()) => {}
                 Err(Stop::Violation(text)) => return Err(at(text)),
                 Err(Stop::LastFrame) => return Ok(Outcome::BothCopies),
-                Err(Stop::Told(told)) => {
+                Err(Stop::Reported(told)) => {
                     self.after_failure().map_err(|text| at(format!("{told}; then {text}")))?;
-                    return Ok(Outcome::Told);
+                    return Ok(Outcome::Reported);
                 }
             }
         }
@@ -345,7 +345,7 @@ impl Trial {
     /// Content has one copy.
     fn may_be_damaged(&self, operation: &Operation) -> bool {
         let reads = matches!(operation, Operation::Read { .. } | Operation::CopyRange { .. });
-        reads && !self.device.fired().is_empty() && self.nature != Some(Nature::Told)
+        reads && !self.device.fired().is_empty() && self.nature != Some(Nature::Reported)
     }
 
     fn read_all(&mut self) -> Step<()> {
@@ -366,7 +366,7 @@ impl Trial {
         if !damaged.is_any() {
             return Ok(());
         }
-        if self.device.fired().is_empty() || self.nature == Some(Nature::Told) {
+        if self.device.fired().is_empty() || self.nature == Some(Nature::Reported) {
             return Err(format!("damage where the device did not lie: {damaged:?}"));
         }
         if self.pool().status().damage.is_empty() {
@@ -438,10 +438,10 @@ impl Trial {
 
     /// The device is well again: the pool opens, holds what may be there, and works.
     fn finish(mut self, outcome: Outcome) -> Result<Outcome, String> {
-        if outcome != Outcome::Told {
+        if outcome != Outcome::Reported {
             let closed = self.pool().close();
             match self.administer(closed) {
-                Ok(()) | Err(Stop::Told(_) | Stop::LastFrame) => {}
+                Ok(()) | Err(Stop::Reported(_) | Stop::LastFrame) => {}
                 Err(Stop::Violation(text)) => return Err(format!("closing: {text}")),
             }
         }

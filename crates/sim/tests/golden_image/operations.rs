@@ -23,7 +23,7 @@ const QUOTA: &str = "25165824";
 const OWNER: OwnerId = OwnerId { class: OwnerClass::User, id: CALLER.uid };
 const LIMIT: Limit = Limit { bytes: 9_000_000, inodes: 99 };
 
-/// What was done, as the log tells it: number, what, the names; and what it took back.
+/// What was done, as the log has it: number, what, the names; and what it took back.
 const LOG: [&str; 12] = [
     "1 set root quota  25165824",
     "2 snapshot root@before",
@@ -38,7 +38,7 @@ const LOG: [&str; 12] = [
     "11 snapshot root@gone",
     "12 destroy root@gone",
 ];
-/// What version 1.6 tells besides: what was done to the pool and to owners.
+/// What version 1.6 has besides: what was done to the pool and to owners.
 const LOG_SINCE_1_6: [&str; 4] = [
     "13 label no history yet with a history",
     "14 limit root none none 5000000 none",
@@ -50,12 +50,12 @@ const WENT_BACK: u64 = 7;
 const DESTROYED: u64 = 12;
 /// What can be taken back: not what is held, was taken back or is destroyed.
 const CAN_UNDO: [u64; 9] = [1, 3, 4, 5, 6, 7, 8, 10, 12];
-/// The same of what version 1.6 tells besides.
+/// The same of what version 1.6 has besides.
 const LABELLED: u64 = 13;
 const LIMITED: u64 = 14;
 /// What the pool was called when it was made.
 const FIRST_LABEL: &str = "no history yet";
-/// Who got a limit, since version 1.6.
+/// The group that got a limit, since version 1.6.
 const GROUP: OwnerId = OwnerId { class: OwnerClass::Group, id: 100 };
 const GROUP_LIMIT: Limit = Limit { bytes: 5_000_000, ..Limit::NONE };
 /// By how much the pool has grown.
@@ -91,7 +91,7 @@ fn fill(pool: &Pool) {
     pool.rename(&source("copy"), &source("renamed")).expect("another name");
     pool.undo(9).expect("its own name again");
     pool.snapshot(&root(), "gone").expect("a snapshot");
-    pool.destroy_kept(&[source("root@gone")]).expect("it is destroyed");
+    pool.move_to_trash(&[source("root@gone")]).expect("it is destroyed");
 }
 
 /// What is done to the pool itself, to an owner and to a stream.
@@ -139,8 +139,9 @@ fn roll_back(pool: &Pool, files: &Posix, kept: Ino) {
     let (dataset, to) = (root(), source("root@before"));
     let keep = Some("before-rollback-1");
     let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory: kept, keep };
-    let touched = marram_history::roll_back_directory(files, pool, rollback).expect("it goes back");
-    assert!(touched.is_some(), "something changes");
+    let change_set =
+        marram_history::roll_back_directory(files, pool, rollback).expect("it goes back");
+    assert!(change_set.is_some(), "something changes");
 }
 
 fn told(operation: &Operation) -> String {
@@ -178,7 +179,7 @@ pub(crate) fn assert_history(pool: &Pool, version: FormatVersion) {
     assert_eq!(can_undo.collect::<Vec<_>>(), undoable);
     let kept = ["undo:12", "undo:5:after", "undo:5:before", "undo:7:after", "undo:7:before"];
     let kept = kept.map(|name| format!("root@{name}"));
-    assert_eq!(names(pool.list_kept().expect("a list")), BTreeSet::from(kept));
+    assert_eq!(names(pool.list_trash().expect("a list")), BTreeSet::from(kept));
     let before = pool.report(&source("root@before")).expect("it is there");
     assert_eq!(before.holds, ["golden"]);
     let fork = pool.report(&source(FORK)).expect("it is there");

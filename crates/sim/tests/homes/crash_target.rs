@@ -3,7 +3,7 @@
 use super::{mount, text};
 use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
-use marram_history::{DirectoryRollback, MergeOptions, MergeSides, let_go_of_left};
+use marram_history::{DirectoryRollback, MergeOptions, MergeSides, destroy_leftovers};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
 use marram_posix::Posix;
@@ -58,11 +58,11 @@ impl Target for PoolTarget {
         let options = OpenOptions {
             cache_bytes: 1 << 20,
             dirty_bytes_max: usize::MAX / 4,
-            sift_pointers_max: 1,
+            reclaim_pointers_max: 1,
             ..OpenOptions::default()
         };
         let pool = Pool::open(vec![device], options).map_err(text)?;
-        let_go_of_left(&*pool).map_err(text)?;
+        destroy_leftovers(&*pool).map_err(text)?;
         Ok(Box::new(MountedPool { pool, clock, open: Mutex::default(), bug: self.bug }))
     }
 
@@ -161,7 +161,7 @@ impl Mounted for MountedPool {
         let to: Source = format!("{dataset}@{snapshot}").parse().map_err(text)?;
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
         match marram_history::roll_back_directory(&*self.posix("root")?, &*self.pool, rollback) {
-            Ok(_touched) => Ok(true),
+            Ok(_change_set) => Ok(true),
             Err(Error::NotFound | Error::NotDirectory) => Ok(false),
             Err(error) => Err(text(error)),
         }

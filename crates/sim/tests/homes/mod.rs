@@ -23,8 +23,8 @@ use marram_store::{DatasetName, Source, Store, View};
 use marram_vfs::{Caller, Clock, FileSystem, Ino};
 pub use memory::{busy_memory_home, memory_home};
 pub use pool::{
-    busy_pool_home, dedup_full_pool_home, dedup_pool_home, full_pool_home, new_pool_home,
-    open_pool_home, pool_home, rewriting_full_pool_home, rewriting_pool_home,
+    busy_pool_home, dedup_full_pool_home, dedup_pool_home, defragmenting_full_pool_home,
+    defragmenting_pool_home, full_pool_home, new_pool_home, open_pool_home, pool_home,
 };
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -72,7 +72,7 @@ pub struct StoreHome<B> {
     remounts: u64,
     /// Equal content is shared before each commit.
     deduplicator: Option<Deduplicator>,
-    /// What lies in crumbs is rewritten after each commit.
+    /// Defragments after each commit.
     rewrites: bool,
 }
 
@@ -122,7 +122,7 @@ fn clash_of(kind: ConflictKind) -> Clash {
     }
 }
 
-/// What is told of one path, in the words of the model.
+/// The difference of one path, in the words of the model.
 fn told(difference: Difference) -> HomeResult<Vec<marram_model::Difference>> {
     let Difference { path, old_path, what, .. } = difference;
     let changes = match what {
@@ -193,7 +193,7 @@ impl<B: Backing> StoreHome<B> {
         self
     }
 
-    /// The same, rewriting what lies in crumbs after each commit.
+    /// The same, defragmenting after each commit.
     pub fn rewriting(mut self) -> StoreHome<B> {
         self.rewrites = true;
         self
@@ -331,7 +331,7 @@ impl<B: Backing> Home for StoreHome<B> {
         let store = self.backing.store();
         Ok(Some(
             marram_history::roll_back_directory(&**self.live(), &*store, rollback)
-                .map(|_touched| ()),
+                .map(|_change_set| ()),
         ))
     }
 

@@ -97,9 +97,9 @@ fn deduplicating(
     Ok(Box::new(StoreHome::new(backing, clock)?.deduplicating()))
 }
 
-/// As [`busy_pool_home`], rewriting what lies in crumbs after each commit that the history asks
+/// As [`busy_pool_home`], defragmenting after each commit that the history asks
 /// for.
-pub fn rewriting_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+pub fn defragmenting_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(DEVICE_BYTES));
     drop(new_pool_home(Arc::clone(&device), seed, Arc::clone(&clock))?);
     let mut backing = OnDevice { device, pool: None, interrupts: Some(seed) };
@@ -107,8 +107,11 @@ pub fn rewriting_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Bo
     Ok(Box::new(StoreHome::new(backing, clock)?.rewriting()))
 }
 
-/// As [`rewriting_pool_home`], on a device that another dataset has filled up to a little.
-pub fn rewriting_full_pool_home(seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+/// As [`defragmenting_pool_home`], on a device that another dataset has filled up to a little.
+pub fn defragmenting_full_pool_home(
+    seed: u64,
+    clock: Arc<HistoryClock>,
+) -> HomeResult<Box<dyn Home>> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(SMALL_DEVICE_BYTES));
     drop(full_pool_home_on(Arc::clone(&device), seed, Arc::clone(&clock))?);
     let mut backing = OnDevice { device, pool: None, interrupts: None };
@@ -166,7 +169,7 @@ impl OnDevice {
         let options = OpenOptions {
             cache_bytes: 1 << 20,
             dirty_bytes_max: usize::MAX / 4,
-            sift_pointers_max: 1,
+            reclaim_pointers_max: 1,
             ..OpenOptions::default()
         };
         let pool = Pool::open(vec![Arc::clone(&self.device)], options).map_err(text)?;

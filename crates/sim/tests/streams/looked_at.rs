@@ -268,7 +268,7 @@ fn a_power_cut_leaves_what_was_looked_at_or_what_was_received() {
     for state in states {
         let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
         let pool = open(memory.clone());
-        marram_history::let_go_of_left(&*pool).unwrap();
+        marram_history::destroy_leftovers(&*pool).unwrap();
         let has_come = match names(&pool)[..] {
             ref names if *names == ["copy", "copy@a", "root"] => false,
             ref names if *names == ["copy", "copy@a", "copy@b", "root"] => true,

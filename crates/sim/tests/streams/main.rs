@@ -455,7 +455,7 @@ fn a_power_cut_leaves_all_of_a_stream_or_nothing() {
     for state in states {
         let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
         let pool = open(memory.clone());
-        marram_history::let_go_of_left(&*pool).unwrap();
+        marram_history::destroy_leftovers(&*pool).unwrap();
         let there = names(&pool);
         let copies: Vec<&str> = there.iter().map(String::as_str).filter(|n| *n != "root").collect();
         let received = match copies[..] {

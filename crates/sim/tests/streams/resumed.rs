@@ -195,7 +195,7 @@ fn a_rest_that_does_not_fit_is_refused_and_changes_nothing() {
     to.destroy(&source("copy@a"), false).unwrap();
 }
 
-/// The identity of a snapshot, as its stream tells it.
+/// The identity of a snapshot, as its stream has it.
 fn send_identity(pool: &Pool, name: &str) -> marram_format::stream::SnapshotIdentity {
     let stream = send(pool, name, None);
     marram_pool::verify_stream(&mut &stream[..], &mut |_| {}).unwrap().begin.snapshot
@@ -285,7 +285,7 @@ fn a_power_cut_leaves_a_part_that_goes_on_or_the_whole() {
     for state in states {
         let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
         let pool = open(memory.clone());
-        marram_history::let_go_of_left(&*pool).unwrap();
+        marram_history::destroy_leftovers(&*pool).unwrap();
         pool.drop_empty_partials().unwrap();
         let mark = trace.last_mark(state.cut).unwrap_or(0);
         let there = |name: &str| names(&pool).iter().any(|one| one == name);

@@ -36,11 +36,10 @@ pub trait CountedSpace {
 
 /// Space that is kept back and given back.
 pub trait AdmissionControl {
-    /// How many bytes the holder of this view has promised to those who will write them. So many,
-    /// and what items for them need, are kept back from batches of this and of all other views,
-    /// but for those that use them up ([`Batch::promised_bytes`]) or free space; and they do not
-    /// count as free. It is a number in memory: the next one takes its place, and it goes with the
-    /// view.
+    /// How many bytes the holder of this view has promised to later writes. So many, and what items
+    /// for them need, are kept back from batches of this and of all other views, but for those that
+    /// use them up ([`Batch::promised_bytes`]) or free space; and they do not count as free. It is
+    /// a number in memory: the next one takes its place, and it goes with the view.
     fn promise(&self, bytes: u64);
 
     /// Whether a batch would be refused now, as a merge, for want of space or over a limit; applies

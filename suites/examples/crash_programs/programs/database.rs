@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const ROWS_MIN: u64 = 8;
 const ROWS_MORE: u64 = 9;
 
-/// The body of a row tells its number, so that a row of another number is seen.
+/// The body of a row holds its number, so that a row of another number is seen.
 const BODY: &str = "substr(hex(zeroblob(3000)), 1, 20 + id * 1511 % 5900) || id";
 
 /// The first step: all of it in one transaction.

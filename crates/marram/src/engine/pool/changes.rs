@@ -1,14 +1,14 @@
 //! What differs between two states of a dataset, as mounts take it.
 
 use crate::engine::changes::{ChangedInode, Changes};
-use marram_history::Touched;
+use marram_history::ChangeSet;
 use marram_store::{Source, Store};
 
-impl From<Touched> for Changes {
-    fn from(touched: Touched) -> Changes {
-        let inodes = touched.inodes.into_iter();
+impl From<ChangeSet> for Changes {
+    fn from(change_set: ChangeSet) -> Changes {
+        let inodes = change_set.inodes.into_iter();
         let inodes = inodes.map(|inode| ChangedInode { ino: inode.ino, content: inode.content });
-        Changes { inodes: inodes.collect(), names: touched.names }
+        Changes { inodes: inodes.collect(), names: change_set.names }
     }
 }
 
@@ -21,5 +21,5 @@ pub(super) fn between(
     before: &Source,
     after: &Source,
 ) -> marram_vfs::Result<Changes> {
-    marram_history::touched(store, before, after).map(Changes::from)
+    marram_history::change_set(store, before, after).map(Changes::from)
 }

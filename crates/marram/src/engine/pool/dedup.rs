@@ -53,7 +53,7 @@ fn summary(report: DedupReport, freed_bytes: i64, dry_run: bool) -> DedupSummary
         end: PassEnd {
             freed_bytes,
             skipped: report.skipped,
-            told: pass::skipped_rows(&report.told),
+            told: pass::skipped_rows(&report.listed),
             is_interrupted: report.is_interrupted,
             failure: report.failure.map(|error| error.to_string()),
             dry_run,
@@ -72,7 +72,7 @@ pub(super) fn sharing(pool: &Pool) -> Result<Answer> {
     let mut datasets = Vec::new();
     for report in pool.list()? {
         let is_live = report.source.snapshot.is_none() && !report.source.is_own();
-        if is_live && !report.source.is_kept() {
+        if is_live && !report.source.is_in_trash() {
             let sums = content_sharing(&*pool.open(&report.source)?)?;
             datasets.push(SharingRow {
                 name: report.source.to_string(),

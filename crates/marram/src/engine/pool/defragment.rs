@@ -5,7 +5,7 @@ use super::pass;
 use crate::control::protocol::{Answer, DefragmentSummary, PassEnd, PassOrder, RewritingRow};
 use crate::error::Result;
 use marram_pool::Pool;
-use marram_posix::{DefragmentOptions, DefragmentReport, PassPlace, RewritingTotals, defragment};
+use marram_posix::{DefragmentOptions, DefragmentReport, DefragmentTotals, PassPlace, defragment};
 
 /// Rewrites what lies in crumbs in a pool that nobody has mounted.
 ///
@@ -54,7 +54,7 @@ fn summary(
         end: PassEnd {
             freed_bytes,
             skipped: report.skipped,
-            told: pass::skipped_rows(&report.told),
+            told: pass::skipped_rows(&report.listed),
             is_interrupted: report.is_interrupted,
             failure: report.failure.map(|error| error.to_string()),
             dry_run,
@@ -63,7 +63,7 @@ fn summary(
 }
 
 /// What was done, as a report has it.
-pub(super) fn totals(totals: RewritingTotals) -> RewritingRow {
+pub(super) fn totals(totals: DefragmentTotals) -> RewritingRow {
     RewritingRow {
         content_bytes: totals.content_bytes,
         rewritten_bytes: totals.rewritten_bytes,

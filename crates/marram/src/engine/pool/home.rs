@@ -127,7 +127,7 @@ impl Home for PoolHome {
         if self.open.is_read_only() {
             return;
         }
-        match marram_history::let_go_of_left(&**self.pool()) {
+        match marram_history::destroy_leftovers(&**self.pool()) {
             Ok(gone) => {
                 for source in gone {
                     log(&format!("destroyed {source}, which a crash had left"));

@@ -5,7 +5,7 @@ use marram_store::{DatasetKind, DatasetReport, Source};
 /// What users call it.
 pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
     match report.kind {
-        _ if report.source.is_kept() => "kept",
+        _ if report.source.is_in_trash() => "kept",
         _ if report.source.dataset.is_partial() => "partial",
         DatasetKind::Live => "dataset",
         DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",

@@ -44,7 +44,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             let (summary, _nobody_remembers) = merge.run(pool, &files)?;
             // As `marram destroy fork` does: an undo can bring it back.
             return merge.conclude(summary, || {
-                pool.destroy_kept(std::slice::from_ref(merge.fork()))?;
+                pool.move_to_trash(std::slice::from_ref(merge.fork()))?;
                 Ok(())
             });
         }
@@ -99,7 +99,7 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
 fn hide(pool: &Pool, sources: &[String]) -> Result<Answer> {
     let sources: std::result::Result<Vec<Source>, _> =
         sources.iter().map(|source| source.parse()).collect();
-    let hidden = pool.destroy_kept(&sources?)?;
+    let hidden = pool.move_to_trash(&sources?)?;
     let report = DestructionReport {
         sources: hidden.destruction.sources.iter().map(ToString::to_string).collect(),
         freed_bytes: hidden.destruction.freed_bytes,

@@ -3,7 +3,7 @@
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::error::{Error, Result};
 use crate::names;
-use marram_history::{MergeOptions, MergeSides, Touched};
+use marram_history::{ChangeSet, MergeOptions, MergeSides};
 use marram_pool::{Operation, Pool, Reversal};
 use marram_posix::{OwnerClass, OwnerId, Posix};
 use marram_store::{DatasetName, Source};
@@ -132,12 +132,12 @@ pub(super) fn by_merge(
     number: u64,
     files: &Posix,
     (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
-) -> Result<Touched> {
+) -> Result<ChangeSet> {
     let sides = MergeSides { dataset, base, fork: back_to, root: Ino(root) };
     let report =
         marram_history::merge(files, &pool.taking_back(number), sides, &MergeOptions::default())?;
     if report.applied {
-        return Ok(report.touched);
+        return Ok(report.change_set);
     }
     let told = report
         .conflicts

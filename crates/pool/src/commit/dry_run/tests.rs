@@ -1,6 +1,6 @@
-//! What is foreseen for random merges is never less than what their commits write.
+//! What a dry run expects of random merges is never less than what their commits write.
 
-use crate::admission::cost::least_foreseen;
+use crate::admission::cost::least_cost;
 use crate::{Author, CreateOptions, OpenOptions, Pool, create};
 use marram_device::{Device, MemoryDevice};
 use marram_store::{
@@ -142,8 +142,8 @@ fn random_batch(
     batch
 }
 
-/// Makes a merge, if there is room for it: what was foreseen, and what its commit has written.
-fn foreseen_and_taken(
+/// Makes a merge, if there is room for it: what was expected, and what its commit has written.
+fn expected_and_taken(
     plain: &Pool,
     pool: &Pool,
     (live, read): (&dyn View, &Source),
@@ -156,16 +156,16 @@ fn foreseen_and_taken(
         let live = open.values().filter(|known| known.writable);
         live.min_by_key(|known| known.id).cloned().expect("it is open")
     };
-    let foreseen = super::foresee_commit(inner, &root, &batch).expect("the device works");
-    let foreseen = foreseen.expect("nothing is patched");
-    assert!(least_foreseen(&batch) <= foreseen, "the least for {foreseen}");
+    let expected = super::dry_run_commit(inner, &root, &batch).expect("the device works");
+    let expected = expected.expect("nothing is patched");
+    assert!(least_cost(&batch) <= expected, "the least for {expected}");
     let written = || inner.media.counters.written_bytes.load(Ordering::Relaxed);
     let (before, group) = (written(), pool.status().group);
     let (dataset, fork) = (DatasetName::root(), source("f"));
     let merged = MergedFrom { dataset: &dataset, fork: &fork, read, keep: None, root_object: 1 };
     pool.apply_merge(live, batch, &merged).ok()?;
     let taken = written() - before - SUPERBLOCKS_BYTES;
-    (pool.status().group == group + 1).then_some((foreseen, taken))
+    (pool.status().group == group + 1).then_some((expected, taken))
 }
 
 fn merge_at_random(seed: u64) {
@@ -183,18 +183,18 @@ fn merge_at_random(seed: u64) {
         let read = pool.keep_for_now(&name.dataset, "merge").expect("the device works");
         let state = pool.open(&read).expect("it is kept");
         let batch = random_batch((&*live, &*state), &forked, &mut dice);
-        let merged = foreseen_and_taken(&plain, pool, (&*live, &read), batch);
+        let merged = expected_and_taken(&plain, pool, (&*live, &read), batch);
         pool.let_go(&read);
-        if let Some((foreseen, taken)) = merged {
+        if let Some((expected, taken)) = merged {
             merges += 1;
-            assert!(taken <= foreseen, "seed {seed}, round {round}: {taken} for {foreseen}");
+            assert!(taken <= expected, "seed {seed}, round {round}: {taken} for {expected}");
         }
     }
     assert!(merges >= 8, "only {merges} merges were made at once");
 }
 
 #[test]
-fn no_commit_of_a_merge_takes_more_than_was_foreseen() {
+fn no_commit_of_a_merge_takes_more_than_its_dry_run() {
     let mut config = Config::default();
     config.max_steps = MaxSteps::None;
     for seed in 0..4 {
@@ -223,7 +223,7 @@ fn merge_into_every_other_leaf() {
     let name = source("f");
     let read = pool.keep_for_now(&name.dataset, "merge").expect("the device works");
     // All at once, so that leaves are equally full.
-    foreseen_and_taken(&pool, &pool, (&*live, &read), batch).expect("there is room");
+    expected_and_taken(&pool, &pool, (&*live, &read), batch).expect("there is room");
     let mut batch = Batch::new();
     for first in (0..FULL_LEAVES).step_by(2).map(|leaf| leaf * LEAF_ITEMS) {
         (first..first + 250).for_each(|object| {
@@ -234,17 +234,17 @@ fn merge_into_every_other_leaf() {
             batch.put(key(object, 1), Item::with_block("4096", block));
         }
     }
-    let merged = foreseen_and_taken(&pool, &pool, (&*live, &read), batch);
+    let merged = expected_and_taken(&pool, &pool, (&*live, &read), batch);
     pool.let_go(&read);
-    let (foreseen, taken) = merged.expect("there is room");
+    let (expected, taken) = merged.expect("there is room");
     // Each of them was put together with its neighbour, which is one of two nodes now.
     let content = FULL_LEAVES / 2 * 8 * 4096;
     assert!(taken > content + FULL_LEAVES * 24_000, "{taken}");
-    assert!(taken <= foreseen, "{taken} for {foreseen}");
+    assert!(taken <= expected, "{taken} for {expected}");
 }
 
 #[test]
-fn a_merge_whose_leaves_are_joined_takes_no_more_than_was_foreseen() {
+fn a_merge_whose_leaves_are_joined_takes_no_more_than_its_dry_run() {
     let mut config = Config::default();
     config.max_steps = MaxSteps::None;
     Runner::new(RandomScheduler::new_from_seed(1, 1), config).run(merge_into_every_other_leaf);

@@ -17,8 +17,8 @@ pub enum Verdict {
 }
 
 impl List {
-    /// What the list says of `wanted` for whom `is_about` holds. It is asked only of entries that
-    /// have a say.
+    /// What the list says of `wanted` for a caller; `is_about` says which entries are about it. It
+    /// is called only for entries that have a say.
     pub fn evaluate(&self, wanted: Rights, mut is_about: impl FnMut(Who) -> bool) -> Verdict {
         let mut open = wanted;
         for entry in self.effective() {

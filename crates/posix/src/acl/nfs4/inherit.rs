@@ -1,9 +1,9 @@
 //! What a new inode has of its directory's list: RFC 8881, section 6.4.3.
 //!
-//! The mode that its maker asks for restricts what is inherited and never adds to it, and the
-//! umask counts only for those of whom nothing inherited speaks. Set as a change of mode would be,
-//! a mode of 0666, with which most programs make files because they trust in the umask, would
-//! open to everyone what the directory's list opens to a few.
+//! The mode of the `open` or `mkdir` restricts what is inherited and never adds to it. The umask
+//! counts only for those classes of which no inherited entry speaks. Most programs make files with
+//! mode 0666 because they trust in the umask. Set as a change of mode would be, that would open to
+//! everyone what the directory's list opens to a few.
 
 use super::{Entry, Inheritance, List, Who};
 

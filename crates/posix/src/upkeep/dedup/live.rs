@@ -173,7 +173,7 @@ impl Deduplicator {
                     self.homes[home].next = Some(key);
                     return true;
                 }
-                // What cannot be read is told by whoever needs it.
+                // A read that needs it will report what is wrong.
                 Ok(Found::End) | Err(_) => None,
             };
         }

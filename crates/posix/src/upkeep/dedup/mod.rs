@@ -1,8 +1,8 @@
 //! Deduplication: equal content found and shared after it was written.
 //!
-//! `share` is the one operation that changes anything, and what it changes nobody who reads can
-//! see. `window` cuts files into what is compared; `table` remembers, bounded, where which content
-//! was; `walk` looks through directories, `live` at what was written a moment ago.
+//! `share` is the one operation that changes anything, and no read can see what it changes.
+//! `window` cuts files into what is compared; `table` remembers, bounded, where which content was;
+//! `walk` looks through directories, `live` at what was written a moment ago.
 //!
 //! **A table holds hints.** Files change while nobody tells it, and checksums of 64 bits collide:
 //! so what it says is compared byte by byte under the locks of both files before it counts. See

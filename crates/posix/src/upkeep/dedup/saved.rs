@@ -1,8 +1,8 @@
 //! What sharing saves inside one dataset.
 //!
-//! Each section is told with its part of what its block takes; each block is told once. A block
-//! that only one section refers to is known by that section, and one that more refer to by the
-//! store's own count of its references: so no table of blocks is needed, and the sums are exact.
+//! Each section counts with its part of what its block takes; each block counts once. A block that
+//! only one section refers to is known by that section. One that more refer to is known by the
+//! store's own count of its references. So no table of blocks is needed, and the sums are exact.
 
 use marram_records::failure::{from_record, from_store};
 use marram_records::sections::Section;

@@ -88,14 +88,14 @@ struct Plan {
 }
 
 /// Lets sections of `to` that hold the same bytes as `from` of `source`, which is this file
-/// system or another one of the same store, share its blocks; with `dry_run`, only tells what
+/// system or another one of the same store, share its blocks; with `dry_run`, only reports what
 /// would be. Sections that do not lie wholly in the range, and those that differ, stay as they
 /// are. Done in pieces, each a batch of its own; content, times, sizes and holes never change.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for two ranges of one file that overlap;
-/// [`Error::NoSpace`], [`Error::QuotaExceeded`], [`Error::ReadOnly`]: the pieces before that
-/// are shared. Content that cannot be read is no error, but told in the result.
+/// [`Error::InvalidArgument`] for two ranges of one file that overlap; [`Error::NoSpace`],
+/// [`Error::QuotaExceeded`], [`Error::ReadOnly`]: the pieces before that are shared. Content that
+/// cannot be read is no error, but reported in the result.
 pub fn share_if_equal(
     files: &Posix,
     source: &Posix,

@@ -22,7 +22,7 @@ const RUN_BYTES: u64 = 16 << 20;
 /// How to look for equal content.
 #[derive(Clone, Copy, Debug)]
 pub struct DedupOptions {
-    /// Only tell what could be shared.
+    /// Only report what could be shared.
     pub dry_run: bool,
     /// Most places that are remembered at a time. One takes about 40 bytes and stands for a window
     /// of up to 128 KiB. Content that needs more is looked through more often.
@@ -54,7 +54,7 @@ pub struct DedupReport {
     /// Ranges and files that were left alone since they could not be read or changed.
     pub skipped: u64,
     /// The first of them.
-    pub told: Vec<Skipped>,
+    pub listed: Vec<Skipped>,
     /// It was ended before all was looked at.
     pub is_interrupted: bool,
     /// What it failed of in the end.
@@ -112,7 +112,7 @@ pub fn deduplicate<T>(
         Err(Stop::ShortOfSpace) => walk.report.failure = Some(Error::NoSpace),
         Err(Stop::Failed(error)) => walk.report.failure = Some(error),
     }
-    DedupReport { skipped: walk.pass.skipped, told: walk.pass.told, ..walk.report }
+    DedupReport { skipped: walk.pass.skipped, listed: walk.pass.listed, ..walk.report }
 }
 
 impl<T> Walk<'_, T> {

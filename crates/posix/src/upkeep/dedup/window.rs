@@ -1,7 +1,7 @@
 //! Windows: the pieces of files that are compared.
 //!
 //! They lie at multiples of their length, however the file is cut into sections: so two files with
-//! equal bytes at equal places are found to be equal whoever wrote them how.
+//! equal bytes at equal places are found to be equal, however they were written.
 
 use crate::frame::damage;
 use crate::operations::read;
@@ -109,7 +109,7 @@ fn content_between(
     Ok(content)
 }
 
-/// Tells of damage, and says what a user is told. No lock is held.
+/// Reports damage, and returns what the user gets to see. No lock is held.
 pub(crate) fn report_unread(
     volume: &Volume,
     ino: u64,

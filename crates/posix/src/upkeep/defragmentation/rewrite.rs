@@ -1,12 +1,12 @@
 //! Rewriting one unit after the other, in steps that a commit ends.
 //!
-//! **A step is small, and committed by whoever made it.** What is rewritten waits in memory like
-//! anything else, so the next sync of somebody else would carry it into the intent log: a step
-//! brings no more than a frame of the log can hold, and is committed before the next begins.
+//! **A step is small, and committed before the next begins.** What is rewritten waits in memory
+//! like anything else, so the next sync of any program would carry it into the intent log. So a
+//! step brings no more than a frame of the log can hold.
 //!
 //! **Little space stops it.** New blocks are written before the old ones come back. Where there is
 //! not that much left, a batch of ours could make the store let go of what it keeps for an undo, or
-//! take the last space from somebody who needs it.
+//! take the last space from a program that needs it.
 
 use super::unit;
 use super::unit::{Region, Unit};
@@ -35,7 +35,7 @@ const FREE_PART: u64 = 20;
 
 /// What came of looking at content and rewriting it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RewritingTotals {
+pub struct DefragmentTotals {
     /// Bytes of content that were looked at.
     pub content_bytes: u64,
     /// Bytes that were written anew.
@@ -53,9 +53,9 @@ pub struct RewritingTotals {
     pub unreadable: u64,
 }
 
-impl RewritingTotals {
+impl DefragmentTotals {
     /// Adds what another sum has grown by.
-    pub fn add_since(&mut self, now: RewritingTotals, before: RewritingTotals) {
+    pub fn add_since(&mut self, now: DefragmentTotals, before: DefragmentTotals) {
         self.content_bytes += now.content_bytes - before.content_bytes;
         self.rewritten_bytes += now.rewritten_bytes - before.rewritten_bytes;
         self.joined_sections += now.joined_sections - before.joined_sections;
@@ -120,7 +120,7 @@ pub(crate) fn rewrite_region(
     region: &Region,
     how: How,
     step: &mut Step,
-    totals: &mut RewritingTotals,
+    totals: &mut DefragmentTotals,
 ) -> Result<bool> {
     let with_block = region.sections.iter().filter(|section| section.block.is_some());
     totals.content_bytes += with_block.map(|section| section.len).sum::<u64>();
@@ -151,7 +151,7 @@ pub(crate) fn rewrite_region(
     Ok(true)
 }
 
-fn note_left(volume: &Volume, ino: u64, left: Left, totals: &mut RewritingTotals) {
+fn note_left(volume: &Volume, ino: u64, left: Left, totals: &mut DefragmentTotals) {
     match left {
         Left::Overtaken => totals.overtaken += 1,
         Left::NotNow => (),

@@ -1,10 +1,10 @@
 //! A pass over a whole dataset in the background, in the order of its items.
 //!
-//! Where it is is in memory only; after a mount it begins anew. Files that somebody is still
-//! writing are passed by: they would crumble again at once.
+//! Where it is is in memory only; after a mount it begins anew. Files that a program is
+//! still writing are passed by: they would fragment again at once.
 
 use super::rewrite;
-use super::rewrite::{How, RewritingTotals, Step};
+use super::rewrite::{DefragmentTotals, How, Step};
 use super::unit::Region;
 use crate::filesystem::Posix;
 use crate::frame::damage;
@@ -78,20 +78,20 @@ fn in_regions(found: Vec<(u64, Section)>) -> Vec<Region> {
 
 /// A pass over one file system.
 #[derive(Debug, Default)]
-pub struct Rewriter {
+pub struct Defragmenter {
     next: Option<Key>,
-    totals: RewritingTotals,
+    totals: DefragmentTotals,
     is_short_of_space: bool,
 }
 
-impl Rewriter {
+impl Defragmenter {
     /// A pass that begins at the first file.
-    pub fn new() -> Rewriter {
-        Rewriter { next: Some(Key::MIN), ..Rewriter::default() }
+    pub fn new() -> Defragmenter {
+        Defragmenter { next: Some(Key::MIN), ..Defragmenter::default() }
     }
 
     /// What has come of it so far.
-    pub fn totals(&self) -> RewritingTotals {
+    pub fn totals(&self) -> DefragmentTotals {
         self.totals
     }
 

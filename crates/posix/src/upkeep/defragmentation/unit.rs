@@ -20,7 +20,7 @@ use std::ops::Range;
 pub(super) const REGION_BYTES: u64 = 1 << 20;
 /// For one section less so many bytes may be rewritten.
 const BYTES_PER_SECTION: u64 = 32 << 10;
-/// For one extent less so many bytes may be rewritten, by someone who asks for that.
+/// For one extent less so many bytes may be rewritten, on request.
 const BYTES_PER_EXTENT: u64 = 256 << 10;
 /// Space that is not worth a rewriting, in bytes: what a block is rounded up to.
 const GRAIN_BYTES: u64 = 4096;

@@ -1,6 +1,6 @@
 //! Rewriting of what is below directories, because somebody asks for it.
 
-use super::rewrite::{How, RewritingTotals, Step};
+use super::rewrite::{DefragmentTotals, How, Step};
 use super::unit::{Extents, Region};
 use super::{rewrite, sweep};
 use crate::filesystem::Posix;
@@ -16,7 +16,7 @@ const LINKED_MAX: usize = 1 << 16;
 /// How to go about it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefragmentOptions {
-    /// Only tell what could be done.
+    /// Only report what could be done.
     pub dry_run: bool,
 }
 
@@ -29,11 +29,11 @@ pub struct DefragmentReport {
     /// one after the other. Content beside its item has none.
     pub extents: u64,
     /// What was done; with `dry_run`, what would have been.
-    pub totals: RewritingTotals,
+    pub totals: DefragmentTotals,
     /// Files that were left alone since they could not be read or changed.
     pub skipped: u64,
     /// The first of them.
-    pub told: Vec<Skipped>,
+    pub listed: Vec<Skipped>,
     /// It was ended before all was looked at.
     pub is_interrupted: bool,
     /// Too little space is free for more.
@@ -79,7 +79,7 @@ pub fn defragment<T>(
         Err(Stop::Failed(error)) => walk.report.failure = Some(error),
     }
     walk.report.extents = walk.extents.count;
-    DefragmentReport { skipped: walk.pass.skipped, told: walk.pass.told, ..walk.report }
+    DefragmentReport { skipped: walk.pass.skipped, listed: walk.pass.listed, ..walk.report }
 }
 
 impl<T> Walk<'_, T> {

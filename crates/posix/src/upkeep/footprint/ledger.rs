@@ -6,7 +6,7 @@
 //! younger is the lowest that both have in common: nothing else has to be remembered of a block
 //! that was seen before.
 //!
-//! What is told of a directory is summed up when it is left: so each block is added where it is
+//! The sums of a directory are added up when the walk leaves it. So each block is added where it is
 //! seen, and taken off where two of its places meet.
 
 use marram_store::Holding;

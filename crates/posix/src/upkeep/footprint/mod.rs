@@ -33,7 +33,7 @@ const PATH_BYTES_MAX: usize = 24 << 20;
 /// What is wanted to know.
 #[derive(Clone, Copy, Debug)]
 pub struct FootprintOptions {
-    /// How far below the directory something is told of its own; 0 is only the directory.
+    /// How far below the directory an entry gets a row of its own; 0 is only the directory.
     pub depth: usize,
     /// Only so many, of which deletion gives back most.
     pub top: Option<usize>,
@@ -53,7 +53,7 @@ impl Default for FootprintOptions {
 pub struct Footprint {
     /// From the directory on; empty of itself.
     pub path: Vec<u8>,
-    /// It is a directory, and all that is below it is told together.
+    /// It is a directory, and all that is below it is one row.
     pub is_directory: bool,
     /// Names that the inode has.
     pub links: u32,
@@ -89,7 +89,7 @@ impl From<Error> for Stop {
 /// Tells what a directory and what is in it takes, in a view of [`marram_store::Store::frozen`].
 ///
 /// # Errors
-/// No such directory; more rows than can be told; a failed read.
+/// No such directory; more rows than an answer can have; a failed read.
 pub fn footprints(
     view: Arc<dyn View>,
     directory: Ino,
@@ -168,7 +168,7 @@ impl Rows {
                 Ok(())
             }
             None => Err(Error::InvalidArgument(
-                "more than 100,000 files and directories to be told of: ask for fewer levels, for \
+                "more than 100,000 files and directories to be listed: ask for fewer levels, for \
                  the first of them, or for a directory further down",
             )),
         }

@@ -11,7 +11,7 @@ use crate::engine::pool::defragment;
 use crate::engine::posix::posix;
 use crate::engine::volume::Volume;
 use marram_pool::Pool;
-use marram_posix::{Posix, Rewriter, RewritingTotals};
+use marram_posix::{DefragmentTotals, Defragmenter, Posix};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ struct Done {
     passes: u64,
     is_running: bool,
     is_short_of_space: bool,
-    totals: RewritingTotals,
+    totals: DefragmentTotals,
 }
 
 impl Rewriting {
@@ -70,8 +70,8 @@ impl Rewriting {
     }
 
     fn pass_over(&self, volume: &Weak<dyn Volume>, pool: &Pool, mounts: &dyn Mounts) {
-        let mut rewriter = Rewriter::new();
-        let mut told = RewritingTotals::default();
+        let mut defragmenter = Defragmenter::new();
+        let mut told = DefragmentTotals::default();
         loop {
             if is_ending(pool, mounts) {
                 return;
@@ -81,11 +81,11 @@ impl Rewriting {
                 continue;
             }
             let began = Instant::now();
-            let Some(stepped) = step(&mut rewriter, volume, mounts) else { return };
-            let totals = rewriter.totals();
+            let Some(stepped) = step(&mut defragmenter, volume, mounts) else { return };
+            let totals = defragmenter.totals();
             let mut done = self.done.lock();
             done.totals.add_since(totals, told);
-            done.is_short_of_space = rewriter.is_short_of_space();
+            done.is_short_of_space = defragmenter.is_short_of_space();
             drop(done);
             told = totals;
             match stepped {
@@ -120,12 +120,12 @@ fn is_ending(pool: &Pool, mounts: &dyn Mounts) -> bool {
 
 /// One step; `None` if the volume is not open any more. The volume is let go of after it.
 fn step(
-    rewriter: &mut Rewriter,
+    defragmenter: &mut Defragmenter,
     volume: &Weak<dyn Volume>,
     mounts: &dyn Mounts,
 ) -> Option<marram_vfs::Result<bool>> {
     let open = volume.upgrade()?;
     let _step = mounts.step_on(&open)?;
     let files: Arc<Posix> = posix(Arc::clone(&open)).ok()?;
-    Some(rewriter.step(&files))
+    Some(defragmenter.step(&files))
 }

@@ -4,7 +4,7 @@ use super::{free_name, gone_or, kept_as};
 use crate::control::protocol::{Answer, DirectoryOrder};
 use crate::engine::pool::volume::open_files;
 use crate::error::{Error, Result};
-use marram_history::{DirectoryRollback, StableSource, Touched};
+use marram_history::{ChangeSet, DirectoryRollback, StableSource};
 use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{ROOT_OBJECT, Source, Store};
@@ -19,19 +19,19 @@ pub(crate) fn rollback_directory(
     pool: &Pool,
     order: &DirectoryOrder,
     files: &Posix,
-) -> Result<(Answer, Touched)> {
+) -> Result<(Answer, ChangeSet)> {
     let (live, to) = (Source::live(order.dataset.parse()?), order.to.parse::<Source>()?);
     let directory = directory_of(pool, (&live, &to), order.directory)?;
     let keep = free_name(pool, &live, "before-rollback-")?;
     let began = Instant::now();
     let keep_as = (!order.discard).then_some(keep.as_str());
-    let touched = go_back(pool, files, (&live, directory), (&to, keep_as))
+    let change_set = go_back(pool, files, (&live, directory), (&to, keep_as))
         .map_err(|error| gone_or(pool, &to, refusal(error, &to)))?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let is_changed = touched.is_some();
+    let is_changed = change_set.is_some();
     let kept = (is_changed && !order.discard).then(|| kept_as(&live, keep).to_string());
     let answer = Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds };
-    Ok((answer, touched.unwrap_or_default()))
+    Ok((answer, change_set.unwrap_or_default()))
 }
 
 fn go_back(
@@ -39,7 +39,7 @@ fn go_back(
     files: &Posix,
     (live, directory): (&Source, Ino),
     (to, keep): (&Source, Option<&str>),
-) -> marram_vfs::Result<Option<Touched>> {
+) -> marram_vfs::Result<Option<ChangeSet>> {
     // The live state is pinned for as long as this takes, and programs go on meanwhile.
     let state = StableSource::on_media(pool, to, "merge")?;
     let to = state.source();

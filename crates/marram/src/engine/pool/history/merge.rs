@@ -7,7 +7,7 @@ use crate::control::protocol::{
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
-    Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides, Touched,
+    ChangeSet, Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides,
 };
 use marram_pool::Pool;
 use marram_posix::Posix;
@@ -63,7 +63,7 @@ impl<'a> Merge<'a> {
     ///
     /// # Errors
     /// Whatever refuses it or fails, other than conflicts: nothing has changed.
-    pub(crate) fn run(&self, pool: &Pool, files: &Posix) -> Result<(MergeSummary, Touched)> {
+    pub(crate) fn run(&self, pool: &Pool, files: &Posix) -> Result<(MergeSummary, ChangeSet)> {
         let state = self.request.state.as_ref().map(|state| u64::from_str_radix(state, 16));
         let state = state.transpose().map_err(|_| Error::usage("that is no state of a merge"))?;
         let decided = self.decided();
@@ -104,8 +104,12 @@ impl<'a> Merge<'a> {
         }
     }
 
-    fn summary(&self, mut report: MergeReport, engine_nanoseconds: u64) -> (MergeSummary, Touched) {
-        let touched = std::mem::take(&mut report.touched);
+    fn summary(
+        &self,
+        mut report: MergeReport,
+        engine_nanoseconds: u64,
+    ) -> (MergeSummary, ChangeSet) {
+        let change_set = std::mem::take(&mut report.change_set);
         let decided = report.decided.iter().map(|(conflict, _)| conflict_row(conflict, None));
         let mut left = if self.request.marks { MARKED_BYTES_SUM_MAX } else { 0 };
         let marked: BTreeMap<&Conflict, &Vec<u8>> =
@@ -135,7 +139,7 @@ impl<'a> Merge<'a> {
             dropped: false,
             engine_nanoseconds,
         };
-        (summary, touched)
+        (summary, change_set)
     }
 
     /// Destroys the fork with `destroy`, if it has been merged and that was asked for.

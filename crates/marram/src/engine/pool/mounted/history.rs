@@ -36,12 +36,12 @@ pub(super) fn rollback(shown: &Shown<'_>, to: &Source) -> Result<Answer> {
 /// Whatever refuses it or fails.
 pub(super) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> Result<Answer> {
     let live = Source::live(order.dataset.parse()?);
-    let (files, (answer, touched)) = shown.on_whole(&live, |whole| {
+    let (files, (answer, change_set)) = shown.on_whole(&live, |whole| {
         let files = whole.files(shown.pool, &live)?;
         let done = history::rollback_directory(shown.pool, order, &files)?;
         Ok((files, done))
     })?;
-    shown.mounts.changed(&live, &*files, &Changes::from(touched));
+    shown.mounts.changed(&live, &*files, &Changes::from(change_set));
     if let Answer::DirectoryRolledBack { kept: Some(kept), .. } = &answer {
         shown.mounts.members_changed(&[kept.parse()?]);
     }
@@ -67,8 +67,8 @@ pub(super) fn merge(shown: &Shown<'_>, request: &MergeRequest) -> Result<Answer>
         summary.obstacle = summary.obstacle.or(advised);
         return Ok(Answer::Merged(Box::new(summary)));
     }
-    let (files, (summary, touched)) = shown.on_whole(merge.parent(), work)?;
-    shown.mounts.changed(merge.parent(), &*files, &Changes::from(touched));
+    let (files, (summary, change_set)) = shown.on_whole(merge.parent(), work)?;
+    shown.mounts.changed(merge.parent(), &*files, &Changes::from(change_set));
     let fork = merge.fork();
     merge.conclude(summary, || {
         let operation = Operation::Hide { sources: vec![fork.to_string()] };

@@ -30,13 +30,13 @@ pub(super) fn undo(shown: &Shown<'_>, number: Option<u64>) -> Result<Answer> {
         }
         Reversal::Merge { dataset, base, back_to, root_object } => {
             let live = Source::live(dataset.clone());
-            let (files, touched) = shown.on_whole(&live, |whole| {
+            let (files, change_set) = shown.on_whole(&live, |whole| {
                 let files = whole.files(pool, &live)?;
                 let of = (&dataset, &base, &back_to, root_object);
-                let touched = records::by_merge(pool, number, &files, of)?;
-                Ok((files, touched))
+                let change_set = records::by_merge(pool, number, &files, of)?;
+                Ok((files, change_set))
             })?;
-            shown.mounts.changed(&live, &*files, &Changes::from(touched));
+            shown.mounts.changed(&live, &*files, &Changes::from(change_set));
         }
     }
     Ok(Answer::Undone(Box::new(records::report(pool, number)?)))

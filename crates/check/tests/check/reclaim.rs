@@ -1,4 +1,4 @@
-//! Dead lists that are being sifted: all is in order after every step, and damage is found.
+//! Dead lists in reclaim: all is in order after every step, and damage is found.
 
 use crate::fixture::{Files, Home, new_home, noise, open_home};
 use crate::tamper::{Image, Items};
@@ -10,7 +10,7 @@ use marram_format::group::Group;
 use marram_format::key::Key;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_format::space::{
-    DeadChunk, SiftingRecord, dataset_key, dead_key, pool_kind, sifting_key,
+    DeadChunk, ReclaimRecord, dataset_key, dead_key, pool_kind, reclaim_key,
 };
 use marram_format::superblock::Superblock;
 use marram_format::version::feature;
@@ -164,7 +164,7 @@ fn what_goes_on_beside_steps_keeps_them_in_order() {
 
 fn is_told(bytes: &[u8]) -> bool {
     let superblock: Superblock = Image::new(bytes.to_vec()).superblock;
-    superblock.features_read_compatible & feature::SIFTING != 0
+    superblock.features_read_compatible & feature::RECLAIM != 0
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn older_programs_are_kept_from_writing_as_long_as_something_waits() {
     assert!(!is_told(&home.bytes()));
 }
 
-/// A pool in which lists are being sifted that have free blocks and others.
+/// A pool in which lists are in reclaim that have free blocks and others.
 fn waiting() -> Image {
     let home = open(&history());
     home.pool.destroy(&snapshot(3), false).unwrap();
@@ -186,28 +186,28 @@ fn waiting() -> Image {
     Image::new(home.bytes())
 }
 
-/// The lists that are being sifted.
-fn lists(items: &Items) -> Vec<(u64, SiftingRecord)> {
-    let found = items.range(sifting_key(0)..=sifting_key(u64::MAX));
-    found.map(|(key, item)| (key.offset, SiftingRecord::decode(&item.0).unwrap())).collect()
+/// The lists in reclaim.
+fn lists(items: &Items) -> Vec<(u64, ReclaimRecord)> {
+    let found = items.range(reclaim_key(0)..=reclaim_key(u64::MAX));
+    found.map(|(key, item)| (key.offset, ReclaimRecord::decode(&item.0).unwrap())).collect()
 }
 
 /// Changes the first chunk in which there is a block of content that is free, or one that is not.
 fn edit_chunk(free: bool, edit: impl FnOnce(&mut Vec<Bytes>, usize)) -> Image {
     let mut image = waiting();
     image.edit_pool(|items, _| {
-        let wanted = |bytes: &Bytes, sifting: &SiftingRecord| {
+        let wanted = |bytes: &Bytes, reclaim: &ReclaimRecord| {
             let pointer = Pointer::decode(bytes).unwrap();
             !pointer.flags.contains(PointerFlags::METADATA)
-                && (pointer.birth > sifting.threshold) == free
+                && (pointer.birth > reclaim.threshold) == free
         };
-        let chunks = lists(items).into_iter().flat_map(|(list, sifting)| {
+        let chunks = lists(items).into_iter().flat_map(|(list, reclaim)| {
             let chunks = items.range(dead_key(list, 0)..=dead_key(list, u64::MAX));
-            chunks.map(move |(key, item)| (*key, DeadChunk::decode(&item.0).unwrap(), sifting))
+            chunks.map(move |(key, item)| (*key, DeadChunk::decode(&item.0).unwrap(), reclaim))
         });
         let mut found: Option<(Key, DeadChunk, usize)> = None;
-        for (key, chunk, sifting) in chunks {
-            if let Some(place) = chunk.pointers.iter().position(|it| wanted(it, &sifting)) {
+        for (key, chunk, reclaim) in chunks {
+            if let Some(place) = chunk.pointers.iter().position(|it| wanted(it, &reclaim)) {
                 found.get_or_insert((key, chunk, place));
             }
         }
@@ -219,7 +219,7 @@ fn edit_chunk(free: bool, edit: impl FnOnce(&mut Vec<Bytes>, usize)) -> Image {
 }
 
 #[test]
-fn blocks_that_are_missing_on_a_list_that_is_sifted_or_there_twice() {
+fn blocks_that_are_missing_on_a_list_in_reclaim_or_there_twice() {
     let image = edit_chunk(true, |pointers, place| drop(pointers.remove(place)));
     image.assert_found(&[Kind::SpaceLeak]);
     let image = edit_chunk(false, |pointers, place| drop(pointers.remove(place)));
@@ -233,63 +233,63 @@ fn blocks_that_are_missing_on_a_list_that_is_sifted_or_there_twice() {
 /// Whether the kinds that were found have this one among them: what is wrong with where a list
 /// leads shows in what is on it too.
 #[track_caller]
-fn expect_among(kind: Kind, edit: impl FnOnce(&mut Items, u64, SiftingRecord)) {
+fn expect_among(kind: Kind, edit: impl FnOnce(&mut Items, u64, ReclaimRecord)) {
     let mut image = waiting();
     image.edit_pool(|items, _| {
-        let (list, sifting) = lists(items)[0];
-        edit(items, list, sifting);
+        let (list, reclaim) = lists(items)[0];
+        edit(items, list, reclaim);
     });
     let found: Vec<Kind> = image.check().into_iter().map(|finding| finding.kind).collect();
     assert!(found.contains(&kind), "{found:?}");
 }
 
-fn put(items: &mut Items, list: u64, sifting: SiftingRecord) {
-    items.insert(sifting_key(list), (sifting.encode(), None));
+fn put(items: &mut Items, list: u64, reclaim: ReclaimRecord) {
+    items.insert(reclaim_key(list), (reclaim.encode(), None));
 }
 
 #[test]
-fn lists_that_are_sifted_and_lead_to_the_wrong_one() {
-    expect_among(Kind::SiftedList, |items, list, sifting| {
-        put(items, list, SiftingRecord { destination: list, ..sifting });
+fn lists_in_reclaim_and_lead_to_the_wrong_one() {
+    expect_among(Kind::ReclaimList, |items, list, reclaim| {
+        put(items, list, ReclaimRecord { destination: list, ..reclaim });
     });
-    expect_among(Kind::SiftedList, |items, list, sifting| {
-        let threshold = Group(sifting.threshold.0 - 1);
-        put(items, list, SiftingRecord { threshold, ..sifting });
+    expect_among(Kind::ReclaimList, |items, list, reclaim| {
+        let threshold = Group(reclaim.threshold.0 - 1);
+        put(items, list, ReclaimRecord { threshold, ..reclaim });
     });
-    expect_among(Kind::SiftedList, |items, _, sifting| {
-        put(items, sifting.destination, sifting);
+    expect_among(Kind::ReclaimList, |items, _, reclaim| {
+        put(items, reclaim.destination, reclaim);
     });
-    expect_among(Kind::NextDataset, |items, _, sifting| put(items, 1 << 40, sifting));
-    expect_among(Kind::DeadUnowned, |items, list, _| drop(items.remove(&sifting_key(list))));
+    expect_among(Kind::NextDataset, |items, _, reclaim| put(items, 1 << 40, reclaim));
+    expect_among(Kind::DeadUnowned, |items, list, _| drop(items.remove(&reclaim_key(list))));
     expect_among(Kind::ItemMalformed, |items, list, _| {
-        items.insert(sifting_key(list), (Bytes::from_static(b"no record"), None));
+        items.insert(reclaim_key(list), (Bytes::from_static(b"no record"), None));
     });
-    expect_among(Kind::ItemMisplaced, |items, list, sifting| {
-        let key = Key::new(7, pool_kind::SIFTING, list);
-        items.insert(key, (sifting.encode(), None));
+    expect_among(Kind::ItemMisplaced, |items, list, reclaim| {
+        let key = Key::new(7, pool_kind::RECLAIM, list);
+        items.insert(key, (reclaim.encode(), None));
     });
 }
 
 #[test]
 fn a_list_that_leads_to_another_snapshot() {
-    expect_among(Kind::SiftedList, |items, list, sifting| {
+    expect_among(Kind::ReclaimList, |items, list, reclaim| {
         let records = items.range(dataset_key(0)..=dataset_key(u64::MAX));
         let mut records = records.map(|(_, item)| DatasetRecord::decode(&item.0).unwrap());
-        let other = records.find(|record| record.dead_list != sifting.destination).unwrap();
-        put(items, list, SiftingRecord { destination: other.dead_list, ..sifting });
+        let other = records.find(|record| record.dead_list != reclaim.destination).unwrap();
+        put(items, list, ReclaimRecord { destination: other.dead_list, ..reclaim });
     });
 }
 
 #[test]
-fn a_list_that_is_sifted_in_a_pool_that_does_not_tell() {
+fn a_list_in_reclaim_in_a_pool_that_does_not_tell() {
     let mut image = waiting();
-    image.superblock.features_read_compatible &= !feature::SIFTING;
+    image.superblock.features_read_compatible &= !feature::RECLAIM;
     image.write_superblock();
-    image.assert_found(&[Kind::SiftedList]);
+    image.assert_found(&[Kind::ReclaimList]);
 }
 
 #[test]
-fn a_pool_in_which_lists_are_sifted_is_opened_for_reading() {
+fn a_pool_in_which_lists_are_in_reclaim_is_opened_for_reading() {
     let home = open(&history());
     home.pool.destroy(&snapshot(1), false).unwrap();
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(home.bytes()));

@@ -1,4 +1,4 @@
-//! What lies in crumbs is written anew, and nobody can tell but by the space: in random histories
+//! Scattered content is written anew, and only the space shows it: in random histories
 //! against the model, beside writers, over damage, with snapshots, forks and shared blocks, and
 //! whatever a power cut leaves of a step.
 
@@ -9,13 +9,13 @@ mod root_files;
 mod small_pool;
 mod soundness;
 
-use homes::{REWRITTEN_BYTES, rewriting_full_pool_home, rewriting_pool_home, run_seeds};
+use homes::{REWRITTEN_BYTES, defragmenting_full_pool_home, defragmenting_pool_home, run_seeds};
 use marram_device::{Device, MemoryDevice};
 use marram_history::diff;
 use marram_pool::Pool;
 use marram_posix::{
-    DefragmentOptions, DefragmentReport, Limit, OwnerClass, OwnerId, PassPlace, Posix,
-    PosixOptions, Rewriter, defragment,
+    DefragmentOptions, DefragmentReport, Defragmenter, Limit, OwnerClass, OwnerId, PassPlace,
+    Posix, PosixOptions, defragment,
 };
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
@@ -72,7 +72,7 @@ fn sections(files: &Posix, ino: Ino) -> usize {
 
 /// A file of whole records, each written and committed, of which every other page has then been
 /// written anew in an order that is not theirs.
-fn crumbled(pool: &Pool, files: &Posix, name: &str, records: u64) -> (Ino, Vec<u8>) {
+fn fragmented(pool: &Pool, files: &Posix, name: &str, records: u64) -> (Ino, Vec<u8>) {
     let ino = file(files, name);
     let mut content = noise(records, records * RECORD);
     write(files, ino, 0, &content);
@@ -92,7 +92,7 @@ fn crumbled(pool: &Pool, files: &Posix, name: &str, records: u64) -> (Ino, Vec<u
 
 #[test]
 fn a_pool_that_rewrites_does_what_the_model_does() {
-    let sum = run_seeds(rewriting_pool_home, 400..414, STEPS);
+    let sum = run_seeds(defragmenting_pool_home, 400..414, STEPS);
     assert!(sum.crashes > 5 && sum.snapshots > 10 && sum.clones > 1, "{sum:?}");
     let rewritten = REWRITTEN_BYTES.load(Ordering::Relaxed);
     assert!(rewritten > 100 << 10, "{rewritten} bytes were rewritten");
@@ -100,14 +100,14 @@ fn a_pool_that_rewrites_does_what_the_model_does() {
 
 #[test]
 fn a_full_pool_rewrites_nothing_and_nothing_else_changes() {
-    let sum = run_seeds(rewriting_full_pool_home, 460..464, STEPS);
+    let sum = run_seeds(defragmenting_full_pool_home, 460..464, STEPS);
     assert!(sum.without_space > 10, "{sum:?}");
 }
 
 #[test]
-fn crumbs_become_records_and_all_that_stat_tells_stays() {
+fn fragments_become_records_and_all_that_stat_shows_stays() {
     let (memory, pool, files) = new_pool();
-    let (ino, content) = crumbled(&pool, &files, "crumbs", 8);
+    let (ino, content) = fragmented(&pool, &files, "crumbs", 8);
     let flags = Some(InodeFlags::IMMUTABLE);
     files.set_marks(ino, SetMarks { flags, project: None }).unwrap();
     pool.commit().unwrap();
@@ -164,12 +164,12 @@ fn a_block_of_which_little_is_used_comes_back() {
 fn what_snapshots_forks_and_other_files_have_too_is_left_alone() {
     let (memory, pool, files) = new_pool();
     let root = DatasetName::root();
-    let (old, _) = crumbled(&pool, &files, "in a snapshot", 2);
+    let (old, _) = fragmented(&pool, &files, "in a snapshot", 2);
     pool.snapshot(&root, "kept").unwrap();
-    let (forked, _) = crumbled(&pool, &files, "in a fork", 2);
+    let (forked, _) = fragmented(&pool, &files, "in a fork", 2);
     pool.fork(&root, &"branch".parse().unwrap(), 1).unwrap();
     let branch = mount(&pool, "branch");
-    let (linked, content) = crumbled(&pool, &files, "linked", 2);
+    let (linked, content) = fragmented(&pool, &files, "linked", 2);
     let copy = file(&files, "copy");
     files.share_range(linked, 0, copy, 0, 2 * RECORD).unwrap();
     let before = holders(&pool);
@@ -200,7 +200,7 @@ fn what_snapshots_forks_and_other_files_have_too_is_left_alone() {
 #[test]
 fn what_a_merge_has_adopted_is_left_alone_as_long_as_the_fork_has_it() {
     let (memory, pool, files) = new_pool();
-    let (one, content) = crumbled(&pool, &files, "one", 2);
+    let (one, content) = fragmented(&pool, &files, "one", 2);
     pool.create(&"other".parse().unwrap(), &marram_store::Properties::default()).unwrap();
     let other = mount(&pool, "other");
     let copy = file(&other, "copy");
@@ -236,9 +236,9 @@ fn files_gone(pool: &Arc<Pool>, other: &Arc<Posix>) {
 fn a_comparison_with_the_last_snapshot_finds_no_more_than_before() {
     let (_memory, pool, files) = new_pool();
     let root = DatasetName::root();
-    let (_, _) = crumbled(&pool, &files, "old", 1);
+    let (_, _) = fragmented(&pool, &files, "old", 1);
     pool.snapshot(&root, "base").unwrap();
-    crumbled(&pool, &files, "new", 1);
+    fragmented(&pool, &files, "new", 1);
     let paths = |name: &str| {
         pool.snapshot(&root, name).unwrap();
         let mut paths = Vec::new();
@@ -259,7 +259,7 @@ fn a_comparison_with_the_last_snapshot_finds_no_more_than_before() {
 #[test]
 fn a_quota_is_kept_and_limits_of_owners_do_not_matter() {
     let (_memory, pool, files) = new_pool();
-    let (ino, content) = crumbled(&pool, &files, "crumbs", 8);
+    let (ino, content) = fragmented(&pool, &files, "crumbs", 8);
     let root = DatasetName::root();
     let referenced = pool.report(&Source::live(root.clone())).unwrap().referenced_bytes;
     let quota = (referenced + (64 << 10)).to_string();
@@ -279,7 +279,7 @@ fn a_quota_is_kept_and_limits_of_owners_do_not_matter() {
 #[test]
 fn damage_is_told_and_left_where_it_is() {
     let (memory, pool, files) = new_pool();
-    let (ino, content) = crumbled(&pool, &files, "crumbs", 2);
+    let (ino, content) = fragmented(&pool, &files, "crumbs", 2);
     let extent = files.extents(ino, 0, 1).unwrap()[0];
     let marram_vfs::ExtentPlace::Stored { address, .. } = extent.place else {
         panic!("{extent:?}");
@@ -290,7 +290,7 @@ fn damage_is_told_and_left_where_it_is() {
     let files = mount(&pool, "root");
     let report = run(&files);
     assert_eq!((report.totals.unreadable, report.skipped), (1, 1), "{report:?}");
-    assert_eq!(report.told[0].path, b"crumbs");
+    assert_eq!(report.listed[0].path, b"crumbs");
     assert_eq!(report.totals.rewritten_bytes, RECORD, "the other record");
     let mut out = Vec::new();
     assert!(matches!(files.read(ino, 0, 4096, &mut out), Err(Error::Damaged(_))));
@@ -299,7 +299,7 @@ fn damage_is_told_and_left_where_it_is() {
     assert!(out[4096..] == content[RECORD as usize..]);
 }
 
-/// A clock that goes when it is told to.
+/// A clock that moves when the test moves it.
 #[derive(Default)]
 struct SetClock(AtomicI64);
 
@@ -318,22 +318,22 @@ fn the_background_leaves_alone_what_was_just_changed_and_does_the_rest() {
         PosixOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..PosixOptions::default() };
     let view = pool.open(&Source::live(DatasetName::root())).unwrap();
     let files = Arc::new(Posix::new(view, options).unwrap());
-    let (cold, content) = crumbled(&pool, &files, "cold", 4);
+    let (cold, content) = fragmented(&pool, &files, "cold", 4);
     clock.0.store(10_000, Ordering::Release);
-    let (hot, _) = crumbled(&pool, &files, "hot", 4);
-    let mut rewriter = Rewriter::new();
-    while rewriter.step(&files).unwrap() {}
-    assert_eq!(rewriter.totals().rewritten_bytes, 4 * RECORD);
+    let (hot, _) = fragmented(&pool, &files, "hot", 4);
+    let mut defragmenter = Defragmenter::new();
+    while defragmenter.step(&files).unwrap() {}
+    assert_eq!(defragmenter.totals().rewritten_bytes, 4 * RECORD);
     assert_eq!((sections(&files, cold), sections(&files, hot)), (4, 128));
     assert!(read(&files, cold) == content);
     clock.0.store(20_000, Ordering::Release);
-    let mut rewriter = Rewriter::new();
-    while rewriter.step(&files).unwrap() {}
-    assert_eq!(rewriter.totals().rewritten_bytes, 4 * RECORD);
+    let mut defragmenter = Defragmenter::new();
+    while defragmenter.step(&files).unwrap() {}
+    assert_eq!(defragmenter.totals().rewritten_bytes, 4 * RECORD);
     assert_eq!((sections(&files, cold), sections(&files, hot)), (4, 4));
-    let mut rewriter = Rewriter::new();
-    while rewriter.step(&files).unwrap() {}
-    assert_eq!(rewriter.totals().rewritten_bytes, 0, "there is an end to it");
+    let mut defragmenter = Defragmenter::new();
+    while defragmenter.step(&files).unwrap() {}
+    assert_eq!(defragmenter.totals().rewritten_bytes, 0, "there is an end to it");
     assert_sound(&*memory, "in the background");
 }
 
@@ -401,9 +401,9 @@ fn writers_beside_it_lose_nothing() {
 #[test]
 fn a_power_cut_in_a_step_leaves_the_same_content_and_all_space_counted() {
     let (memory, pool, files) = new_pool();
-    let (ino, content) = crumbled(&pool, &files, "crumbs", 12);
+    let (ino, content) = fragmented(&pool, &files, "crumbs", 12);
     pool.snapshot(&DatasetName::root(), "kept").unwrap();
-    let (late, other) = crumbled(&pool, &files, "late", 40);
+    let (late, other) = fragmented(&pool, &files, "late", 40);
     drop(files);
     pool.close().unwrap();
     drop(pool);

@@ -4,7 +4,7 @@
 use super::family::{Family, Tree, open, source};
 use super::random::Random;
 use marram_history::{
-    Choice, DirectoryRollback, MergeOptions, Touched, TouchedInode, touched as difference,
+    ChangeSet, ChangedInode, Choice, DirectoryRollback, MergeOptions, change_set as difference,
 };
 use marram_store::{DatasetName, Store};
 use marram_vfs::{Allocate, Copying, Ino, Ranges};
@@ -32,8 +32,8 @@ fn cached(contents: &BTreeMap<Ino, Vec<u8>>) -> Pages {
     contents.iter().map(|(ino, content)| (*ino, pages(content))).collect()
 }
 
-fn drop_pages(pages: &mut Pages, touched: &Touched) {
-    for TouchedInode { ino, content } in &touched.inodes {
+fn drop_pages(pages: &mut Pages, change_set: &ChangeSet) {
+    for ChangedInode { ino, content } in &change_set.inodes {
         if let Some(pages) = pages.get_mut(ino).filter(|_| !content.is_empty()) {
             let first = content.start / PAGE_BYTES as u64;
             let last = (content.end - 1) / PAGE_BYTES as u64;
@@ -56,9 +56,14 @@ fn read(pages: &[Option<Vec<u8>>], content: &[u8]) -> Vec<u8> {
 }
 
 /// A cache that had all pages before reads what is there; returns how many pages stayed.
-fn check(before: &BTreeMap<Ino, Vec<u8>>, after: &Tree, touched: &Touched, told: &str) -> usize {
+fn check(
+    before: &BTreeMap<Ino, Vec<u8>>,
+    after: &Tree,
+    change_set: &ChangeSet,
+    told: &str,
+) -> usize {
     let mut pages = cached(before);
-    drop_pages(&mut pages, touched);
+    drop_pages(&mut pages, change_set);
     for (ino, content) in contents(after) {
         let kept = pages.get(&ino).map_or(&[][..], Vec::as_slice);
         assert!(read(kept, &content) == content, "old content of {ino:?} is read: {told}");
@@ -123,7 +128,7 @@ fn pages_that_a_merge_does_not_tell_of_stay_right() {
         let ranges = seed % 3 == 0;
         let options = MergeOptions { choose: &choose, ranges, ..MergeOptions::default() };
         let report = family.merge_with(&options).unwrap();
-        kept += check(&before, &family.parent, &report.touched, &told);
+        kept += check(&before, &family.parent, &report.change_set, &told);
     }
     assert!(kept > 10_000, "only {kept} pages of files of 75 pages stay");
 }
@@ -140,15 +145,15 @@ fn pages_that_a_way_back_does_not_tell_of_stay_right() {
         family.store.snapshot(&DatasetName::root(), "now").unwrap();
         let before = contents(&family.parent);
         let (past, now) = (source("root@past"), source("root@now"));
-        let touched = difference(&family.store, &now, &past).unwrap();
+        let change_set = difference(&family.store, &now, &past).unwrap();
         let was = open(&family.store, "root@past", Ino::ROOT, &family.clock);
-        kept += check(&before, &was, &touched, &told);
+        kept += check(&before, &was, &change_set, &told);
         let (dataset, directory) = (DatasetName::root(), family.parent.find("/d").unwrap().ino);
         let rollback = DirectoryRollback { dataset: &dataset, to: &past, directory, keep: None };
-        let touched =
+        let change_set =
             marram_history::roll_back_directory(&*family.parent.0, &family.store, rollback)
                 .unwrap();
-        check(&before, &family.parent, &touched.unwrap_or_default(), &told);
+        check(&before, &family.parent, &change_set.unwrap_or_default(), &told);
     }
     assert!(kept > 10_000, "only {kept} pages of files of 75 pages stay");
 }
@@ -164,11 +169,11 @@ fn one_page_of_a_large_file_is_told_alone() {
     let report = family.merge();
     let of = |path: &str| {
         let ino = family.parent.find(path).unwrap().ino;
-        let mut inodes = report.touched.inodes.iter();
+        let mut inodes = report.change_set.inodes.iter();
         inodes.find(|inode| inode.ino == ino).unwrap().content.clone()
     };
     let large = of("/large");
     assert!(large.start <= 2 << 20 && large.end >= (2 << 20) + 4096, "{large:?}");
     assert!(large.end - large.start <= 256 << 10, "{large:?}");
-    assert_eq!(of("/mode"), TouchedInode::ATTRIBUTES);
+    assert_eq!(of("/mode"), ChangedInode::ATTRIBUTES);
 }

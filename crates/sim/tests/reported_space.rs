@@ -20,7 +20,7 @@ use paths::{find, make, open};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
-/// What items and their nodes take, told or real: a KiB is told for each that waits.
+/// What items and their nodes take, reported or real: a KiB is reported for each that waits.
 const ITEMS_BYTES: u64 = MIB;
 
 struct Bench {
@@ -88,7 +88,7 @@ impl Bench {
         assert_eq!(shared, Ok(len));
     }
 
-    /// What `du` tells.
+    /// What `du` shows.
     fn used_bytes(&self, name: &str) -> u64 {
         self.files.attributes(self.file(name)).unwrap().blocks_512 * 512
     }
@@ -115,14 +115,14 @@ fn noise(seed: u64, len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|_| next()).collect()
 }
 
-/// What somebody does, and what is told then.
+/// What a program does, and what is reported then.
 struct Row {
     what: &'static str,
     does: fn(&Bench),
-    /// MiB that it takes, told before the commit and after it; less than nothing where some come
-    /// back.
+    /// MiB that it takes, reported before the commit and after it; less than nothing where some
+    /// come back.
     told: (i64, i64),
-    /// What `du` tells of a file then, in MiB.
+    /// What `du` shows of a file then, in MiB.
     used: (&'static str, u64),
 }
 

@@ -15,16 +15,16 @@ use std::ops::Range;
 
 /// What is not as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct ChangeSet {
     /// Inodes whose attributes, content or entries differ, ascending.
-    pub inodes: Vec<TouchedInode>,
+    pub inodes: Vec<ChangedInode>,
     /// Names that lead elsewhere, or nowhere, or somewhere now: directory and name.
     pub names: Vec<(Ino, Vec<u8>)>,
 }
 
 /// An inode that is not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TouchedInode {
+pub struct ChangedInode {
     /// Its number.
     pub ino: Ino,
     /// Between which bytes its content may differ (of a directory: its list of names, all of it);
@@ -32,7 +32,7 @@ pub struct TouchedInode {
     pub content: Range<u64>,
 }
 
-impl TouchedInode {
+impl ChangedInode {
     /// The range of an inode of which anything may differ.
     pub const ALL: Range<u64> = 0..u64::MAX;
     /// The range of an inode of which only attributes differ.
@@ -43,18 +43,18 @@ impl TouchedInode {
 ///
 /// # Errors
 /// A failed read.
-pub fn touched(store: &dyn Store, before: &Source, after: &Source) -> Result<Touched> {
-    let mut touched = Touched::default();
+pub fn change_set(store: &dyn Store, before: &Source, after: &Source) -> Result<ChangeSet> {
+    let mut change_set = ChangeSet::default();
     let mut failure = None;
     let mut visit = |change: ItemChange| {
-        failure = touched.add(&change).err();
+        failure = change_set.add(&change).err();
         failure.is_none()
     };
     store.changes(before, after, Key::MIN, &mut visit).map_err(from_store)?;
-    failure.map_or(Ok(touched), Err)
+    failure.map_or(Ok(change_set), Err)
 }
 
-impl Touched {
+impl ChangeSet {
     fn add(&mut self, change: &ItemChange) -> Result<()> {
         let ino = Ino(change.key.object);
         if ino.0 == 0 {
@@ -63,7 +63,7 @@ impl Touched {
         let content = content_of(change).map_err(|error| from_record(ino.0, &error))?;
         match self.inodes.last_mut().filter(|last| last.ino == ino) {
             Some(last) => last.content = hull(&last.content, &content),
-            None => self.inodes.push(TouchedInode { ino, content }),
+            None => self.inodes.push(ChangedInode { ino, content }),
         }
         if change.key.kind == kind::ENTRY {
             let both = [&change.before, &change.after];
@@ -94,8 +94,8 @@ pub(crate) fn hull(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
 pub(crate) fn content_by_size(before: &Inode, after: &Inode) -> Range<u64> {
     let is_file = before.kind == InodeKind::Regular && after.kind == InodeKind::Regular;
     match (is_file, before.size == after.size) {
-        (false, _) => TouchedInode::ALL,
-        (true, true) => TouchedInode::ATTRIBUTES,
+        (false, _) => ChangedInode::ALL,
+        (true, true) => ChangedInode::ATTRIBUTES,
         (true, false) => before.size.min(after.size)..u64::MAX,
     }
 }
@@ -106,15 +106,15 @@ fn content_of(change: &ItemChange) -> std::result::Result<Range<u64>, FormatErro
             Ok(content_by_size(&Inode::decode(&before.value)?, &Inode::decode(&after.value)?))
         }
         (kind::SECTION, before, after) => {
-            let mut content = TouchedInode::ATTRIBUTES;
+            let mut content = ChangedInode::ATTRIBUTES;
             for item in [before, after].into_iter().flatten() {
                 let section = Section::decode(change.key, item)?;
                 content = hull(&content, &(section.at..section.end()));
             }
             Ok(content)
         }
-        (kind::XATTR, ..) => Ok(TouchedInode::ATTRIBUTES),
-        _ => Ok(TouchedInode::ALL),
+        (kind::XATTR, ..) => Ok(ChangedInode::ATTRIBUTES),
+        _ => Ok(ChangedInode::ALL),
     }
 }
 
