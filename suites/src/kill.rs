@@ -1,9 +1,10 @@
 //! The daemon killed with SIGKILL at random moments, under loads that write down what is durable.
 //!
 //! A round runs one load, or two at once, chosen by the seed. Each load keeps a journal on the host
-//! of what was acknowledged to it. After the kill the pool must be clean as it lies there, be
-//! mounted again at once and without repair over what is left of the dead mount, hold everything
-//! that the journals say, and beside it nothing but what the load could have left at one moment.
+//! of what was acknowledged to it. After the kill the pool must be clean as it lies there, and be
+//! mounted again at once and without repair over what is left of the dead mount. It must hold
+//! everything that the journals say, and beside it nothing but what the load could have left at one
+//! moment.
 //!
 //! A kill loses nothing that the daemon has written to its file, flushed or not: what a power cut
 //! does is enumerated by `cargo xtask sim`. This shows the rest: that nothing is acknowledged which

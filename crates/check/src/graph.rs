@@ -2,8 +2,8 @@
 //!
 //! The snapshots of a dataset form a line from the oldest to the dataset itself, linked in both
 //! directions. Other lines begin as a snapshot of it: those of clones, and of the dataset itself
-//! where it was rolled back; and a promoted clone has taken over the beginning of another line.
-//! These links and the groups beside them alone decide which of them owns a block.
+//! where it was rolled back. A promoted clone has taken over the beginning of another line. These
+//! links and the groups beside them alone decide which of them owns a block.
 
 use crate::checker::Checker;
 use crate::finding::{FindingKind, Place};

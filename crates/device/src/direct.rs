@@ -33,8 +33,8 @@ const ALIGNMENT: usize = GRAIN_BYTES as usize;
 /// A way to a file or block device that leaves the page cache out.
 ///
 /// **No write goes through the page cache while one goes past it.** After a direct write Linux
-/// drops what the cache has of the range. The cache may keep many pages as one: if a short write
-/// beside the range has made that dirty meanwhile, it cannot be dropped, and Linux reports to the
+/// drops what the cache has of the range. The cache may keep many pages as one, which cannot be
+/// dropped if a short write beside the range has made it dirty meanwhile. Linux then reports to the
 /// next flush that a write has failed ("page cache invalidation failure on direct I/O").
 #[derive(Debug)]
 pub(crate) struct DirectWriter {

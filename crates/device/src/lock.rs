@@ -2,7 +2,7 @@
 //!
 //! The lock is a `flock` of the kernel, so it ends with the process that holds it, however that
 //! ends: after a crash there is nothing stale to clean up. It belongs to the open file behind it,
-//! so a child made by fork would keep it too; a daemon takes it after its last fork, so the process
+//! so a child made by fork would keep it too. A daemon takes it after its last fork, so the process
 //! id that a refused caller gets is true.
 
 use std::fs::{File, TryLockError};

@@ -5,15 +5,15 @@
 //! operation is preceded by the question whether its caller may: the kernel checks nothing then.
 //! Elsewhere the kernel has checked, and nothing is asked.
 //!
-//! Handles do not exist here where the kernel checks permissions: OPEN and OPENDIR are answered
-//! "no such operation", the kernel then stops sending them (and RELEASE and FLUSH), keeps its page
+//! Handles do not exist here where the kernel checks permissions: OPEN and OPENDIR are answered "no
+//! such operation". The kernel then stops sending them (and RELEASE and FLUSH), keeps its page
 //! cache over reopening, and every request names its inode. CREATE, which would open too, is
-//! answered so as well: the kernel then makes files by MKNOD, and knows itself that the maker of a
-//! file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and
-//! only its files are released. A file that is removed while open lives by its pins: each reply
-//! that shows the kernel an inode pins it once, FORGET takes pins back. Where permissions are
-//! asked for, OPEN, OPENDIR and CREATE are served, as that is when they count; see `opening`. A
-//! strict mount has OPEN served too.
+//! answered so as well. The kernel then makes files by MKNOD, and knows itself that the maker of a
+//! file may write to it whatever its mode says. Only TMPFILE makes and opens at once, and only its
+//! files are released. A file that is removed while open lives by its pins: each reply that shows
+//! the kernel an inode pins it once, FORGET takes pins back. Where permissions are asked for, OPEN,
+//! OPENDIR and CREATE are served, as that is when they count; see `opening`. A strict mount has
+//! OPEN served too.
 
 mod agreement;
 mod announced;

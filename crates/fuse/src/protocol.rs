@@ -37,6 +37,6 @@ pub(crate) const MAJOR: u32 = 7;
 /// Newest minor version that is spoken here.
 pub(crate) const MINOR: u32 = 45;
 /// Oldest minor version that is accepted (Linux 5.14). Kernels before 5.11 do not hand over the
-/// clearing of setuid and setgid, without which an unprivileged write could leave a setuid program;
-/// those before 5.13 do not check the right to set flags of an inode.
+/// clearing of setuid and setgid, without which an unprivileged write could leave a setuid program.
+/// Those before 5.13 do not check the right to set flags of an inode.
 pub(crate) const MINOR_MIN: u32 = 34;

@@ -1,4 +1,4 @@
-//! Equal content is found and shared, and only the space shows it: in random histories
+//! Equal content is found and shared, and only the space shows it. That holds in random histories
 //! against the model, beside writers, over a damaged copy, between datasets that are destroyed in
 //! any order, and whatever a power cut leaves of a batch.
 

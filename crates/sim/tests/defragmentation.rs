@@ -1,4 +1,4 @@
-//! Scattered content is written anew, and only the space shows it: in random histories
+//! Scattered content is written anew, and only the space shows it. That holds in random histories
 //! against the model, beside writers, over damage, with snapshots, forks and shared blocks, and
 //! whatever a power cut leaves of a step.
 

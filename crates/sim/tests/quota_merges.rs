@@ -1,6 +1,6 @@
 //! What a merge, its undo and the rollback of a directory bring into a dataset counts for its
-//! quota, though blocks are shared and not written: what would go too far is refused and
-//! foreseen, and does nothing.
+//! quota, though blocks are shared and not written. A merge that would go too far is refused and
+//! changes nothing, and its preview says so.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

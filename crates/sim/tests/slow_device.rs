@@ -1,4 +1,4 @@
-//! A device that hangs stops the callers that need it, and no others: while a commit, a sync or a
+//! A device that hangs stops the callers that need it, and no others. While a commit, a sync or a
 //! read waits for it, files that are in memory are read, written, looked up, made, renamed and
 //! removed.
 //!

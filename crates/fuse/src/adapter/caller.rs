@@ -55,7 +55,7 @@ fn is_in_our_user_namespace(pid: u32) -> bool {
 }
 
 /// Whether a file has setgid without being executable for its group, and the caller is neither a
-/// member of that group nor may keep such bits: a change by that caller takes setgid away. The
+/// member of that group nor may keep such bits. Then a change by that caller takes setgid away. The
 /// kernel speaks only of setgid that is a privilege.
 pub(super) fn is_strangers_setgid(header: &Header, file: &Attributes) -> bool {
     if file.kind == Kind::Directory || file.permissions & 0o2010 != 0o2000 {

@@ -1,7 +1,7 @@
 //! Finding data and holes in whole pages.
 //!
 //! The file system knows holes to the byte. Programs take the finest grain that they have seen for
-//! that of all places, and other file systems answer in whole blocks: so a page with any data in it
+//! that of all places, and other file systems answer in whole blocks. So a page with any data in it
 //! is reported as data. What is reported as a hole is one, and no data is hidden.
 //!
 //! Where the kernel holds written data back it does not hand that over before it asks, and would

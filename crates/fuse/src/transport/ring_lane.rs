@@ -184,8 +184,8 @@ impl RingLane {
         let _taken_away = self.send(&[IoSlice::new(&header)]);
     }
 
-    /// Lets the caller go if it has been killed and waits since the last time that this was called;
-    /// the entry then goes to a new lane, which is to be given a thread. `spare` is a ring for it,
+    /// Lets the caller go if it has been killed and waits since the last time that this was called.
+    /// The entry then goes to a new lane, which is to be given a thread. `spare` is a ring for it,
     /// and is opened when one may be needed.
     pub(crate) fn let_the_killed_go(&self, spare: &mut Option<Ring>) -> Option<RingLane> {
         if self.calls.is_empty() {

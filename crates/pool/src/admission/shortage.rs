@@ -38,7 +38,7 @@ use std::cell::Cell;
 
 /// Most commits that are made for one batch: after each of them others may be faster.
 const COMMITS_MAX: usize = 16;
-/// A merge of fewer edits than these is not large: nobody looks what a commit would do with it.
+/// A merge of fewer edits than these is not large: no dry run is made of it.
 const LARGE_EDITS_MIN: usize = 64;
 
 /// Space for a batch, counted until the batch is among what is dirty.
@@ -53,13 +53,13 @@ pub(crate) struct Admitted<'p> {
 pub(crate) struct Need {
     /// Reckoned by its keys; it is never taken to need more.
     cost: u64,
-    /// No look can find that it needs less.
+    /// No dry run can find that it needs less.
     least: u64,
     allows_dry_run: bool,
     dry_run: Option<DryRun>,
 }
 
-/// What was found that a commit would do with a batch. It is true as long as no commit has passed.
+/// What a dry run of a batch has found. It is true as long as no commit has passed.
 #[derive(Clone, Copy)]
 struct DryRun {
     epoch: u64,
@@ -73,8 +73,8 @@ pub(crate) enum Search<'p, T> {
         /// Nor would there be any if all went that is being destroyed or is kept for an undo.
         is_hopeless: bool,
     },
-    /// Others wrote to the dataset all the time, so nobody could look what a commit would do with
-    /// the batch. That says nothing of the space: nothing is let go of for it.
+    /// Batches came to the dataset all the time, so no dry run could be made. That says nothing of
+    /// the space: nothing is let go of for it.
     NoDryRun,
 }
 
@@ -103,7 +103,7 @@ impl Need {
         self.least = self.least.saturating_sub(written);
     }
 
-    /// Whether a look could find that it needs less.
+    /// Whether a dry run could find that it needs less.
     pub(crate) fn allows_dry_run(&self) -> bool {
         self.allows_dry_run
     }

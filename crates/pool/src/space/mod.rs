@@ -330,7 +330,7 @@ impl SpaceMap {
     }
 
     /// Takes `grains` grains, in one piece if there is one; `None` if there are not enough in
-    /// [`PIECES_MAX`] pieces, or for data, of which there is one copy, in as many pieces as a
+    /// [`PIECES_MAX`] pieces. Data, of which there is one copy, may be in as many pieces as a
     /// pointer has room for. What is held back for a reader is used when nothing else is left.
     pub(crate) fn allocate(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! A rename looks up both names, takes the locks of both directories and of what the names lead to,
 //! and looks again. When a directory changes its parent (or could be the ancestor of the other
-//! side), the lock of moves is taken first: no other rename can then change ancestors, so walking
+//! side), the lock of moves is taken first. No other rename can then change ancestors, so walking
 //! up from a directory is safe without locks.
 //!
 //! The order of the checks is Linux's.

@@ -6,11 +6,11 @@
 //! - A write that begins inside or at the end of a section whose block no commit has written yet
 //!   patches that block: small sequential writes cost nothing but their bytes.
 //! - What is left of a section beside the write is copied into the new block if it is short
-//!   ([`REST_BYTES`]), so files do not fragment; a whole page is not, as a write of pages would
+//!   ([`REST_BYTES`]), so files do not fragment. A whole page is not, as a write of pages would
 //!   then read a record from the device to copy a page of it.
 //! - A short section that ends where the write begins is copied too, if it is small or not much
-//!   longer than the write: a log that is synced after each line has records of a useful size, and
-//!   each byte is copied only a few times.
+//!   longer than the write. So a log that is synced after each line has records of a useful size,
+//!   and each byte is copied only a few times.
 //!
 //! A copy that fails because the old bytes are damaged is not made: the section is cut instead,
 //! and the write goes through.

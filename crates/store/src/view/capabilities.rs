@@ -38,8 +38,8 @@ pub trait CountedSpace {
 pub trait AdmissionControl {
     /// How many bytes the holder of this view has promised to later writes. So many, and what items
     /// for them need, are kept back from batches of this and of all other views, but for those that
-    /// use them up ([`Batch::promised_bytes`]) or free space; and they do not count as free. It is
-    /// a number in memory: the next one takes its place, and it goes with the view.
+    /// use them up ([`Batch::promised_bytes`]) or free space. They do not count as free. It is a
+    /// number in memory: the next one takes its place, and it goes with the view.
     fn promise(&self, bytes: u64);
 
     /// Whether a batch would be refused now, as a merge, for want of space or over a limit; applies

@@ -5,8 +5,8 @@
 //! step brings no more than a frame of the log can hold.
 //!
 //! **Little space stops it.** New blocks are written before the old ones come back. Where there is
-//! not that much left, a batch of ours could make the store let go of what it keeps for an undo, or
-//! take the last space from a program that needs it.
+//! not that much left, such a batch could make the store empty its trash, or take the last space
+//! from a program that needs it.
 
 use super::unit;
 use super::unit::{Region, Unit};
