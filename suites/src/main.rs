@@ -29,6 +29,7 @@ mod pjdfstest;
 mod postgres;
 mod quota;
 mod rsync;
+mod runs;
 mod same;
 mod sizes;
 mod sqlite;
@@ -177,6 +178,7 @@ const SCRIPTS: &[Script] = &[
     script("grow", "a pool that grows while it is mounted", full::grow),
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
     script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
+    script("runs", "git, make, cargo, python and bwrap in forks, by marram run", runs::run_all),
     script("day", "the example of a day with forks, as the README has it", day::run_all),
 ];
 

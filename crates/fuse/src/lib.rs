@@ -19,7 +19,10 @@ mod transport;
 pub use error::MountError;
 pub use event::{Event, EventSink};
 pub use file_calls::{FileCallError, change_range, extents, share_range, usage};
-pub use mount::{MountEntry, Unmount, clear_dead_mount, is_dead_mount, mounts, unmount};
+pub use mount::{
+    MountEntry, Separation, Unmount, clear_dead_mount, is_dead_mount, mounts, separate_mounts,
+    unmount,
+};
 pub use options::{AccessTimes, MountOptions, Offer, TransportChoice};
 pub use session::{
     Session, SessionHandle, TransportInUse, can_be_wakeful, mount, should_be_wakeful,

@@ -5,9 +5,11 @@
 
 mod direct;
 mod fusermount;
+mod separation;
 mod stale;
 mod table;
 
+pub use separation::{Separation, separate_mounts};
 pub use stale::{clear_dead_mount, is_dead_mount};
 pub use table::{MountEntry, mounts};
 

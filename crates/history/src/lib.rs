@@ -48,4 +48,5 @@ pub use directory_rollback::{DirectoryRollback, roll_back_directory};
 pub use line_merge::{TextPiece, merge_lines};
 pub use merge::{MergeSides, merge};
 pub use parent::{HeldParent, Parent, ParentChange};
+pub use paths::path_of;
 pub use stable_source::{StableSource, destroy_leftovers};

@@ -11,9 +11,10 @@ use crate::subtree::Subtree;
 use marram_format::record::InodeKind;
 use marram_records::failure::from_store;
 use marram_records::state::{Named, State, decode_entry};
-use marram_store::{Item, Key, kind};
+use marram_store::{Item, Key, View, kind};
 use marram_vfs::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Deepest nesting of directories that is followed upwards: a longer way up is damage.
 const ANCESTORS_MAX: usize = 1 << 20;
@@ -26,6 +27,14 @@ pub(crate) struct Paths<'a> {
     directories: HashMap<u64, Option<Vec<u8>>>,
     /// Where files were found whose records did not help.
     found: HashMap<u64, (u64, Vec<u8>)>,
+}
+
+/// One of the paths of an inode from the inode `root`, if it can be reached from there.
+///
+/// # Errors
+/// A failed read, or a record that makes no sense.
+pub fn path_of(view: Arc<dyn View>, root: u64, ino: u64) -> Result<Option<Vec<u8>>> {
+    Paths::new(&State::open(view, root)?).of(ino)
 }
 
 /// A path from that of its directory.

@@ -6,6 +6,7 @@ mod history;
 mod keeping;
 mod streams;
 mod undoing;
+mod workspaces;
 
 pub(crate) use format::FormatArguments;
 pub(crate) use history::{
@@ -17,6 +18,8 @@ pub(crate) use streams::{ReceiveArguments, SendArguments};
 pub(crate) use keeping::{PassArguments, SnapshotArguments, SpaceArguments};
 
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
+
+pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, ViewArguments};
 
 use format::TARGET_HELP;
 
@@ -71,6 +74,13 @@ pub(crate) enum Command {
     Clone(CloneArguments),
     /// Make a writable fork of any directory, in no time and no space
     Fork(ForkArguments),
+    /// Run a command in a fork of a directory, at the directory's own path; then merge, keep or
+    /// drop what it did
+    #[command(after_help = workspaces::STATUS_HELP, after_long_help = workspaces::RUN_HELP)]
+    Run(RunArguments),
+    /// Open a shell in a fork that was kept, at the path of the directory that was forked
+    #[command(after_help = workspaces::STATUS_HELP)]
+    Enter(EnterArguments),
     /// List forks, or draw which began as which
     Forks(ForksArguments),
     /// Tell what differs between two states: snapshots, forks, what is there now
@@ -146,6 +156,9 @@ pub(crate) enum Command {
     /// Serve a pool; started by mount
     #[command(hide = true)]
     Daemon,
+    /// Become a command in a view; started by run and enter
+    #[command(hide = true)]
+    View(ViewArguments),
 }
 
 /// Arguments of `create`.
@@ -571,6 +584,8 @@ impl Command {
             Command::Space(_) => "space",
             Command::Clone(_) => "clone",
             Command::Fork(_) => "fork",
+            Command::Run(_) => "run",
+            Command::Enter(_) => "enter",
             Command::Forks(_) => "forks",
             Command::Diff(_) => "diff",
             Command::Merge(_) => "merge",
@@ -604,6 +619,7 @@ impl Command {
             Command::Install(_) => "install",
             Command::Version => "version",
             Command::Daemon => "daemon",
+            Command::View(_) => "view",
         }
     }
 }

@@ -21,6 +21,7 @@ mod names;
 mod options;
 mod output;
 mod paths;
+mod private_view;
 mod process;
 mod retention;
 mod signatures;

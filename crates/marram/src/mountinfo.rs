@@ -10,6 +10,12 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountEntry {
+    /// Its number among the mounts of this process.
+    pub(crate) number: u64,
+    /// Major and minor number of the device that its files show.
+    pub(crate) device: (u32, u32),
+    /// What of the file system is mounted: `/` for all of it, or the directory that was bound.
+    pub(crate) root: PathBuf,
     /// Where it is mounted.
     pub(crate) directory: PathBuf,
     /// Type of the file system: `fuse.marram`.
@@ -32,6 +38,11 @@ impl MountEntry {
     /// the block device that stands for it.
     pub(crate) fn shows(&self, pool: &Path) -> bool {
         self.is_marram() && is_source_of(&self.source, pool)
+    }
+
+    /// Where `path`, which lies in this mount, is below the root of the file system.
+    pub(crate) fn inner(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.root.join(path.strip_prefix(&self.directory).ok()?))
     }
 
     /// The user whose daemon serves it.
@@ -76,6 +87,20 @@ pub(crate) fn mount_of(path: &Path) -> Result<Option<MountEntry>> {
     Ok(best)
 }
 
+/// The mount of the whole file system of which `entry` shows a directory; `entry` itself if it
+/// shows all of it, or if no other does.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn whole_of(entry: MountEntry) -> Result<MountEntry> {
+    let is_all = |other: &MountEntry| other.root == Path::new("/");
+    if is_all(&entry) {
+        return Ok(entry);
+    }
+    let is_whole = |other: &MountEntry| other.device == entry.device && is_all(other);
+    Ok(mounts()?.into_iter().find(is_whole).unwrap_or(entry))
+}
+
 /// Whether a mount with this source is one of the pool's.
 fn is_source_of(source: &Path, pool: &Path) -> bool {
     let is_same = |source: Identity| Identity::of(pool).is_ok_and(|pool| source.is_same(pool));
@@ -84,13 +109,23 @@ fn is_source_of(source: &Path, pool: &Path) -> bool {
 
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let directory = unescape(fields.nth(4)?);
+    let number = text(fields.next()?)?.parse().ok()?;
+    let (major, minor) = text(fields.nth(1)?)?.split_once(':')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let root = unescape(fields.next()?);
+    let directory = unescape(fields.next()?);
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
     fields.find(|field| *field == b"-")?;
     let file_system = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
     let super_options = String::from_utf8_lossy(fields.next()?).into_owned();
-    Some(MountEntry { directory, file_system, source, options, super_options })
+    let entry =
+        MountEntry { number, device, root, directory, file_system, source, options, super_options };
+    Some(entry)
+}
+
+fn text(field: &[u8]) -> Option<&str> {
+    std::str::from_utf8(field).ok()
 }
 
 /// Undoes the kernel's `\040` for bytes that would end a field.
@@ -138,10 +173,19 @@ mod tests {
         ]
         .join(&b' ');
         let entry = parse(&line).unwrap();
+        assert_eq!((entry.number, entry.device), (36, (98, 0)));
         assert_eq!(entry.directory, Path::new("/mnt/a b"));
         assert_eq!(entry.source, Path::new(r"/w/x\y"));
         assert_eq!(entry.owner_uid(), Some(1000));
         assert!(entry.is_marram());
+    }
+
+    #[test]
+    fn a_bound_directory_has_the_paths_of_its_file_system() {
+        let entry = parse(b"37 35 0:9 /d/e /srv/x rw - fuse.marram p rw").unwrap();
+        assert_eq!(entry.inner(Path::new("/srv/x/y")).unwrap(), Path::new("/d/e/y"));
+        assert_eq!(entry.inner(Path::new("/srv/x")).unwrap(), Path::new("/d/e"));
+        assert_eq!(entry.inner(Path::new("/srv")), None);
     }
 
     #[test]

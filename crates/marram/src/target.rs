@@ -77,6 +77,8 @@ impl Target {
 
     /// Finds the daemon behind the mount that `path` lies in.
     fn of_mount(path: &Path, entry: MountEntry) -> Result<Target> {
+        // A daemon knows the mounts that it has made, and not what was bound elsewhere from them.
+        let entry = mountinfo::whole_of(entry)?;
         if let Some((daemon, mut client)) = daemons::behind(&entry) {
             let (mounted, ino, root) = locate(&mut client, &entry.directory, path)?;
             return Ok(Target {

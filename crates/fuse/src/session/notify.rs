@@ -44,14 +44,17 @@ impl SessionHandle {
     }
 
     /// Tells the kernel that any name may mean something else than it remembers; false if it is
-    /// older than Linux 6.16 and has no such notice.
+    /// older than Linux 6.16 and has no such notice. What is mounted on a directory is taken away
+    /// when that is next looked up, in every namespace.
     pub fn notify_all_names(&self) -> bool {
         self.notify(NotifyCode::AllNames, &[])
     }
 
     /// Has the kernel forget those of `inodes` that are not in use; a directory is in use while the
-    /// kernel knows something in it. Before Linux 6.18 there is no such notice: nothing happens.
-    pub fn notify_unused(&self, inodes: &[Ino]) {
+    /// kernel knows something in it. Before Linux 6.18 there is no such notice: nothing happens,
+    /// and the answer is false.
+    pub fn notify_unused(&self, inodes: &[Ino]) -> bool {
+        let mut is_known = true;
         for part in inodes.chunks(UNUSED_INODES_MAX) {
             let mut payload = Vec::new();
             let count = u32::try_from(part.len()).expect("a part is small");
@@ -60,8 +63,9 @@ impl SessionHandle {
             for ino in part {
                 encoder.u64(ino.0);
             }
-            let _unknown = self.notify(NotifyCode::Unused, &payload);
+            is_known &= self.notify(NotifyCode::Unused, &payload);
         }
+        is_known
     }
 
     fn notify_name(&self, parent: Ino, name: Name<'_>, how: u32) {

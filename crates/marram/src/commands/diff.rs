@@ -112,6 +112,21 @@ fn compare(target: &Target, order: &CompareOrder) -> Result<Vec<DifferenceRow>> 
     compared.map(|()| rows)
 }
 
+/// What a fork, seen at `path`, has changed since it was made.
+///
+/// # Errors
+/// Whatever refuses the comparison or fails.
+pub(super) fn changes_of_fork(path: &Path) -> Result<Vec<DifferenceRow>> {
+    let (before, after) = alone(side(path)?, path)?;
+    let order = CompareOrder {
+        before: before.source.to_string(),
+        after: after.source.to_string(),
+        root: common_root(&before, &after)?,
+        patch: false,
+    };
+    compare(&before.target, &order)
+}
+
 fn side(path: &Path) -> Result<Side> {
     let (path, snapshot) = with_optional_snapshot(path)?;
     let target = Target::find(&path)?;

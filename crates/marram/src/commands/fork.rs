@@ -37,12 +37,9 @@ pub(super) fn run(arguments: &ForkArguments, output: &Output) -> Result<()> {
             .hint("`marram clone` makes a writable dataset of a snapshot"));
     }
     write_back(&target, &arguments.directory)?;
-    let operation =
-        Operation::Fork { dataset: source.dataset.to_string(), name: name.to_string(), root };
-    let engine_nanoseconds = timed(&target, &operation)?;
-    let seen = target.directory.as_ref();
+    let engine_nanoseconds = make(&target, &source.dataset, root, &name)?;
     let made = Forked {
-        path: seen.map(|at| at.join(".marram").join("forks").join(name.as_str())),
+        path: shelf_of(&target).map(|shelf| shelf.join(name.as_str())),
         pool: target.pool,
         name: name.to_string(),
         origin: source.to_string(),
@@ -50,6 +47,25 @@ pub(super) fn run(arguments: &ForkArguments, output: &Output) -> Result<()> {
     };
     output.print(&made, || text_of(&made));
     Ok(())
+}
+
+/// Forks the directory `root` of a dataset; how long the engine took, in nanoseconds.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(super) fn make(
+    target: &Target,
+    dataset: &DatasetName,
+    root: u64,
+    name: &DatasetName,
+) -> Result<u64> {
+    let (dataset, name) = (dataset.to_string(), name.to_string());
+    timed(target, &Operation::Fork { dataset, name, root })
+}
+
+/// The directory in which the mount of a target shows forks.
+pub(super) fn shelf_of(target: &Target) -> Option<PathBuf> {
+    Some(target.directory.as_ref()?.join(".marram").join("forks"))
 }
 
 fn text_of(made: &Forked) -> String {
@@ -65,7 +81,7 @@ fn text_of(made: &Forked) -> String {
 }
 
 /// A fork's name is a name in a directory too.
-fn fork_name(text: &str) -> Result<DatasetName> {
+pub(super) fn fork_name(text: &str) -> Result<DatasetName> {
     if text.contains('/') {
         return Err(Error::usage(format!("{text:?} is no name of a fork: it has a / in it")));
     }

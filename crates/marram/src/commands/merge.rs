@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::target::Target;
 
 /// Exit status of a merge that was refused for its conflicts, or would be for want of space.
-const CONFLICTS: u8 = 1;
+pub(super) const CONFLICTS: u8 = 1;
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     let target = Target::find(&arguments.target)?;
@@ -59,6 +59,28 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     let is_done =
         summary.conflicts.is_empty() && !summary.is_outdated && summary.obstacle.is_none();
     Ok(if is_done { 0 } else { CONFLICTS })
+}
+
+/// Brings all that a fork has changed into its parent and drops the fork, or changes nothing.
+///
+/// # Errors
+/// Whatever refuses it or fails; the summary lists conflicts.
+pub(super) fn merge_and_drop(target: &Target, fork: &str) -> Result<Box<MergeSummary>> {
+    let request = MergeRequest {
+        fork: fork.to_owned(),
+        preview: false,
+        choice: ConflictChoice::Refuse,
+        ranges: false,
+        text: false,
+        drop: true,
+        decisions: Vec::new(),
+        marks: false,
+        state: None,
+    };
+    match target.perform(&Operation::Merge(request))? {
+        Answer::Merged(summary) => Ok(summary),
+        other => Err(unexpected(&other)),
+    }
 }
 
 fn text(summary: &MergeSummary, preview: bool) -> String {

@@ -9,6 +9,7 @@ mod defragment;
 mod destroy;
 mod diff;
 mod doctor;
+mod enter;
 mod extents;
 mod fork;
 mod generated;
@@ -27,6 +28,8 @@ mod range;
 mod reflink;
 mod rename;
 mod rollback;
+mod run;
+mod session;
 mod snapshot;
 mod space;
 mod status;
@@ -40,6 +43,7 @@ use crate::control::protocol::VERSION;
 use crate::daemon;
 use crate::error::Result;
 use crate::output::Output;
+use crate::private_view;
 use serde::Serialize;
 
 /// Runs a command; returns its exit status.
@@ -57,6 +61,8 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Space(arguments) => space::run(&arguments, output),
         Command::Clone(arguments) => snapshot::run_clone(&arguments, output),
         Command::Fork(arguments) => fork::run(&arguments, output),
+        Command::Run(arguments) => return Ok(run::run(&arguments, output)),
+        Command::Enter(arguments) => return Ok(enter::run(&arguments, output)),
         Command::Forks(arguments) => fork::list(&arguments, output),
         Command::Diff(arguments) => diff::run(&arguments, output),
         Command::Merge(arguments) => return merge::run(&arguments, output),
@@ -90,6 +96,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Install(arguments) => install::run(&arguments, output),
         Command::Version => version(output),
         Command::Daemon => daemon::launch::serve(),
+        Command::View(arguments) => return Ok(private_view::become_command(&arguments)),
     }?;
     Ok(0)
 }

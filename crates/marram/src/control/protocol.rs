@@ -19,7 +19,7 @@ mod streams;
 pub(crate) use answer::Answer;
 pub(crate) use author::Author;
 pub(crate) use comparison::{CompareOrder, DifferenceRow, DirectoryOrder};
-pub(crate) use datasets::{DatasetRow, DestructionReport, PropertyRow};
+pub(crate) use datasets::{DatasetRow, DestructionReport, ForkPlace, PropertyRow};
 pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
 pub(crate) use merge::{

@@ -83,7 +83,7 @@ fn close_members(daemon: &Daemon) {
         std::thread::sleep(MEMBERS_TICK);
         for mount in daemon.mounts.served() {
             for place in mount.namespace.close_unused() {
-                invalidation::forget_member(&mount, &place);
+                invalidation::forget_unused(&mount, &place);
             }
         }
     }

@@ -18,14 +18,32 @@ use std::time::{Duration, Instant};
 const FORGET_PATIENCE: Duration = Duration::from_secs(2);
 /// How often to look whether it has.
 const FORGET_TICK: Duration = Duration::from_millis(5);
-/// From so many names on, one notification makes all of them out of date, where the kernel has it.
-const NAMES_ONE_BY_ONE_MAX: usize = 256;
+/// How often the kernel is asked to forget what is unused of a member: a round for each level.
+const UNUSED_ROUNDS_MAX: usize = 64;
 
 /// Has the kernel forget what it knows of a member, but for what somebody has open.
 pub(super) fn forget_member(mount: &Served, place: &Place) {
     let directory = mount.namespace.control_directory_ino(place.directory);
     if let (Some(directory), Ok(name)) = (directory, Name::new(place.name.as_bytes())) {
         mount.session.notify_gone(directory, name);
+    }
+}
+
+/// Has the kernel forget what it knows of a member, but for what is in use: also what is mounted
+/// from it elsewhere stays, as the view of a command is.
+pub(super) fn forget_unused(mount: &Served, place: &Place) {
+    let Some(source) = mount.namespace.source_at(place) else { return };
+    let mut before = usize::MAX;
+    for _ in 0..UNUSED_ROUNDS_MAX {
+        let known = mount.namespace.known_of_member(&source);
+        if known.is_empty() || known.len() >= before {
+            return;
+        }
+        before = known.len();
+        if !mount.session.notify_unused(&known) {
+            return forget_member(mount, place);
+        }
+        std::thread::sleep(FORGET_TICK);
     }
 }
 
@@ -150,8 +168,8 @@ pub(super) fn changed(
         if number(Ino::ROOT).is_none() {
             continue;
         }
-        let at_once = names.len() > NAMES_ONE_BY_ONE_MAX && mount.session.notify_all_names();
-        for (parent, name) in names.iter().filter(|_| !at_once) {
+        // Never all names at once: the kernel then takes away what is mounted on any directory.
+        for (parent, name) in &names {
             if let (Some(parent), Ok(name)) = (number(*parent), Name::new(name)) {
                 mount.session.notify_entry(parent, name);
             }

@@ -217,6 +217,7 @@ fn perform(daemon: &Daemon, operation: &Operation, author: Option<&Author>) -> R
         operation,
         Operation::Status
             | Operation::List
+            | Operation::ForkPlace { .. }
             | Operation::Log
             | Operation::Space { .. }
             | Operation::Footprints(_)

@@ -77,6 +77,7 @@ impl OpenMode {
     pub(crate) fn for_operation(operation: &Operation) -> OpenMode {
         let read_only = match operation {
             Operation::List
+            | Operation::ForkPlace { .. }
             | Operation::Log
             | Operation::Space { .. }
             | Operation::Footprints(_)

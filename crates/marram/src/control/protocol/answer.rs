@@ -1,9 +1,9 @@
 //! Answers: one variant for each kind of report.
 
 use super::{
-    DatasetRow, DedupSummary, DefragmentSummary, DestructionReport, FootprintReport, MergeSummary,
-    MountReport, OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport, ShownReport,
-    SpaceReport, StatusReport, StreamSummary, ThinReport, UndoReport,
+    DatasetRow, DedupSummary, DefragmentSummary, DestructionReport, FootprintReport, ForkPlace,
+    MergeSummary, MountReport, OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport,
+    ShownReport, SpaceReport, StatusReport, StreamSummary, ThinReport, UndoReport,
 };
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ pub(crate) enum Answer {
         /// The number there of what is shown as the root.
         root: u64,
     },
+    /// Where the directory is that a fork began as.
+    ForkPlace(ForkPlace),
     /// What would go or went.
     Destruction(DestructionReport),
     /// This went from sight.

@@ -2,6 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Where the directory is that a fork began as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForkPlace {
+    /// The dataset or fork that has it.
+    pub(crate) parent: String,
+    /// Its path there; none if it is gone.
+    pub(crate) path: Option<String>,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
+}
+
 /// What would go or went.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DestructionReport {

@@ -40,6 +40,11 @@ pub(crate) enum Operation {
         /// The directory's inode in the dataset.
         root: u64,
     },
+    /// Tell where the directory is now that a fork began as.
+    ForkPlace {
+        /// The fork.
+        fork: String,
+    },
     /// Let a dataset go on from a snapshot of it.
     Rollback {
         /// `DATASET@SNAPSHOT`.

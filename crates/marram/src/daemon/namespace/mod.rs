@@ -166,6 +166,11 @@ impl Namespace {
         self.members.find(|member| member.source() == source).map(|member| member.place().clone())
     }
 
+    /// What the open member is that is seen there.
+    pub(super) fn source_at(&self, place: &Place) -> Option<Source> {
+        self.members.find(|member| member.place() == place).map(|member| member.source().clone())
+    }
+
     /// Closes members of which the kernel knows nothing any more and that nobody has used for a
     /// while; returns those that nobody has used for long but the kernel knows.
     ///

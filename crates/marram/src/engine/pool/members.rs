@@ -1,6 +1,8 @@
 //! The members of a dataset: its snapshots, and the forks that began as it or as one of those.
 
+use crate::control::protocol::{Answer, ForkPlace};
 use crate::engine::home::{ControlDirectory, Member};
+use crate::names;
 use marram_store::{DatasetName, DatasetReport, Source, Store};
 use marram_vfs::{Error, Ino, Result};
 use std::collections::BTreeSet;
@@ -34,6 +36,24 @@ pub(super) fn find(
     let report = report_in(pool, dataset, directory, name)?;
     let (root, mark) = (Ino(report.root_object), mark(&report));
     Ok(Member { source: report.source, root, mark })
+}
+
+/// Where the directory is now that a fork began as.
+///
+/// # Errors
+/// It is no fork, or its parent cannot be read.
+pub(super) fn fork_place(pool: &dyn Store, fork: &DatasetName) -> crate::error::Result<Answer> {
+    let report = pool.report(&Source::live(fork.clone()))?;
+    let no_fork = || crate::error::Error::usage(format!("{fork} is no fork"));
+    let origin = report.origin.filter(Source::is_fork_base).ok_or_else(no_fork)?;
+    let parent = Source::live(origin.dataset);
+    let root = pool.report(&parent)?.root_object;
+    let path = marram_history::path_of(pool.open(&parent)?, root, report.root_object)?;
+    Ok(Answer::ForkPlace(ForkPlace {
+        parent: parent.to_string(),
+        path: path.as_deref().map(names::text),
+        path_bytes: path.as_deref().and_then(names::lost_bytes),
+    }))
 }
 
 /// Reads the report of that name and those of what it began as, and no other: there may be

@@ -3,7 +3,7 @@
 use super::kinds::kind_of;
 use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
-use super::{dedup, footprints, history, keeping, owners, streams, undo};
+use super::{dedup, footprints, history, keeping, members, owners, streams, undo};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
@@ -36,6 +36,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             let (dataset, name) = (dataset.parse()?, name.parse()?);
             return timed(|| Ok(pool.fork(&dataset, &name, *root)?));
         }
+        Operation::ForkPlace { fork } => return members::fork_place(pool, &fork.parse()?),
         Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
         Operation::Merge(request) => {
@@ -54,12 +55,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             pool.clone_snapshot(&origin.parse()?, &name.parse()?)?;
         }
         Operation::CreateDataset { name, properties } => {
-            let name: DatasetName = name.parse()?;
-            pool.create(&name, &Properties(properties.clone()))?;
-            // One that is refused its first directory, as by a full pool, was not made.
-            make_root_directory(pool, &name).inspect_err(|_| {
-                let _stays_empty_at_worst = pool.destroy(&Source::live(name.clone()), false);
-            })?;
+            create_dataset(pool, &name.parse()?, properties)?;
         }
         Operation::Destroy { source, dry_run } => return destroy(pool, source, *dry_run),
         Operation::Hide { sources } => return hide(pool, sources),
@@ -85,6 +81,18 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Sync => pool.sync()?,
     }
     Ok(Answer::Done)
+}
+
+/// Makes an empty dataset. One that gets no first directory, as in a full pool, was not made.
+fn create_dataset(
+    pool: &Pool,
+    name: &DatasetName,
+    properties: &BTreeMap<String, String>,
+) -> Result<()> {
+    pool.create(name, &Properties(properties.clone()))?;
+    make_root_directory(pool, name).inspect_err(|_| {
+        let _stays_empty_at_worst = pool.destroy(&Source::live(name.clone()), false);
+    })
 }
 
 /// Does something and tells how long it took.

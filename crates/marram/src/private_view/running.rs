@@ -1,0 +1,242 @@
+//! A command that runs in a view, as the process sees it that has begun it: signals are handed on,
+//! and what the command leaves running is found.
+//!
+//! Ctrl-C at a terminal reaches the command from the terminal itself, and this process too, which
+//! goes on: what becomes of the fork is decided in any case.
+
+use super::survivors::{Survivor, living};
+use super::{Begun, Refusal};
+use crate::error::{Error, Result};
+use crate::process::own_pid;
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpgrp, kill_process, wait};
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Signals that are handed on to the command.
+const HANDED_ON: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+/// How long what the command has left running may take to end before a report names it.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long it may take to heed a request to end.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+/// How often to look.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A command that has been begun, or could not be.
+pub(crate) struct Running {
+    pid: Pid,
+    /// What kept the process from becoming the command; empty if nothing did.
+    report: File,
+    signals: Signals,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself, with this exit status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl End {
+    /// The exit status that stands for it, as shells have it.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            End::Exited(status) => status,
+            End::Killed(signal) => u8::try_from(signal).map_or(u8::MAX, |it| it | 0x80),
+        }
+    }
+}
+
+/// What is done about processes that outlive the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftovers {
+    /// A report names them, if they do not end at once.
+    Tell,
+    /// They are waited for.
+    Wait,
+    /// They are ended.
+    Kill,
+}
+
+impl Running {
+    pub(super) fn start(begun: Begun<'_>) -> Result<Running> {
+        let failed = |error: std::io::Error| Error::failed(format!("cannot begin: {error}"));
+        let report = rustix::fs::memfd_create("marram-view", MemfdFlags::CLOEXEC);
+        let report = File::from(report.map_err(|error| failed(error.into()))?);
+        let signals = catch().map_err(failed)?;
+        // Without it, what loses its parent is not found any more; all else goes on.
+        let _adopts = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let program = std::env::current_exe().map_err(failed)?;
+        let child = command(&begun, program, &report).spawn().map_err(failed)?;
+        let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = number.ok_or_else(|| Error::failed("the new process has no number"))?;
+        Ok(Running { pid, report, signals })
+    }
+
+    /// Returns when the command has ended.
+    ///
+    /// # Errors
+    /// It was not begun, or is lost.
+    pub(crate) fn wait(&mut self) -> std::result::Result<End, Refusal> {
+        let end = loop {
+            if let Some(status) = self.reap()? {
+                break status;
+            }
+            for signal in self.signals.wait() {
+                self.hand_on(signal);
+            }
+        };
+        let mut text = Vec::new();
+        let read = self.report.rewind().and_then(|()| self.report.read_to_end(&mut text));
+        match read {
+            Ok(0) => Ok(end_of(end)),
+            _ => Err(serde_json::from_slice(&text).unwrap_or_else(|_| {
+                Refusal::from(Error::failed("the command's process does not say why it failed"))
+            })),
+        }
+    }
+
+    /// Takes note of children that have ended; what the command ended with, if it has.
+    fn reap(&self) -> Result<Option<WaitStatus>> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.pid => return Ok(Some(status)),
+                Ok(Some(_)) | Err(Errno::INTR) => (),
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    return Err(Error::failed(format!("cannot wait for the command: {error}")));
+                }
+            }
+        }
+    }
+
+    /// Hands a signal on to the command, unless the terminal has sent it to both.
+    fn hand_on(&self, signal: i32) {
+        let is_by_key = matches!(signal, SIGINT | SIGQUIT) && is_in_foreground();
+        let signal = Signal::from_named_raw(signal);
+        if let Some(signal) = signal.filter(|_| !is_by_key && signal != Some(Signal::CHILD)) {
+            let _it_has_ended = kill_process(self.pid, signal);
+        }
+    }
+
+    /// Waits for what the command has left running, or ends it; what still runs then.
+    pub(crate) fn settle(&mut self, how: Leftovers) -> Vec<Survivor> {
+        let began = Instant::now();
+        let mut asked = BTreeSet::new();
+        while has_children() {
+            let waited = began.elapsed();
+            let patience = match how {
+                Leftovers::Tell => GRACE,
+                Leftovers::Wait => Duration::MAX,
+                Leftovers::Kill => KILL_GRACE * 2,
+            };
+            if waited > patience || self.is_interrupted() {
+                return living();
+            }
+            if how == Leftovers::Kill {
+                end(&mut asked, waited > KILL_GRACE);
+            }
+            std::thread::sleep(TICK);
+        }
+        Vec::new()
+    }
+
+    /// Whether a signal has come that means the end.
+    pub(crate) fn is_interrupted(&mut self) -> bool {
+        self.signals.pending().any(|signal| signal != SIGCHLD)
+    }
+}
+
+/// This program once more, which makes the view and becomes the command.
+fn command(begun: &Begun<'_>, program: std::path::PathBuf, report: &File) -> Command {
+    let view = begun.view;
+    let mut command = Command::new(program);
+    command.arg0("marram").arg("view");
+    command.arg("--shown").arg(&view.shown).arg("--place").arg(&view.place);
+    command.arg("--mount").arg(&view.mount).arg("--covered").arg(view.covered.word());
+    command.arg("--report").arg(format!("/proc/{}/fd/{}", own_pid(), report.as_raw_fd()));
+    if let Some(workdir) = &begun.inherited.workdir {
+        command.arg("--workdir").arg(workdir);
+    }
+    for file in &begun.inherited.reopened {
+        command.arg("--reopen").arg(file.word());
+    }
+    if begun.output_to_error {
+        command.arg("--output-to-error");
+    }
+    command.arg("--").args(begun.words).envs(begun.variables.iter().copied());
+    command
+}
+
+/// Catches the signals that are not ignored: what is, the command ignores too, as after nohup(1).
+fn catch() -> std::io::Result<Signals> {
+    let ignored = ignored_signals();
+    let is_caught = |signal: &i32| ignored & (1_u64 << (signal - 1)) == 0;
+    Signals::new(HANDED_ON.into_iter().filter(is_caught).chain([SIGCHLD]))
+}
+
+/// A bit for each signal that this process ignores.
+fn ignored_signals() -> u64 {
+    let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = told.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Whether keys at the terminal reach this process.
+pub(crate) fn is_in_foreground() -> bool {
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
+}
+
+/// Whether children are left that have not ended.
+fn has_children() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => (),
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Asks all that runs below this process to end, once, or ends it.
+fn end(asked: &mut BTreeSet<i32>, at_once: bool) {
+    let signal = if at_once { Signal::KILL } else { Signal::TERM };
+    for survivor in living() {
+        if let Some(pid) = Pid::from_raw(survivor.pid)
+            && (asked.insert(survivor.pid) || at_once)
+        {
+            let _it_has_ended = kill_process(pid, signal);
+        }
+    }
+}
+
+fn end_of(status: WaitStatus) -> End {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(status), _) => End::Exited(u8::try_from(status).unwrap_or(u8::MAX)),
+        (None, signal) => End::Killed(signal.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::End;
+
+    #[test]
+    fn a_signal_is_told_as_shells_tell_it() {
+        assert_eq!(End::Exited(3).status(), 3);
+        assert_eq!(End::Killed(15).status(), 143);
+        assert_eq!(End::Killed(64).status(), 192);
+    }
+}
