@@ -83,7 +83,8 @@ pub trait HeldParent {
     fn dry_run(&self, change: ParentChange<'_>) -> Result<()>;
 
     /// Adds the counters and sums that a change moves to its batch, applies it by
-    /// [`Store::apply_merge`], and forgets what was remembered of the changed inodes.
+    /// [`marram_store::OperationLog::apply_merge`], and forgets what was remembered of the changed
+    /// inodes.
     ///
     /// # Errors
     /// A full store, a limit in the way, a failed write: nothing is changed.

@@ -25,7 +25,7 @@ impl<'a> StableSource<'a> {
         StableSource::take(store, &source.dataset, purpose)
     }
 
-    /// The same, so that nothing overtakes it ([`Store::keep_on_media`]).
+    /// The same, as a snapshot on media, which nothing overtakes.
     ///
     /// # Errors
     /// No such dataset, a store that is full or takes no changes.
@@ -37,7 +37,7 @@ impl<'a> StableSource<'a> {
         if source.snapshot.is_some() {
             return Ok(StableSource { store, source: source.clone(), taken: false });
         }
-        let source = store.keep_on_media(&source.dataset, purpose).map_err(from_store)?;
+        let source = store.numbered_snapshot(&source.dataset, purpose).map_err(from_store)?;
         Ok(StableSource { store, source, taken: true })
     }
 
@@ -57,14 +57,14 @@ impl<'a> StableSource<'a> {
         dataset: &DatasetName,
         purpose: &str,
     ) -> Result<StableSource<'a>> {
-        let source = store.keep_for_now(dataset, purpose).map_err(from_store)?;
+        let source = store.ephemeral_snapshot(dataset, purpose).map_err(from_store)?;
         Ok(StableSource { store, source, taken: true })
     }
 }
 
 /// Destroys what a crash has left: snapshots of the store's own that no comparison needs any more,
 /// and datasets into which a stream was being received, but for those that can go on. The daemon of
-/// a store calls it before anyone else uses the store. Returns what has gone.
+/// a store calls it before anything else uses the store. Returns what has gone.
 ///
 /// # Errors
 /// A store that takes no changes, or a snapshot that something began as: the rest stays then.
@@ -84,7 +84,7 @@ impl Drop for StableSource<'_> {
     /// One that cannot be destroyed stays, as after a crash, until [`destroy_leftovers`].
     fn drop(&mut self) {
         if self.taken {
-            self.store.let_go(&self.source);
+            self.store.discard_snapshot(&self.source);
         }
     }
 }

@@ -10,7 +10,8 @@ use marram_pool::{
     SendRequest, create,
 };
 use marram_store::{
-    Batch, Block, DatasetName, Error as StoreError, Item, Key, Properties, Source, Store, kind,
+    Batch, Block, DatasetName, Error as StoreError, Holds, Item, Key, Lineage, Properties, Source,
+    SpaceUsage, Store, kind,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 mod support;
 
 use marram_pool::Pool;
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, Source, SpaceUsage, Store};
 use std::time::{Duration, Instant};
 use support::{new_pool, noise, put, root, section};
 

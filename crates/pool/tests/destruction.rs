@@ -6,7 +6,7 @@ mod support;
 
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
-use marram_store::{DatasetName, Error, Source, Store};
+use marram_store::{DatasetName, Error, Holds, Source, SpaceUsage, Store};
 use std::sync::Arc;
 use support::{content, create_on, new_pool, noise, open, put, remove, root, section, source};
 

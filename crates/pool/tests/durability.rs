@@ -4,7 +4,7 @@ mod support;
 
 use marram_device::{Device, Error, MemoryDevice};
 use marram_format::superblock::DATA_START_BYTES;
-use marram_store::Store;
+use marram_store::{SpaceUsage, Store};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,10 +95,9 @@ fn a_snapshot_and_its_clone_and_the_live_tree_go_their_own_ways() {
     for (source, seed) in [("root@one", 1), ("root", 2), ("copy", 3)] {
         assert_eq!(content(&*view(&pool, source), section(1, 0)), Some(noise(seed, 30_000)));
     }
-    let list = pool.list().unwrap();
-    let unique: Vec<u64> =
-        list.iter().map(|report| pool.unique_bytes(&report.source).unwrap()).collect();
-    assert!(unique[0] >= 32_768 && unique[1] >= 32_768, "{list:?}");
+    let usage = pool.usage(false).unwrap();
+    let unique: Vec<u64> = usage.holders.iter().map(|holder| holder.unique_bytes).collect();
+    assert!(unique[0] >= 32_768 && unique[1] >= 32_768, "{usage:?}");
 }
 
 #[test]

@@ -9,7 +9,8 @@ use marram_device::{Device, MemoryDevice};
 use marram_format::operation::OperationKind;
 use marram_pool::{Author, Health, Pool};
 use marram_store::{
-    Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Source, Store, Token, kind,
+    Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, MergedFrom, OperationLog,
+    Source, Store, Token, kind,
 };
 use std::sync::Arc;
 use support::{content, new_pool, noise, open, put, root, section};
@@ -36,11 +37,11 @@ fn block_of(pool: &Pool, key: Key) -> Block {
 
 fn merge(pool: &Pool, batch: Batch<'_>) -> Result<(), Error> {
     let (dataset, source): (DatasetName, Source) = (DatasetName::root(), "f".parse().unwrap());
-    let read = pool.keep_for_now(&source.dataset, "merge")?;
+    let read = pool.ephemeral_snapshot(&source.dataset, "merge")?;
     let merged =
         MergedFrom { dataset: &dataset, fork: &source, read: &read, keep: None, root_object: 1 };
     let done = pool.apply_merge(&*root(pool), batch, &merged);
-    pool.let_go(&read);
+    pool.discard_ephemeral(&read);
     done
 }
 

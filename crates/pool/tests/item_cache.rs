@@ -8,7 +8,7 @@ mod support;
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
-use marram_store::{Batch, Counter, DatasetName, Item, Key, Store, View, kind};
+use marram_store::{Batch, Counter, DatasetName, Item, Key, Lineage, Store, View, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::{new_pool, root, view};

@@ -6,7 +6,8 @@ mod support;
 
 use marram_pool::{Author, Pool};
 use marram_store::{
-    Admission, Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Properties, Store, View,
+    Admission, Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, MergedFrom,
+    OperationLog, Properties, Store, View,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,11 +66,11 @@ fn merge_keeping<'a>(
     make: impl FnOnce(&dyn View) -> Batch<'a>,
 ) -> Result<(), Error> {
     let (dataset, fork) = (DatasetName::root(), source("f"));
-    let read = pool.keep_for_now(&fork.dataset, "merge").unwrap();
+    let read = pool.ephemeral_snapshot(&fork.dataset, "merge").unwrap();
     let batch = make(&*pool.open(&read).unwrap());
     let merged = MergedFrom { dataset: &dataset, fork: &fork, read: &read, keep, root_object: 1 };
     let done = pool.apply_merge(live, batch, &merged);
-    pool.let_go(&read);
+    pool.discard_ephemeral(&read);
     done
 }
 

@@ -5,7 +5,9 @@ mod support;
 
 use marram_device::Device;
 use marram_pool::{OpenOptions, Pool};
-use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Key, Result, Store, View};
+use marram_store::{
+    Admission, Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, Result, Store, View,
+};
 use std::sync::Arc;
 use support::{content, new_pool, noise, open, put, root, section};
 
@@ -65,7 +67,7 @@ fn a_state_that_was_overwritten_while_it_was_compared_is_no_damage_and_does_none
     pool.snapshot(&DatasetName::root(), "before").unwrap();
     let before = "root@before".parse().unwrap();
     put_values(&*live, 2);
-    let kept = pool.keep_for_now(&DatasetName::root(), "diff").unwrap();
+    let kept = pool.ephemeral_snapshot(&DatasetName::root(), "diff").unwrap();
     put_values(&*live, 3);
     pool.commit().unwrap();
     let mut refused = [0, 0];
@@ -82,7 +84,7 @@ fn a_state_that_was_overwritten_while_it_was_compared_is_no_damage_and_does_none
     });
     assert!(refused.iter().all(|times| *times > 0), "the state was left alone: {refused:?}");
     assert!(pool.is_overtaken(&kept));
-    pool.let_go(&kept);
+    pool.discard_ephemeral(&kept);
     let status = pool.status();
     drop((live, pool));
     let again = open(&device);

@@ -5,7 +5,9 @@ mod support;
 
 use marram_device::{Device, MemoryDevice};
 use marram_pool::Pool;
-use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Properties, Store, View};
+use marram_store::{
+    Admission, Batch, Block, DatasetName, Error, Item, Lineage, Properties, Store, View,
+};
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

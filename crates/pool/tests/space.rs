@@ -7,7 +7,8 @@ mod support;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{
-    Admission, Batch, DatasetKind, DatasetName, Destruction, Error, Item, Source, Store, Usage,
+    Admission, Batch, DatasetKind, DatasetName, Destruction, Error, FrozenViews, Item, Lineage,
+    Source, SpaceUsage, Store, Usage,
 };
 use std::sync::Arc;
 use support::{content, new_pool, noise, put, remove, root, section, view};

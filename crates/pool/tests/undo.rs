@@ -11,7 +11,8 @@ use marram_format::operation::{OPERATIONS_KEPT_MAX, OperationKind as Kind};
 use marram_format::record::{Limit, OwnerClass, OwnerId};
 use marram_pool::{OpenOptions, Operation, Pool, ReceiveRequest, Reversal, SendRequest};
 use marram_store::{
-    Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Properties, Source, Store, View, kind,
+    Batch, Block, DatasetName, EphemeralSnapshots, Error, Holds, Item, Key, Lineage, MergedFrom,
+    OperationLog, Properties, Source, Store, View, kind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -413,9 +414,9 @@ fn a_crash_leaves_an_operation_with_its_entry_or_neither() {
 /// Merges by hand: what posix does with the store.
 fn merge(pool: &Pool, number: u64) -> Result<(), Error> {
     let (dataset, fork) = (DatasetName::root(), source("f"));
-    let read = pool.keep_for_now(&fork.dataset, "merge")?;
+    let read = pool.ephemeral_snapshot(&fork.dataset, "merge")?;
     let done = merge_of(pool, number, (&dataset, &fork, &read), None);
-    pool.let_go(&read);
+    pool.discard_ephemeral(&read);
     done
 }
 

@@ -8,7 +8,7 @@ mod support;
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::{OperationKind as Kind, trash_entry};
 use marram_pool::{Operation, Pool};
-use marram_store::{DatasetName, Properties, Store};
+use marram_store::{DatasetName, Holds, Properties, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::{

@@ -12,6 +12,7 @@ pub fn from_store(error: StoreError) -> Error {
         StoreError::ReadOnly(_) => Error::ReadOnly,
         StoreError::Damaged(damage) => Error::Damaged(damage.to_string()),
         StoreError::Io(text) => Error::Io(text),
+        StoreError::Unsupported(_) => Error::NotSupported,
         other => Error::Io(other.to_string()),
     }
 }

@@ -13,7 +13,7 @@ use marram_pool::{Author, OpenOptions, Pool, Reversal};
 use marram_posix::Posix;
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::pattern;
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, Holds, Lineage, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, NewNode, WriteOptions};
 use paths::{find, make, open};
 use soundness::assert_sound;

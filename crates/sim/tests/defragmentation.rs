@@ -19,7 +19,7 @@ use marram_posix::{
 };
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
-use marram_store::{DatasetName, Holder, Source, Store};
+use marram_store::{DatasetName, Holder, Source, SpaceUsage, Store};
 use marram_vfs::{
     Attributes, Caller, Clock, Error, ExtentMap, FileSystem, Ino, InodeFlags, Marked, Name,
     SetAttributes, SetMarks, Sharing, SyncScope, Timestamp,

@@ -11,7 +11,7 @@ use marram_history::{MergeOptions, MergeSides};
 use marram_pool::{OpenOptions, Pool};
 use marram_posix::{Footprint, FootprintOptions, Posix, footprints};
 use marram_sim::{Random, pattern};
-use marram_store::{DatasetName, Key, Source, Store, kind};
+use marram_store::{DatasetName, FrozenViews, Key, Source, Store, kind};
 use marram_vfs::{
     FileSystem, Ino, Kind, Name, NewNode, RenameMode, Sharing, WriteOptions, XattrMode,
 };

@@ -9,7 +9,7 @@ use marram_device::{Device, MemoryDevice, Result};
 use marram_history::{DirectoryRollback, MergeOptions, MergeSides, change_set, diff};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
-use marram_store::{DatasetName, Properties, Source, Store};
+use marram_store::{DatasetName, Lineage, Properties, Source, Store};
 use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,7 +14,7 @@ use marram_posix::{
 };
 use marram_sim::device::{CrashState, Fate, RecordingDevice};
 use marram_sim::{Random, pattern};
-use marram_store::{DatasetName, Properties, Source, Store};
+use marram_store::{DatasetName, Lineage, Properties, Source, Store};
 use marram_vfs::{
     Allocate, Caller, Copying, Error, FileSystem, Ino, Name, Ranges, SetAttributes, Sharing,
 };

@@ -7,7 +7,7 @@ use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{Author, OpenOptions, Pool};
 use marram_sim::device::{CrashState, RecordingDevice};
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, Lineage, Source, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,37 +1,43 @@
 //! Tests of the contract, for any store.
 //!
 //! Each function takes a way to make an empty store (with its root dataset) and panics where the
-//! store breaks the contract. [`all`] runs every one of them. What a crash leaves is not tested
-//! here: that needs the store's devices.
+//! store breaks the contract. [`all`] runs every one of them. A capability that a store or its
+//! views hand out has to behave; without it, what holds instead has to. What a crash leaves is not
+//! tested here: that needs the store's devices.
 
 mod capabilities;
 mod counters;
 mod datasets;
 mod history;
 mod items;
+mod store_capabilities;
 
 pub use capabilities::{
-    blocks_have_places, capabilities_stay, dry_runs_apply_nothing,
-    frozen_views_tell_what_holds_a_block, halted_stores_only_read, labels_are_set,
-    space_is_counted_and_kept_back, trims_spare_what_is_in_use,
+    blocks_have_places, capabilities_stay, dry_runs_apply_nothing, halted_stores_only_read,
+    labels_are_set, space_is_counted_and_kept_back, trims_spare_what_is_in_use,
 };
 pub use counters::{counters_add_up, counters_keep_their_limits, counters_lose_nothing_to_threads};
 pub use datasets::{
     clones_diverge_from_their_origin, destruction_is_refused_while_in_use,
-    limits_of_owners_are_items, properties_are_set_and_reset, snapshots_keep_their_moment,
+    limits_of_owners_are_items, properties_are_set_and_reset, reports_are_those_of_the_list,
+    snapshots_keep_their_moment, snapshots_together_are_of_one_moment,
 };
 pub use history::{
     adopted_blocks_outlive_their_first_owner, changes_are_found, forks_begin_as_their_base,
-    holds_keep_and_names_change, promoted_clones_take_their_snapshots_over,
-    rollbacks_go_back_and_keep_what_was,
+    names_change, promoted_clones_take_their_snapshots_over, rollbacks_go_back_and_keep_what_was,
 };
 pub use items::{
     batches_apply_wholly_or_not_at_all, blocks_are_shared_and_cut, blocks_come_back_whole,
     items_are_set_found_and_removed, many_threads_see_whole_batches, patches_write_fresh_blocks,
     scans_follow_the_order_of_keys,
 };
+pub use store_capabilities::{
+    ephemeral_snapshots_go_when_they_are_discarded, frozen_views_know_what_holds_a_block,
+    holds_keep_snapshots, merges_are_one_step, overtaken_states_are_not_merged,
+    store_capabilities_stay, usage_adds_up,
+};
 
-use crate::{Batch, Block, DatasetName, Item, Key, Source, Store, View, kind};
+use crate::{Batch, Block, DatasetName, Error, Item, Key, Result, Source, Store, View, kind};
 use std::sync::Arc;
 
 /// Makes an empty store.
@@ -50,6 +56,8 @@ pub fn all(make: MakeStore<'_>) {
     counters_keep_their_limits(make);
     counters_lose_nothing_to_threads(make);
     snapshots_keep_their_moment(make);
+    snapshots_together_are_of_one_moment(make);
+    reports_are_those_of_the_list(make);
     clones_diverge_from_their_origin(make);
     destruction_is_refused_while_in_use(make);
     properties_are_set_and_reset(make);
@@ -57,17 +65,23 @@ pub fn all(make: MakeStore<'_>) {
     forks_begin_as_their_base(make);
     rollbacks_go_back_and_keep_what_was(make);
     promoted_clones_take_their_snapshots_over(make);
-    holds_keep_and_names_change(make);
+    names_change(make);
     changes_are_found(make);
     adopted_blocks_outlive_their_first_owner(make);
     capabilities_stay(make);
     space_is_counted_and_kept_back(make);
     dry_runs_apply_nothing(make);
     blocks_have_places(make);
-    frozen_views_tell_what_holds_a_block(make);
     labels_are_set(make);
     trims_spare_what_is_in_use(make);
     halted_stores_only_read(make);
+    store_capabilities_stay(make);
+    ephemeral_snapshots_go_when_they_are_discarded(make);
+    usage_adds_up(make);
+    frozen_views_know_what_holds_a_block(make);
+    merges_are_one_step(make);
+    overtaken_states_are_not_merged(make);
+    holds_keep_snapshots(make);
 }
 
 /// The live dataset of that name.
@@ -103,8 +117,19 @@ fn content(view: &dyn View, key: Key) -> Vec<u8> {
     let item = view.get(key).expect("the item is read").expect("there is an item");
     let block = item.block.expect("the item has a block");
     let content = view.read_block(&block).expect("the block is read");
-    assert_eq!(block.len(), content.len(), "a block tells its length");
+    assert_eq!(block.len(), content.len(), "a block has its length");
     content.to_vec()
+}
+
+/// The block under `section(object, 0)`.
+fn block_at(view: &dyn View, object: u64) -> Block {
+    let item = view.get(section(object, 0)).expect("it is read").expect("there is an item");
+    item.block.expect("the item has a block")
+}
+
+/// Whether a store answers that it does not have what was asked for.
+fn is_absent<T>(answer: Result<T>) -> bool {
+    matches!(answer, Err(Error::Unsupported(_)))
 }
 
 /// Content that differs from byte to byte and from seed to seed.

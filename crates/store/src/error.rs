@@ -41,6 +41,9 @@ pub enum Error {
     /// A name or property value makes no sense; the text says which and what would.
     #[error("{0}")]
     Invalid(String),
+    /// A capability is asked for that the store does not have; the text says which.
+    #[error("this kind of store has no {0}")]
+    Unsupported(&'static str),
 }
 
 /// Which stored bytes are damaged.

@@ -6,16 +6,17 @@
 //! map. A change is a [`Batch`]: it applies wholly or not at all, also across a crash. Blocks are
 //! shared by referring to one from several items; the store counts.
 //!
-//! A [`View`] is one dataset, live or as a snapshot kept it; what only some views can do is a
-//! capability ([`Capabilities`]). The [`Store`] makes, lists and
-//! destroys datasets and snapshots. Beside the contract stand its tests, [`conformance`], and a
-//! fake, [`memory`].
+//! A [`View`] is one dataset, live or as a snapshot kept it. The [`Store`] makes, lists and
+//! destroys datasets and snapshots. What only some views or stores can do is a capability
+//! ([`Capabilities`], [`StoreCapabilities`]). Beside the contract stand its tests, [`conformance`],
+//! and a fake, [`memory`].
 
 mod batch;
 mod block;
 pub mod conformance;
 mod error;
 pub mod memory;
+pub mod minimal;
 mod name;
 mod store;
 mod usage;
@@ -27,8 +28,9 @@ pub use error::{Damage, Error};
 pub use marram_format::key::{Key, kind};
 pub use name::{DatasetName, Source, check_rename, check_tag};
 pub use store::{
-    DatasetKind, DatasetReport, Destruction, ItemChange, MergedFrom, Properties, PropertySource,
-    ROOT_OBJECT, Store, limit_batch,
+    DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, FrozenViews, Holds, ItemChange,
+    Lineage, MergedFrom, OperationLog, Properties, PropertySource, ROOT_OBJECT, SpaceUsage, Store,
+    StoreCapabilities, limit_batch,
 };
 pub use usage::{Holder, Usage};
 pub use view::{

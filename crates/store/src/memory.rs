@@ -1,20 +1,22 @@
-//! A store in plain memory: the fake beside the real ones, for tests of whatever stands on the
+//! A store in plain memory: the fake beside the real ones, for tests of what stands on the
 //! contract.
 //!
-//! It is stricter than a store need be. A batch that breaks the rule on sharing (see
+//! It has usage, holds and lineage of a store's capabilities; nothing of it is ephemeral, frozen or
+//! logged. It is stricter than a store need be. A batch that breaks the rule on sharing (see
 //! [`crate::Batch`]) or has one key twice panics: that is a bug of the caller that a real store
 //! might not see. [`MemoryStore::commit`] and [`MemoryStore::commit_some`] stand for the group
 //! commit of a pool: they turn fresh blocks into stored ones, so that callers meet both.
 //! Everything is durable at once and gone with the process.
 
 mod blocks;
+mod capabilities;
 mod dataset;
 mod history;
 mod view;
 
 use crate::{
-    DatasetKind, DatasetName, DatasetReport, Destruction, Error, Holder, ItemChange, Key,
-    Properties, PropertySource, ROOT_OBJECT, Result, Source, Store, Token, Usage, View, name,
+    DatasetKind, DatasetName, DatasetReport, Destruction, Error, ItemChange, Key, Properties,
+    PropertySource, ROOT_OBJECT, Result, Source, Store, StoreCapabilities, Token, View, name,
 };
 use blocks::BlockTable;
 use dataset::{Contents, MemoryDataset, State};
@@ -115,8 +117,17 @@ impl MemoryStore {
         live: &MemoryDataset,
         source: Source,
     ) -> Arc<MemoryDataset> {
-        let view = self.view(history, live.state(), DatasetKind::Snapshot);
-        history.add_snapshot(source, Arc::clone(&view), live.id);
+        self.add_snapshot(history, (live.state(), live.id), source)
+    }
+
+    fn add_snapshot(
+        &self,
+        history: &mut History,
+        (state, live): (State, u64),
+        source: Source,
+    ) -> Arc<MemoryDataset> {
+        let view = self.view(history, state, DatasetKind::Snapshot);
+        history.add_snapshot(source, Arc::clone(&view), live);
         view
     }
 }
@@ -139,6 +150,21 @@ impl Shared {
     }
 }
 
+fn report(history: &History, source: &Source, view: &MemoryDataset) -> DatasetReport {
+    let is_live = view.kind == DatasetKind::Live;
+    let origin = is_live.then(|| history.origin(source)).flatten();
+    DatasetReport {
+        source: source.clone(),
+        number: view.id,
+        kind: if origin.is_some() { DatasetKind::Clone } else { view.kind },
+        origin,
+        root_object: view.state().root_object,
+        holds: history.holds(view.id),
+        created_seconds: 0,
+        referenced_bytes: dataset::used_bytes([view.contents()].into_iter()),
+    }
+}
+
 impl Store for MemoryStore {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
         Ok(Arc::new(MemoryView::new(self.history.lock().find(source)?)))
@@ -146,44 +172,13 @@ impl Store for MemoryStore {
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
         let history = self.history.lock();
-        let reports = history.named.iter().map(|(source, view)| {
-            let is_live = view.kind == DatasetKind::Live;
-            let origin = is_live.then(|| history.origin(source)).flatten();
-            let kind = if origin.is_some() { DatasetKind::Clone } else { view.kind };
-            DatasetReport {
-                source: source.clone(),
-                number: view.id,
-                kind,
-                origin,
-                root_object: view.state().root_object,
-                holds: history.holds(view.id),
-                created_seconds: 0,
-                referenced_bytes: dataset::used_bytes([view.contents()].into_iter()),
-            }
-        });
-        Ok(reports.collect())
+        let named = history.named.iter();
+        Ok(named.map(|(source, view)| report(&history, source, view)).collect())
     }
 
-    fn usage(&self, _exact: bool) -> Result<Usage> {
-        let reports = self.list()?;
+    fn report(&self, source: &Source) -> Result<DatasetReport> {
         let history = self.history.lock();
-        let used = |keep: &dyn Fn(&Source) -> bool| {
-            let kept = history.named.iter().filter(|(source, _)| keep(source));
-            dataset::used_bytes(kept.map(|(_, view)| view.contents()))
-        };
-        let allocated_bytes = used(&|_| true);
-        let holder = |report: DatasetReport| {
-            let source = &report.source;
-            let parent = history.parent_of(source);
-            let with_parent = used(&|other| other == source || Some(other) == parent.as_ref());
-            let added_bytes = with_parent - used(&|other| Some(other) == parent.as_ref());
-            let unique_bytes = allocated_bytes - used(&|other| other != source);
-            Holder { report, added_bytes, unique_bytes }
-        };
-        let holders: Vec<Holder> = reports.into_iter().map(holder).collect();
-        let added: u64 = holders.iter().map(|holder| holder.added_bytes).sum();
-        let shared_bytes = added - allocated_bytes;
-        Ok(Usage { holders, shared_bytes, allocated_bytes, ..Usage::default() })
+        Ok(report(&history, source, &*history.find(source)?))
     }
 
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
@@ -201,14 +196,19 @@ impl Store for MemoryStore {
 
     fn snapshot_together(&self, datasets: &[DatasetName], snapshot: &str) -> Result<()> {
         let mut history = self.history.lock();
-        let mut kept = BTreeMap::new();
+        let mut lives = BTreeMap::new();
         for dataset in datasets {
             let source: Source = format!("{dataset}@{snapshot}").parse()?;
             history.refuse_taken(&source)?;
-            kept.insert(source, history.find(&Source::live(dataset.clone()))?);
+            lives.insert(source, history.find(&Source::live(dataset.clone()))?);
         }
-        for (source, live) in kept {
-            self.keep(&mut history, &live, source);
+        // Batches of all of them wait until the state of each is taken.
+        let guards: Vec<_> = lives.values().map(|live| live.contents()).collect();
+        let states = lives.values().zip(&guards).map(|(live, contents)| live.state_of(contents));
+        let states: Vec<State> = states.collect();
+        drop(guards);
+        for ((source, live), state) in lives.iter().zip(states) {
+            self.add_snapshot(&mut history, (state, live.id), source.clone());
         }
         Ok(())
     }
@@ -232,44 +232,6 @@ impl Store for MemoryStore {
         let view = self.view(&mut history, state, DatasetKind::Live);
         history.add_live(name, view, Some(base.id));
         Ok(())
-    }
-
-    fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
-        let kept: Source = format!("{}@{keep}", to.dataset).parse()?;
-        let live = self.live(&to.dataset)?;
-        let mut history = self.history.lock();
-        let target = history.snapshot(to)?;
-        history.refuse_taken(&kept)?;
-        let mut contents = live.lock_contents();
-        let state = State { contents: Contents::clone(&contents), ..live.properties_alone() };
-        let view = self.view(&mut history, state, DatasetKind::Snapshot);
-        history.add_snapshot(kept, view, live.id);
-        history.roll_back(live.id, target.id);
-        *contents = Contents::clone(&target.contents());
-        Ok(())
-    }
-
-    fn promote(&self, name: &DatasetName) -> Result<()> {
-        self.history.lock().promote(name)
-    }
-
-    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
-        name::check_tag(tag)?;
-        let mut history = self.history.lock();
-        let id = history.snapshot(snapshot)?.id;
-        if history.hold(id, tag) {
-            return Ok(());
-        }
-        Err(Error::Invalid(format!("{snapshot} is held with the tag {tag} already")))
-    }
-
-    fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
-        let mut history = self.history.lock();
-        let id = history.snapshot(snapshot)?.id;
-        if history.release(id, tag) {
-            return Ok(());
-        }
-        Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")))
     }
 
     fn rename(&self, from: &Source, to: &Source) -> Result<()> {
@@ -330,6 +292,15 @@ impl Store for MemoryStore {
     fn sync(&self) -> Result<()> {
         self.commit();
         Ok(())
+    }
+
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities {
+            usage: Some(self),
+            holds: Some(self),
+            lineage: Some(self),
+            ..StoreCapabilities::default()
+        }
     }
 }
 

@@ -57,7 +57,7 @@ const NAME_BYTES_MAX: usize = 200;
 /// Longest tag of a hold, in bytes.
 const TAG_BYTES_MAX: usize = 64;
 
-/// Refuses what cannot be a tag of [`crate::Store::hold`]; for stores.
+/// Refuses what cannot be a tag of [`crate::Holds::hold`]; for stores.
 ///
 /// # Errors
 /// [`Error::Invalid`].

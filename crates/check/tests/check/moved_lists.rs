@@ -4,7 +4,7 @@
 use crate::fixture::{Home, Random, check_all, name, new_home, noise, open_home};
 use marram_device::MemoryDevice;
 use marram_pool::{ReceiveRequest, SendRequest};
-use marram_store::{DatasetName, Error, Result, Source, Store};
+use marram_store::{DatasetName, Error, Lineage, Result, Source, SpaceUsage, Store};
 use marram_vfs::{FileSystem, Ino};
 use std::sync::Arc;
 

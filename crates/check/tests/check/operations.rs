@@ -11,7 +11,7 @@ use marram_format::space::{dataset_key, operation_key};
 use marram_format::version::feature;
 use marram_history::{MergeOptions, MergeSides};
 use marram_pool::{Author, Pool, Reversal};
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, Holds, Lineage, OperationLog, Source, Store};
 use marram_vfs::{FileSystem, Ino};
 use std::collections::BTreeSet;
 

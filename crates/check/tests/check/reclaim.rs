@@ -14,7 +14,7 @@ use marram_format::space::{
 };
 use marram_format::superblock::Superblock;
 use marram_format::version::feature;
-use marram_store::{Source, Store};
+use marram_store::{Lineage, Source, SpaceUsage, Store};
 use std::sync::Arc;
 
 const FILES: u64 = 6;

@@ -9,6 +9,7 @@
 //! | [`source`] | how a home is recognised at a path, and opened |
 //! | `kinds` | the kinds of homes |
 //! | [`posix`] | volumes of homes that are stores |
+//! | [`members`] | snapshots and forks of homes that are stores |
 //! | [`pool`] | the pool: the only folder that names its crate |
 //!
 //! # How a new home is mounted
@@ -20,12 +21,14 @@
 //! 3. `kinds.rs` has its `Kind` in the table: how it is recognised, and how it is opened.
 //!
 //! Nothing else changes: the daemon, the control socket and the commands ask the home. The tests of
-//! the daemon mount two such homes, each of a few dozen lines: `daemon/tests/homes.rs`.
+//! the daemon mount such homes, each of a few dozen lines, one on the smallest store that there can
+//! be: `daemon/tests/homes.rs`.
 
 pub(crate) mod changes;
 mod damage;
 pub(crate) mod home;
 mod kinds;
+pub(crate) mod members;
 pub(crate) mod mounts;
 pub(crate) mod pool;
 pub(crate) mod posix;

@@ -2,6 +2,7 @@
 //! which takes its turn and is one commit. What they consist of stands in the folders below.
 
 mod administration;
+mod capabilities;
 pub(crate) mod create;
 pub(crate) mod status;
 mod store;

@@ -1,4 +1,4 @@
-//! States for one comparison: kept in memory, under names as those of snapshots.
+//! Ephemeral snapshots: states that are compared, in memory, under names as those of snapshots.
 //!
 //! Such a state is the root of the last commit, once that has all that was applied. It stays
 //! readable as long as the [commit is pinned](crate::state::pinned_commit), so nothing is written
@@ -36,7 +36,7 @@ pub(crate) struct EphemeralState {
     /// As that of a snapshot.
     pub(crate) record: Arc<DatasetRecord>,
     dataset: Arc<Dataset>,
-    /// Nobody destroys the dataset meanwhile.
+    /// The dataset counts as open, and cannot be destroyed.
     _open: Opened,
 }
 
@@ -65,6 +65,11 @@ pub(crate) fn find(session: &Session, source: &Source) -> Option<Arc<EphemeralSt
     session.ephemeral.states.lock().get(source).cloned()
 }
 
+/// See [`marram_store::EphemeralSnapshots::is_overtaken`].
+pub(crate) fn is_overtaken(session: &Session, source: &Source) -> bool {
+    find(session, source).is_some_and(|state| state.is_overtaken())
+}
+
 /// Refuses to adopt blocks that may be free. The turn proves that none goes meanwhile.
 pub(crate) fn refuse_overtaken(session: &Session, read: &Source, _turn: &Turn<'_>) -> Result<()> {
     match find(session, read) {
@@ -77,10 +82,10 @@ pub(crate) fn refuse_overtaken(session: &Session, read: &Source, _turn: &Turn<'_
     }
 }
 
-/// See `Store::keep_for_now`.
+/// See [`marram_store::EphemeralSnapshots::ephemeral_snapshot`].
 pub(crate) fn take(session: &Session, dataset: &DatasetName, purpose: &str) -> Result<Source> {
     let inner = &session.state;
-    let _nobody_destroys_it = inner.turns.administering.lock();
+    let _no_destruction = inner.turns.administering.lock();
     let live = inner.find_live(dataset)?;
     let gone = || Error::NoDataset(dataset.to_string());
     let running = inner.running(live.id).ok_or_else(gone)?;
@@ -105,8 +110,8 @@ pub(crate) fn take(session: &Session, dataset: &DatasetName, purpose: &str) -> R
     Ok(source)
 }
 
-/// See `Store::let_go`; false if it is none of these.
-pub(crate) fn forget(session: &Session, kept: &Source) -> bool {
+/// See [`marram_store::EphemeralSnapshots::discard_ephemeral`].
+pub(crate) fn discard(session: &Session, kept: &Source) -> bool {
     let gone = session.ephemeral.states.lock().remove(kept);
     gone.is_some()
 }

@@ -67,7 +67,7 @@ fn running_live(pool: &State, name: &DatasetName) -> Result<Arc<Dataset>> {
     pool.running(live.id).ok_or_else(|| Error::NoDataset(live.name.clone()))
 }
 
-/// See `Store::set_owner_limit`.
+/// See [`marram_store::OperationLog::set_owner_limit`].
 pub(crate) fn enter_limit(
     session: &Session,
     name: &DatasetName,

@@ -1,12 +1,15 @@
 //! What there is.
 
+use crate::snapshots::ephemeral;
+use crate::snapshots::session::Session;
 use crate::state::State;
 use crate::state::records::Records;
 use crate::state::records::is_hidden;
 use crate::state::records::root_object;
 use marram_format::dataset::{DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX};
 use marram_format::pointer::GRAIN_BYTES;
-use marram_store::{DatasetKind, DatasetReport, Result};
+use marram_store::{DatasetKind, DatasetReport, Result, Source};
+use std::sync::Arc;
 
 /// All but what is kept for an undo.
 pub(crate) fn list(pool: &State) -> Result<Vec<DatasetReport>> {
@@ -16,6 +19,15 @@ pub(crate) fn list(pool: &State) -> Result<Vec<DatasetReport>> {
         seen.map(|record| report(&records, record)).collect::<Result<_>>()?;
     reports.sort_by(|a, b| a.source.cmp(&b.source));
     Ok(reports)
+}
+
+/// Of one dataset or snapshot, perhaps an ephemeral one.
+pub(crate) fn report_of(session: &Session, source: &Source) -> Result<DatasetReport> {
+    let record = match ephemeral::find(session, source) {
+        Some(state) => Arc::clone(&state.record),
+        None => session.state.find(source)?,
+    };
+    report(&session.state.records.read(), &record)
 }
 
 pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<DatasetReport> {

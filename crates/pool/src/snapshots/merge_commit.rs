@@ -30,7 +30,7 @@ fn kept_name(commit: &Commit<'_>, live: &DatasetRecord, which: &str) -> Result<S
     format!("{}@{TRASH_PREFIX}{}:{which}", live.name, operation_log::next_entry(commit)?).parse()
 }
 
-/// See `Store::apply_merge`.
+/// See [`marram_store::OperationLog::apply_merge`].
 pub(crate) fn enter_merge(
     session: &Session,
     view: &dyn View,

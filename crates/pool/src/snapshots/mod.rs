@@ -2,6 +2,7 @@
 
 pub(crate) mod begin;
 pub(crate) mod comparing;
+pub(crate) mod datasets;
 pub(crate) mod dead_list_reclaim;
 pub(crate) mod destroy;
 pub(crate) mod ephemeral;

@@ -12,7 +12,7 @@ use crate::state::records::refuse_too_long;
 use marram_format::dataset::{DatasetRecord, HOLD_PROPERTY_PREFIX};
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::version::feature;
-use marram_store::{DatasetName, Error, Result, Source};
+use marram_store::{DatasetName, Error, Properties, PropertySource, Result, Source, check_tag};
 use std::collections::BTreeMap;
 
 /// What becomes of a property.
@@ -24,7 +24,29 @@ pub(crate) struct Change {
     pub(crate) undoes: u64,
 }
 
-/// A change that somebody asks for, if it can be.
+/// See [`marram_store::Store::properties`].
+pub(crate) fn properties(
+    session: &Session,
+    name: &DatasetName,
+) -> Result<BTreeMap<String, (String, PropertySource)>> {
+    let record = session.state.find_live(name)?;
+    let is_local = |name: &str| record.properties.iter().any(|(set, _)| set == name);
+    let with_source = |(name, value): (String, String)| {
+        let local = is_local(&name);
+        let source = if local { PropertySource::Local } else { PropertySource::Default };
+        (name, (value, source))
+    };
+    Ok(Settings::new(&record.properties)?.all.0.into_iter().map(with_source).collect())
+}
+
+/// The properties that a new dataset is to have, checked.
+pub(crate) fn checked(properties: &Properties) -> Result<Vec<(String, String)>> {
+    let check =
+        |(name, value): (&String, &String)| Ok((name.clone(), check_property(name, value)?));
+    properties.0.iter().map(check).collect()
+}
+
+/// A change that is asked for, if it can be.
 fn checked_change(property: &str, value: Option<&str>) -> Result<Change> {
     check_property(property, value.unwrap_or_default()).or_else(|error| match value {
         Some(_) => Err(error),
@@ -97,6 +119,19 @@ pub(crate) fn change_properties(
     }
     session.state.sum_reservations();
     Ok(())
+}
+
+/// See [`marram_store::Holds::hold`].
+pub(crate) fn hold(session: &Session, snapshot: &Source, tag: &str) -> Result<()> {
+    check_tag(tag)?;
+    let turn = begin::begin_operation(session)?;
+    change_holds(session, &turn, snapshot, tag, (true, 0))
+}
+
+/// See [`marram_store::Holds::release`].
+pub(crate) fn release(session: &Session, snapshot: &Source, tag: &str) -> Result<()> {
+    let turn = begin::begin_operation(session)?;
+    change_holds(session, &turn, snapshot, tag, (false, 0))
 }
 
 /// Lets a tag hold a snapshot, or hold it no more.

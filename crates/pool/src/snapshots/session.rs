@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) state: Arc<State>,
-    /// States that are compared.
+    /// The ephemeral snapshots that there are.
     pub(crate) ephemeral: Arc<EphemeralStates>,
     /// The user and command of this handle; without one, nothing enters the log of operations.
     pub(crate) author: Option<Arc<Author>>,

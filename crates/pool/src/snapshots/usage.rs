@@ -20,8 +20,8 @@ use marram_format::pointer::{Extent, GRAIN_BYTES, Pointer};
 use marram_store::{Damage, Error, Holder, Result, Usage};
 use std::sync::Arc;
 
-/// See [`marram_store::Store::usage`]. Records, dead lists and trees are those of one moment, and
-/// commits go on.
+/// See [`marram_store::SpaceUsage::usage`]. Records, dead lists and trees are those of one moment,
+/// and commits go on.
 pub(crate) fn usage(pool: &Arc<State>, exact: bool) -> Result<Usage> {
     PinnedCommit::look(pool, &mut |moment| usage_at(moment, exact))
 }

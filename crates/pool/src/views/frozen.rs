@@ -7,6 +7,8 @@ use crate::admission::room;
 use crate::base::pointers::{decode_pointer, is_shared};
 use crate::memtable::dataset::item_of;
 use crate::memtable::settings::Settings;
+use crate::snapshots::ephemeral::EphemeralState;
+use crate::state::State;
 use crate::state::pinned_commit::PinnedCommit;
 use crate::tree;
 use crate::views::place::place_of;
@@ -16,7 +18,7 @@ use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{ReferenceRecord, references_key};
 use marram_store::{
     Batch, Block, BlockPlace, Capabilities, CountedSpace, Damage, Error, Halting, Holding, Item,
-    Key, Ownership, Placement, Properties, Result, Space, View,
+    Key, Ownership, Placement, Properties, Result, Source, Space, View,
 };
 use std::sync::Arc;
 
@@ -28,16 +30,23 @@ pub(crate) struct FrozenView {
     has_owners: bool,
 }
 
-impl FrozenView {
-    /// As the last commit has it.
-    pub(crate) fn open(moment: PinnedCommit, name: &str) -> Result<FrozenView> {
-        let record = moment.records.named(name).cloned();
-        let record = record.ok_or_else(|| Error::NoDataset(name.to_owned()))?;
-        FrozenView::of(Arc::new(moment), record)
-    }
+/// See [`marram_store::FrozenViews::frozen`].
+pub(crate) fn open(pool: &Arc<State>, source: &Source) -> Result<Arc<dyn View>> {
+    let moment = PinnedCommit::hold(pool);
+    let record = moment.records.named(&source.to_string()).cloned();
+    let record = record.ok_or_else(|| Error::NoDataset(source.to_string()))?;
+    Ok(Arc::new(FrozenView::of(Arc::new(moment), record)?))
+}
 
+/// An ephemeral snapshot, readable as long as it is not overwritten.
+pub(crate) fn open_ephemeral(snapshot: &EphemeralState) -> Result<Arc<dyn View>> {
+    let opened = FrozenView::of(Arc::clone(&snapshot.moment), Arc::clone(&snapshot.record));
+    Ok(Arc::new(snapshot.moment.judge_damage(&snapshot.record.name, opened)?))
+}
+
+impl FrozenView {
     /// As a record of the moment has it.
-    pub(crate) fn of(moment: Arc<PinnedCommit>, record: Arc<DatasetRecord>) -> Result<FrozenView> {
+    fn of(moment: Arc<PinnedCommit>, record: Arc<DatasetRecord>) -> Result<FrozenView> {
         let root = record.root.as_ref().map(Pointer::encode);
         let has_owners = moment.has_owners()?;
         Ok(FrozenView { moment, record, root, has_owners })

@@ -1,7 +1,7 @@
 //! What has lost its name goes, but not before its last use, and also after a crash.
 
 use crate::{Bench, PLAIN, USER, name, pattern};
-use marram_store::{DatasetName, Key, Source, Store, kind};
+use marram_store::{DatasetName, Key, Lineage, Source, Store, kind};
 use marram_vfs::{Copying, Error, FileSystem, Ino, Ranges, Result, SetAttributes};
 
 fn orphans(bench: &Bench) -> Vec<Key> {

@@ -11,7 +11,7 @@ use marram_history::{DirectoryRollback, MergeOptions, MergeSides};
 use marram_pool::{Operation, Pool, ReceiveRequest, Reversal, SendRequest};
 use marram_posix::{Limit, OwnerClass, OwnerId, Posix};
 use marram_sim::pattern;
-use marram_store::{PropertySource, Store};
+use marram_store::{Holds, PropertySource, Store};
 use marram_vfs::{Clock, FileSystem, Ino, SteppedClock, WriteOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;

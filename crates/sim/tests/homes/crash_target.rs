@@ -9,7 +9,7 @@ use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
 use marram_posix::Posix;
 use marram_sim::crash::{Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
-use marram_store::{DatasetName, Properties, Source, Store};
+use marram_store::{DatasetName, Lineage, Properties, Source, Store};
 use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

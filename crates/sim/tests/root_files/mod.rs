@@ -3,7 +3,7 @@
 use marram_device::Device;
 use marram_pool::{OpenOptions, Pool};
 use marram_posix::{Posix, PosixOptions};
-use marram_store::Store;
+use marram_store::{SpaceUsage, Store};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::sync::Arc;
 

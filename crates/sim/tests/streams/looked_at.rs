@@ -10,7 +10,7 @@ use marram_format::record::{Inode, InodeKind, Time};
 use marram_pool::{Accessed, Author, Pool, ReceiveRequest};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, RecordingDevice};
-use marram_store::{Batch, Item, Key, Store, kind};
+use marram_store::{Batch, Item, Key, SpaceUsage, Store, kind};
 use std::sync::Arc;
 
 /// Inodes of these pools: enough for many leaves.

@@ -1,14 +1,9 @@
 //! What some views can do beside the map and its blocks: each test runs where the view has the
 //! capability, and looks at what holds without it where that is an answer too.
 
-use super::{MakeStore, bytes, content, fresh, live, put, root, section, value};
-use crate::{Batch, Block, Error, Item, Space, Store, View};
+use super::{MakeStore, block_at, bytes, content, fresh, put, root, section, value};
+use crate::{Batch, Error, Item, Space, Store, View};
 use std::sync::Arc;
-
-fn block_at(view: &dyn View, object: u64) -> Block {
-    let item = view.get(section(object, 0)).expect("it is read").expect("there is an item");
-    item.block.expect("the item has a block")
-}
 
 /// Which of its capabilities a view hands out.
 fn names_of(view: &dyn View) -> [bool; 8] {
@@ -93,21 +88,6 @@ pub fn blocks_have_places(make: MakeStore<'_>) {
     let is_known = held(&[section(2, 0)]);
     store.snapshot(&crate::DatasetName::root(), "s").expect("a snapshot is made");
     assert!(!held(&[section(2, 0)]), "the snapshot holds it too; before: {is_known}");
-}
-
-/// A frozen view says how many hold a block.
-pub fn frozen_views_tell_what_holds_a_block(make: MakeStore<'_>) {
-    let store = make();
-    let view = root(&store);
-    put(&*view, section(2, 0), fresh(b"", bytes(2, 70_000)));
-    view.commit().expect("the view commits");
-    assert_eq!(view.holding(&block_at(&*view, 2)), Ok(None), "it is not frozen");
-    let Ok(frozen) = store.frozen(&live("root")) else { return };
-    assert!(!frozen.writable());
-    let block = block_at(&*frozen, 2);
-    let Some(ownership) = frozen.capabilities().ownership else { return };
-    let holding = ownership.holding(&block).expect("it is read").expect("it takes a place");
-    assert_eq!((holding.references, holding.owners, holding.comes_back), (1, 1, true));
 }
 
 /// A label is what was set last, and too long a one is refused.

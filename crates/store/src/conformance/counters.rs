@@ -1,4 +1,4 @@
-//! Counters: what is added to them, by whom, and up to where.
+//! Counters: what is added to them, from several threads, and up to where.
 
 use super::{MakeStore, put, root, value};
 use crate::{Batch, Counter, Error, Item, Key, Result, Store, View, kind};

@@ -1,8 +1,13 @@
 //! Datasets, snapshots, clones and properties.
 
 use super::{MakeStore, bytes, content, fresh, live, put, root, section, value};
-use crate::{Batch, DatasetKind, DatasetName, Error, Item, Key, Properties, PropertySource, kind};
+use crate::{
+    Batch, DatasetKind, DatasetName, Error, Item, Key, Properties, PropertySource, Source, Store,
+    View, kind,
+};
 use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A snapshot keeps what was applied before it, whatever happens to the live dataset.
 pub fn snapshots_keep_their_moment(make: MakeStore<'_>) {
@@ -33,6 +38,74 @@ pub fn snapshots_keep_their_moment(make: MakeStore<'_>) {
     let names: Vec<String> = listed.iter().map(|report| report.source.to_string()).collect();
     assert_eq!(names, ["root", "root@one"]);
     assert_eq!(listed[1].kind, DatasetKind::Snapshot);
+}
+
+/// A report is that of the list, and there is none of what is not there.
+pub fn reports_are_those_of_the_list(make: MakeStore<'_>) {
+    let store = make();
+    put(&*root(&store), section(2, 0), fresh(b"", bytes(1, 5_000)));
+    store.snapshot(&DatasetName::root(), "s").expect("a snapshot is made");
+    store.fork(&DatasetName::root(), &"f".parse().expect("valid"), 7).expect("a fork is made");
+    let listed = store.list().expect("listed");
+    assert_eq!(listed.len(), 4);
+    let numbers: std::collections::BTreeSet<u64> = listed.iter().map(|it| it.number).collect();
+    assert_eq!(numbers.len(), 4, "each has a number of its own");
+    for report in &listed {
+        assert_eq!(store.report(&report.source).as_ref(), Ok(report));
+    }
+    for missing in ["none", "root@none", "f@s"] {
+        let refused = store.report(&live(missing));
+        assert!(matches!(refused, Err(Error::NoDataset(_))), "{refused:?}");
+    }
+}
+
+/// Snapshots that are taken together are of one moment, and all or none are taken.
+pub fn snapshots_together_are_of_one_moment(make: MakeStore<'_>) {
+    const ROUNDS: u8 = 8;
+    let store = make();
+    let names = ["a", "b"].map(|name| name.parse::<DatasetName>().expect("a valid name"));
+    let views = names.each_ref().map(|name| {
+        store.create(name, &Properties::default()).expect("a dataset is made");
+        store.open(&Source::live(name.clone())).expect("it opens")
+    });
+    let step = |view: &dyn View, number: u64| {
+        put(view, section(2, 0), Item::plain(number.to_le_bytes().to_vec()));
+    };
+    views.iter().for_each(|view| step(&**view, 0));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                views.iter().for_each(|view| step(&**view, number));
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for round in 0..ROUNDS {
+            let taken = store.snapshot_together(&names, &format!("s{round}"));
+            taken.expect("snapshots are made");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    for round in 0..ROUNDS {
+        let [a, b] = names.each_ref().map(|name| number_in(&store, &format!("{name}@s{round}")));
+        assert!(a == b || a == b + 1, "one step before the other: {a}, {b}");
+    }
+    store.snapshot(&names[1], "taken").expect("a snapshot is made");
+    let refused = store.snapshot_together(&names, "taken");
+    assert!(matches!(refused, Err(Error::DatasetExists(_))), "{refused:?}");
+    let refused = store.snapshot_together(&[names[0].clone(), "c".parse().expect("valid")], "new");
+    assert!(matches!(refused, Err(Error::NoDataset(_))), "{refused:?}");
+    for missing in ["a@taken", "a@new"] {
+        assert!(matches!(store.report(&live(missing)), Err(Error::NoDataset(_))), "{missing}");
+    }
+}
+
+fn number_in(store: &Arc<dyn Store>, source: &str) -> u64 {
+    let view = store.open(&live(source)).expect("the snapshot opens");
+    let number = value(&*view, section(2, 0)).expect("there is an item");
+    u64::from_le_bytes(number.try_into().expect("8 bytes"))
 }
 
 /// A clone begins as its snapshot, and neither sees what happens to the other.
@@ -123,7 +196,7 @@ pub fn limits_of_owners_are_items(make: MakeStore<'_>) {
     store.snapshot(&name, "kept").expect("a snapshot is taken");
     store.set_owner_limit(&name, owner, None).expect("a limit is taken away");
     assert_eq!((item("root"), item("root@kept")), (None, Some(limit.clone())));
-    let nobody = "nobody".parse().expect("a valid name");
-    let refused = store.set_owner_limit(&nobody, owner, Some(limit));
+    let missing = "missing".parse().expect("a valid name");
+    let refused = store.set_owner_limit(&missing, owner, Some(limit));
     assert!(matches!(refused, Err(Error::NoDataset(_))), "{refused:?}");
 }

@@ -142,7 +142,12 @@ impl MemoryDataset {
 
     /// What a snapshot taken now would keep.
     pub(super) fn state(&self) -> State {
-        State { contents: Contents::clone(&self.contents()), ..self.properties_alone() }
+        self.state_of(&self.contents())
+    }
+
+    /// The same of contents that are locked already.
+    pub(super) fn state_of(&self, contents: &Contents) -> State {
+        State { contents: Contents::clone(contents), ..self.properties_alone() }
     }
 
     /// The state without its contents.
@@ -315,8 +320,8 @@ fn check_sharing(items: &Items, batch: &Batch<'_>, touched: &BTreeSet<Key>) {
         }
     }
     for (before, touched) in holders.values() {
-        let told = *before != 1 || *touched == 1;
-        assert!(told, "the batch shares a block without putting its item anew");
+        let is_put_anew = *before != 1 || *touched == 1;
+        assert!(is_put_anew, "the batch shares a block without putting its item anew");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{DatasetKind, DatasetName, Error, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// References to a view that nobody else holds: the store's own.
+/// References to a dataset that is not open: the store's own.
 const OWN_REFERENCES: usize = 1;
 
 /// A number that is never used again.
@@ -165,8 +165,8 @@ impl History {
         Ok(())
     }
 
-    /// What a destruction takes: the source, its snapshots, and bases of forks that nobody needs
-    /// then.
+    /// What a destruction takes: the source, its snapshots, and bases of forks that no fork
+    /// needs then.
     pub(super) fn all_that_goes(&self, sources: &[Source]) -> Result<Vec<Source>> {
         sources.iter().try_for_each(|source| self.find(source).map(|_| ()))?;
         let mut goes: Vec<Source> =

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A view of a dataset or snapshot.
 pub(super) struct MemoryView {
     dataset: Arc<MemoryDataset>,
-    /// Bytes that are promised to those who write through this view.
+    /// Bytes that are promised to writers through this view.
     promised: AtomicU64,
 }
 

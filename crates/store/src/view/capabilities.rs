@@ -16,7 +16,7 @@ pub struct Capabilities<'v> {
     pub admission: Option<&'v dyn AdmissionControl>,
     /// Blocks have places.
     pub placement: Option<&'v dyn Placement>,
-    /// What holds a block can be found out: of views of [`crate::Store::frozen`].
+    /// What holds a block can be found out: of views of [`crate::FrozenViews`].
     pub ownership: Option<&'v dyn Ownership>,
     /// Blocks of other views can be shared.
     pub adoption: Option<&'v dyn Adoption>,

@@ -1,15 +1,17 @@
 //! Homes of a few dozen lines, mounted by the daemon as any other: a file system that is no store,
-//! and a store that is no pool. Further ones go here.
+//! and stores that are no pool, one without any capability. Further ones go here.
 
 use crate::control::protocol::{
-    Answer, Author, MountRequest, Operation, Request, SendOrder, StatusReport,
+    Answer, Author, CompareOrder, DifferenceRow, MountRequest, Operation, Request, SendOrder,
+    StatusReport,
 };
 use crate::control::server::Service;
 use crate::daemon::Log;
 use crate::daemon::mounts::mount;
 use crate::daemon::service::{Shared, unmount};
 use crate::daemon::state::Daemon;
-use crate::engine::home::lacks;
+use crate::engine::home::{ControlDirectory, Member, Snapshots, lacks};
+use crate::engine::members;
 use crate::engine::posix::open_view;
 use crate::engine::volume::{Opened, VolumeOptions};
 use crate::engine::{Home, Mounts, OpenMode, Volume};
@@ -19,7 +21,8 @@ use crate::options::{AccessTimes, BlockDevice, MountOptions};
 use crate::paths;
 use marram_model::Model;
 use marram_store::memory::MemoryStore;
-use marram_store::{Source, Store};
+use marram_store::minimal::MinimalStore;
+use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Ino, SystemClock};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,10 +31,63 @@ use std::sync::Arc;
 /// How a home of the tests opens a dataset.
 type Open = Box<dyn Fn(&Source, VolumeOptions) -> Result<Opened> + Send + Sync>;
 
-/// A home that has nothing but file systems.
+/// A home that has nothing but file systems, or those of a store with their snapshots and forks.
 struct Plain {
     folder: PathBuf,
     open: Open,
+    store: Option<Arc<dyn Store>>,
+}
+
+impl Plain {
+    /// The operations of the core of a store.
+    fn perform_on(&self, store: &dyn Store, operation: &Operation) -> Result<Vec<Source>> {
+        match operation {
+            Operation::Snapshot { dataset, snapshot } => {
+                store.snapshot(&dataset.parse()?, snapshot)?;
+                Ok(vec![format!("{dataset}@{snapshot}").parse()?])
+            }
+            Operation::Fork { dataset, name, root } => {
+                store.fork(&dataset.parse()?, &name.parse()?, *root)?;
+                Ok(vec![name.parse()?])
+            }
+            Operation::Rollback { to } => {
+                store.rollback(&to.parse()?, "before")?;
+                Ok(Vec::new())
+            }
+            _ => Err(lacks(self, "such operation")),
+        }
+    }
+
+    fn store(&self) -> marram_vfs::Result<&dyn Store> {
+        self.store.as_deref().ok_or(marram_vfs::Error::NotFound)
+    }
+}
+
+impl Snapshots for Plain {
+    fn names(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+    ) -> marram_vfs::Result<Vec<String>> {
+        members::names(self.store()?, dataset, directory)
+    }
+
+    fn find(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+        name: &str,
+    ) -> marram_vfs::Result<Member> {
+        members::find(self.store()?, dataset, directory, name)
+    }
+
+    fn compare(
+        &self,
+        _order: &CompareOrder,
+        _visit: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+    ) -> Result<()> {
+        Err(lacks(self, "comparison"))
+    }
 }
 
 impl Volume for Model {}
@@ -61,14 +117,21 @@ impl Home for Plain {
         &self,
         operation: &Operation,
         _author: Option<&Author>,
-        _mounts: Option<&dyn Mounts>,
+        mounts: Option<&dyn Mounts>,
     ) -> Result<Answer> {
-        match operation {
-            Operation::Status => Ok(Answer::Status(Box::new(StatusReport {
+        match (operation, &self.store) {
+            (Operation::Status, _) => Ok(Answer::Status(Box::new(StatusReport {
                 pool: self.folder.clone(),
                 health: "online".to_owned(),
                 ..StatusReport::default()
             }))),
+            (operation, Some(store)) => {
+                let sources = self.perform_on(&**store, operation)?;
+                if let Some(mounts) = mounts {
+                    mounts.members_changed(&sources);
+                }
+                Ok(Answer::Done)
+            }
             _ => Err(lacks(self, "such operation")),
         }
     }
@@ -94,6 +157,10 @@ impl Home for Plain {
     }
 
     fn unlock(&self) {}
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.store.is_some().then_some(self)
+    }
 }
 
 /// A home that is mounted in a folder of its own; the mount goes with it.
@@ -105,7 +172,7 @@ struct Mounted {
 
 impl Mounted {
     /// `None` where nothing can be mounted.
-    fn new(open: Open) -> Option<Mounted> {
+    fn new(open: Open, store: Option<Arc<dyn Store>>) -> Option<Mounted> {
         if !paths::is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: mounting needs root and /dev/fuse");
             return None;
@@ -114,7 +181,7 @@ impl Mounted {
         let directory = folder.path().join("mnt");
         fs::create_dir(&directory).unwrap();
         let log = Log::to_file(&folder.path().join("log")).unwrap();
-        let home = Arc::new(Plain { folder: folder.path().to_owned(), open });
+        let home = Arc::new(Plain { folder: folder.path().to_owned(), open, store });
         let daemon = Arc::new(Daemon::new(home, OpenMode::for_command(false), log));
         let options = MountOptions { block_device: BlockDevice::Off, ..MountOptions::default() };
         let request = MountRequest { directory: directory.clone(), options };
@@ -139,7 +206,34 @@ impl Mounted {
         fs::remove_file(path("directory/moved")).unwrap();
         fs::remove_dir(path("directory")).unwrap();
         assert_eq!(fs::read_dir(&self.directory).unwrap().count(), 0);
-        assert!(!path(".marram").exists(), "it has no snapshots");
+        let has_members = self.daemon.0.home.snapshots().is_some();
+        assert_eq!(path(".marram").exists(), has_members);
+    }
+
+    /// A snapshot and a fork are seen below the mount, and neither they nor the mount change with
+    /// each other.
+    fn keeps_states_apart(&self) {
+        let path = |name: &str| self.directory.join(name);
+        let read = |name: &str| fs::read_to_string(path(name)).unwrap();
+        fs::write(path("file"), "before").unwrap();
+        let snapshot = Operation::Snapshot { dataset: "root".into(), snapshot: "s".into() };
+        self.perform(snapshot).unwrap();
+        fs::write(path("file"), "after").unwrap();
+        fs::write(path("new"), "new").unwrap();
+        assert_eq!(read(".marram/snapshots/s/file"), "before");
+        assert!(!path(".marram/snapshots/s/new").exists());
+        let refused = fs::write(path(".marram/snapshots/s/file"), "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        let root = Ino::ROOT.0;
+        let fork = Operation::Fork { dataset: "root".into(), name: "work".into(), root };
+        self.perform(fork).unwrap();
+        assert_eq!(read(".marram/forks/work/file"), "after");
+        fs::write(path(".marram/forks/work/file"), "the fork's").unwrap();
+        fs::remove_file(path("new")).unwrap();
+        assert_eq!(read("file"), "after");
+        assert_eq!(read(".marram/forks/work/file"), "the fork's");
+        assert_eq!(read(".marram/forks/work/new"), "new");
+        assert_eq!(read(".marram/snapshots/s/file"), "before");
     }
 
     /// The daemon tells how the home is, and refuses by name what the home does not have.
@@ -173,7 +267,7 @@ fn a_file_system_that_is_no_store_is_mounted() {
         let volume: Arc<dyn Volume> = model.clone();
         Ok(Opened { volume, root: Ino::ROOT, access_times: AccessTimes::Never })
     };
-    let Some(mounted) = Mounted::new(Box::new(open)) else { return };
+    let Some(mounted) = Mounted::new(Box::new(open), None) else { return };
     mounted.holds_files();
     mounted.answers();
     mounted.ends();
@@ -185,8 +279,25 @@ fn a_store_that_is_no_pool_is_mounted() {
     let open = move |source: &Source, options: VolumeOptions| {
         open_view(store.open(source)?, (source.to_string(), Ino::ROOT), options)
     };
-    let Some(mounted) = Mounted::new(Box::new(open)) else { return };
+    let Some(mounted) = Mounted::new(Box::new(open), None) else { return };
     mounted.holds_files();
     mounted.answers();
+    mounted.ends();
+}
+
+#[test]
+fn a_store_without_any_capability_is_mounted_with_its_snapshots_and_forks() {
+    let store: Arc<dyn Store> = Arc::new(MinimalStore::default());
+    let opening = Arc::clone(&store);
+    let open = move |source: &Source, options: VolumeOptions| {
+        let root = Ino(opening.report(source)?.root_object);
+        open_view(opening.open(source)?, (source.to_string(), root), options)
+    };
+    let Some(mounted) = Mounted::new(Box::new(open), Some(store)) else { return };
+    mounted.holds_files();
+    mounted.keeps_states_apart();
+    let rollback = Operation::Rollback { to: "root@s".to_owned() };
+    let refused = mounted.perform(rollback).unwrap_err();
+    assert!(refused.message.contains("has no rollback"), "{refused}");
     mounted.ends();
 }

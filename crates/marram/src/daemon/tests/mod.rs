@@ -17,7 +17,7 @@ use crate::error::{Error, Kind};
 use crate::options::{BlockDevice, MountOptions};
 use crate::paths;
 use marram_posix::Posix;
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, Lineage, Source, Store};
 use std::any::Any;
 use std::fs;
 use std::io::ErrorKind;

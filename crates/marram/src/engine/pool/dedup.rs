@@ -10,7 +10,7 @@ use marram_pool::Pool;
 use marram_posix::{
     DedupOptions, DedupReport, LiveTotals, PassPlace, content_sharing, deduplicate,
 };
-use marram_store::Store;
+use marram_store::{SpaceUsage, Store};
 
 /// Finds and shares equal content in a pool that nobody has mounted.
 ///

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use marram_pool::Pool;
 use marram_posix::{Footprint, FootprintOptions, footprints};
-use marram_store::{Source, Store};
+use marram_store::{FrozenViews, Source, Store};
 use marram_vfs::Ino;
 
 /// Tells it as of one moment, at which everything was committed. Nobody waits for it.

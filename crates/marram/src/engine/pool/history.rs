@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{AttributeChange, Difference, StableSource, What, XattrChange};
 use marram_pool::Pool;
-use marram_store::{Source, Store};
+use marram_store::{Lineage, Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
 use std::cell::Cell;
 use std::time::Instant;

@@ -5,7 +5,7 @@ use super::background::rewriting::Rewriting;
 use super::background::{commit, reclaim};
 use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
-use super::{dedup, defragment, history, members, open, operations, streams, volume};
+use super::{dedup, defragment, history, open, operations, streams, volume};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DifferenceRow, Operation, PassOrder, ReceiveOrder, SendOrder,
 };
@@ -13,6 +13,7 @@ use crate::engine::home::{
     BackgroundReport, Claim, ControlDirectory, Home, Member, Pass, Passes, Snapshots, Streams,
     Task, Watched,
 };
+use crate::engine::members;
 use crate::engine::mounts::Mounts;
 use crate::engine::source::{Kind, OpenMode, Probe};
 use crate::engine::volume::{Opened, VolumeOptions};

@@ -7,7 +7,9 @@ use crate::control::protocol::{
 use crate::error::Result;
 use crate::retention::{Rule, automatic_moment};
 use marram_pool::Pool;
-use marram_store::{DatasetKind, DatasetName, DatasetReport, Error, Holder, Source, Store};
+use marram_store::{
+    DatasetKind, DatasetName, DatasetReport, Error, Holder, Source, SpaceUsage, Store,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 

@@ -15,7 +15,6 @@ mod home;
 mod image;
 mod keeping;
 mod kinds;
-mod members;
 mod mounted;
 mod open;
 mod operations;

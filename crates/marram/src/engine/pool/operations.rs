@@ -3,15 +3,18 @@
 use super::kinds::kind_of;
 use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
-use super::{dedup, footprints, history, keeping, members, owners, streams, undo};
+use super::{dedup, footprints, history, keeping, owners, streams, undo};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
 };
+use crate::engine::members;
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_pool::{Health, Pool};
-use marram_store::{DatasetName, Holder, Properties, PropertySource, Source, Store};
+use marram_store::{
+    DatasetName, Holder, Holds, Lineage, Properties, PropertySource, Source, SpaceUsage, Store,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 

@@ -4,7 +4,8 @@ use crate::admission::cost::least_cost;
 use crate::{Author, CreateOptions, OpenOptions, Pool, create};
 use marram_device::{Device, MemoryDevice};
 use marram_store::{
-    Batch, Block, DatasetName, Item, Key, MergedFrom, Properties, Source, Store, View, kind,
+    Batch, Block, DatasetName, EphemeralSnapshots, Item, Key, MergedFrom, OperationLog, Properties,
+    Source, Store, View, kind,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, MaxSteps, Runner};
@@ -180,11 +181,11 @@ fn merge_at_random(seed: u64) {
     for round in 0..40 {
         let Some(forked) = write_fork(&*fork, &mut dice) else { break };
         let pool = if dice.below(2) == 0 { &*plain } else { &keeping };
-        let read = pool.keep_for_now(&name.dataset, "merge").expect("the device works");
+        let read = pool.ephemeral_snapshot(&name.dataset, "merge").expect("the device works");
         let state = pool.open(&read).expect("it is kept");
         let batch = random_batch((&*live, &*state), &forked, &mut dice);
         let merged = expected_and_taken(&plain, pool, (&*live, &read), batch);
-        pool.let_go(&read);
+        pool.discard_ephemeral(&read);
         if let Some((expected, taken)) = merged {
             merges += 1;
             assert!(taken <= expected, "seed {seed}, round {round}: {taken} for {expected}");
@@ -221,7 +222,7 @@ fn merge_into_every_other_leaf() {
     }
     pool.fork(&DatasetName::root(), &"f".parse().expect("a name"), 1).expect("it is made");
     let name = source("f");
-    let read = pool.keep_for_now(&name.dataset, "merge").expect("the device works");
+    let read = pool.ephemeral_snapshot(&name.dataset, "merge").expect("the device works");
     // All at once, so that leaves are equally full.
     expected_and_taken(&pool, &pool, (&*live, &read), batch).expect("there is room");
     let mut batch = Batch::new();
@@ -235,7 +236,7 @@ fn merge_into_every_other_leaf() {
         }
     }
     let merged = expected_and_taken(&pool, &pool, (&*live, &read), batch);
-    pool.let_go(&read);
+    pool.discard_ephemeral(&read);
     let (expected, taken) = merged.expect("there is room");
     // Each of them was put together with its neighbour, which is one of two nodes now.
     let content = FULL_LEAVES / 2 * 8 * 4096;

@@ -3,7 +3,7 @@
 use super::shown::Shown;
 use crate::control::protocol::Answer;
 use crate::error::Result;
-use marram_store::{Source, Store};
+use marram_store::{Lineage, Source, Store};
 
 /// Gives a dataset or snapshot another name.
 ///

@@ -1,7 +1,8 @@
-//! The members of a dataset: its snapshots, and the forks that began as it or as one of those.
+//! The members of a dataset of any store: its snapshots, and the forks that began as it or as one
+//! of those.
 
+use super::home::{ControlDirectory, Member};
 use crate::control::protocol::{Answer, ForkPlace};
-use crate::engine::home::{ControlDirectory, Member};
 use crate::names;
 use marram_store::{DatasetName, DatasetReport, Source, Store};
 use marram_vfs::{Error, Ino, Result};
@@ -14,12 +15,12 @@ const FORK_DEPTH_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// They cannot be read.
-pub(super) fn names(
-    pool: &dyn Store,
+pub(crate) fn names(
+    store: &dyn Store,
     dataset: &DatasetName,
     directory: ControlDirectory,
 ) -> Result<Vec<String>> {
-    let reports = reports(pool, dataset, directory)?;
+    let reports = reports(store, dataset, directory)?;
     Ok(reports.iter().map(|report| name_of(directory, report).to_owned()).collect())
 }
 
@@ -27,13 +28,13 @@ pub(super) fn names(
 ///
 /// # Errors
 /// [`Error::NotFound`], or a failed read.
-pub(super) fn find(
-    pool: &dyn Store,
+pub(crate) fn find(
+    store: &dyn Store,
     dataset: &DatasetName,
     directory: ControlDirectory,
     name: &str,
 ) -> Result<Member> {
-    let report = report_in(pool, dataset, directory, name)?;
+    let report = report_in(store, dataset, directory, name)?;
     let (root, mark) = (Ino(report.root_object), mark(&report));
     Ok(Member { source: report.source, root, mark })
 }
@@ -42,13 +43,13 @@ pub(super) fn find(
 ///
 /// # Errors
 /// It is no fork, or its parent cannot be read.
-pub(super) fn fork_place(pool: &dyn Store, fork: &DatasetName) -> crate::error::Result<Answer> {
-    let report = pool.report(&Source::live(fork.clone()))?;
+pub(crate) fn fork_place(store: &dyn Store, fork: &DatasetName) -> crate::error::Result<Answer> {
+    let report = store.report(&Source::live(fork.clone()))?;
     let no_fork = || crate::error::Error::usage(format!("{fork} is no fork"));
     let origin = report.origin.filter(Source::is_fork_base).ok_or_else(no_fork)?;
     let parent = Source::live(origin.dataset);
-    let root = pool.report(&parent)?.root_object;
-    let path = marram_history::path_of(pool.open(&parent)?, root, report.root_object)?;
+    let root = store.report(&parent)?.root_object;
+    let path = marram_history::path_of(store.open(&parent)?, root, report.root_object)?;
     Ok(Answer::ForkPlace(ForkPlace {
         parent: parent.to_string(),
         path: path.as_deref().map(names::text),
@@ -59,33 +60,33 @@ pub(super) fn fork_place(pool: &dyn Store, fork: &DatasetName) -> crate::error::
 /// Reads the report of that name and those of what it began as, and no other: there may be
 /// thousands beside it.
 fn report_in(
-    pool: &dyn Store,
+    store: &dyn Store,
     dataset: &DatasetName,
     directory: ControlDirectory,
     name: &str,
 ) -> Result<DatasetReport> {
     if directory == ControlDirectory::Snapshots {
-        let report = report_of(pool, &format!("{dataset}@{name}"))?;
+        let report = report_of(store, &format!("{dataset}@{name}"))?;
         return Some(report).filter(|report| !report.source.is_own()).ok_or(Error::NotFound);
     }
-    let found = report_of(pool, name)?;
+    let found = report_of(store, name)?;
     let mut at = found.clone();
     for _ in 0..FORK_DEPTH_MAX {
         let Some(origin) = at.origin.as_ref().filter(|_| is_fork(&at)) else { break };
         if origin.dataset == *dataset {
             return Ok(found);
         }
-        at = report_of(pool, origin.dataset.as_str())?;
+        at = report_of(store, origin.dataset.as_str())?;
     }
     Err(Error::NotFound)
 }
 
 fn reports(
-    pool: &dyn Store,
+    store: &dyn Store,
     dataset: &DatasetName,
     directory: ControlDirectory,
 ) -> Result<Vec<DatasetReport>> {
-    let all = pool.list().map_err(failure)?;
+    let all = store.list().map_err(failure)?;
     Ok(match directory {
         ControlDirectory::Snapshots => {
             let is_shown = |report: &DatasetReport| {
@@ -99,9 +100,9 @@ fn reports(
 }
 
 /// The report of one dataset or snapshot.
-fn report_of(pool: &dyn Store, name: &str) -> Result<DatasetReport> {
+fn report_of(store: &dyn Store, name: &str) -> Result<DatasetReport> {
     let source: Source = name.parse().map_err(|_| Error::NotFound)?;
-    pool.report(&source).map_err(failure)
+    store.report(&source).map_err(failure)
 }
 
 /// The forks of a dataset, and the forks of those.

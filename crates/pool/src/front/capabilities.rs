@@ -1,0 +1,73 @@
+//! What the pool can do beside the core of a store: each operation forwards to the room that has
+//! it.
+
+use crate::front::Pool;
+use crate::snapshots::{datasets, ephemeral, limits, merge_commit, properties, usage};
+use crate::views::frozen;
+use bytes::Bytes;
+use marram_store::{
+    Batch, DatasetName, EphemeralSnapshots, FrozenViews, Holds, Lineage, MergedFrom, OperationLog,
+    Result, Source, SpaceUsage, Usage, View,
+};
+use std::sync::Arc;
+
+impl EphemeralSnapshots for Pool {
+    fn ephemeral_snapshot(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        ephemeral::take(&self.session, dataset, purpose)
+    }
+
+    fn discard_ephemeral(&self, snapshot: &Source) -> bool {
+        ephemeral::discard(&self.session, snapshot)
+    }
+
+    fn is_overtaken(&self, snapshot: &Source) -> bool {
+        ephemeral::is_overtaken(&self.session, snapshot)
+    }
+}
+
+impl SpaceUsage for Pool {
+    fn usage(&self, exact: bool) -> Result<Usage> {
+        usage::usage(&self.session.state, exact)
+    }
+}
+
+impl FrozenViews for Pool {
+    fn frozen(&self, source: &Source) -> Result<Arc<dyn View>> {
+        frozen::open(&self.session.state, source)
+    }
+}
+
+impl OperationLog for Pool {
+    fn apply_merge(
+        &self,
+        view: &dyn View,
+        batch: Batch<'_>,
+        merged: &MergedFrom<'_>,
+    ) -> Result<()> {
+        merge_commit::enter_merge(&self.session, view, batch, merged)
+    }
+
+    fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {
+        limits::enter_limit(&self.session, name, owner, limit)
+    }
+}
+
+impl Holds for Pool {
+    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        properties::hold(&self.session, snapshot, tag)
+    }
+
+    fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        properties::release(&self.session, snapshot, tag)
+    }
+}
+
+impl Lineage for Pool {
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        datasets::rollback(&self.session, to, keep)
+    }
+
+    fn promote(&self, name: &DatasetName) -> Result<()> {
+        datasets::promote(&self.session, name)
+    }
+}

@@ -1,0 +1,74 @@
+//! What a store in memory can do beside the core.
+
+use super::MemoryStore;
+use super::dataset::{self, Contents, State};
+use crate::{
+    DatasetKind, DatasetName, DatasetReport, Error, Holder, Holds, Lineage, Result, Source,
+    SpaceUsage, Store, Usage, name,
+};
+
+impl SpaceUsage for MemoryStore {
+    fn usage(&self, _exact: bool) -> Result<Usage> {
+        let reports = self.list()?;
+        let history = self.history.lock();
+        let used = |keep: &dyn Fn(&Source) -> bool| {
+            let kept = history.named.iter().filter(|(source, _)| keep(source));
+            dataset::used_bytes(kept.map(|(_, view)| view.contents()))
+        };
+        let allocated_bytes = used(&|_| true);
+        let holder = |report: DatasetReport| {
+            let source = &report.source;
+            let parent = history.parent_of(source);
+            let with_parent = used(&|other| other == source || Some(other) == parent.as_ref());
+            let added_bytes = with_parent - used(&|other| Some(other) == parent.as_ref());
+            let unique_bytes = allocated_bytes - used(&|other| other != source);
+            Holder { report, added_bytes, unique_bytes }
+        };
+        let holders: Vec<Holder> = reports.into_iter().map(holder).collect();
+        let added: u64 = holders.iter().map(|holder| holder.added_bytes).sum();
+        let shared_bytes = added - allocated_bytes;
+        Ok(Usage { holders, shared_bytes, allocated_bytes, ..Usage::default() })
+    }
+}
+
+impl Holds for MemoryStore {
+    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        name::check_tag(tag)?;
+        let mut history = self.history.lock();
+        let id = history.snapshot(snapshot)?.id;
+        if history.hold(id, tag) {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("{snapshot} is held with the tag {tag} already")))
+    }
+
+    fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        let mut history = self.history.lock();
+        let id = history.snapshot(snapshot)?.id;
+        if history.release(id, tag) {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("{snapshot} has no hold with the tag {tag}")))
+    }
+}
+
+impl Lineage for MemoryStore {
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        let kept: Source = format!("{}@{keep}", to.dataset).parse()?;
+        let live = self.live(&to.dataset)?;
+        let mut history = self.history.lock();
+        let target = history.snapshot(to)?;
+        history.refuse_taken(&kept)?;
+        let mut contents = live.lock_contents();
+        let state = State { contents: Contents::clone(&contents), ..live.properties_alone() };
+        let view = self.view(&mut history, state, DatasetKind::Snapshot);
+        history.add_snapshot(kept, view, live.id);
+        history.roll_back(live.id, target.id);
+        *contents = Contents::clone(&target.contents());
+        Ok(())
+    }
+
+    fn promote(&self, name: &DatasetName) -> Result<()> {
+        self.history.lock().promote(name)
+    }
+}

@@ -1,0 +1,167 @@
+//! What holds where a store does not have a capability, so that callers need not ask.
+//!
+//! Where there is no honest answer without it (a rollback, a hold, what holds the space), the
+//! answer is [`Error::Unsupported`].
+
+use super::{FrozenViews, Holds, Lineage, MergedFrom, SpaceUsage, Store};
+use crate::{Admission, Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View, kind};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Numbers that are tried for the name of a numbered snapshot: so many may be in use, or left by a
+/// crash.
+const NUMBERS_MAX: u32 = 1 << 16;
+
+/// The batch by which a limit is set: see [`crate::OperationLog::set_owner_limit`].
+pub fn limit_batch(owner: u64, limit: Option<Bytes>) -> Batch<'static> {
+    let key = Key::new(0, kind::LIMIT, owner);
+    let mut batch = Batch { admission: Admission::Freeing, ..Batch::new() };
+    match limit {
+        None => batch.remove(key),
+        Some(limit) => batch.put(key, Item::plain(limit)),
+    };
+    batch
+}
+
+impl dyn Store + '_ {
+    fn lineage(&self) -> Result<&dyn Lineage> {
+        self.capabilities().lineage.ok_or(Error::Unsupported("rollback or promotion"))
+    }
+
+    fn holds(&self) -> Result<&dyn Holds> {
+        self.capabilities().holds.ok_or(Error::Unsupported("holds on snapshots"))
+    }
+
+    /// [`crate::EphemeralSnapshots::ephemeral_snapshot`]; without it a numbered snapshot, which a
+    /// list shows and a crash leaves.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ephemeral_snapshot(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        match self.capabilities().ephemeral {
+            Some(it) => it.ephemeral_snapshot(dataset, purpose),
+            None => self.numbered_snapshot(dataset, purpose),
+        }
+    }
+
+    /// A snapshot on media of which the store chooses the name: `purpose` and a number. It is never
+    /// overtaken.
+    ///
+    /// # Errors
+    /// As for [`Store::snapshot`]; [`Error::Invalid`] if all numbers are in use.
+    pub fn numbered_snapshot(&self, dataset: &DatasetName, purpose: &str) -> Result<Source> {
+        for number in 1..=NUMBERS_MAX {
+            let name = format!("{purpose}:{number}");
+            match self.snapshot(dataset, &name) {
+                Ok(()) => return Ok(Source { dataset: dataset.clone(), snapshot: Some(name) }),
+                Err(Error::DatasetExists(_)) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Invalid(format!("{dataset} has too many snapshots named {purpose}:N")))
+    }
+
+    /// Takes away an ephemeral or a numbered snapshot that nothing compares any more. One that
+    /// cannot be destroyed stays, as after a crash.
+    pub fn discard_snapshot(&self, snapshot: &Source) {
+        if !self.capabilities().ephemeral.is_some_and(|it| it.discard_ephemeral(snapshot)) {
+            let _stays = self.destroy(snapshot, false);
+        }
+    }
+
+    /// [`crate::EphemeralSnapshots::is_overtaken`]; without it no snapshot is. What was done with
+    /// one that is begins anew with a numbered snapshot.
+    pub fn is_overtaken(&self, snapshot: &Source) -> bool {
+        self.capabilities().ephemeral.is_some_and(|it| it.is_overtaken(snapshot))
+    }
+
+    /// [`SpaceUsage::usage`]; without it refused.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn usage(&self, exact: bool) -> Result<Usage> {
+        let usage: Option<&dyn SpaceUsage> = self.capabilities().usage;
+        usage.ok_or(Error::Unsupported("account of its space"))?.usage(exact)
+    }
+
+    /// [`FrozenViews::frozen`]; without it refused.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn frozen(&self, source: &Source) -> Result<Arc<dyn View>> {
+        let frozen: Option<&dyn FrozenViews> = self.capabilities().frozen;
+        frozen.ok_or(Error::Unsupported("frozen views"))?.frozen(source)
+    }
+
+    /// [`crate::OperationLog::apply_merge`]; without it the batch is durable with the next
+    /// [`View::sync`], and a crash may leave the snapshot of [`MergedFrom::keep`] alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply_merge(
+        &self,
+        view: &dyn View,
+        batch: Batch<'_>,
+        merged: &MergedFrom<'_>,
+    ) -> Result<()> {
+        if let Some(log) = self.capabilities().log {
+            return log.apply_merge(view, batch, merged);
+        }
+        let Some(keep) = merged.keep else { return view.apply(batch) };
+        self.snapshot(merged.dataset, keep)?;
+        view.apply(batch).inspect_err(|_| {
+            let snapshot = Some(keep.to_owned());
+            self.discard_snapshot(&Source { dataset: merged.dataset.clone(), snapshot });
+        })
+    }
+
+    /// [`crate::OperationLog::set_owner_limit`]; without it a batch and a sync.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_owner_limit(
+        &self,
+        name: &DatasetName,
+        owner: u64,
+        limit: Option<Bytes>,
+    ) -> Result<()> {
+        if let Some(log) = self.capabilities().log {
+            return log.set_owner_limit(name, owner, limit);
+        }
+        let view = self.open(&Source::live(name.clone()))?;
+        view.apply(limit_batch(owner, limit))?;
+        view.sync()
+    }
+
+    /// [`Holds::hold`]; without it refused.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        self.holds()?.hold(snapshot, tag)
+    }
+
+    /// [`Holds::release`]; without it refused.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
+        self.holds()?.release(snapshot, tag)
+    }
+
+    /// [`Lineage::rollback`]; without it refused.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        self.lineage()?.rollback(to, keep)
+    }
+
+    /// [`Lineage::promote`]; without it refused.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn promote(&self, name: &DatasetName) -> Result<()> {
+        self.lineage()?.promote(name)
+    }
+}

@@ -1,0 +1,149 @@
+//! What a store can do beside its core, each apart from the others.
+//!
+//! A capability is handed out whole: a store that has it keeps its contract, and a store that
+//! cannot keep it does not hand it out. So no method here has a body of its own.
+
+use crate::{Batch, DatasetName, Result, Source, Usage, View};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The capabilities of a store; none by default. A store that wraps another may hand on those of
+/// the store inside, as long as it changes nothing that they speak of.
+#[derive(Clone, Copy, Default)]
+pub struct StoreCapabilities<'s> {
+    /// A state can be kept for a comparison, without a snapshot on media.
+    pub ephemeral: Option<&'s dyn EphemeralSnapshots>,
+    /// It is known which datasets and snapshots hold the space.
+    pub usage: Option<&'s dyn SpaceUsage>,
+    /// What a commit has can be read while later ones are made.
+    pub frozen: Option<&'s dyn FrozenViews>,
+    /// Merges and limits are entered into a log of operations.
+    pub log: Option<&'s dyn OperationLog>,
+    /// Snapshots can be kept from being destroyed.
+    pub holds: Option<&'s dyn Holds>,
+    /// Datasets can go on from another snapshot.
+    pub lineage: Option<&'s dyn Lineage>,
+}
+
+/// Snapshots in memory. Nothing is written for one, so a dataset of which nothing waits for a
+/// commit costs nothing to keep; a crash or the end of the store takes it away.
+pub trait EphemeralSnapshots {
+    /// Keeps the present state of a dataset until [`EphemeralSnapshots::discard_ephemeral`].
+    /// Returns its name, which begins with `purpose` and is the store's own; by that name it is
+    /// opened, reported and compared as a snapshot is. It is in no list, and its dataset counts as
+    /// open.
+    ///
+    /// # Errors
+    /// No such dataset; a failed commit.
+    fn ephemeral_snapshot(&self, dataset: &DatasetName, purpose: &str) -> Result<Source>;
+
+    /// Takes an ephemeral snapshot away; false, and nothing is done, if it is none.
+    fn discard_ephemeral(&self, snapshot: &Source) -> bool;
+
+    /// Whether an ephemeral snapshot may be the reason why a read of it failed, or
+    /// [`OperationLog::apply_merge`] was refused: its dataset has gone on since, or the store had
+    /// to use its space. False of any other snapshot.
+    fn is_overtaken(&self, snapshot: &Source) -> bool;
+}
+
+/// Space by holders.
+pub trait SpaceUsage {
+    /// Which datasets and snapshots hold the space, as the last commit has it. May read as much as
+    /// has died. With `exact`, blocks that a merge or reflink has brought from one dataset into
+    /// another are counted apart: they come back with their last owner, so they are unique to none.
+    /// Without, each is unique to those that have it, and no tree is walked.
+    ///
+    /// # Errors
+    /// A failed read.
+    fn usage(&self, exact: bool) -> Result<Usage>;
+}
+
+/// States of one commit.
+pub trait FrozenViews {
+    /// A dataset or snapshot as the last commit has it. It stays so while the dataset goes on, and
+    /// knows what each of its blocks is held by ([`crate::Ownership`]), all as of that commit.
+    ///
+    /// # Errors
+    /// No such dataset. The view's own reads fail with [`crate::Error::InUse`] if the store has so
+    /// little space that what they would read had to be overwritten.
+    fn frozen(&self, source: &Source) -> Result<Arc<dyn View>>;
+}
+
+/// A log of what was done to a store, by which it can be undone.
+pub trait OperationLog {
+    /// Applies the batch of a merge through `view`, that of the dataset, and enters the merge into
+    /// the log, in one step that is durable when this returns. So is the snapshot of
+    /// [`MergedFrom::keep`]: a merge that fails leaves none.
+    ///
+    /// # Errors
+    /// Those of [`View::apply`] and [`crate::Store::snapshot`]; [`crate::Error::InUse`] if the
+    /// state that was read is overtaken.
+    fn apply_merge(&self, view: &dyn View, batch: Batch<'_>, merged: &MergedFrom<'_>)
+    -> Result<()>;
+
+    /// Sets the item of [`crate::kind::LIMIT`] under an offset, or takes it away: what an owner may
+    /// use of a dataset. It is entered into the log in the same step, and durable when this
+    /// returns.
+    ///
+    /// # Errors
+    /// No such dataset; otherwise as for [`View::apply`] and [`View::sync`].
+    fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()>;
+}
+
+/// Snapshots that are held.
+pub trait Holds {
+    /// Keeps a snapshot from being destroyed until the tag is released. A tag is 1 to 64 letters,
+    /// digits, `-`, `_`, `.` and `:` ([`crate::check_tag`]).
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`]; [`crate::Error::Invalid`] for a live dataset, a text that is no
+    /// tag, and a tag that the snapshot has.
+    fn hold(&self, snapshot: &Source, tag: &str) -> Result<()>;
+
+    /// Takes a tag of [`Holds::hold`] away.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`]; [`crate::Error::Invalid`] for a tag that the snapshot does not
+    /// have.
+    fn release(&self, snapshot: &Source, tag: &str) -> Result<()>;
+}
+
+/// Lines of snapshots: which goes on from which.
+pub trait Lineage {
+    /// Lets the dataset of the snapshot `to` go on from that snapshot, and keeps its present state
+    /// as a snapshot named `keep`. Takes the same time whatever has changed. Views that are open
+    /// on the dataset see the new state at once; batches wait. No other snapshot changes, and `to`
+    /// may be any snapshot of the dataset, one that an earlier rollback kept too.
+    ///
+    /// A batch that was prepared from what was read before the call must not be applied after it:
+    /// it would put items and blocks of the other state into this one.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`]; [`crate::Error::Invalid`] for a live dataset;
+    /// [`crate::Error::DatasetExists`] if `keep` is taken.
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()>;
+
+    /// A clone takes over the snapshot that it began as and those before it, so that the dataset
+    /// that had them can be destroyed, which from then on counts as a clone of the last of them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a dataset that is no clone; [`crate::Error::DatasetExists`] if
+    /// the clone has snapshots of the same names.
+    fn promote(&self, name: &DatasetName) -> Result<()>;
+}
+
+/// What the batch of a merge brings into a dataset, for the log of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct MergedFrom<'a> {
+    /// The dataset that it goes into.
+    pub dataset: &'a DatasetName,
+    /// The fork whose changes they are.
+    pub fork: &'a Source,
+    /// The state of the fork that was read: a snapshot, perhaps an ephemeral one. Blocks that the
+    /// batch adopts are those of this state.
+    pub read: &'a Source,
+    /// Name of a snapshot that keeps the state before the batch, if one is wanted.
+    pub keep: Option<&'a str>,
+    /// The object that is the root of what is merged.
+    pub root_object: u64,
+}
