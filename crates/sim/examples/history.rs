@@ -5,7 +5,9 @@
 #[path = "../tests/homes/mod.rs"]
 mod homes;
 
-use homes::{busy_memory_home, busy_pool_home, full_pool_home, memory_home, pool_home};
+use homes::{
+    busy_memory_home, busy_pool_home, full_pool_home, memory_home, minimal_home, pool_home,
+};
 use marram_sim::{HistoryClock, Home, HomeResult, ModelHome, Options, Report, run_history};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,9 +45,10 @@ fn make_home(name: &str, seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<
         "busy-pool" => busy_pool_home(seed, clock),
         "busy-posix" => busy_memory_home(seed, clock),
         "posix" => memory_home(seed, clock),
+        "minimal" => minimal_home(seed, clock),
         "model" => Ok(Box::new(ModelHome::new(clock))),
         _ => Err(format!(
-            "no home {name:?}: use pool, busy-pool, full-pool, posix, busy-posix or model"
+            "no home {name:?}: use pool, busy-pool, full-pool, posix, busy-posix, minimal or model"
         )),
     }
 }

@@ -4,10 +4,12 @@
 //! Left open, so not compared: generations, blocks in use, sizes of directories, the texts of
 //! errors, amounts of space.
 
+use crate::absent::{seek_in_whole, shows_no_holes};
 use crate::execute::{Entry, Value, read_directory};
 use marram_vfs::{Attributes, Error, FileSystem, Ino, Kind, Result as FileResult, SeekTarget};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::ops::Range;
 
 /// Agreement, or what is different.
 pub type Agreement = Result<(), String>;
@@ -238,6 +240,9 @@ fn both<T>(what: &str, real: FileResult<T>, model: FileResult<T>) -> Result<(T, 
 }
 
 fn compare_content(real: Place<'_>, model: Place<'_>) -> Agreement {
+    if shows_no_holes(real.0) {
+        return compare_in_whole(real, model);
+    }
     let mut offset = 0;
     loop {
         let seek = |at: Place<'_>, target| match at.0.seek(at.1, offset, target) {
@@ -249,21 +254,47 @@ fn compare_content(real: Place<'_>, model: Place<'_>) -> Agreement {
         let Some(start) = data.1 else {
             return Ok(());
         };
-        offset = start;
         let seek = |at: Place<'_>| at.0.seek(at.1, start, SeekTarget::Hole);
         let hole = both("seek", seek(real), seek(model))?;
         equal(&format!("hole after {start}"), &hole.0, &hole.1)?;
-        while offset < hole.1 {
-            let len = (hole.1 - offset).min(READ_BYTES_MAX);
-            let read = |at: Place<'_>| {
-                let mut out = Vec::new();
-                at.0.read(at.1, offset, len as usize, &mut out).map(|()| out)
-            };
-            let (real, model) = both("content", read(real), read(model))?;
-            equal_bytes(&format!("content from {offset}"), &real, &model)?;
-            offset += len;
-        }
+        compare_range(real, model, start..hole.1)?;
+        offset = hole.1;
     }
+}
+
+/// Compares content where the real file system shows a file as data up to its end: all that is data
+/// in the model, and of each hole the two ends.
+fn compare_in_whole(real: Place<'_>, model: Place<'_>) -> Agreement {
+    let size = model.0.attributes(model.1).map_err(|error| error.to_string())?.size;
+    for target in [SeekTarget::Data, SeekTarget::Hole] {
+        let in_model = seek_in_whole(model.0, model.1, 0, target);
+        equal("seek", &real.0.seek(real.1, 0, target).ok(), &in_model.ok())?;
+    }
+    let mut offset = 0;
+    while offset < size {
+        let start = model.0.seek(model.1, offset, SeekTarget::Data).unwrap_or(size);
+        let end = model.0.seek(model.1, start, SeekTarget::Hole).unwrap_or(size);
+        compare_range(real, model, offset..start.min(offset + READ_BYTES_MAX))?;
+        compare_range(real, model, offset.max(start.saturating_sub(READ_BYTES_MAX))..start)?;
+        compare_range(real, model, start..end)?;
+        offset = end;
+    }
+    Ok(())
+}
+
+fn compare_range(real: Place<'_>, model: Place<'_>, range: Range<u64>) -> Agreement {
+    let mut offset = range.start;
+    while offset < range.end {
+        let len = (range.end - offset).min(READ_BYTES_MAX);
+        let read = |at: Place<'_>| {
+            let mut out = Vec::new();
+            at.0.read(at.1, offset, len as usize, &mut out).map(|()| out)
+        };
+        let (real, model) = both("content", read(real), read(model))?;
+        equal_bytes(&format!("content from {offset}"), &real, &model)?;
+        offset += len;
+    }
+    Ok(())
 }
 
 fn compare_xattrs(real: Place<'_>, model: Place<'_>) -> Agreement {

@@ -8,13 +8,14 @@ use crate::clock::HistoryClock;
 use crate::compare::{Agreement, InodeMap, compare_trees};
 use crate::forked::Forked;
 use crate::generate::Generator;
-use crate::home::{Home, Moment};
+use crate::home::{Answer, Home, Moment};
 use crate::operation::Operation;
 use crate::pair::{Outcome, Pair, compare_snapshot};
 use crate::random::Random;
 use marram_model::{Change, Clash, Difference, Model};
 use marram_vfs::Error;
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Most snapshots at a time.
@@ -157,6 +158,8 @@ pub struct Report {
     pub merges: u64,
     /// Merges that both refused for conflicts.
     pub conflicts: u64,
+    /// Operations and steps that need what the home lacks, and that it refused therefore.
+    pub lacking: u64,
 }
 
 impl Report {
@@ -177,6 +180,7 @@ impl Report {
         self.forks += other.forks;
         self.merges += other.merges;
         self.conflicts += other.conflicts;
+        self.lacking += other.lacking;
     }
 
     /// All operations.
@@ -292,14 +296,14 @@ impl Run {
     }
 
     fn crash(&mut self) -> Agreement {
+        if !self.home.capabilities().crash {
+            return Ok(());
+        }
         if self.home.commits_by_itself() {
             self.durable.push(self.pair.model().snapshot());
         }
         self.pair.release();
-        if !self.home.crash()? {
-            self.pair.resume(self.home.file_system());
-            return Ok(());
-        }
+        self.home.crash()?;
         self.report.crashes += 1;
         let real = self.home.file_system();
         let mut reason = String::new();
@@ -368,11 +372,13 @@ impl Run {
         };
         let (to, name) = (&self.kept[which], format!("b{index}"));
         let fail = |reason: String| format!("back to {}: {reason}", to.name);
-        let before = self.pair.model().snapshot();
-        let go_back = || self.home.roll_back(&to.name, &name);
-        if !self.pair.roll_back(&to.model, go_back).map_err(fail)? {
-            return Ok(());
+        if !self.home.capabilities().rollback {
+            let answer = self.home.roll_back(&to.name, &name).map_err(fail)?;
+            return self.lacks("a rollback", answer);
         }
+        let before = self.pair.model().snapshot();
+        let go_back = || self.home.roll_back(&to.name, &name)?.map_err(|error| error.to_string());
+        self.pair.roll_back(&to.model, go_back).map_err(fail)?;
         let was_aside = to.is_aside;
         for (at, kept) in self.kept.iter_mut().enumerate() {
             kept.is_aside = at != which && (kept.is_aside || was_aside || at > which);
@@ -392,11 +398,23 @@ impl Run {
         states
     }
 
+    /// The home says that it cannot do what it lacks, and nothing has changed.
+    fn lacks<T: Debug>(&mut self, what: &str, answer: marram_vfs::Result<T>) -> Agreement {
+        let Err(Error::NotSupported) = answer else {
+            return Err(format!("the home lacks {what}, and answers with {answer:?}"));
+        };
+        self.report.lacking += 1;
+        self.pair.compare().map_err(|difference| format!("{what}, which it lacks: {difference}"))
+    }
+
     fn diff(&mut self, before: usize, after: usize) -> Agreement {
+        if !self.home.capabilities().diff {
+            let answer = self.home.diff(&Moment::Live, &Moment::Live)?;
+            return self.lacks("a diff", answer);
+        }
         match self.compare_moments(before, after)? {
-            None => return Ok(()),
-            Some(Err(_)) => self.report.without_space += 1,
-            Some(Ok(count)) => {
+            Err(_) => self.report.without_space += 1,
+            Ok(count) => {
                 self.report.diffs += 1;
                 self.report.differences += count as u64;
             }
@@ -406,25 +424,20 @@ impl Run {
         Ok(())
     }
 
-    /// How many differences both tell; nothing if the home cannot.
-    fn compare_moments(
-        &self,
-        before: usize,
-        after: usize,
-    ) -> Result<Option<marram_vfs::Result<usize>>, String> {
+    /// How many differences both have; an error of the home if it has no space.
+    fn compare_moments(&self, before: usize, after: usize) -> Answer<usize> {
         let states = self.states();
         let (before, old) = &states[before % states.len()];
         let (after, new) = &states[after % states.len()];
         let fail = |reason: String| format!("{before:?} to {after:?}: {reason}");
         match self.home.diff(before, after).map_err(fail)? {
-            None => Ok(None),
-            Some(Err(Error::NoSpace)) => Ok(Some(Err(Error::NoSpace))),
-            Some(Err(error)) => Err(fail(format!("refused with {error:?}"))),
-            Some(Ok(reported)) => {
+            Err(Error::NoSpace) => Ok(Err(Error::NoSpace)),
+            Err(error) => Err(fail(format!("refused with {error:?}"))),
+            Ok(reported) => {
                 let reported: BTreeSet<Difference> =
                     reported.into_iter().map(|difference| plain(new, difference)).collect();
                 compare_differences(&reported, &old.diff(new)).map_err(fail)?;
-                Ok(Some(Ok(reported.len())))
+                Ok(Ok(reported.len()))
             }
         }
     }
@@ -436,16 +449,16 @@ impl Run {
         };
         let (path, [real, model]) = self.pair.directory(&mut Random::new(seed))?;
         let fail = |reason: String| format!("{path} back to {name}: {reason}");
-        let real = match self.home.roll_back_directory(name, real)? {
-            None => return Ok(()),
-            // What it had to write before it was refused is durable.
-            Some(Err(Error::NoSpace)) => {
-                self.report.without_space += 1;
-                self.all_is_durable();
-                return Ok(());
-            }
-            Some(real) => real,
-        };
+        let real = self.home.roll_back_directory(name, real)?;
+        if !self.home.capabilities().directory_rollback {
+            return self.lacks("a rollback of a directory", real);
+        }
+        // What it had to write before it was refused is durable.
+        if real == Err(Error::NoSpace) {
+            self.report.without_space += 1;
+            self.all_is_durable();
+            return Ok(());
+        }
         let model = self.pair.model().roll_back_directory(past, model);
         match (real, model) {
             (Ok(()), Ok(())) => {
@@ -462,9 +475,11 @@ impl Run {
     fn work_on_fork(&mut self, index: usize, seed: u64) -> Agreement {
         if self.fork.is_none() {
             let name = format!("f{index}");
-            if !self.home.fork(&name)? {
-                return Ok(());
+            let answer = self.home.fork(&name)?;
+            if !self.home.capabilities().forks {
+                return self.lacks("a fork", answer);
             }
+            answer.map_err(|error| format!("fork {name}: refused with {error:?}"))?;
             self.fork = Some(Forked::new(name, self.pair.model()));
             self.report.forks += 1;
         }
@@ -580,6 +595,7 @@ impl Report {
             Outcome::Done => self.done += 1,
             Outcome::Refused => self.refused += 1,
             Outcome::NoSpace => self.without_space += 1,
+            Outcome::Lacking => self.lacking += 1,
         }
     }
 }

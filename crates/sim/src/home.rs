@@ -2,7 +2,7 @@
 
 use crate::clock::HistoryClock;
 use marram_model::{Clash, Difference, Model};
-use marram_vfs::{FileSystem, Ino};
+use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,19 +20,42 @@ pub enum Moment {
     Fork(String),
 }
 
+/// What only some homes can do; nothing by default. A history uses what a home has. It asks for the
+/// rest all the same, and expects [`marram_vfs::Error::NotSupported`] with nothing changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HomeCapabilities {
+    /// A stop without a warning can take something away: [`Home::crash`]. A home without that is
+    /// not asked for it.
+    pub crash: bool,
+    /// All can go back to a kept state: [`Home::roll_back`].
+    pub rollback: bool,
+    /// A directory can: [`Home::roll_back_directory`].
+    pub directory_rollback: bool,
+    /// States can be compared: [`Home::diff`].
+    pub diff: bool,
+    /// There are forks, which can be merged: [`Home::fork`].
+    pub forks: bool,
+}
+
+/// The answer of a home to what it may refuse.
+pub type Answer<T> = HomeResult<marram_vfs::Result<T>>;
+
 /// A place where one writable file system lives with its snapshots. The driver lets go of a file
 /// system before it asks for a remount or a destruction of what it shows.
 pub trait Home {
     /// The file system as it is mounted now.
     fn file_system(&self) -> Arc<dyn FileSystem>;
 
+    /// What it can do beside the rest. The answer is the same at every call.
+    fn capabilities(&self) -> HomeCapabilities;
+
     /// Unmounts and mounts again: everything stays, pins go.
     fn remount(&mut self) -> HomeResult<()>;
 
     /// Stops without a warning and mounts what is durable: the state of the last commit, sync,
-    /// snapshot, clone or destruction. Returns false, and does nothing, if the home cannot.
-    fn crash(&mut self) -> HomeResult<bool> {
-        Ok(false)
+    /// snapshot, clone or destruction.
+    fn crash(&mut self) -> HomeResult<()> {
+        Err("nothing that it has can be lost".to_owned())
     }
 
     /// Whether it may make everything durable at any time, without being asked.
@@ -52,39 +75,28 @@ pub trait Home {
     /// Destroys a kept state.
     fn destroy_snapshot(&mut self, name: &str) -> HomeResult<()>;
 
-    /// Lets all go back to a kept state, and keeps what it was as `keep`. Nobody holds a pin.
-    /// Returns false, and does nothing, if the home cannot.
-    fn roll_back(&mut self, _snapshot: &str, _keep: &str) -> HomeResult<bool> {
-        Ok(false)
+    /// Lets all go back to a kept state, and keeps what it was as `keep`. Where the home can do
+    /// that, no pin is held.
+    fn roll_back(&mut self, _snapshot: &str, _keep: &str) -> Answer<()> {
+        Ok(Err(Error::NotSupported))
     }
 
-    /// What differs from one state to another, in any order; of forks that nobody has open. What it
-    /// answers; `None` if the home cannot.
-    fn diff(
-        &self,
-        _before: &Moment,
-        _after: &Moment,
-    ) -> HomeResult<Option<marram_vfs::Result<Vec<Difference>>>> {
-        Ok(None)
+    /// What differs from one state to another, in any order; of forks that are not open.
+    fn diff(&self, _before: &Moment, _after: &Moment) -> Answer<Vec<Difference>> {
+        Ok(Err(Error::NotSupported))
     }
 
-    /// Lets a directory of the file system go back to what it was in a kept state; what it answers.
-    /// `None` if the home cannot.
-    fn roll_back_directory(
-        &mut self,
-        _snapshot: &str,
-        _directory: Ino,
-    ) -> HomeResult<Option<marram_vfs::Result<()>>> {
-        Ok(None)
+    /// Lets a directory of the file system go back to what it was in a kept state.
+    fn roll_back_directory(&mut self, _snapshot: &str, _directory: Ino) -> Answer<()> {
+        Ok(Err(Error::NotSupported))
     }
 
     /// Makes a writable file system that begins as the kept state `snapshot`, and opens it.
     fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>>;
 
     /// Makes a writable file system that begins as the present state, and can be merged into it.
-    /// Returns false, and does nothing, if the home cannot.
-    fn fork(&mut self, _fork: &str) -> HomeResult<bool> {
-        Ok(false)
+    fn fork(&mut self, _fork: &str) -> Answer<()> {
+        Ok(Err(Error::NotSupported))
     }
 
     /// Opens what [`Home::fork`] made.
@@ -92,9 +104,9 @@ pub trait Home {
         Err(format!("no fork {fork}"))
     }
 
-    /// Brings what has changed in a fork, that nobody has open, into the file system; what it
-    /// answers: the kinds of conflicts, and without any it is done.
-    fn merge(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+    /// Brings what has changed in a fork, which is not open, into the file system. Answers with the
+    /// kinds of conflicts; without any it is done.
+    fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
         Err(format!("no fork {fork}"))
     }
 
@@ -145,6 +157,12 @@ impl Home for ModelHome {
         Arc::clone(&self.live) as Arc<dyn FileSystem>
     }
 
+    fn capabilities(&self) -> HomeCapabilities {
+        let (rollback, directory_rollback) = (true, true);
+        let (crash, diff, forks) = (false, true, true);
+        HomeCapabilities { crash, rollback, directory_rollback, diff, forks }
+    }
+
     fn remount(&mut self) -> HomeResult<()> {
         self.live.forget_all();
         Ok(())
@@ -169,45 +187,39 @@ impl Home for ModelHome {
         Ok(())
     }
 
-    fn roll_back(&mut self, snapshot: &str, keep: &str) -> HomeResult<bool> {
+    fn roll_back(&mut self, snapshot: &str, keep: &str) -> Answer<()> {
         let before = self.live.snapshot();
-        self.live.roll_back(self.kept(snapshot)?).map_err(|error| error.to_string())?;
-        self.kept.insert(keep.to_owned(), before);
-        Ok(true)
+        let answer = self.live.roll_back(self.kept(snapshot)?);
+        if answer.is_ok() {
+            self.kept.insert(keep.to_owned(), before);
+        }
+        Ok(answer)
     }
 
-    fn diff(
-        &self,
-        before: &Moment,
-        after: &Moment,
-    ) -> HomeResult<Option<marram_vfs::Result<Vec<Difference>>>> {
+    fn diff(&self, before: &Moment, after: &Moment) -> Answer<Vec<Difference>> {
         let differences = self.at(before)?.diff(self.at(after)?);
-        Ok(Some(Ok(differences.into_iter().collect())))
+        Ok(Ok(differences.into_iter().collect()))
     }
 
-    fn roll_back_directory(
-        &mut self,
-        snapshot: &str,
-        directory: Ino,
-    ) -> HomeResult<Option<marram_vfs::Result<()>>> {
-        Ok(Some(self.live.roll_back_directory(self.kept(snapshot)?, directory)))
+    fn roll_back_directory(&mut self, snapshot: &str, directory: Ino) -> Answer<()> {
+        Ok(self.live.roll_back_directory(self.kept(snapshot)?, directory))
     }
 
     fn clone_snapshot(&mut self, snapshot: &str, _clone: &str) -> HomeResult<Arc<dyn FileSystem>> {
         Ok(Arc::new(self.kept(snapshot)?.fork()))
     }
 
-    fn fork(&mut self, fork: &str) -> HomeResult<bool> {
+    fn fork(&mut self, fork: &str) -> Answer<()> {
         let forked = (self.live.snapshot(), Arc::new(self.live.snapshot().fork()));
         self.forks.insert(fork.to_owned(), forked);
-        Ok(true)
+        Ok(Ok(()))
     }
 
     fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
         Ok(Arc::clone(&self.forked(fork)?.1) as Arc<dyn FileSystem>)
     }
 
-    fn merge(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+    fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
         let (base, fork) = self.forked(fork)?;
         let clashes = self.live.merge(base, fork);
         Ok(Ok(clashes.into_iter().map(|(clash, _)| clash).collect()))

@@ -1,5 +1,6 @@
 //! A file system beside its model: every operation runs on both, and both must agree.
 
+use crate::absent::{expected, lacks};
 use crate::compare::{
     Agreement, InodeMap, compare_entries, compare_inodes, compare_results, compare_trees,
 };
@@ -30,6 +31,8 @@ pub enum Outcome {
     Refused,
     /// The real one had no space for it, and the model did not try.
     NoSpace,
+    /// The real one lacks the capability that it needs, and said so; the model did not try.
+    Lacking,
 }
 
 /// The real file system and the model that says how it should behave.
@@ -117,9 +120,14 @@ impl Pair {
             self.compare_named(operation)?;
             return Ok(Outcome::NoSpace);
         }
+        if lacks(&*self.real, operation) {
+            compare_results(&mut self.inodes, real, &Err(Error::NotSupported))?;
+            self.compare_named(operation)?;
+            return Ok(Outcome::Lacking);
+        }
         let slots = self.slots.clone();
         let at = |slot: Slot| slots[usize::from(slot.0 % SLOTS)].model;
-        let model = execute(&self.model, operation, &at);
+        let model = expected(&*self.real, &self.model, operation, &at);
         compare_results(&mut self.inodes, real, &model)?;
         let outcome = match (real, &model) {
             (Ok(real), Ok(model)) => {
@@ -231,15 +239,12 @@ impl Pair {
     pub(crate) fn roll_back(
         &mut self,
         past: &Model,
-        go_back: impl FnOnce() -> Result<bool, String>,
-    ) -> Result<bool, String> {
+        go_back: impl FnOnce() -> Agreement,
+    ) -> Agreement {
         self.let_go();
-        let went = go_back()?;
-        if went {
-            self.model.roll_back(past).map_err(|error| error.to_string())?;
-            self.meet_anew()?;
-        }
-        Ok(went)
+        go_back()?;
+        self.model.roll_back(past).map_err(|error| error.to_string())?;
+        self.meet_anew()
     }
 
     /// The inodes of its model that another pair has too: under one number in the real file

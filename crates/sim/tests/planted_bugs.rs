@@ -5,8 +5,8 @@
 
 use marram_model::{Change, Difference, Model};
 use marram_sim::{
-    Failure, HistoryClock, Home, HomeResult, MakeHome, ModelHome, Moment, Options, Report,
-    run_history,
+    Answer, Failure, HistoryClock, Home, HomeCapabilities, HomeResult, MakeHome, ModelHome, Moment,
+    Options, Report, run_history,
 };
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, FileSystem,
@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// What is wrong with a file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bug {
+    /// Nothing is.
+    Nothing,
     /// A write that ends in the second record loses its last byte.
     LosesByte,
     /// A punched hole stays as it was.
@@ -37,12 +39,18 @@ enum Bug {
     StaysWhereItIs,
     /// A diff does not report what was renamed.
     ForgetsRenames,
+    /// It says that it cannot go back to a snapshot, and does.
+    GoesBackUnasked,
+    /// It says that it cannot diff, and answers as if nothing differed.
+    DiffsUnasked,
 }
 
 /// A model with a bug.
 struct Buggy {
     model: Model,
     bug: Bug,
+    /// It has no capability.
+    is_bare: bool,
 }
 
 /// A home with a buggy file system.
@@ -54,6 +62,14 @@ struct BuggyHome {
 impl Home for BuggyHome {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         Arc::clone(&self.live) as Arc<dyn FileSystem>
+    }
+    fn capabilities(&self) -> HomeCapabilities {
+        let bug = self.live.bug;
+        HomeCapabilities {
+            rollback: bug != Bug::GoesBackUnasked,
+            diff: bug != Bug::DiffsUnasked,
+            ..HomeCapabilities::default()
+        }
     }
     fn remount(&mut self) -> HomeResult<()> {
         self.live.model.forget_all();
@@ -77,14 +93,14 @@ impl Home for BuggyHome {
         self.kept.remove(name);
         Ok(())
     }
-    fn roll_back(&mut self, snapshot: &str, keep: &str) -> HomeResult<bool> {
+    fn roll_back(&mut self, snapshot: &str, keep: &str) -> Answer<()> {
         self.kept.insert(keep.to_owned(), self.live.model.snapshot());
         if self.live.bug != Bug::StaysWhereItIs {
             self.live.model.roll_back(&self.kept[snapshot]).map_err(|error| error.to_string())?;
         }
-        Ok(true)
+        Ok(Ok(()))
     }
-    fn diff(&self, before: &Moment, after: &Moment) -> HomeResult<Option<Result<Vec<Difference>>>> {
+    fn diff(&self, before: &Moment, after: &Moment) -> Answer<Vec<Difference>> {
         let at = |moment: &Moment| match moment {
             Moment::Kept(name) => self.kept[name].snapshot(),
             Moment::Live | Moment::Fork(_) => self.live.model.snapshot(),
@@ -93,7 +109,7 @@ impl Home for BuggyHome {
         if self.live.bug == Bug::ForgetsRenames {
             told.retain(|difference| !matches!(difference.what, Change::Renamed(_)));
         }
-        Ok(Some(Ok(told)))
+        Ok(Ok(told))
     }
     fn clone_snapshot(&mut self, snapshot: &str, _clone: &str) -> HomeResult<Arc<dyn FileSystem>> {
         Ok(Arc::new(self.kept[snapshot].fork()))
@@ -105,7 +121,7 @@ impl Home for BuggyHome {
 
 fn with_bug(bug: Bug) -> impl Fn(Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
     move |clock| {
-        let live = Arc::new(Buggy { model: Model::new(clock), bug });
+        let live = Arc::new(Buggy { model: Model::new(clock), bug, is_bare: false });
         Ok(Box::new(BuggyHome { live, kept: BTreeMap::new() }))
     }
 }
@@ -134,6 +150,21 @@ fn a_model_agrees_with_itself() {
 }
 
 #[test]
+fn a_file_system_without_capabilities_agrees_in_the_rest() {
+    let mut sum = Report::default();
+    for seed in 0..10 {
+        let report = run_history(&Options::new(seed, 1000), &|clock| {
+            let live =
+                Arc::new(Buggy { model: Model::new(clock), bug: Bug::Nothing, is_bare: true });
+            Ok(Box::new(BuggyHome { live, kept: BTreeMap::new() }))
+        });
+        sum.add(&report.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    assert!(sum.lacking > 200 && sum.done > sum.lacking, "{sum:?}");
+    assert!(sum.rollbacks > 2 && sum.forks == 0, "{sum:?}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     let make_home: MakeHome<'_> = &|clock| Ok(Box::new(ModelHome::new(clock)));
     let first = run_history(&Options::new(7, 1500), make_home).unwrap();
@@ -153,6 +184,8 @@ fn planted_bugs_are_caught_and_made_small() {
         Bug::SharesSnapshots,
         Bug::StaysWhereItIs,
         Bug::ForgetsRenames,
+        Bug::GoesBackUnasked,
+        Bug::DiffsUnasked,
     ];
     for (number, bug) in bugs.into_iter().enumerate() {
         let failure = smallest_failure(&with_bug(bug))
@@ -306,6 +339,9 @@ impl FileSystem for Buggy {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
+        if self.is_bare {
+            return Capabilities::default();
+        }
         Capabilities {
             ranges: Some(self),
             copying: Some(self),

@@ -12,7 +12,7 @@ use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, ReceiveRequest, SendRequest, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
-use marram_sim::{HistoryClock, Home, HomeResult};
+use marram_sim::{HistoryClock, Home, HomeCapabilities, HomeResult};
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, SteppedClock};
 use std::sync::Arc;
@@ -114,6 +114,11 @@ fn look_at_all(pool: &Pool) -> marram_vfs::Result<()> {
 impl Home for SentHome {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         Arc::clone(&self.live) as Arc<dyn FileSystem>
+    }
+
+    /// What it shows is what streams carry: snapshots and their clones.
+    fn capabilities(&self) -> HomeCapabilities {
+        HomeCapabilities::default()
     }
 
     fn remount(&mut self) -> HomeResult<()> {

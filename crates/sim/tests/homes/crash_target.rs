@@ -76,7 +76,7 @@ impl Target for PoolTarget {
 }
 
 /// Why a rollback was not done.
-pub(super) struct Refused(pub(super) String);
+struct Refused(String);
 
 impl From<marram_vfs::Error> for Refused {
     fn from(error: marram_vfs::Error) -> Refused {

@@ -1,9 +1,10 @@
-//! `posix` on the in-memory store.
+//! `posix` on the stores in memory: the one that callers are tested on, and the smallest.
 
 use super::interrupted::InterruptedView;
 use super::{Backing, StoreHome, text};
 use marram_sim::{HistoryClock, Home, HomeResult};
 use marram_store::memory::MemoryStore;
+use marram_store::minimal::MinimalStore;
 use marram_store::{DatasetName, Source, Store, View};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,35 @@ fn home(seed: u64, interrupts: Option<u64>, clock: Arc<HistoryClock>) -> HomeRes
     store.set_property(&DatasetName::root(), "recordsize", Some(size)).map_err(text)?;
     let backing = InMemory { store: Arc::new(store), interrupts };
     Ok(Box::new(StoreHome::new(backing, clock)?))
+}
+
+/// An empty file system on an empty store that has no capability.
+pub fn minimal_home(_seed: u64, clock: Arc<HistoryClock>) -> HomeResult<Box<dyn Home>> {
+    let backing = Minimal(Arc::new(MinimalStore::default()));
+    Ok(Box::new(StoreHome::new(backing, clock)?))
+}
+
+/// A store that keeps everything as it is.
+struct Minimal(Arc<MinimalStore>);
+
+impl Backing for Minimal {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0) as Arc<dyn Store>
+    }
+
+    fn commit(&mut self, _count: u64) -> HomeResult<()> {
+        self.0.sync().map_err(text)
+    }
+
+    fn reopen(&mut self, _count: u64) -> HomeResult<()> {
+        Ok(())
+    }
+
+    /// Nothing that was kept for a comparison is left.
+    fn check(&mut self) -> HomeResult<()> {
+        let left = marram_history::destroy_leftovers(&*self.0).map_err(text)?;
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?} were left")) }
+    }
 }
 
 impl Backing for InMemory {

@@ -8,7 +8,6 @@ mod memory;
 mod pool;
 
 pub use crash_target::PoolTarget;
-use crash_target::Refused;
 use marram_history::{
     AttributeChange, ConflictKind, Difference, DirectoryRollback, MergeOptions, MergeReport,
     MergeSides, What, diff,
@@ -18,10 +17,12 @@ use marram_posix::{
     AccessTimes, DedupOptions, Deduplicator, DefragmentOptions, PassPlace, Posix, PosixOptions,
     deduplicate, defragment,
 };
-use marram_sim::{HistoryClock, Home, HomeResult, Moment, Options, Report, run_history};
-use marram_store::{DatasetName, Source, Store, View};
-use marram_vfs::{Caller, Clock, FileSystem, Ino};
-pub use memory::{busy_memory_home, memory_home};
+use marram_sim::{
+    Answer, HistoryClock, Home, HomeCapabilities, HomeResult, Moment, Options, Report, run_history,
+};
+use marram_store::{DatasetName, Error as StoreError, Source, Store, View};
+use marram_vfs::{Caller, Clock, Error, FileSystem, Ino};
+pub use memory::{busy_memory_home, memory_home, minimal_home};
 pub use pool::{
     busy_pool_home, dedup_full_pool_home, dedup_pool_home, defragmenting_full_pool_home,
     defragmenting_pool_home, full_pool_home, new_pool_home, open_pool_home, pool_home,
@@ -261,18 +262,25 @@ impl<B: Backing> Home for StoreHome<B> {
         Ok(())
     }
 
+    fn capabilities(&self) -> HomeCapabilities {
+        HomeCapabilities {
+            crash: self.backing.can_crash(),
+            rollback: self.backing.store().capabilities().lineage.is_some(),
+            directory_rollback: true,
+            diff: true,
+            forks: true,
+        }
+    }
+
     fn commits_by_itself(&self) -> bool {
         self.backing.commits_by_itself()
     }
 
-    fn crash(&mut self) -> HomeResult<bool> {
-        if !self.backing.can_crash() {
-            return Ok(false);
-        }
+    fn crash(&mut self) -> HomeResult<()> {
         self.live = None;
         self.backing.crash()?;
         self.live = Some(self.open(&root())?);
-        Ok(true)
+        Ok(())
     }
 
     fn commit(&mut self) -> HomeResult<()> {
@@ -295,19 +303,19 @@ impl<B: Backing> Home for StoreHome<B> {
         self.backing.store().destroy(&kept(name), false).map(|_| ()).map_err(text)
     }
 
-    fn roll_back(&mut self, snapshot: &str, keep: &str) -> HomeResult<bool> {
+    fn roll_back(&mut self, snapshot: &str, keep: &str) -> Answer<()> {
         let store = self.backing.store();
         let to = kept(snapshot);
-        let go_back = || store.rollback(&to, keep).map_err(|error| Refused(text(error)));
-        self.live().roll_back(go_back).map_err(|Refused(reason)| reason)?;
-        Ok(true)
+        let go_back = || {
+            store.rollback(&to, keep).map_err(|error| match error {
+                StoreError::Unsupported(_) => Error::NotSupported,
+                other => Error::Io(other.to_string()),
+            })
+        };
+        Ok(self.live().roll_back(go_back))
     }
 
-    fn diff(
-        &self,
-        before: &Moment,
-        after: &Moment,
-    ) -> HomeResult<Option<marram_vfs::Result<Vec<marram_model::Difference>>>> {
+    fn diff(&self, before: &Moment, after: &Moment) -> Answer<Vec<marram_model::Difference>> {
         let (before, after) = (source_of(before)?, source_of(after)?);
         let mut all = Vec::new();
         let found = diff(&*self.backing.store(), &before, &after, Ino::ROOT, &mut |difference| {
@@ -315,24 +323,18 @@ impl<B: Backing> Home for StoreHome<B> {
             true
         });
         let all: Vec<Vec<_>> = all.into_iter().collect::<HomeResult<_>>()?;
-        Ok(Some(found.map(|()| all.concat())))
+        Ok(found.map(|()| all.concat()))
     }
 
     /// Frees what has no name before: else what comes back may get another number than in the
     /// model, where nothing waits to be freed, and is another inode than there to all that follows.
-    fn roll_back_directory(
-        &mut self,
-        snapshot: &str,
-        directory: Ino,
-    ) -> HomeResult<Option<marram_vfs::Result<()>>> {
+    fn roll_back_directory(&mut self, snapshot: &str, directory: Ino) -> Answer<()> {
         while self.live().reclaim_step(RECLAIM_ITEMS).map_err(text)? {}
         let (dataset, to) = (DatasetName::root(), kept(snapshot));
         let rollback = DirectoryRollback { dataset: &dataset, to: &to, directory, keep: None };
         let store = self.backing.store();
-        Ok(Some(
-            marram_history::roll_back_directory(&**self.live(), &*store, rollback)
-                .map(|_change_set| ()),
-        ))
+        let went = marram_history::roll_back_directory(&**self.live(), &*store, rollback);
+        Ok(went.map(|_change_set| ()))
     }
 
     fn clone_snapshot(&mut self, snapshot: &str, clone: &str) -> HomeResult<Arc<dyn FileSystem>> {
@@ -341,17 +343,17 @@ impl<B: Backing> Home for StoreHome<B> {
         Ok(self.open(&clone)? as Arc<dyn FileSystem>)
     }
 
-    fn fork(&mut self, fork: &str) -> HomeResult<bool> {
+    fn fork(&mut self, fork: &str) -> Answer<()> {
         let fork = source(fork)?.dataset;
         self.backing.store().fork(&DatasetName::root(), &fork, Ino::ROOT.0).map_err(text)?;
-        Ok(true)
+        Ok(Ok(()))
     }
 
     fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
         Ok(self.open(&source(fork)?)? as Arc<dyn FileSystem>)
     }
 
-    fn merge(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+    fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
         let (dataset, base) = (DatasetName::root(), kept(&format!("fork:{fork}")));
         let fork = source(fork)?;
         let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
