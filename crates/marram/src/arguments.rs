@@ -1,13 +1,23 @@
 //! The command line: every command, its arguments and its help, from which completions and manual
 //! pages are made too.
 
+mod destroying;
+mod examples;
+mod foreign_words;
 mod format;
 mod history;
 mod keeping;
+mod overview;
+mod properties;
 mod streams;
 mod undoing;
 mod workspaces;
 
+pub(crate) use destroying::{
+    ConsentArguments, DestroyArguments, DestroyCommandArguments, DestroyKind,
+};
+pub(crate) use examples::of as examples_of;
+pub(crate) use foreign_words::meaning as foreign_word;
 pub(crate) use format::FormatArguments;
 pub(crate) use history::{
     DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments, RollbackArguments,
@@ -17,22 +27,26 @@ pub(crate) use streams::{ReceiveArguments, SendArguments};
 
 pub(crate) use keeping::{PassArguments, SnapshotArguments, SpaceArguments};
 
+pub(crate) use overview::groups;
+
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
 pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, ViewArguments};
 
 use format::TARGET_HELP;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Exit statuses; said at the end of the main help.
 const AFTER_HELP: &str = "\
 Targets:
-  A pool is named by its file or block device, or by any path inside a mounted file system of
-  it; --dataset NAME picks a dataset, and @NAME at the end a snapshot: /mnt@before. The hidden
-  directory .marram at the root of a mount shows its snapshots and forks. While a pool is mounted
-  a copy of its file or device is refused (11): it has the same id, and is another pool.
+  A pool is named by its file or block device, or by any path inside a mounted
+  file system of it; --dataset NAME picks a dataset, and @NAME at the end a
+  snapshot: /mnt@before. The hidden directory .marram at the root of a mount
+  shows its snapshots and forks. While a pool is mounted a copy of its file or
+  device is refused (11): it has the same id, and is another pool.
 
 Exit status:
   0 done, 1 failed, 2 wrong usage, 10 not found, 11 locked or in use,
@@ -106,7 +120,7 @@ pub(crate) enum Command {
     /// Take back what keeps a snapshot from being destroyed
     Release(HoldArguments),
     /// Destroy a snapshot, a fork, or a dataset with all its snapshots
-    Destroy(DestroyArguments),
+    Destroy(DestroyCommandArguments),
     /// Tell properties of a dataset
     Get(GetArguments),
     /// Set properties of a dataset
@@ -151,6 +165,8 @@ pub(crate) enum Command {
     },
     /// Install this program, its mount helpers, manual pages and completions
     Install(InstallArguments),
+    /// Remove what `install` has put there
+    Uninstall(InstallArguments),
     /// Print the version
     Version,
     /// Serve a pool; started by mount
@@ -159,6 +175,24 @@ pub(crate) enum Command {
     /// Become a command in a view; started by run and enter
     #[command(hide = true)]
     View(ViewArguments),
+}
+
+/// The definition of the command line, with the overview as its main help and examples in that of
+/// each command.
+pub(crate) fn definition() -> clap::Command {
+    let command = Arguments::command();
+    let overview = overview::text(&command, AFTER_HELP);
+    examples::add_to(command, "").override_help(overview)
+}
+
+/// Reads the words of a command line, of which the first is the program.
+///
+/// # Errors
+/// They make no sense, or help was asked for.
+pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+    let mut definition = definition();
+    let matches = definition.try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))
 }
 
 /// Arguments of `create`.
@@ -178,9 +212,14 @@ pub(crate) struct CreateArguments {
     /// A name for people
     #[arg(long, short = 'L', default_value = "")]
     pub(crate) label: String,
-    /// Set a property of the root dataset: compression, checksum, recordsize, atime, acl,
-    /// casefold
-    #[arg(short = 'O', long = "option", value_name = "NAME=VALUE")]
+    /// Set a property of the root dataset, or of the one that --dataset makes, as in
+    /// compression=zstd:3; --help has a list
+    #[arg(
+        short = 'O',
+        long = "option",
+        value_name = "NAME=VALUE",
+        long_help = properties::CREATE_HELP
+    )]
     pub(crate) options: Vec<String>,
     /// PATH is a pool, or a path inside a mounted one: make this empty dataset in it
     #[arg(long, short = 'd', value_name = "NAME", conflicts_with_all = ["size", "force"])]
@@ -315,66 +354,6 @@ pub(crate) struct CloneArguments {
     pub(crate) dataset: Option<String>,
 }
 
-/// Arguments of `destroy`.
-#[derive(Debug, Args)]
-pub(crate) struct DestroyArguments {
-    /// What kind of thing to destroy
-    #[command(subcommand)]
-    pub(crate) kind: DestroyKind,
-}
-
-/// What kind of thing to destroy.
-#[derive(Debug, Subcommand)]
-pub(crate) enum DestroyKind {
-    /// Destroy a snapshot
-    Snapshot {
-        /// The snapshot
-        #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
-        target: PathBuf,
-        /// The snapshot's dataset, if another than the target's own
-        #[arg(long, short = 'd', value_name = "NAME")]
-        dataset: Option<String>,
-        #[command(flatten)]
-        consent: ConsentArguments,
-    },
-    /// Destroy a fork with all its snapshots
-    Fork {
-        /// The pool, or a path inside a mounted one
-        #[arg(long_help = TARGET_HELP)]
-        target: PathBuf,
-        /// The fork
-        name: String,
-        #[command(flatten)]
-        consent: ConsentArguments,
-    },
-    /// Destroy a dataset with all its snapshots
-    Dataset {
-        /// The pool, or a path inside a mounted one
-        #[arg(long_help = TARGET_HELP)]
-        target: PathBuf,
-        /// The dataset
-        #[arg(long, short = 'd', value_name = "NAME")]
-        dataset: String,
-        #[command(flatten)]
-        consent: ConsentArguments,
-    },
-}
-
-/// How sure the user is.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct ConsentArguments {
-    /// Only list what would go and how many bytes would come back
-    #[arg(long, short = 'n')]
-    pub(crate) dry_run: bool,
-    /// Do not ask
-    #[arg(long, short = 'y')]
-    pub(crate) yes: bool,
-    /// Give the space back at once, instead of keeping what goes for `marram undo` as long as the
-    /// property undo says (1h by default) and the space is not needed
-    #[arg(long)]
-    pub(crate) now: bool,
-}
-
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArguments {
@@ -397,9 +376,12 @@ pub(crate) struct SetArguments {
     /// A pool, or a path inside a mounted one
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
-    /// New values: compression, checksum, recordsize, atime, which hold for what is written later;
-    /// quota, reservation: sizes, or none; acl: posix, nfsv4, off, from the next mount on
-    #[arg(value_name = "NAME=VALUE", required_unless_present = "defaults")]
+    /// New values, as in compression=zstd:3; --help has a list
+    #[arg(
+        value_name = "NAME=VALUE",
+        required_unless_present = "defaults",
+        long_help = properties::SET_HELP
+    )]
     pub(crate) settings: Vec<String>,
     /// Set a property back to its default
     #[arg(long = "default", value_name = "PROPERTY")]
@@ -560,7 +542,7 @@ fn rounds(word: &str) -> Result<usize, String> {
     }
 }
 
-/// Arguments of `install`.
+/// Arguments of `install` and `uninstall`.
 #[derive(Debug, Args)]
 pub(crate) struct InstallArguments {
     /// Folder that stands for / : for packages and images
@@ -617,6 +599,7 @@ impl Command {
             Command::Completions { .. } => "completions",
             Command::Manual { .. } => "manual",
             Command::Install(_) => "install",
+            Command::Uninstall(_) => "uninstall",
             Command::Version => "version",
             Command::Daemon => "daemon",
             Command::View(_) => "view",

@@ -29,8 +29,6 @@ mod sizes;
 mod target;
 mod timestamps;
 
-use arguments::Arguments;
-use clap::Parser;
 use error::Kind;
 use output::Output;
 use std::path::Path;
@@ -42,7 +40,11 @@ fn main() -> ExitCode {
     if let Some(answer) = name.and_then(|name| name.to_str()).and_then(multicall::by_name) {
         return ExitCode::from(answer(&words[1..]));
     }
-    let arguments = Arguments::parse();
+    commands::completion::answer_shell();
+    let arguments = match arguments::parse(words.iter().cloned()) {
+        Ok(arguments) => arguments,
+        Err(error) => return ExitCode::from(commands::wrong_usage::answer(&error, &words)),
+    };
     let output = Output::new(arguments.command.name(), arguments.json);
     match commands::run(arguments.command, &output) {
         Ok(0) if output::is_lost() => ExitCode::from(Kind::Partial.exit_status()),

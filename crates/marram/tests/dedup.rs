@@ -168,3 +168,14 @@ fn what_is_written_where_it_is_wanted_is_shared_by_itself() {
     bench.run("unmount mnt").good();
     bench.run("check work.pool --data").good();
 }
+
+#[test]
+fn what_is_too_small_is_said_to_be_left_alone() {
+    let Some(bench) = mounted() else { return };
+    (0..3).for_each(|at| fs::write(bench.path(&format!("mnt/{at}")), noise(7, 1500)).unwrap());
+    let told = bench.run("dedup mnt --json").result();
+    assert_eq!((number(&told["short_bytes"]), number(&told["equal_bytes"])), (4500, 0), "{told}");
+    let text = bench.run("dedup mnt --dry-run").good().out;
+    assert!(text.contains("left alone:   4.39K in files"), "{text}");
+    bench.run("unmount mnt").good();
+}

@@ -116,8 +116,13 @@ fn every_command_answers_in_json() {
 #[test]
 fn completions_manual_and_links_are_made_from_the_same_definitions() {
     let bench = Workbench::new();
-    let script = bench.run("completions bash").good().out;
-    assert!(script.contains("quickstart") && script.contains("--preallocate"));
+    assert!(bench.run("completions bash").good().out.contains("MARRAM_COMPLETE=bash"));
+    for (words, whole) in [("quick", "quickstart"), ("create --pre", "--preallocate")] {
+        let mut shell = bench.command();
+        shell.env("MARRAM_COMPLETE", "bash").args(["--", "marram"]).args(words.split(' '));
+        let offered = workbench::outcome(&mut shell).good().out;
+        assert_eq!(offered.trim(), whole);
+    }
     bench.run("manual man").good();
     let page = std::fs::read_to_string(bench.path("man/marram-mount.1")).unwrap();
     assert!(page.contains("noatime"), "{page}");

@@ -69,7 +69,8 @@ pub(crate) struct SpaceArguments {
 pub(super) const DEDUP_HELP: &str = "\
 Looks at all files below the directories, in windows of 128 KiB (or recordsize, if that is less), \
 and lets equal ones share their blocks, within a dataset and between those of one pool. It \
-compares the bytes, while programs go on, and changes nothing that they can see. A pool that is \
+compares the bytes, while programs go on, and changes nothing that they can see. Files under 2 KiB \
+and such ends of others are left alone: they take hardly any space. A pool that is \
 not mounted stands for its root dataset. Exits with 3 if something could not be read or shared.";
 
 /// What `defragment` does, at length.

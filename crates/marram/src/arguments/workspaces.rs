@@ -26,12 +26,7 @@ writes there goes to standard error.
 
 Exit status: that of the command, 128 and the signal's number if a signal ended it; 125 if marram \
 could not do its part, 126 if the command cannot be run, 127 if it is not there. If the command \
-succeeded and its merge met conflicts, that of `marram merge`.
-
-Examples:
-  marram run /mnt/src -- make
-  marram run --merge /mnt/src -- cargo update
-  marram run --keep --name try --json /mnt/src -- ./generate.sh";
+succeeded and its merge met conflicts, that of `marram merge`.";
 
 /// What becomes of the fork, and of what is left running in it.
 #[derive(Clone, Copy, Debug, Args)]

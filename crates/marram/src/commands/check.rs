@@ -7,9 +7,9 @@ use crate::arguments::CheckArguments;
 use crate::engine::{self, pool_lock};
 use crate::error::{Error, Kind, Result};
 use crate::names;
-use crate::output::{Output, size_text};
+use crate::output::{Output, Progress, size_text};
 use marram_check::{CheckOptions, Finding, Summary};
-use marram_device::FileDevice;
+use marram_device::{Device, FileDevice};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,11 @@ pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
     }
     let options = CheckOptions { read_data: arguments.data, snapshots: !arguments.no_snapshots };
     let mut findings = Vec::new();
-    let summary = verify(&arguments.pool, &options, &mut |finding| findings.push(row(&finding)))?;
+    let progress = Progress::begin(output, format!("checking {}", arguments.pool.display()));
+    let summary = verify_counted(&arguments.pool, &options, &progress, &mut |finding| {
+        findings.push(row(&finding));
+    })?;
+    drop(progress);
     let report = report(&arguments.pool, summary, findings);
     output.print(&report, || text(&report));
     let well = report.errors == 0 && report.fatal == 0;
@@ -82,10 +86,68 @@ pub(crate) fn verify(
 ) -> Result<Summary> {
     let device = FileDevice::open(path, true)?;
     let _lock = pool_lock::take(&device)?;
-    marram_check::check(&device, options, report).map_err(|error| match error {
+    judged(path, marram_check::check(&device, options, report))
+}
+
+/// The same, with the bytes that are read counted.
+fn verify_counted(
+    path: &Path,
+    options: &CheckOptions,
+    progress: &Progress,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Summary> {
+    let device = FileDevice::open(path, true)?;
+    let _lock = pool_lock::take(&device)?;
+    let counted = Counted { device: &device, progress };
+    judged(path, marram_check::check(&counted, options, report))
+}
+
+fn judged(
+    path: &Path,
+    checked: std::result::Result<Summary, marram_check::Error>,
+) -> Result<Summary> {
+    checked.map_err(|error| match error {
         marram_check::Error::NoPool { .. } => engine::no_pool(path),
         other => Error::failed(other.to_string()),
     })
+}
+
+/// A device of which the bytes that are read are counted.
+struct Counted<'d> {
+    device: &'d FileDevice,
+    progress: &'d Progress,
+}
+
+impl Device for Counted<'_> {
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn size(&self) -> marram_device::Result<u64> {
+        self.device.size()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> marram_device::Result<()> {
+        self.device.read(offset, buffer)?;
+        self.progress.advance(buffer.len() as u64);
+        Ok(())
+    }
+
+    fn expect_read(&self, offset: u64, len: u64) {
+        self.device.expect_read(offset, len);
+    }
+
+    fn write(&self, offset: u64, buffer: &[u8]) -> marram_device::Result<()> {
+        self.device.write(offset, buffer)
+    }
+
+    fn flush(&self) -> marram_device::Result<()> {
+        self.device.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> marram_device::Result<()> {
+        self.device.discard(offset, len)
+    }
 }
 
 fn row(finding: &Finding) -> FindingRow {

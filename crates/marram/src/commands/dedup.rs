@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::output::{Output, size_text};
 
 pub(super) fn run(arguments: &PassArguments, output: &Output) -> Result<()> {
-    let summary = match pass::make(arguments, Request::Dedup, Pass::Dedup)? {
+    let summary = match pass::make(arguments, Request::Dedup, Pass::Dedup, output)? {
         Answer::Deduplicated(summary) => *summary,
         other => return Err(unexpected(&other)),
     };
@@ -27,6 +27,10 @@ fn text(summary: &DedupSummary, exact: bool) -> String {
     };
     let looked_at = format!("{} in {} files{passes}", size(summary.content_bytes), summary.files);
     let mut lines = vec![format!("looked at:    {looked_at}")];
+    if summary.short_bytes > 0 {
+        let short = size(summary.short_bytes);
+        lines.push(format!("left alone:   {short} in files and ends of files under 2 KiB"));
+    }
     lines.push(format!("stored twice: {}", size(summary.equal_bytes)));
     if summary.end.dry_run {
         let most = size(summary.released_bytes);

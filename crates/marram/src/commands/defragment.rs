@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::output::{Output, size_text};
 
 pub(super) fn run(arguments: &PassArguments, output: &Output) -> Result<()> {
-    let summary = match pass::make(arguments, Request::Defragment, Pass::Defragment)? {
+    let summary = match pass::make(arguments, Request::Defragment, Pass::Defragment, output)? {
         Answer::Defragmented(summary) => *summary,
         other => return Err(unexpected(&other)),
     };

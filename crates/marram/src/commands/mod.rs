@@ -3,6 +3,7 @@
 mod answers;
 mod bench;
 pub(crate) mod check;
+pub(crate) mod completion;
 mod create;
 mod dedup;
 mod defragment;
@@ -37,6 +38,7 @@ mod stream;
 mod sync;
 mod undo;
 pub(crate) mod unmount;
+pub(crate) mod wrong_usage;
 
 use crate::arguments::Command;
 use crate::control::protocol::VERSION;
@@ -94,6 +96,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Completions { shell } => generated::completions(shell, output),
         Command::Manual { folder } => generated::manual(&folder, output),
         Command::Install(arguments) => install::run(&arguments, output),
+        Command::Uninstall(arguments) => install::remove(&arguments, output),
         Command::Version => version(output),
         Command::Daemon => daemon::launch::serve(),
         Command::View(arguments) => return Ok(private_view::become_command(&arguments)),

@@ -8,7 +8,7 @@ use crate::engine::OpenMode;
 use crate::engine::home::{Pass, lacks};
 use crate::error::{Error, Result};
 use crate::names::{bytes, quoted};
-use crate::output::say;
+use crate::output::{Output, Progress, say};
 use crate::target::Target;
 use marram_store::Source;
 use std::ffi::OsStr;
@@ -23,7 +23,13 @@ pub(super) fn make(
     arguments: &PassArguments,
     request: fn(PassOrder) -> Request,
     pass: Pass,
+    output: &Output,
 ) -> Result<Answer> {
+    let what = match pass {
+        Pass::Dedup => "looking for equal content",
+        Pass::Defragment => "looking for crumbs",
+    };
+    let _progress = Progress::begin(output, what);
     let (target, places) = places_of(arguments)?;
     let order = PassOrder { places, dry_run: arguments.dry_run };
     if let Some(client) = target.connect()? {

@@ -106,7 +106,7 @@ fn of_dataset(target: Target, to: &Source, discard: bool) -> Result<RolledBack> 
         other => return Err(unexpected(&other)),
     };
     if discard {
-        let discarded = Operation::Destroy { source: kept.clone(), dry_run: false };
+        let discarded = Operation::Destroy { sources: vec![kept.clone()], dry_run: false };
         target.perform(&discarded).map_err(|error| {
             Error::partial(format!("went back to {to}, but {kept} stays: {error}"))
         })?;

@@ -104,7 +104,7 @@ impl Session<'_> {
     fn take_fork_back(&self) {
         if self.is_new {
             let source = self.workspace.fork.clone();
-            let destroy = Operation::Destroy { source, dry_run: false };
+            let destroy = Operation::Destroy { sources: vec![source], dry_run: false };
             let _stays_unchanged_at_worst = self.workspace.target.perform(&destroy);
         }
     }

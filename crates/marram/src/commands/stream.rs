@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn send(arguments: &SendArguments, output: &Output) -> Result<()> {
     let (target, order) = what_to_send(arguments)?;
     let metered = |send: &mut dyn FnMut(&mut Meter) -> Result<Answer>| {
-        let mut meter = Meter::new(arguments.progress, output.json, None);
+        let mut meter = Meter::new("sending", arguments.progress, output, None);
         let sent = send(&mut meter);
         meter.end();
         sent
@@ -165,7 +165,7 @@ pub(super) fn receive(arguments: &ReceiveArguments, output: &Output) -> Result<(
     };
     let known = arguments.from_file.as_ref().and_then(|path| std::fs::metadata(path).ok());
     let bytes = known.filter(std::fs::Metadata::is_file).map(|known| known.len());
-    let mut meter = Meter::new(arguments.progress, output.json, bytes);
+    let mut meter = Meter::new("receiving", arguments.progress, output, bytes);
     let answer = receive_from(&target, &order, &mut Metered::new(&mut input, &mut meter));
     meter.end();
     let answer = answer?;

@@ -10,7 +10,7 @@ use crate::control::protocol::{Answer, Greeting, MountReport, Request};
 use crate::dead_mounts;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
-use crate::output::Output;
+use crate::output::{Output, Progress};
 use crate::paths::absolute;
 use crate::target::Target;
 use serde::Serialize;
@@ -39,6 +39,7 @@ pub(crate) struct Unmounted {
 pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
     let mut all = Unmounted::default();
     for target in &arguments.targets {
+        let _progress = Progress::begin(output, waiting_for(target));
         match unmount(target, arguments.detach) {
             Ok(one) => {
                 all.directories.extend(one.directories);
@@ -61,6 +62,18 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
     }
     output.print(&UnmountedJson { unmounted: all.directories }, String::new);
     Ok(())
+}
+
+/// What an unmount waits for, in words.
+fn waiting_for(target: &Path) -> String {
+    let place = target.display();
+    let entry = absolute(target).ok().and_then(|path| mountinfo::mount_on(&path).ok()?);
+    let mount = entry.as_ref().and_then(daemons::behind).map(|(_, client)| client.greeting().pid);
+    let pool = || Some(Target::find(target).ok()?.daemon?.greeting.pid);
+    match mount.or_else(pool) {
+        Some(pid) => format!("unmounting {place}: waiting for process {pid} to write what is left"),
+        None => format!("unmounting {place}"),
+    }
 }
 
 /// Unmounts the directory `target`, or all mounts of the pool or stream `target`; tells which came

@@ -4,8 +4,10 @@
 //! and never when `NO_COLOR` is set. Every `--json` answer is one object: `version` is the version
 //! of this envelope, `command` what was run, and then `result` or `error`.
 
+mod progress;
 mod table;
 
+pub(crate) use progress::Progress;
 pub(crate) use table::{Align, Table};
 
 use crate::error::{Error, Result};
@@ -20,6 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Version of the JSON envelope and of what stands in it.
 pub(crate) const JSON_VERSION: u32 = 1;
+
+/// The program's name, which stands for a command where none is named.
+pub(crate) const PROGRAM: &str = "marram";
 
 /// How a command prints.
 #[derive(Clone, Debug)]
@@ -92,7 +97,8 @@ impl Output {
 /// Prints an error on standard error: what failed, and what to do next. No name in it makes
 /// a line of its own or moves the cursor.
 pub(crate) fn print_error(command: &str, error: &Error) {
-    let mut text = format!("marram {command}: {}\n", printable(error.message.clone()));
+    let of = if command == PROGRAM { String::new() } else { format!(" {command}") };
+    let mut text = format!("{PROGRAM}{of}: {}\n", printable(error.message.clone()));
     for line in error.details.iter().chain(&error.hint) {
         text.push_str(&format!("  {}\n", printable(line.clone())));
     }

@@ -1,19 +1,17 @@
-//! How far a stream is, while it passes: a line that is written over on a terminal, lines for
-//! a log, JSON lines for programs. All of it goes to standard error, since standard output may be
-//! the stream's.
+//! How far a stream is, while it passes: a line that is written over on a terminal, and where it is
+//! asked for lines for a log, or JSON lines for programs. All of it goes to standard error, since
+//! standard output may be the stream's.
 //!
 //! A stream from a file is as long as the file. One from a pool says how much its snapshot refers
 //! to, which is about as much as comes if it is a full one; of another nobody knows before its end.
 
 use crate::engine::streams::referenced_bytes;
-use crate::output::{say, size_text};
+use crate::output::{Output, Progress, say, size_text};
 use rustix::termios::isatty;
 use serde::Serialize;
 use std::io::{Read, Result, Write};
 use std::time::{Duration, Instant};
 
-/// How often a line on a terminal changes.
-const TERMINAL_TICK: Duration = Duration::from_millis(500);
 /// How often a line of JSON comes.
 const JSON_TICK: Duration = Duration::from_secs(1);
 /// How often a line goes to what is no terminal.
@@ -22,10 +20,10 @@ const LINES_TICK: Duration = Duration::from_secs(10);
 const BEGIN_BYTES_MAX: usize = 16 << 10;
 
 /// The form of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Silent,
-    Terminal,
+    /// Seen when it takes longer than a moment.
+    Terminal(Progress),
     Lines,
     Json,
 }
@@ -33,6 +31,8 @@ enum Manner {
 /// Counts what passes, and tells.
 pub(super) struct Meter {
     manner: Manner,
+    /// A last line says how much it was.
+    is_wanted: bool,
     began: Instant,
     told: Instant,
     bytes: u64,
@@ -59,27 +59,37 @@ struct Told {
 }
 
 impl Meter {
-    /// Tells of a stream whose length may be known, if that is wanted.
-    pub(super) fn new(is_wanted: bool, json: bool, total_bytes: Option<u64>) -> Meter {
-        let manner = match (is_wanted, json) {
-            (false, _) => Manner::Silent,
+    /// Counts a stream, of which `what` is done, and whose length may be known.
+    pub(super) fn new(
+        what: &str,
+        is_wanted: bool,
+        output: &Output,
+        total_bytes: Option<u64>,
+    ) -> Meter {
+        let manner = match (is_wanted, output.json) {
             (true, true) => Manner::Json,
-            (true, false) if isatty(rustix::stdio::stderr()) => Manner::Terminal,
+            (false, true) => Manner::Silent,
+            (_, false) if isatty(rustix::stdio::stderr()) => {
+                Manner::Terminal(Progress::begin(output, what))
+            }
             (true, false) => Manner::Lines,
+            (false, false) => Manner::Silent,
         };
         let total = total_bytes.map_or_else(|| Total::Unread(Vec::new()), Total::Exactly);
         let now = Instant::now();
-        Meter { manner, began: now, told: now, bytes: 0, total }
+        let meter = Meter { manner, is_wanted, began: now, told: now, bytes: 0, total };
+        meter.expect_total();
+        meter
     }
 
     fn pass(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
-        if self.manner == Manner::Silent {
+        if matches!(self.manner, Manner::Silent) {
             return;
         }
         self.look_for_total(bytes);
-        let tick = match self.manner {
-            Manner::Terminal => TERMINAL_TICK,
+        let tick = match &self.manner {
+            Manner::Terminal(progress) => return progress.advance(bytes.len() as u64),
             Manner::Json => JSON_TICK,
             Manner::Lines | Manner::Silent => LINES_TICK,
         };
@@ -98,11 +108,23 @@ impl Meter {
             None if first.len() == BEGIN_BYTES_MAX => self.total = Total::Unknown,
             None => (),
         }
+        self.expect_total();
+    }
+
+    fn expect_total(&self) {
+        if let (Manner::Terminal(progress), Total::Exactly(bytes) | Total::About(bytes)) =
+            (&self.manner, &self.total)
+        {
+            progress.expect(*bytes);
+        }
     }
 
     /// Tells for the last time.
     pub(super) fn end(mut self) {
-        if self.manner != Manner::Silent {
+        if let Manner::Terminal(_) = self.manner {
+            self.manner = Manner::Lines;
+        }
+        if self.is_wanted {
             self.tell(true);
         }
     }
@@ -111,7 +133,7 @@ impl Meter {
         self.told = Instant::now();
         let seconds = self.began.elapsed().as_secs_f64();
         let bytes_per_second = (self.bytes as f64 / seconds.max(1e-3)) as u64;
-        if self.manner == Manner::Json {
+        if matches!(self.manner, Manner::Json) {
             let (total_bytes, total_is_exact) = match self.total {
                 Total::Exactly(bytes) => (Some(bytes), true),
                 Total::About(bytes) => (Some(bytes), false),
@@ -131,14 +153,7 @@ impl Meter {
             Total::Unread(_) | Total::Unknown => (),
         }
         line.push_str(&format!(", {}/s", size_text(bytes_per_second, false)));
-        match (self.manner, ended) {
-            (Manner::Terminal, false) => {
-                // A closed standard error has no reader.
-                let _nobody_there = write!(std::io::stderr(), "\r\x1b[K{line}");
-            }
-            (Manner::Terminal, true) => say(&format!("\r\x1b[K{line}")),
-            _ => say(&line),
-        }
+        say(&line);
     }
 }
 

@@ -12,6 +12,9 @@ pub(crate) struct DedupSummary {
     pub(crate) files: u64,
     /// Bytes of content that were looked at.
     pub(crate) content_bytes: u64,
+    /// Bytes of them that were left alone: short files, and the short ends of others.
+    #[serde(default)]
+    pub(crate) short_bytes: u64,
     /// Bytes that were stored more than once.
     pub(crate) equal_bytes: u64,
     /// Bytes of them that are shared now.

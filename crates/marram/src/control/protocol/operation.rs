@@ -75,10 +75,10 @@ pub(crate) enum Operation {
         /// Properties that are set on it.
         properties: BTreeMap<String, String>,
     },
-    /// Destroy a dataset or snapshot.
+    /// Destroy datasets or snapshots, all of them or none.
     Destroy {
-        /// `DATASET` or `DATASET@SNAPSHOT`.
-        source: String,
+        /// Each `DATASET`, `DATASET@SNAPSHOT` or `DATASET@SNAPSHOT..SNAPSHOT`.
+        sources: Vec<String>,
         /// Only say what would go.
         dry_run: bool,
     },

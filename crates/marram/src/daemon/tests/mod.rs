@@ -217,7 +217,7 @@ fn what_is_being_destroyed_is_opened_again_only_if_that_fails() {
     drop(withheld);
 
     let used = pool.open(&snapshot).unwrap();
-    let destroy = Operation::Destroy { source: snapshot.to_string(), dry_run: false };
+    let destroy = Operation::Destroy { sources: vec![snapshot.to_string()], dry_run: false };
     let destroy = || bench.perform(&destroy);
     assert_eq!(destroy().unwrap_err().kind, Kind::InUse);
     assert!(file.exists(), "it stays, and is shown again");

@@ -47,6 +47,7 @@ fn summary(report: DedupReport, freed_bytes: i64, dry_run: bool) -> DedupSummary
         passes: report.passes,
         files: report.files,
         content_bytes: report.content_bytes,
+        short_bytes: report.short_bytes,
         equal_bytes: report.equal_bytes,
         shared_bytes: report.shared_bytes,
         released_bytes: report.released_bytes,

@@ -150,17 +150,24 @@ pub(super) fn space(pool: &Pool, sources: &[String]) -> Result<Answer> {
     if sources.is_empty() {
         return report(pool).map(Answer::Space);
     }
-    let mut named = BTreeSet::new();
-    for source in sources {
-        named.extend(range(pool, source)?);
-    }
-    let named: Vec<Source> = named.into_iter().collect();
-    let destruction = pool.destroy_together(&named, true)?;
+    let destruction = pool.destroy_together(&named(pool, sources)?, true)?;
     Ok(Answer::Destruction(DestructionReport {
         sources: destruction.sources.iter().map(ToString::to_string).collect(),
         freed_bytes: destruction.freed_bytes,
         dry_run: true,
     }))
+}
+
+/// What is named, each once: of a range all its snapshots.
+///
+/// # Errors
+/// A name that is none, or the end of a range that is not there.
+pub(super) fn named(pool: &Pool, sources: &[String]) -> Result<Vec<Source>> {
+    let mut named = BTreeSet::new();
+    for source in sources {
+        named.extend(range(pool, source)?);
+    }
+    Ok(named.into_iter().collect())
 }
 
 /// The snapshots of a range, both ends included, by age; anything else is itself.

@@ -60,7 +60,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::CreateDataset { name, properties } => {
             create_dataset(pool, &name.parse()?, properties)?;
         }
-        Operation::Destroy { source, dry_run } => return destroy(pool, source, *dry_run),
+        Operation::Destroy { sources, dry_run } => return destroy(pool, sources, *dry_run),
         Operation::Hide { sources } => return hide(pool, sources),
         Operation::Rename { from, to } => pool.rename(&from.parse()?, &to.parse()?)?,
         Operation::Promote { name } => pool.promote(&name.parse()?)?,
@@ -108,9 +108,7 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
 
 /// Destroys, but keeps for an undo.
 fn hide(pool: &Pool, sources: &[String]) -> Result<Answer> {
-    let sources: std::result::Result<Vec<Source>, _> =
-        sources.iter().map(|source| source.parse()).collect();
-    let hidden = pool.move_to_trash(&sources?)?;
+    let hidden = pool.move_to_trash(&keeping::named(pool, sources)?)?;
     let report = DestructionReport {
         sources: hidden.destruction.sources.iter().map(ToString::to_string).collect(),
         freed_bytes: hidden.destruction.freed_bytes,
@@ -119,8 +117,8 @@ fn hide(pool: &Pool, sources: &[String]) -> Result<Answer> {
     Ok(Answer::Hidden { report, kept_until_seconds: hidden.kept_until_seconds })
 }
 
-fn destroy(pool: &dyn Store, source: &str, dry_run: bool) -> Result<Answer> {
-    let destruction = pool.destroy(&source.parse()?, dry_run)?;
+fn destroy(pool: &Pool, sources: &[String], dry_run: bool) -> Result<Answer> {
+    let destruction = pool.destroy_together(&keeping::named(pool, sources)?, dry_run)?;
     Ok(Answer::Destruction(DestructionReport {
         sources: destruction.sources.iter().map(ToString::to_string).collect(),
         freed_bytes: destruction.freed_bytes,

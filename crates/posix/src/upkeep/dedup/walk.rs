@@ -6,7 +6,7 @@
 
 use super::share::Sharing;
 use super::table::{PassTable, Place};
-use super::window::Window;
+use super::window::{WINDOW_BYTES_MIN, Window};
 use super::{share, window};
 use crate::upkeep::descent::{Descent, Met};
 use crate::upkeep::pass::{Pass, PassPlace, Skipped, Stop, Walked};
@@ -45,6 +45,8 @@ pub struct DedupReport {
     pub files: u64,
     /// Bytes of content that were looked at.
     pub content_bytes: u64,
+    /// Bytes of them that were left alone, as short files and short ends of files are.
+    pub short_bytes: u64,
     /// Bytes that were stored more than once.
     pub equal_bytes: u64,
     /// Bytes of them that are shared now.
@@ -187,6 +189,9 @@ impl<T> Walk<'_, T> {
     ) -> Result<Option<Run>, Stop> {
         if self.is_first_pass() {
             self.report.content_bytes += window.len;
+            if window.len < WINDOW_BYTES_MIN {
+                self.report.short_bytes += window.len;
+            }
         }
         let checksum = match window.checksum {
             Ok(checksum) => checksum.filter(|checksum| self.table.is_about(*checksum)),

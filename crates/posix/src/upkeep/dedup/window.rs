@@ -14,7 +14,7 @@ use marram_vfs::{Error, Ino, Result};
 
 /// Shorter windows (of short files, and at the end of long ones) are left alone, in bytes: content
 /// that is so short lies beside its item, or nearly.
-const WINDOW_BYTES_MIN: u64 = 2048;
+pub(super) const WINDOW_BYTES_MIN: u64 = 2048;
 /// Sections that are looked at at once for one with data.
 const SECTIONS_MAX: usize = 256;
 

@@ -13,6 +13,7 @@ mod undo;
 pub(super) use receive::receive;
 pub(super) use shown::Shown;
 
+use super::keeping::named;
 use super::operations;
 use crate::control::protocol::{Answer, Operation};
 use crate::error::Result;
@@ -24,13 +25,8 @@ use marram_store::Source;
 /// Whatever refuses it or fails.
 pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer> {
     match operation {
-        Operation::Hide { sources } => {
-            let sources: std::result::Result<Vec<Source>, _> =
-                sources.iter().map(|source| source.parse()).collect();
-            destroy::destroy(shown, &sources?, operation)
-        }
-        Operation::Destroy { source, dry_run: false } => {
-            destroy::destroy(shown, &[source.parse()?], operation)
+        Operation::Hide { sources } | Operation::Destroy { sources, dry_run: false } => {
+            destroy::destroy(shown, &named(shown.pool, sources)?, operation)
         }
         Operation::Rename { from, to } => rename::rename(shown, &from.parse()?, &to.parse()?),
         Operation::Promote { name } => rename::promote(shown, &Source::live(name.parse()?)),
