@@ -233,7 +233,7 @@ fn refuse_conflict(marram: &Marram, tree: &Path, fork: &Path) -> Result<()> {
     let merge = marram.command(&["merge"]).arg(fork).output()?;
     let told = String::from_utf8_lossy(&merge.stdout).into_owned();
     let is_told = told.contains("conflict: content /folder-000/file-0");
-    if merge.status.code() != Some(1) || !is_told {
+    if merge.status.code() != Some(4) || !is_told {
         return fail(format!("a merge with conflicts: {} {told}", merge.status));
     }
     expect(&git_status(tree)?, "", "the tree after a merge that was refused")?;

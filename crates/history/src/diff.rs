@@ -32,6 +32,8 @@ pub struct Difference {
     pub old_ino: Ino,
     /// What it is.
     pub kind: Kind,
+    /// How large a regular file is, in bytes, where its inode is; else 0.
+    pub size: u64,
     /// What has happened to it.
     pub what: What,
 }
@@ -50,7 +52,8 @@ pub enum What {
     Linked,
     /// A file that is still there has lost this name.
     Unlinked,
-    /// Its content has changed.
+    /// Its content has changed, or another file took its place as editors save: then the two
+    /// inodes are different.
     Content {
         /// The bytes that differ, in order; what lies past the end of one state counts. Two ranges
         /// with fewer than 64 equal bytes between them are one.
@@ -188,6 +191,7 @@ enum Reported {
     Name(Difference),
     Inside(u64),
     InodeAlias(u64, InodeAlias),
+    Saved(u64, u64),
 }
 
 /// What is in an inode of both states.
@@ -208,7 +212,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// The same, where some are the same under other numbers.
-    fn with(self, aliases: InodeAliases) -> Self {
+    pub(crate) fn with(self, aliases: InodeAliases) -> Self {
         Comparison { aliases, ..self }
     }
 
@@ -237,12 +241,21 @@ impl<'a> Comparison<'a> {
                 reported.push((path, Reported::InodeAlias(*ino, *alias)));
             }
         }
+        for ((directory, name), (before, after)) in &self.aliases.saved {
+            if let Some(path) = self.new_paths.of_name(*directory, name)? {
+                reported.push((path, Reported::Saved(*before, *after)));
+            }
+        }
         reported.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (path, reported) in reported {
             let differences = match reported {
                 Reported::Name(difference) => vec![difference],
                 Reported::Inside(ino) => self.inside(ino, &path)?,
                 Reported::InodeAlias(ino, alias) => self.inside_alias(ino, alias, &path)?,
+                Reported::Saved(before, ino) => {
+                    let alias = InodeAlias { before, has_other_names: false };
+                    self.inside_alias(ino, alias, &path)?
+                }
             };
             if !differences.into_iter().all(&mut *visit) {
                 break;
@@ -252,8 +265,12 @@ impl<'a> Comparison<'a> {
     }
 
     /// Names that lead to another inode of the same number: the entries are equal, so they are no
-    /// change of their directory. Returns which directories those are.
-    fn add_equal_entries(&self, names: &mut BTreeMap<u64, NameChanges>) -> Result<BTreeSet<u64>> {
+    /// change of their directory. A regular file in the place of another was saved; what else is
+    /// there went and came. Returns which directories those are.
+    fn add_equal_entries(
+        &mut self,
+        names: &mut BTreeMap<u64, NameChanges>,
+    ) -> Result<BTreeSet<u64>> {
         let mut directories = BTreeSet::new();
         let others = self.changes.by_inode.iter().filter(|(_, change)| change.is_other());
         let others: BTreeSet<u64> = others.map(|(ino, _)| *ino).collect();
@@ -263,6 +280,12 @@ impl<'a> Comparison<'a> {
             let change = names.entry(ino).or_default();
             for place in equal.filter(|place| news.contains(place)) {
                 directories.insert(place.directory);
+                let is_same_directory = !others.contains(&place.directory);
+                if place.entry.kind == InodeKind::Regular && is_same_directory {
+                    let both = (place.directory, place.directory);
+                    self.aliases.add_saved(both, &place.entry, &place.entry);
+                    continue;
+                }
                 change.gone.push(place.clone());
                 change.came.push(place);
             }
@@ -287,10 +310,14 @@ impl<'a> Comparison<'a> {
         };
         let from_outside = stayed && gone.is_empty() && !names.gone.is_empty();
         let to_outside = stayed && came.is_empty() && !names.came.is_empty();
+        let size_in = |inode: &Option<Inode>| inode.as_ref().map_or(0, file_size);
+        let sizes = (size_in(&both.0), size_in(&both.1));
         let mut add = |path: Vec<u8>, old_path: Option<Vec<u8>>, what: What, kind: InodeKind| {
             let (kind, sorted) = (kind_of(kind), path.clone());
             let ino = Ino(ino);
-            let difference = Difference { path, old_path, ino, old_ino: ino, kind, what };
+            let is_gone = matches!(what, What::Removed | What::Unlinked);
+            let size = if is_gone { sizes.0 } else { sizes.1 };
+            let difference = Difference { path, old_path, ino, old_ino: ino, kind, size, what };
             reported.push((sorted, Reported::Name(difference)));
         };
         if stayed {
@@ -370,10 +397,16 @@ impl Inside<'_> {
             ino: Ino(self.inos.1),
             old_ino: Ino(self.inos.0),
             kind: kind_of(after.kind),
+            size: file_size(after),
             what,
         };
         all.into_iter().map(difference).collect()
     }
+}
+
+/// How large a regular file is; 0 of what else has a size.
+fn file_size(inode: &Inode) -> u64 {
+    if inode.kind == InodeKind::Regular { inode.size } else { 0 }
 }
 
 /// The ranges in which contents differ, and the sizes in both states.

@@ -1,4 +1,5 @@
-//! What is the same to a user in two states, under another number in each.
+//! What is the same to a user in two states, under another number in each: copies that a rollback
+//! made, and files that were saved by a new one in their place.
 //!
 //! A rollback of a directory makes copies of what lies elsewhere by then, and the directory itself
 //! may be one. By number, all that was there went, and something else came. So what has the same
@@ -8,6 +9,10 @@
 //!
 //! The names in aliases are compared one by one, as what moved away with a directory has not
 //! changed in it. That costs what is in these directories.
+//!
+//! Editors save a file by a new one that takes its name. So a name of a directory that stayed, or
+//! of its alias, may have led to a regular file that is nowhere in the second state. If it leads to
+//! one that was nowhere in the first, that is the same file, with other content.
 //!
 //! Where a file has a name is not always known from its record, which leads to the name that was
 //! made last. Such files are gathered, and all that is below is walked through once for them.
@@ -32,6 +37,11 @@ pub(crate) struct InodeAliases {
     same_names: BTreeSet<NamePlace>,
     /// The names in aliases that went and came.
     names: BTreeMap<u64, NameChanges>,
+    /// Files that were saved by a new one in their place, by the name and the number of its
+    /// directory in the second state: the numbers in the first and in the second state.
+    pub(crate) saved: BTreeMap<NamePlace, (u64, u64)>,
+    /// The same names in the first state.
+    saved_before: BTreeSet<NamePlace>,
 }
 
 /// The alias of an inode of the second state.
@@ -46,14 +56,22 @@ pub(crate) struct InodeAlias {
 impl InodeAliases {
     /// Finds the aliases below the roots of two states between which these are the changes.
     pub(crate) fn find(before: &State, after: &State, changes: &Changes) -> Result<InodeAliases> {
-        let mut search = Search::new(before, after);
-        search.search((before.root, after.root), changes)?;
-        // Directories are found without a walk, so the same files are asked for again.
-        if search.before.find_unsure()? | search.after.find_unsure()? {
-            search.aliases = InodeAliases::default();
-            search.search((before.root, after.root), changes)?;
-        }
-        Ok(search.aliases)
+        Search::new(before, after, Wanted::All).all(changes)
+    }
+
+    /// Only files that were saved by a new one in their place.
+    pub(crate) fn saved_files(
+        before: &State,
+        after: &State,
+        changes: &Changes,
+    ) -> Result<InodeAliases> {
+        Search::new(before, after, Wanted::SavedFiles).all(changes)
+    }
+
+    /// Notes that a name leads to the next content of what it led to.
+    pub(crate) fn add_saved(&mut self, directories: (u64, u64), gone: &Named, came: &Named) {
+        self.saved_before.insert((directories.0, gone.name.clone()));
+        self.saved.insert((directories.1, came.name.clone()), (gone.ino, came.ino));
     }
 
     /// Whether one of these names, of a directory that stayed, has come or gone or leads elsewhere.
@@ -68,13 +86,20 @@ impl InodeAliases {
         &self,
         mut names: BTreeMap<u64, NameChanges>,
     ) -> BTreeMap<u64, NameChanges> {
-        let is_same =
-            |place: &Place| self.same_names.contains(&(place.directory, place.entry.name.clone()));
+        let key = |place: &Place| (place.directory, place.entry.name.clone());
+        let is_left = |place: &Place| {
+            let key = key(place);
+            let is_known = self.directories_before.contains(&key.0);
+            !is_known && !self.same_names.contains(&key) && !self.saved_before.contains(&key)
+        };
+        let is_new = |place: &Place| {
+            let key = key(place);
+            let is_known = self.directories_after.contains(&key.0);
+            !is_known && !self.same_names.contains(&key) && !self.saved.contains_key(&key)
+        };
         for change in names.values_mut() {
-            let known = &self.directories_before;
-            change.gone.retain(|it| !known.contains(&it.directory) && !is_same(it));
-            let known = &self.directories_after;
-            change.came.retain(|it| !known.contains(&it.directory) && !is_same(it));
+            change.gone.retain(is_left);
+            change.came.retain(is_new);
         }
         for (ino, own) in &self.names {
             let change = names.entry(*ino).or_default();
@@ -140,18 +165,37 @@ impl<'a> Side<'a> {
     }
 }
 
+/// What is searched for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    SavedFiles,
+}
+
 struct Search<'a> {
     before: Side<'a>,
     after: Side<'a>,
+    wanted: Wanted,
     aliases: InodeAliases,
     /// Directories of both states whose names have not been compared.
     waiting: Vec<(u64, u64)>,
 }
 
 impl<'a> Search<'a> {
-    fn new(before: &'a State, after: &'a State) -> Search<'a> {
+    fn new(before: &'a State, after: &'a State, wanted: Wanted) -> Search<'a> {
         let (before, after) = (Side::new(before), Side::new(after));
-        Search { before, after, aliases: InodeAliases::default(), waiting: Vec::new() }
+        Search { before, after, wanted, aliases: InodeAliases::default(), waiting: Vec::new() }
+    }
+
+    fn all(mut self, changes: &Changes) -> Result<InodeAliases> {
+        let roots = (self.before.state().root, self.after.state().root);
+        self.search(roots, changes)?;
+        // Directories are found without a walk, so the same files are asked for again.
+        if self.before.find_unsure()? | self.after.find_unsure()? {
+            self.aliases = InodeAliases::default();
+            self.search(roots, changes)?;
+        }
+        Ok(self.aliases)
     }
 
     fn search(&mut self, roots: (u64, u64), changes: &Changes) -> Result<()> {
@@ -187,11 +231,33 @@ impl<'a> Search<'a> {
             let Some(entry) = came.get(&gone.name[..]).filter(|came| came.ino != gone.ino) else {
                 continue;
             };
-            if self.after.below.has(directory)? && self.are_same(gone, entry)? {
+            if !self.after.below.has(directory)? {
+                continue;
+            }
+            if self.wanted == Wanted::All && self.are_same(gone, entry)? {
                 self.aliases.same_names.insert((directory, gone.name.clone()));
+            } else {
+                self.saved((directory, directory), gone, entry)?;
             }
         }
         Ok(())
+    }
+
+    /// Notes a file that was saved by a new one in its place; returns whether it is one.
+    fn saved(&mut self, directories: (u64, u64), gone: &Named, came: &Named) -> Result<bool> {
+        if [gone, came].iter().any(|entry| entry.kind != InodeKind::Regular) {
+            return Ok(false);
+        }
+        let old = self.before.state().named_inode(gone.ino)?;
+        let new = self.after.state().named_inode(came.ino)?;
+        let (Some(before), Some(after)) = (old, new) else {
+            return Ok(false);
+        };
+        if self.after.has(gone.ino, &before)? || self.before.has(came.ino, &after)? {
+            return Ok(false);
+        }
+        self.aliases.add_saved(directories, gone, came);
+        Ok(true)
     }
 
     /// Whether what a name led to is what it leads to: itself, or its alias.
@@ -228,6 +294,12 @@ impl<'a> Search<'a> {
                 continue;
             }
             has_other_names = true;
+            if let Some(entry) = came.get(&gone.name)
+                && self.saved((before, after), &gone, entry)?
+            {
+                came.remove(&gone.name);
+                continue;
+            }
             // Where the directory itself is now, its name may be there too.
             let stayed = new.entry(before, &gone.name)?.filter(|now| now.ino == gone.ino);
             let change = self.aliases.names.entry(gone.ino).or_default();

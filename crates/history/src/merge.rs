@@ -10,6 +10,7 @@ use crate::changes::Changes;
 use crate::conflict::{MergeOptions, MergeReport};
 use crate::conflicts::Conflicts;
 use crate::diff::{Comparison, Difference, What, check_related};
+use crate::inode_aliases::InodeAliases;
 use crate::merge_batch::MergeBatch;
 use crate::merge_files::{self, FileEdit};
 use crate::merge_names::{Home, MergeNames};
@@ -302,9 +303,12 @@ fn taken(
     }
     let by_fork: BTreeMap<u64, &FileEdit> = files.values().map(|edit| (edit.fork, edit)).collect();
     let mut taken = Vec::new();
-    Comparison::new(sides.base, sides.fork, sides.theirs).tell(&mut |difference| {
+    let saved = InodeAliases::saved_files(sides.base, sides.fork, sides.theirs)?;
+    Comparison::new(sides.base, sides.fork, sides.theirs).with(saved).tell(&mut |difference| {
         let edit = by_fork.get(&difference.ino.0);
+        let is_saved = difference.old_ino != difference.ino;
         let goes = match &difference.what {
+            _ if is_saved && places.contains(&difference.path) => true,
             What::Content { .. } => edit.is_some_and(|edit| edit.content.is_some()),
             What::Attributes(_) => edit.is_some_and(|edit| edit.has_attributes()),
             What::Xattrs(_) => edit.is_some_and(|edit| !edit.xattrs.is_empty()),

@@ -9,6 +9,7 @@ mod history;
 mod keeping;
 mod overview;
 mod properties;
+mod selection;
 mod streams;
 mod undoing;
 mod workspaces;
@@ -31,6 +32,8 @@ pub(crate) use overview::groups;
 
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
+pub(crate) use selection::SelectionArguments;
+
 pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, ViewArguments};
 
 use format::TARGET_HELP;
@@ -50,7 +53,8 @@ Targets:
 
 Exit status:
   0 done, 1 failed, 2 wrong usage, 10 not found, 11 locked or in use,
-  3 done in part; of status and check: there is damage";
+  3 done in part; of status and check: there is damage,
+  4 of merge: there are conflicts; of diff --quiet: the two differ";
 
 /// A copy-on-write file system in a file or block device, with checksums, compression,
 /// snapshots and clones.
@@ -61,6 +65,9 @@ pub(crate) struct Arguments {
     /// Print one JSON object, {"version", "command", "result" or "error"}
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Print no text, only errors: the exit status tells
+    #[arg(long, short = 'q', global = true)]
+    pub(crate) quiet: bool,
     /// What to do
     #[command(subcommand)]
     pub(crate) command: Command,

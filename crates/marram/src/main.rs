@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return ExitCode::from(commands::wrong_usage::answer(&error, &words)),
     };
-    let output = Output::new(arguments.command.name(), arguments.json);
+    let output = Output::new(arguments.command.name(), arguments.json, arguments.quiet);
     match commands::run(arguments.command, &output) {
         Ok(0) if output::is_lost() => ExitCode::from(Kind::Partial.exit_status()),
         Ok(status) => ExitCode::from(status),

@@ -5,7 +5,7 @@
 //! such paths in quotes and with escapes, as git and diff(1) print them and patch(1) reads them.
 //! Programs get them as JSON text, and all their bytes beside it where the text has lost some.
 
-use serde::Serializer;
+use serde::{Deserialize, Serialize, Serializer};
 use std::path::Path;
 
 /// A path as text; what is no UTF-8 is lost.
@@ -95,6 +95,28 @@ fn escaped(bytes: &[u8], in_quotes: bool) -> String {
         octal(&mut told, chunk.invalid());
     }
     told
+}
+
+/// A path in a report, with all its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PathText {
+    /// As text.
+    pub(crate) path: String,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
+}
+
+impl PathText {
+    /// A path as a report has it.
+    pub(crate) fn of(path: &[u8]) -> PathText {
+        PathText { path: text(path), path_bytes: lost_bytes(path) }
+    }
+
+    /// All its bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        bytes(&self.path, self.path_bytes.as_ref())
+    }
 }
 
 /// Writes a path into JSON: as text, also one that is no UTF-8.

@@ -46,7 +46,7 @@ impl Span {
     /// A number that all moments of one span have, and later ones a greater.
     fn of(self, seconds: i64) -> i64 {
         let days = seconds.div_euclid(SECONDS_A_DAY);
-        let (year, month, _) = civil_date(days);
+        let (year, month, _) = civil_date(seconds);
         match self {
             Span::Each => seconds,
             Span::Hour => seconds.div_euclid(SECONDS_AN_HOUR),
@@ -126,7 +126,7 @@ impl fmt::Display for Rule {
 
 /// The name of the automatic snapshot of a moment.
 pub(crate) fn automatic_name(seconds: i64) -> String {
-    let (year, month, day) = civil_date(seconds.div_euclid(SECONDS_A_DAY));
+    let (year, month, day) = civil_date(seconds);
     let second = seconds.rem_euclid(SECONDS_A_DAY);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{PREFIX}{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")

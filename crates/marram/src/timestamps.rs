@@ -1,5 +1,11 @@
-//! Moments as text: seconds since 1970 as a date and a time in UTC.
+//! Moments as text: for people as local date and time with the zone's offset, for programs and in
+//! names as date and time in UTC.
+//!
+//! The zone is that of `TZ` or `/etc/localtime`; where the machine has none it is UTC.
 
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds of a day without a leap second.
@@ -14,54 +20,65 @@ pub(crate) fn now_seconds() -> i64 {
 
 /// Writes a moment as `2026-11-21T10:41:18Z`; a moment past the year 9999 as its plain number.
 pub(crate) fn format_instant(seconds: i64) -> String {
-    let (year, month, day) = civil_date(seconds.div_euclid(SECONDS_A_DAY));
-    if !(0..=9999).contains(&year) {
-        return seconds.to_string();
+    match Timestamp::from_second(seconds) {
+        Ok(moment) if seconds >= YEAR_0 => moment.to_string(),
+        _ => seconds.to_string(),
     }
-    let second = seconds.rem_euclid(SECONDS_A_DAY);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
 }
 
-/// The date of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days`.
-pub(crate) fn civil_date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
+/// The first second of the year 0.
+const YEAR_0: i64 = -62_167_219_200;
+
+/// The same with nanoseconds, `2026-11-21T10:41:18.000000001Z`.
+pub(crate) fn format_exact(seconds: i64, nanoseconds: u32) -> String {
+    let moment = i32::try_from(nanoseconds).ok();
+    let moment = moment.and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok());
+    match moment.filter(|_| seconds >= YEAR_0) {
+        Some(moment) => format!("{moment:.9}"),
+        None => format!("{seconds}.{nanoseconds:09}"),
+    }
 }
 
-/// The day of a date counted from 1970-01-01, by Howard Hinnant's `days_from_civil`; `None` for no
-/// date of the years 0 to 9999.
+/// A moment as people here write it: `2026-11-21 11:41:18 +0100`.
+pub(crate) fn local_seconds(seconds: i64) -> String {
+    match Timestamp::from_second(seconds) {
+        Ok(moment) if seconds >= YEAR_0 => local(moment, TimeZone::system()),
+        _ => seconds.to_string(),
+    }
+}
+
+/// The same of what [`format_exact`] wrote; what is no such moment stays as it is.
+pub(crate) fn local_instant(text: &str) -> String {
+    match text.parse::<Timestamp>() {
+        Ok(moment) => local(moment, TimeZone::system()),
+        Err(_) => text.to_owned(),
+    }
+}
+
+fn local(moment: Timestamp, zone: TimeZone) -> String {
+    moment.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %z").to_string()
+}
+
+/// The date in UTC of a moment; of one that no calendar has, the nearest.
+pub(crate) fn civil_date(seconds: i64) -> (i64, i64, i64) {
+    let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    let moment = Timestamp::from_second(seconds).unwrap_or(nearest);
+    let date = moment.to_zoned(TimeZone::UTC).date();
+    (date.year().into(), date.month().into(), date.day().into())
+}
+
+/// The day of a date counted from 1970-01-01; `None` for no date of the years 0 to 9999.
 pub(crate) fn day_of_date((year, month, day): (i64, i64, i64)) -> Option<i64> {
-    let is_near =
-        (0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !is_near {
-        return None;
-    }
-    let (from_march, shifted_year) = ((month + 9) % 12, year - i64::from(month <= 2));
-    let era = shifted_year.div_euclid(400);
-    let year_of_era = shifted_year.rem_euclid(400);
-    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    (civil_date(days) == (year, month, day)).then_some(days)
+    let year = i16::try_from(year).ok().filter(|year| *year >= 0)?;
+    let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    let moment = date.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    Some(moment.as_second().div_euclid(SECONDS_A_DAY))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::format_instant;
+    use super::{Timestamp, civil_date, day_of_date, format_exact, format_instant, local};
+    use jiff::tz::{Offset, TimeZone};
 
     #[test]
     fn moments_are_written_as_dates() {
@@ -71,9 +88,30 @@ mod tests {
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_795_257_678, "2026-11-21T10:41:18Z"),
             (i64::MAX / 4, "2305843009213693951"),
+            (-99_999_999_999, "-99999999999"),
         ];
         for (seconds, text) in cases {
             assert_eq!(format_instant(seconds), text);
+        }
+        assert_eq!(format_exact(0, 1), "1970-01-01T00:00:00.000000001Z");
+        assert_eq!(format_exact(i64::MAX, 1), "9223372036854775807.000000001");
+    }
+
+    #[test]
+    fn people_read_local_times_with_their_zone() {
+        let moment = Timestamp::from_second(1_795_257_678).unwrap();
+        let east = TimeZone::fixed(Offset::from_seconds(5 * 3600 + 1800).unwrap());
+        assert_eq!(local(moment, east), "2026-11-21 16:11:18 +0530");
+        assert_eq!(local(moment, TimeZone::UTC), "2026-11-21 10:41:18 +0000");
+    }
+
+    #[test]
+    fn dates_and_days_lead_to_each_other() {
+        for day in [0, -1, 11_016, 20_778, 2_932_894] {
+            assert_eq!(day_of_date(civil_date(day * 86_400)), Some(day));
+        }
+        for none in [(2026, 2, 29), (2026, 13, 1), (10_000, 1, 1), (-1, 1, 1), (2026, 1, 300)] {
+            assert_eq!(day_of_date(none), None);
         }
     }
 }

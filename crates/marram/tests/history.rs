@@ -90,6 +90,55 @@ fn a_diff_tells_what_happened_to_each_file() {
     end(&bench);
 }
 
+/// What a person reads first: few lines, whatever has changed.
+#[test]
+fn whole_directories_are_one_line_and_the_last_line_sums_up() {
+    let Some(bench) = mounted() else { return };
+    bench.make_folder("mnt/modules/deep");
+    for number in 0..300 {
+        fs::write(bench.path(&format!("mnt/modules/deep/f{number}")), "x").unwrap();
+    }
+    fs::remove_dir_all(bench.path("mnt/src/lib")).unwrap();
+    fs::write(bench.path("mnt/saving"), "one\ntwo\nTHREE\n").unwrap();
+    fs::rename(bench.path("mnt/saving"), bench.path("mnt/src/a")).unwrap();
+    let told = bench.run("diff mnt@s").good().out;
+    let wanted = "A /modules/ (300 files)\nM /src/a\nD /src/lib/ (1 file)\n\
+                  1 file modified, 300 created, 1 removed; 2 directories created, 1 removed\n";
+    assert_eq!(told, wanted);
+    let all = bench.run("diff mnt@s --all").good().out;
+    assert!(all.contains("A /modules/deep/f299\n") && all.contains("D /src/lib/b\n"), "{all}");
+    let json = bench.run("diff mnt@s --json").result();
+    assert_eq!(json["differences"].as_array().unwrap().len(), 305);
+    assert_eq!(json["totals"]["files_created"], 300);
+    let quiet = bench.run("diff mnt@s --quiet");
+    assert_eq!((quiet.status, quiet.out.as_str(), quiet.err.as_str()), (4, "", ""));
+    let nothing = bench.run("diff mnt mnt --quiet").good();
+    assert_eq!(nothing.out, "");
+    end(&bench);
+}
+
+/// What the clock on the wall says, with the zone; programs get UTC.
+#[test]
+fn people_read_local_times_and_programs_utc() {
+    let Some(bench) = mounted() else { return };
+    let east = |line: &str| {
+        let mut command = bench.command();
+        workbench::outcome(command.args(line.split_whitespace()).env("TZ", "XYZ-5:30")).good().out
+    };
+    let list = east("list mnt");
+    assert!(list.contains(" +0530"), "{list}");
+    let seconds = bench.run("list mnt --json").result()[0]["datasets"][0]["created_seconds"]
+        .as_i64()
+        .expect("seconds");
+    assert!(east("list mnt --exact").contains(&seconds.to_string()));
+    bench.host(&["touch", "-d", "2001-02-03T04:05:06Z", "mnt/other"]).good();
+    let told = east("diff mnt@s");
+    assert!(told.contains(" -> 2001-02-03 09:35:06 +0530\n"), "{told}");
+    let json = bench.run("diff mnt@s --json").result();
+    assert_eq!(json["differences"][0]["values"][0][2], "2001-02-03T04:05:06.000000000Z");
+    end(&bench);
+}
+
 /// More than the daemon hands on at once.
 #[test]
 fn thousands_of_differences_are_told_whole_mounted_or_not() {
@@ -151,8 +200,10 @@ fn a_conflict_is_told_and_changes_nothing_until_somebody_decides() {
     fs::write(fork.join("new"), "new\n").unwrap();
     fs::write(bench.path("mnt/src/a"), "one\ntwo\nTHREE\n").unwrap();
     let merge = bench.run("merge mnt/.marram/forks/work");
-    assert_eq!(merge.status, 1);
+    assert_eq!(merge.status, 4, "that there are conflicts has a status of its own");
     assert!(merge.out.contains("conflict: content /a"), "{merge:?}");
+    let json = bench.run("merge mnt/.marram/forks/work --json");
+    assert_eq!((json.status, &json.envelope()["result"]["applied"]), (4, &false.into()));
     assert!(!bench.path("mnt/src/new").exists());
     assert_eq!(read(&bench, "mnt/src/a"), "one\ntwo\nTHREE\n");
     bench.run("merge mnt/.marram/forks/work --text --drop").good();

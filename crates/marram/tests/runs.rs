@@ -501,7 +501,7 @@ fn a_command_in_a_view_may_look_and_run_further() {
          cat mnt/src/y"
     );
     let ran = run(&bench, "run --merge --name outer mnt/src", &line);
-    assert_eq!((ran.status, ran.out.as_str()), (0, "A /x\ny\n"), "{ran:?}");
+    assert_eq!((ran.status, ran.out.as_str()), (0, "A /x\n1 file created\ny\n"), "{ran:?}");
     assert_eq!(read(&bench, "mnt/src/y"), "y\n");
     assert!(forks(&bench).is_empty());
     end(&bench);

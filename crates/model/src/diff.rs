@@ -3,11 +3,13 @@
 //! The rules are those of `docs/decisions/0017-diff-and-merge.md`. An inode of two states is the
 //! same if its number, kind and birth are. A copy that a rollback or a merge has made has another
 //! number: it counts as the same where it has the same name in the same directory, if what it is
-//! a copy of is nowhere in the second state, and it is nowhere in the first.
+//! a copy of is nowhere in the second state, and it is nowhere in the first. Editors save a file by
+//! a new one that takes its name: a regular file in the place of another one counts as that one
+//! with other content, if the other is nowhere in the second state, and it is nowhere in the first.
 
 use crate::Model;
 use crate::state::{Content, Node, State};
-use marram_vfs::{Ino, Timestamp};
+use marram_vfs::{Ino, Kind, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -73,6 +75,10 @@ struct Diff<'a> {
     twins: BTreeMap<Ino, Ino>,
     /// Names of both states that lead to the same.
     same: [BTreeSet<Place>; 2],
+    /// Files of the first state, and those that took their places in the second.
+    saved: BTreeSet<(Ino, Ino)>,
+    /// Names of both states that led and lead to those.
+    saved_names: [BTreeSet<Place>; 2],
     found: BTreeSet<Difference>,
 }
 
@@ -86,6 +92,8 @@ impl Model {
             after: Seen::of(&after),
             twins: BTreeMap::new(),
             same: [BTreeSet::new(), BTreeSet::new()],
+            saved: BTreeSet::new(),
+            saved_names: [BTreeSet::new(), BTreeSet::new()],
             found: BTreeSet::new(),
         };
         diff.match_names();
@@ -155,6 +163,15 @@ impl Diff<'_> {
         self.are_alike(before, after) && (before == after || !one_stays)
     }
 
+    /// Whether a name that led to one file leads to another one that was saved in its place.
+    fn is_saved(&self, before: Ino, after: Ino) -> bool {
+        let is_file = |node: Option<&Arc<Node>>| {
+            node.is_some_and(|node| node.attributes.kind == Kind::Regular)
+        };
+        let files = is_file(self.before.node(before)) && is_file(self.after.node(after));
+        files && !self.stays(before) && !self.stays(after)
+    }
+
     /// Finds the names that lead to the same, from directories that stay down into copies.
     fn match_names(&mut self) {
         let directories = self.before.state.nodes.iter().filter(|(_, node)| node.is_directory());
@@ -163,9 +180,15 @@ impl Diff<'_> {
         while let Some((before, after)) = left.pop() {
             let now = self.after.entries(after);
             for (name, old) in self.before.entries(before) {
-                let Some(new) = now.get(name).copied().filter(|new| self.is_same(old, *new)) else {
+                let Some(new) = now.get(name).copied() else { continue };
+                if !self.is_same(old, new) {
+                    if self.is_saved(old, new) {
+                        self.saved.insert((old, new));
+                        self.saved_names[0].insert((before, name.to_vec()));
+                        self.saved_names[1].insert((after, name.to_vec()));
+                    }
                     continue;
-                };
+                }
                 self.same[0].insert((before, name.to_vec()));
                 self.same[1].insert((after, name.to_vec()));
                 let is_first = old != new && self.twins.insert(new, old).is_none();
@@ -177,9 +200,13 @@ impl Diff<'_> {
     }
 
     /// The paths of the names that do not lead to the same, by inode.
-    fn others(seen: &Seen<'_>, same: &BTreeSet<Place>) -> BTreeMap<Ino, Vec<Vec<u8>>> {
+    fn others(&self, side: usize) -> BTreeMap<Ino, Vec<Vec<u8>>> {
+        let seen = [&self.before, &self.after][side];
+        let is_other = |place: &Place| {
+            !self.same[side].contains(place) && !self.saved_names[side].contains(place)
+        };
         let mut others: BTreeMap<Ino, Vec<Vec<u8>>> = BTreeMap::new();
-        for (_, (path, ino)) in seen.names.iter().filter(|(place, _)| !same.contains(*place)) {
+        for (_, (path, ino)) in seen.names.iter().filter(|(place, _)| is_other(place)) {
             others.entry(*ino).or_default().push(path.clone());
         }
         others.values_mut().for_each(|paths| paths.sort());
@@ -191,8 +218,7 @@ impl Diff<'_> {
     }
 
     fn tell_names(&mut self) {
-        let mut all_gone = Diff::others(&self.before, &self.same[0]);
-        let mut all_came = Diff::others(&self.after, &self.same[1]);
+        let (mut all_gone, mut all_came) = (self.others(0), self.others(1));
         let inos: BTreeSet<Ino> = all_gone.keys().chain(all_came.keys()).copied().collect();
         for ino in inos {
             let mut gone = all_gone.remove(&ino).unwrap_or_default();
@@ -217,6 +243,7 @@ impl Diff<'_> {
         let stay = self.after.state.nodes.keys().filter(|ino| self.stays(**ino));
         let mut pairs: Vec<(Ino, Ino)> = stay.map(|ino| (*ino, *ino)).collect();
         pairs.extend(self.twins.iter().map(|(after, before)| (*before, *after)));
+        pairs.extend(self.saved.iter().copied());
         for (old, new) in pairs {
             let (before, after) = (self.before.state, self.after.state);
             let (before, after) = (&before.nodes[&old], &after.nodes[&new]);

@@ -1,6 +1,7 @@
 //! Arguments of the commands about forks, snapshots and what differs between them.
 
 use super::format::{FormatArguments, TARGET_HELP};
+use super::selection::SelectionArguments;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -74,6 +75,9 @@ pub(crate) struct DiffArguments {
     /// Tell how many bytes of each file differ
     #[arg(long, conflicts_with = "patch")]
     pub(crate) stat: bool,
+    /// Tell all that is in directories that were made or removed, not only how many files
+    #[arg(long, short = 'a', conflicts_with = "patch")]
+    pub(crate) all: bool,
     /// Tell which lines of text differ, of files of up to 1 MiB in UTF-8, and renames of files, as
     /// patch(1) and `git apply` read them
     ///
@@ -85,6 +89,8 @@ pub(crate) struct DiffArguments {
     /// or a directory in that of a file, as `git apply` does.
     #[arg(long, short = 'p')]
     pub(crate) patch: bool,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
 }
 
 /// Arguments of `merge`.

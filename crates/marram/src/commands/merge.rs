@@ -2,7 +2,7 @@
 
 mod interactive;
 
-use super::diff::lines;
+use super::differences::{Detail, Directories, lines};
 use crate::arguments::MergeArguments;
 use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, ConflictChoice, MergeRequest, MergeSummary, Operation};
@@ -10,8 +10,10 @@ use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
 
-/// Exit status of a merge that was refused for its conflicts, or would be for want of space.
-pub(super) const CONFLICTS: u8 = 1;
+/// Exit status of a merge that was refused for its conflicts.
+pub(super) const CONFLICTS: u8 = 4;
+/// Exit status of one that would be refused for want of space, or came too late.
+const REFUSED: u8 = 1;
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     let target = Target::find(&arguments.target)?;
@@ -56,9 +58,12 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     }
     let summary = merge(&request)?;
     output.print(&summary, || text(&summary, arguments.preview));
-    let is_done =
-        summary.conflicts.is_empty() && !summary.is_outdated && summary.obstacle.is_none();
-    Ok(if is_done { 0 } else { CONFLICTS })
+    Ok(match () {
+        () if summary.is_outdated => REFUSED,
+        () if !summary.conflicts.is_empty() => CONFLICTS,
+        () if summary.obstacle.is_some() => REFUSED,
+        () => 0,
+    })
 }
 
 /// Brings all that a fork has changed into its parent and drops the fork, or changes nothing.
@@ -84,7 +89,7 @@ pub(super) fn merge_and_drop(target: &Target, fork: &str) -> Result<Box<MergeSum
 }
 
 fn text(summary: &MergeSummary, preview: bool) -> String {
-    let mut text = lines(&summary.differences);
+    let mut text = lines(&summary.differences, Detail::Lines, Directories::Whole);
     if summary.differences_left_out > 0 {
         text.push_str(&format!("and {} more differences\n", summary.differences_left_out));
     }

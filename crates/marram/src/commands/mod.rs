@@ -9,6 +9,7 @@ mod dedup;
 mod defragment;
 mod destroy;
 mod diff;
+mod differences;
 mod doctor;
 mod enter;
 mod extents;
@@ -30,6 +31,7 @@ mod reflink;
 mod rename;
 mod rollback;
 mod run;
+mod selection;
 mod session;
 mod snapshot;
 mod space;
@@ -66,7 +68,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Run(arguments) => return Ok(run::run(&arguments, output)),
         Command::Enter(arguments) => return Ok(enter::run(&arguments, output)),
         Command::Forks(arguments) => fork::list(&arguments, output),
-        Command::Diff(arguments) => diff::run(&arguments, output),
+        Command::Diff(arguments) => return diff::run(&arguments, output),
         Command::Merge(arguments) => return merge::run(&arguments, output),
         Command::Rollback(arguments) => rollback::run(&arguments, output),
         Command::Send(arguments) => stream::send(&arguments, output),

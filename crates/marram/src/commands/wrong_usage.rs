@@ -18,7 +18,7 @@ pub(crate) fn answer(error: &clap::Error, words: &[OsString]) -> u8 {
     }
     let words: Vec<&str> = words.iter().skip(1).filter_map(|word| word.to_str()).collect();
     let json = words.iter().take_while(|word| **word != "--").any(|word| *word == "--json");
-    let output = Output::new(command_of(&words), json);
+    let output = Output::new(command_of(&words), json, false);
     let unknown = unknown_command(error, &words);
     match (unknown, json) {
         (Some(told), _) => output.print_error(&told),

@@ -13,7 +13,7 @@ pub(crate) use table::{Align, Table};
 use crate::error::{Error, Result};
 use crate::names::printable;
 use crate::sizes::format_size;
-use crate::timestamps::format_instant;
+use crate::timestamps::local_seconds;
 use rustix::termios::isatty;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
@@ -33,6 +33,8 @@ pub(crate) struct Output {
     pub(crate) command: &'static str,
     /// One JSON object instead of text.
     pub(crate) json: bool,
+    /// No text: JSON and errors are printed all the same.
+    pub(crate) quiet: bool,
     /// Colours may be used on standard output.
     pub(crate) colour: bool,
 }
@@ -49,15 +51,17 @@ struct Envelope<'a, T> {
 
 impl Output {
     /// How `command` prints here.
-    pub(crate) fn new(command: &'static str, json: bool) -> Output {
+    pub(crate) fn new(command: &'static str, json: bool, quiet: bool) -> Output {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Output { command, json, colour: wanted && !json && isatty(rustix::stdio::stdout()) }
+        Output { command, json, quiet, colour: wanted && !json && isatty(rustix::stdio::stdout()) }
     }
 
     /// Prints a result: as JSON, or as the text that `text` makes.
     pub(crate) fn print<T: Serialize>(&self, result: &T, text: impl FnOnce() -> String) {
         if self.json {
             self.print_envelope(Some(result), None);
+        }
+        if self.json || self.quiet {
             return;
         }
         let text = text();
@@ -138,7 +142,7 @@ pub(crate) fn size_text(bytes: u64, exact: bool) -> String {
     if exact { bytes.to_string() } else { format_size(bytes) }
 }
 
-/// A moment: as a date, or with `exact` in seconds since 1970.
+/// A moment: as a local date and time with its zone, or with `exact` in seconds since 1970.
 pub(crate) fn instant_text(seconds: i64, exact: bool) -> String {
-    if exact { seconds.to_string() } else { format_instant(seconds) }
+    if exact { seconds.to_string() } else { local_seconds(seconds) }
 }

@@ -88,7 +88,7 @@ mod tests {
         for template in [PLAIN, BYTES, SHARE] {
             style(template);
         }
-        let progress = Progress::begin(&Output::new("check", true), "looking");
+        let progress = Progress::begin(&Output::new("check", true, false), "looking");
         progress.advance(10);
         progress.expect(20);
         assert!(progress.bar.is_hidden() && progress.appearing.is_none());

@@ -3,7 +3,7 @@
 
 use super::Session;
 use super::decision::{Decided, Decision};
-use crate::commands::diff::lines;
+use crate::commands::differences::{Detail, Directories, lines};
 use crate::control::protocol::{ConflictRow, DifferenceRow};
 use crate::error::{Error, Result};
 use crate::names::{quoted, shell_word};
@@ -100,7 +100,7 @@ pub(super) fn changes_text(changes: &Result<Vec<DifferenceRow>>, all: bool) -> S
         Ok(rows) => rows,
         Err(error) => return format!("what was changed is not known: {error}\n"),
     };
-    let text = lines(rows);
+    let text = lines(rows, Detail::Lines, Directories::Whole);
     let shown = if all { usize::MAX } else { LINES_MAX };
     let mut told: String = text.lines().take(shown).map(|line| format!("{line}\n")).collect();
     let left = text.lines().count().saturating_sub(shown);

@@ -1,6 +1,6 @@
 //! What is said of the differences between two states.
 
-use crate::names::{bytes, quoted};
+use crate::names::{PathText, bytes, quoted};
 use serde::{Deserialize, Serialize};
 
 /// Two states to compare. The differences come as lines of JSON, each a [`DifferenceRow`], sorted
@@ -16,6 +16,27 @@ pub(crate) struct CompareOrder {
     pub(crate) root: u64,
     /// Also tell which lines of text differ.
     pub(crate) patch: bool,
+    /// Which paths are meant.
+    #[serde(default)]
+    pub(crate) selection: SelectionOrder,
+}
+
+/// Which paths a comparison or a merge is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SelectionOrder {
+    /// These and all below them, from the root; none stands for all.
+    pub(crate) paths: Vec<PathText>,
+    /// Without what these patterns match, as lines of `.gitignore`.
+    pub(crate) excludes: Vec<String>,
+    /// Without what ignore files of git leave out.
+    pub(crate) ignore_files: bool,
+}
+
+impl SelectionOrder {
+    /// Whether all paths are meant.
+    pub(crate) fn is_all(&self) -> bool {
+        self.paths.is_empty() && self.excludes.is_empty() && !self.ignore_files
+    }
 }
 
 /// A dataset, or one directory of it, that is to become what it is in another state.
@@ -36,7 +57,8 @@ pub(crate) struct DirectoryOrder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DifferenceRow {
     /// What has happened: `created`, `removed`, `renamed`, `linked`, `unlinked`, `content`,
-    /// `attributes` or `xattrs`.
+    /// `attributes` or `xattrs`. A file that another one took the place of, as editors save, has
+    /// other `content`.
     pub(crate) change: String,
     /// Where, from the root of what is compared.
     pub(crate) path: String,
@@ -54,10 +76,11 @@ pub(crate) struct DifferenceRow {
     /// Of changed content: first byte and end of each range that differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ranges: Vec<(u64, u64)>,
-    /// Of changed content: the sizes in bytes.
+    /// Of changed content, and of files that are new or gone: the sizes in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sizes: Option<(u64, u64)>,
-    /// Of changed attributes: name, old and new value, where there is one.
+    /// Of changed attributes: name, old and new value, where there is one. Times are in UTC by RFC
+    /// 3339.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) values: Vec<(String, Option<String>, Option<String>)>,
     /// The lines that differ, as `diff -u` tells them, where they were asked for and it is text.

@@ -4,6 +4,7 @@
 mod directory;
 mod merge;
 mod patch;
+mod selection;
 
 pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
@@ -11,10 +12,13 @@ pub(crate) use merge::Merge;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow};
 use crate::error::{Error, Result};
 use crate::names;
+use crate::timestamps::format_exact;
 use marram_history::{AttributeChange, Difference, StableSource, What, XattrChange};
 use marram_pool::Pool;
+use marram_posix::Posix;
 use marram_store::{Lineage, Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
+use selection::Selection;
 use std::cell::Cell;
 use std::time::Instant;
 
@@ -140,6 +144,20 @@ fn compare(
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
     let mut texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
+    let mut selection = match order.selection.is_all() {
+        true => None,
+        false => Some(Selection::new(&order.selection, || {
+            Ok(vec![state(pool, of.1, order.root)?, state(pool, of.0, order.root)?])
+        })?),
+    };
+    let mut tell = |row: DifferenceRow| {
+        let is_meant = match &mut selection {
+            Some(selection) => is_selected(selection, &row)?,
+            None => true,
+        };
+        if is_meant { tell(row) } else { Ok(()) }
+    };
+    let tell: &mut dyn FnMut(DifferenceRow) -> Result<()> = &mut tell;
     let (mut place, mut told) = (Vec::new(), Ok(()));
     marram_history::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
         if place.last().is_some_and(|last: &Difference| last.path != difference.path) {
@@ -149,6 +167,23 @@ fn compare(
         told.is_ok()
     })?;
     told.and_then(|()| tell_place(place, texts.as_mut(), tell))
+}
+
+/// A state in which ignore files are read, from a directory on.
+fn state(pool: &Pool, source: &Source, root: u64) -> Result<(Posix, Ino)> {
+    Ok((patch::open(pool, source)?, Ino(root)))
+}
+
+/// Whether one of the paths of a difference is meant.
+fn is_selected(selection: &mut Selection, row: &DifferenceRow) -> Result<bool> {
+    let is_directory = row.kind == "directory";
+    if selection.has(&row.path_in_bytes(), is_directory)? {
+        return Ok(true);
+    }
+    match row.old_path_in_bytes() {
+        Some(old) => selection.has(&old, is_directory),
+        None => Ok(false),
+    }
 }
 
 /// Tells what has happened at one path: what went first, and then what came in its place.
@@ -169,6 +204,7 @@ fn tell_place(
 
 fn row(difference: Difference) -> DifferenceRow {
     let old_path = difference.old_path.as_deref();
+    let size = (difference.kind == Kind::Regular).then_some(difference.size);
     let mut row = DifferenceRow {
         change: String::new(),
         path: names::text(&difference.path),
@@ -182,8 +218,14 @@ fn row(difference: Difference) -> DifferenceRow {
         patch: None,
     };
     row.change = match difference.what {
-        What::Created => "created",
-        What::Removed => "removed",
+        What::Created => {
+            row.sizes = size.map(|size| (0, size));
+            "created"
+        }
+        What::Removed => {
+            row.sizes = size.map(|size| (size, 0));
+            "removed"
+        }
         What::Renamed => "renamed",
         What::Linked => "linked",
         What::Unlinked => "unlinked",
@@ -217,7 +259,7 @@ const fn kind(kind: Kind) -> &'static str {
 }
 
 fn attribute(change: AttributeChange) -> (String, Option<String>, Option<String>) {
-    let time = |at: Timestamp| format!("{}.{:09}", at.seconds, at.nanoseconds);
+    let time = |at: Timestamp| format_exact(at.seconds, at.nanoseconds);
     let (name, old, new) = match change {
         AttributeChange::Permissions(old, new) => {
             ("mode", format!("{old:04o}"), format!("{new:04o}"))

@@ -38,18 +38,13 @@ struct Text<'p> {
 
 impl Texts {
     pub(super) fn open(pool: &Pool, of: (&Source, &Source)) -> Result<Texts> {
-        let open = |source| -> Result<Posix> {
-            let access_times = AccessTimes::Never;
-            let root = Ino(pool.report(source)?.root_object);
-            let options = PosixOptions { access_times, root, ..PosixOptions::default() };
-            Ok(Posix::new(pool.open(source)?, options)?)
-        };
-        Ok(Texts { before: open(of.0)?, after: open(of.1)?, moved: BTreeMap::new() })
+        let (before, after) = (open(pool, of.0)?, open(pool, of.1)?);
+        Ok(Texts { before, after, moved: BTreeMap::new() })
     }
 
     /// Adds to the rows of one path which lines differ. Paths come sorted, so that of a
-    /// directory before those of what is in it. Where a file has taken the name of one that went,
-    /// as editors save, those are the lines in which the two differ.
+    /// directory before those of what is in it. Of a file in a directory that another one took the
+    /// place of, those are the lines in which it and the one of that name there differ.
     pub(super) fn add_to(&mut self, rows: &mut [Numbered]) -> Result<()> {
         self.note_moved(rows);
         if let [(gone, (old, _)), (came, (_, new))] = rows
@@ -127,6 +122,17 @@ impl Texts {
         }
         Ok(())
     }
+}
+
+/// A state as a file system that is only read.
+///
+/// # Errors
+/// It is not there, or cannot be read.
+pub(super) fn open(pool: &Pool, source: &Source) -> Result<Posix> {
+    let access_times = AccessTimes::Never;
+    let root = Ino(pool.report(source)?.root_object);
+    let options = PosixOptions { access_times, root, ..PosixOptions::default() };
+    Ok(Posix::new(pool.open(source)?, options)?)
 }
 
 fn is_file(row: &DifferenceRow, change: &str) -> bool {

@@ -1,0 +1,64 @@
+//! Parts of a comparison: paths, patterns, and ignore files of git.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod workbench;
+
+use std::fs;
+use workbench::Workbench;
+
+/// A fork in which a source was edited, a program was built and notes were written.
+fn worked_in() -> Option<Workbench> {
+    let bench = workbench::mounted()?;
+    bench.make_folder("mnt/tree/src");
+    for (path, text) in [
+        (".gitignore", "/target/\n*.log\n"),
+        ("src/.gitignore", "!kept.log\n"),
+        ("src/main.c", "int main;\n"),
+        ("old.log", "old\n"),
+    ] {
+        fs::write(bench.path("mnt/tree").join(path), text).unwrap();
+    }
+    bench.run("fork mnt/tree work").good();
+    let fork = bench.path("mnt/.marram/forks/work");
+    fs::write(fork.join("src/main.c"), "int main() {}\n").unwrap();
+    for name in ["a.log", "src/b.log", "src/kept.log", "notes"] {
+        fs::write(fork.join(name), "new\n").unwrap();
+    }
+    for folder in ["target/debug", ".git/objects"] {
+        fs::create_dir_all(fork.join(folder)).unwrap();
+        fs::write(fork.join(folder).join("x"), "x").unwrap();
+    }
+    Some(bench)
+}
+
+fn end(bench: &Workbench) {
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
+}
+
+/// The paths that a diff tells.
+fn told(bench: &Workbench, options: &str) -> Vec<String> {
+    let json = bench.run(&format!("diff mnt/.marram/forks/work --json {options}")).result();
+    let rows = json["differences"].as_array().unwrap();
+    let file = |row: &&serde_json::Value| row["kind"] == "file";
+    rows.iter().filter(file).map(|row| row["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_diff_tells_the_part_that_is_meant() {
+    let Some(bench) = worked_in() else { return };
+    assert_eq!(told(&bench, "-- src"), ["/src/b.log", "/src/kept.log", "/src/main.c"]);
+    assert_eq!(told(&bench, "-- /notes src/main.c"), ["/notes", "/src/main.c"]);
+    let inside = told(&bench, "-- mnt/.marram/forks/work/src/main.c");
+    assert_eq!(inside, ["/src/main.c"]);
+    let sources = ["/notes", "/src/kept.log", "/src/main.c"];
+    assert_eq!(told(&bench, "--gitignore"), sources, "as git would");
+    assert_eq!(told(&bench, "--gitignore --exclude notes"), sources[1..]);
+    let without = told(&bench, "--exclude *.log --exclude target/ --exclude /.git");
+    assert_eq!(without, ["/notes", "/src/main.c"]);
+    let text = bench.run("diff mnt/.marram/forks/work --gitignore -- src").good().out;
+    assert!(text.ends_with("1 file modified, 1 created\n"), "{text}");
+    bench.run("diff mnt/.marram/forks/work --exclude {a").refused(2, &["no pattern", "*.o"]);
+    end(&bench);
+}
