@@ -80,7 +80,7 @@ impl Incoming<'_> {
 
     /// Shows it: the dataset, or what is new of it, and its snapshot, in one commit. Views that are
     /// open on the dataset see the new state at once. A batch that was prepared before it must not
-    /// be applied after it, as for a [rollback](marram_store::Store::rollback).
+    /// be applied after it, as for a [rollback](marram_store::Lineage::rollback).
     ///
     /// # Errors
     /// The dataset has changed meanwhile, names have been taken, a failed device: then nothing is

@@ -25,7 +25,7 @@ pub(crate) fn known_count(volume: &Volume) -> usize {
 }
 
 /// Runs `go_back`, which lets the dataset that this file system has open go on from a snapshot
-/// of it ([`marram_store::Store::rollback`]), while all operations wait.
+/// of it ([`marram_store::Lineage::rollback`]), while all operations wait.
 ///
 /// # Errors
 /// Those of `go_back`, which must not have changed anything then; a file system that is

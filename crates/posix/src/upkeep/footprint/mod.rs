@@ -1,7 +1,7 @@
 //! What files and directories take of a store, and what deleting them would give back.
 //!
-//! Everything is read from one frozen state ([`marram_store::Store::frozen`]), so the answer is of
-//! one moment, and nobody waits for it. A file has what its blocks take as they are stored. It
+//! Everything is read from one frozen state ([`marram_store::FrozenViews`]), so the answer is of one
+//! moment, and no operation waits for it. A file has what its blocks take as they are stored. It
 //! would give back those that nothing else refers to: no other file, no snapshot, no clone, and no
 //! other dataset. A directory is looked at as a whole: what only files in it share comes back with
 //! it. What the tree takes for names and records is not counted: neighbours share its nodes.
@@ -86,7 +86,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// Tells what a directory and what is in it takes, in a view of [`marram_store::Store::frozen`].
+/// What a directory and what is in it takes, in a view of [`marram_store::FrozenViews`].
 ///
 /// # Errors
 /// No such directory; more rows than an answer can have; a failed read.
