@@ -38,7 +38,7 @@ pub(crate) struct Attached {
     /// Where: an absolute path.
     pub(crate) mountpoint: PathBuf,
     /// The device number of its files, which no other mount has as long as it lives.
-    device: (u32, u32),
+    pub(crate) device: (u32, u32),
 }
 
 /// Mounts; the kernel's greeting is then waiting on the transport. `mountpoint` is absolute.

@@ -284,6 +284,12 @@ impl SessionHandle {
         &self.attached.mountpoint
     }
 
+    /// Major and minor number of the device that its files show, in every mount namespace. No other
+    /// mount has it as long as this one lives.
+    pub fn device(&self) -> (u32, u32) {
+        self.attached.device
+    }
+
     /// How its requests come.
     pub fn transport(&self) -> TransportInUse {
         self.in_use

@@ -1,4 +1,13 @@
 //! The kernel's list of mounts, as `/proc/self/mountinfo` tells it.
+//!
+//! A process sees the mounts of its mount namespace alone, and the same path may lead to another
+//! mount in each. What a mount is, its device number tells, in all of them.
+
+mod device;
+mod namespace;
+
+pub(crate) use device::DeviceNumber;
+pub(crate) use namespace::{Sight, is_in_user_namespace, own_namespace, sights_elsewhere};
 
 use crate::error::{Error, Result};
 use crate::identity::Identity;
@@ -12,8 +21,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct MountEntry {
     /// Its number among the mounts of this process.
     pub(crate) number: u64,
-    /// Major and minor number of the device that its files show.
-    pub(crate) device: (u32, u32),
+    /// The device that its files show.
+    pub(crate) device: DeviceNumber,
     /// What of the file system is mounted: `/` for all of it, or the directory that was bound.
     pub(crate) root: PathBuf,
     /// Where it is mounted.
@@ -57,7 +66,11 @@ impl MountEntry {
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn mounts() -> Result<Vec<MountEntry>> {
-    let path = Path::new("/proc/self/mountinfo");
+    mounts_in(Path::new("/proc/self/mountinfo"))
+}
+
+/// The same of another process.
+fn mounts_in(path: &Path) -> Result<Vec<MountEntry>> {
     let text = fs::read(path).map_err(|error| Error::system("read", path, error))?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
@@ -110,8 +123,7 @@ fn is_source_of(source: &Path, pool: &Path) -> bool {
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let number = text(fields.next()?)?.parse().ok()?;
-    let (major, minor) = text(fields.nth(1)?)?.split_once(':')?;
-    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let device = text(fields.nth(1)?)?.parse().ok()?;
     let root = unescape(fields.next()?);
     let directory = unescape(fields.next()?);
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
@@ -173,7 +185,7 @@ mod tests {
         ]
         .join(&b' ');
         let entry = parse(&line).unwrap();
-        assert_eq!((entry.number, entry.device), (36, (98, 0)));
+        assert_eq!((entry.number, entry.device), (36, (98, 0).into()));
         assert_eq!(entry.directory, Path::new("/mnt/a b"));
         assert_eq!(entry.source, Path::new(r"/w/x\y"));
         assert_eq!(entry.owner_uid(), Some(1000));

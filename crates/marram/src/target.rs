@@ -5,8 +5,8 @@
 //! a daemon has the pool, which must then do what is asked, or the command can open it itself.
 
 use crate::control::client::Client;
-use crate::control::daemons::{self, Daemon};
-use crate::control::protocol::{Answer, Operation};
+use crate::control::daemons::{self, Daemon, Served};
+use crate::control::protocol::{Answer, MountReport, Operation};
 
 use crate::engine::{self, Home, OpenMode};
 use crate::error::{Error, Kind, Result};
@@ -37,8 +37,10 @@ pub(crate) struct Target {
     pub(crate) pool: PathBuf,
     /// The dataset or snapshot that the target's path is in.
     pub(crate) mounted: Option<Source>,
-    /// Where the mount is that the path lies in.
+    /// Where the mount is that the path lies in, unless only a part of it is bound there.
     pub(crate) directory: Option<PathBuf>,
+    /// That mount.
+    pub(crate) mount: Option<MountReport>,
     /// The inode of the path in its dataset or snapshot, if it is a directory in one; else 0.
     pub(crate) ino: Option<u64>,
     /// The inode that is shown as the root of that dataset or snapshot.
@@ -77,13 +79,14 @@ impl Target {
 
     /// Finds the daemon behind the mount that `path` lies in.
     fn of_mount(path: &Path, entry: MountEntry) -> Result<Target> {
-        // A daemon knows the mounts that it has made, and not what was bound elsewhere from them.
         let entry = mountinfo::whole_of(entry)?;
-        if let Some((daemon, mut client)) = daemons::behind(&entry) {
-            let (mounted, ino, root) = locate(&mut client, &entry.directory, path)?;
+        if let Some(Served { daemon, mut client, report }) = daemons::behind(&entry) {
+            let (mounted, ino, root) = locate(&mut client, &report.directory, path)?;
+            let is_whole = entry.root == Path::new("/");
             return Ok(Target {
                 mounted: Some(mounted),
-                directory: Some(entry.directory),
+                directory: Some(entry.directory).filter(|_| is_whole),
+                mount: Some(report),
                 ino: Some(ino),
                 root: Some(root),
                 conversation: RefCell::new(Some((client, Instant::now()))),
@@ -116,8 +119,8 @@ impl Target {
     /// A pool that no daemon was asked about.
     pub(crate) fn unmounted(pool: PathBuf) -> Target {
         let conversation = RefCell::default();
-        let (mounted, directory, ino, root) = (None, None, None, None);
-        Target { pool, mounted, directory, ino, root, daemon: None, conversation }
+        let (mounted, directory, mount, ino, root) = (None, None, None, None, None);
+        Target { pool, mounted, directory, mount, ino, root, daemon: None, conversation }
     }
 
     /// Whether it stands for all of a dataset.

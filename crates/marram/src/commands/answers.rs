@@ -23,9 +23,8 @@ pub(super) fn timed(target: &Target, operation: &Operation) -> Result<u64> {
 /// # Errors
 /// The kernel cannot write it back.
 pub(super) fn write_back(target: &Target, path: &Path) -> Result<()> {
-    let mounts = target.daemon.iter().flat_map(|daemon| &daemon.greeting.mounts);
-    let mut here = mounts.filter(|mount| Some(&mount.directory) == target.directory.as_ref());
-    if !here.any(|mount| mount.options.split(',').any(|word| word == "writeback")) {
+    let Some(mount) = &target.mount else { return Ok(()) };
+    if !mount.options.split(',').any(|word| word == "writeback") {
         return Ok(());
     }
     let failed = |error: std::io::Error| Error::system("write back", path, error);

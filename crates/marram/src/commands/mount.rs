@@ -4,9 +4,11 @@
 //! are made by the daemon that is there. Mounts of the pool whose daemon has died are cleared away
 //! first, wherever they are, and so is a dead mount of whatever is on the directory.
 
+use super::mount_elsewhere::{bind, check_in_sight};
 use super::stream;
 use crate::arguments::MountArguments;
 use crate::commands::answers::unexpected;
+use crate::control::daemons::Daemon;
 use crate::control::protocol::{
     Answer, ENDING, MountReport, MountRequest, Operation, Request, THERE_ALREADY,
 };
@@ -165,6 +167,7 @@ fn mount_now(directory: &Path, plan: &MountPlan) -> Result<(PathBuf, i32, MountR
     }
     match target.daemon {
         Some(_) if plan.foreground => Err(served_already(&target)),
+        Some(daemon) if daemon.is_in_another_namespace() => bind(&daemon, &request),
         Some(_) => ask_daemon(&target, &request),
         None => start_daemon(&target, request, plan),
     }
@@ -188,7 +191,10 @@ fn ask_daemon(target: &Target, request: &MountRequest) -> Result<(PathBuf, i32, 
     };
     let pid = client.greeting().pid;
     match client.ask(&Request::Mount(request.clone()))? {
-        Answer::Mounted(report) => Ok((target.pool.clone(), pid, report)),
+        Answer::Mounted(report) => {
+            check_in_sight(&report)?;
+            Ok((target.pool.clone(), pid, report))
+        }
         other => Err(unexpected(&other)),
     }
 }
@@ -296,6 +302,10 @@ fn make_writable(
     if source.snapshot.is_some() {
         return Err(Error::usage(format!("{place} shows a snapshot, which never changes"))
             .hint("`marram clone` makes a writable dataset of it"));
+    }
+    if target.daemon.as_ref().is_some_and(Daemon::is_in_another_namespace) {
+        return Err(Error::in_use(format!("{place} was mounted in another mount namespace"))
+            .hint("make it writable there"));
     }
     if mounts > 1 {
         return Err(Error::in_use(format!(

@@ -1,6 +1,7 @@
 //! `marram status`: how a pool is, or a stream in a file that is mounted. Exits with 0 when all is
 //! well, and with 3 when it is not.
 
+use super::sight::{note_sight, place_of};
 use super::stream::is_stream;
 use crate::arguments::StatusArguments;
 use crate::commands::answers::unexpected;
@@ -107,8 +108,14 @@ fn status(target: &Target) -> Result<Report> {
 
 fn report(answer: Answer) -> Result<Report> {
     match answer {
-        Answer::Status(report) => Ok(Report::Pool(report)),
-        Answer::ShownStatus(report) => Ok(Report::Streams(report)),
+        Answer::Status(mut report) => {
+            note_sight(&mut report.mounts)?;
+            Ok(Report::Pool(report))
+        }
+        Answer::ShownStatus(mut report) => {
+            note_sight(&mut report.mounts)?;
+            Ok(Report::Streams(report))
+        }
         other => Err(unexpected(&other)),
     }
 }
@@ -282,7 +289,7 @@ fn mounts(mounts: &[MountReport], colour: bool) -> String {
     for mount in mounts {
         let device = mount.block_device.as_ref();
         table.row(vec![
-            mount.directory.display().to_string(),
+            place_of(mount),
             mount.source.clone(),
             mount.options.clone(),
             device.map_or("-".to_owned(), |device| device.display().to_string()),

@@ -1,14 +1,14 @@
 //! `marram sync`: comes back when everything that was written is durable.
 
 use crate::arguments::TargetArguments;
-use crate::control::protocol::Operation;
+use crate::control::protocol::{MountReport, Operation};
 use crate::error::{Error, Result};
 use crate::mountinfo;
 use crate::output::Output;
 use crate::target::Target;
 use serde::Serialize;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Serialize)]
 struct Synced {
@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &TargetArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
     let mounts = target.daemon.iter().flat_map(|daemon| &daemon.greeting.mounts);
     for mount in mounts.filter(|mount| !mount.read_only) {
-        flush_kernel(&mount.directory)?;
+        flush_kernel(mount)?;
     }
     target.perform(&Operation::Sync)?;
     output.print(&Synced { pool: target.pool }, String::new);
@@ -27,9 +27,11 @@ pub(super) fn run(arguments: &TargetArguments, output: &Output) -> Result<()> {
 }
 
 /// Has the kernel send what it has cached, so far as the mount is there for us.
-fn flush_kernel(directory: &Path) -> Result<()> {
-    let ours = mountinfo::mount_on(directory)?.is_some_and(|entry| entry.is_marram());
-    if !ours {
+fn flush_kernel(mount: &MountReport) -> Result<()> {
+    let directory = &mount.directory;
+    let found = mountinfo::mount_on(directory)?;
+    let is_it = found.is_some_and(|entry| entry.is_marram() && Some(entry.device) == mount.device);
+    if !is_it {
         return Ok(());
     }
     let Ok(root) = File::open(directory) else {

@@ -4,24 +4,17 @@
 use super::stream::is_stream;
 use crate::arguments::UnmountArguments;
 use crate::commands::answers::unexpected;
-use crate::control::client::{Client, Process};
-use crate::control::daemons::{self, Daemon};
-use crate::control::protocol::{Answer, Greeting, MountReport, Request};
+use crate::control::daemons::{self, Daemon, Served};
+use crate::control::protocol::{Answer, MountReport, Request, UnmountedPlace};
 use crate::dead_mounts;
 use crate::error::{Error, Result};
-use crate::mountinfo::{self, MountEntry};
+use crate::mountinfo::{self, DeviceNumber};
+use crate::names::shell_word;
 use crate::output::{Output, Progress};
 use crate::paths::absolute;
 use crate::target::Target;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long the daemon of a mount whose last place is gone may still be serving it before somebody
-/// is taken to use it out of sight.
-const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
-/// How often to ask it.
-const UNSEEN_TICK: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
 struct UnmountedJson {
@@ -32,8 +25,8 @@ struct UnmountedJson {
 #[derive(Debug, Default)]
 pub(crate) struct Unmounted {
     directories: Vec<PathBuf>,
-    /// Those of them whose file system is still in use somewhere else.
-    used_elsewhere: Vec<PathBuf>,
+    /// Those of them whose file system is still in use somewhere else, and by what.
+    used_elsewhere: Vec<(PathBuf, String)>,
 }
 
 pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
@@ -52,13 +45,12 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
             }
         }
     }
-    if let Some(place) = all.used_elsewhere.first() {
+    if let Some((place, user)) = all.used_elsewhere.first() {
+        let place = place.display();
         return Err(Error::partial(format!(
-            "{} is unmounted, but its file system is still in use: it is mounted in another \
-             place or in another namespace, as containers have",
-            place.display()
+            "{place} is unmounted, but its file system is still in use: {user}"
         ))
-        .hint("the pool is free when those are unmounted too; findmnt shows the places"));
+        .hint("the pool is free when nobody has it mounted or open any more"));
     }
     output.print(&UnmountedJson { unmounted: all.directories }, String::new);
     Ok(())
@@ -68,7 +60,7 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
 fn waiting_for(target: &Path) -> String {
     let place = target.display();
     let entry = absolute(target).ok().and_then(|path| mountinfo::mount_on(&path).ok()?);
-    let mount = entry.as_ref().and_then(daemons::behind).map(|(_, client)| client.greeting().pid);
+    let mount = entry.as_ref().and_then(daemons::behind).map(|served| served.daemon.greeting.pid);
     let pool = || Some(Target::find(target).ok()?.daemon?.greeting.pid);
     match mount.or_else(pool) {
         Some(pid) => format!("unmounting {place}: waiting for process {pid} to write what is left"),
@@ -91,8 +83,8 @@ pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Unmounted> {
     for directory in unmounted.directories.iter().rev() {
         if marram_fuse::is_dead_mount(directory) {
             dead_mounts::clear(directory)?;
-        } else if unmount_one(directory, detach)? {
-            unmounted.used_elsewhere.push(directory.clone());
+        } else if let Some(user) = unmount_one(directory, detach)? {
+            unmounted.used_elsewhere.push((directory.clone(), user));
         }
     }
     Ok(unmounted)
@@ -117,16 +109,47 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>> {
     if is_stream(path) {
         let mut directories = Vec::new();
         for daemon in daemons::showing(path)? {
-            directories.extend(daemon.directories()?);
+            directories.extend(in_sight(path, &daemon)?);
         }
         return named(path, directories);
     }
     let target = Target::find(path)?;
-    let directories: Vec<PathBuf> = match target.daemon {
-        Some(daemon) => daemon.directories()?,
+    let directories: Vec<PathBuf> = match &target.daemon {
+        Some(daemon) => in_sight(path, daemon)?,
         None => dead_mounts::of_pool(&target.pool)?,
     };
     named(path, directories)
+}
+
+/// Where this process sees what a daemon has mounted of the pool or stream at `path`.
+///
+/// # Errors
+/// It is mounted, but nowhere where this process could unmount it.
+fn in_sight(path: &Path, daemon: &Daemon) -> Result<Vec<PathBuf>> {
+    let directories = daemon.directories_in_sight()?;
+    match daemon.greeting.mounts.first() {
+        Some(mount) if directories.is_empty() => Err(out_of_sight(path, daemon, mount)),
+        _ => Ok(directories),
+    }
+}
+
+/// The error for a pool or stream of which nothing is mounted in sight, though a daemon serves it.
+fn out_of_sight(path: &Path, daemon: &Daemon, mount: &MountReport) -> Error {
+    let (path, pid) = (path.display(), daemon.greeting.pid);
+    let sights = mount.device.map(mountinfo::sights_elsewhere).unwrap_or_default();
+    let seen = sights.first().and_then(|sight| Some((sight, sight.pid?)));
+    let Some((sight, user)) = seen else {
+        return Error::in_use(format!(
+            "{path} is mounted nowhere that can be seen from here, but process {pid} serves it: \
+             somebody still has something of it open, or has it mounted out of sight"
+        ))
+        .hint(format!("`kill {pid}` makes everything durable and ends the daemon within seconds"));
+    };
+    let directory = shell_word(&sight.directory);
+    Error::in_use(format!("{path} is not mounted here: it is mounted {sight}")).hint(format!(
+        "unmount it there: `nsenter --target {user} --mount marram unmount {directory}`; or have \
+         the daemon end with `kill {pid}`, which makes everything durable"
+    ))
 }
 
 /// Where `path` is mounted, which has to be somewhere.
@@ -137,96 +160,76 @@ fn named(path: &Path, directories: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Unmounts what is on `directory`; whether its file system is still in use.
-fn unmount_one(directory: &Path, detach: bool) -> Result<bool> {
+/// Unmounts what is on `directory`, in the mount namespace of this process; what still uses its
+/// file system, if anything does. The daemon, if one can be asked, tells when that is gone.
+fn unmount_one(directory: &Path, detach: bool) -> Result<Option<String>> {
     let entry = mountinfo::mount_on(directory)?;
-    let Some((_, client)) = entry.as_ref().and_then(daemons::behind) else {
-        return unmount_plainly(directory, detach);
-    };
-    let daemon = Process::hold(client.greeting().pid);
-    let request = Request::Unmount { directory: directory.to_owned(), detach };
-    let (mounts_left, not_durable, used_elsewhere) = match client.ask(&request)? {
-        Answer::Unmounted { mounts_left, not_durable, used_elsewhere } => {
-            (mounts_left, not_durable, used_elsewhere)
-        }
-        other => return Err(unexpected(&other)),
-    };
+    // A daemon that knows of it does not end before it has heard how that went.
+    let knows = |served: &mut Served| served.client.unmounting().is_ok();
+    let served = entry.as_ref().and_then(daemons::behind);
+    let served = served.and_then(|mut served| knows(&mut served).then_some(served));
+    marram_fuse::unmount(directory, detach).map_err(|error| refusal(&error))?;
+    match (served, entry) {
+        (Some(served), Some(entry)) => wait_until_gone(served, entry.device, directory, detach),
+        _ => Ok(None),
+    }
+}
+
+/// Why the kernel does not unmount.
+fn refusal(error: &marram_fuse::MountError) -> Error {
+    let told = error.to_string();
+    match error {
+        marram_fuse::MountError::Busy { .. } => Error::in_use(told)
+            .hint("end those programs, or use --detach to take it out of sight until they do"),
+        _ if mountinfo::is_in_user_namespace() => Error::failed(told).hint(
+            "a user namespace cannot unmount what it began with: unmount it outside, or what was \
+             mounted inside",
+        ),
+        _ => Error::failed(told),
+    }
+}
+
+/// Returns when the daemon has made everything durable and let go of the mount, and of the pool if
+/// that was the last one; or what keeps it from that.
+fn wait_until_gone(
+    served: Served,
+    device: DeviceNumber,
+    directory: &Path,
+    detached: bool,
+) -> Result<Option<String>> {
+    let process = served.client.process();
+    let namespace = mountinfo::own_namespace();
+    let directory = directory.to_owned();
+    let place = UnmountedPlace { device, directory: directory.clone(), namespace, detached };
+    let (mounts_left, not_durable, used_elsewhere) =
+        match served.client.ask(&Request::Unmounted(place))? {
+            Answer::Unmounted { mounts_left, not_durable, used_elsewhere } => {
+                (mounts_left, not_durable, used_elsewhere)
+            }
+            other => return Err(unexpected(&other)),
+        };
     if mounts_left == 0 {
-        daemon.wait();
+        process.wait();
     }
     let place = directory.display();
-    not_durable.map_or(Ok(used_elsewhere), |error| {
+    let user = used_elsewhere.then(|| user_of(device));
+    not_durable.map_or(Ok(user), |error| {
         Err(error.during(format!("{place} is unmounted, but not all of it is durable")))
     })
 }
 
-/// Unmounts what no daemon that can be asked has mounted there: a mount that was bound to another
-/// place, one of a container, or one whose daemon has lost its socket.
-fn unmount_plainly(directory: &Path, detach: bool) -> Result<bool> {
-    let server = Server::behind(directory)?;
-    match marram_fuse::unmount(directory, detach) {
-        Ok(()) => {
-            if let Some(server) = server.filter(|_| !detach) {
-                server.wait_if_unseen();
-            }
-            Ok(false)
-        }
-        Err(error @ marram_fuse::MountError::Busy { .. }) => Err(Error::in_use(error.to_string())
-            .hint("end those programs, or use --detach to take it out of sight until they do")),
-        Err(error) => Err(Error::failed(error.to_string())),
+/// What uses a file system that was unmounted in one place, in words.
+fn user_of(device: DeviceNumber) -> String {
+    let mounts = mountinfo::mounts().unwrap_or_default();
+    if let Some(other) = mounts.into_iter().find(|entry| entry.device == device) {
+        return format!("it is mounted in another place too, at {}", other.directory.display());
     }
-}
-
-/// The daemon behind a mount of which a place is unmounted without its doing.
-struct Server {
-    daemon: Daemon,
-    process: Process,
-    /// What the mount shows as its source.
-    source: PathBuf,
-}
-
-impl Server {
-    fn behind(directory: &Path) -> Result<Option<Server>> {
-        let Some(entry) = mountinfo::mount_on(directory)? else { return Ok(None) };
-        let mut daemons = daemons::all().into_iter();
-        let found = daemons.find(|daemon| serves(&daemon.greeting, &entry.source));
-        Ok(found.map(|daemon| {
-            let process = Process::hold(daemon.greeting.pid);
-            Server { daemon, process, source: entry.source }
-        }))
-    }
-
-    /// Returns when it has let go of the mount, and of the pool if that was the last one. Does not
-    /// wait if the mount can still be seen somewhere.
-    fn wait_if_unseen(&self) {
-        let began = Instant::now();
-        while !self.is_seen() && began.elapsed() < UNSEEN_PATIENCE {
-            let Ok(client) = self.daemon.connect() else { return };
-            let pid = self.daemon.greeting.pid;
-            let greeting = client.as_ref().map(Client::greeting).filter(|one| one.pid == pid);
-            if greeting.is_none_or(|greeting| greeting.mounts.is_empty()) {
-                // It makes the pool durable, or has done so and ends.
-                drop(client);
-                return self.process.wait();
-            }
-            if greeting.is_some_and(|greeting| !serves(greeting, &self.source)) {
-                return;
-            }
-            std::thread::sleep(UNSEEN_TICK);
+    let sights = mountinfo::sights_elsewhere(device);
+    match sights.split_first() {
+        None => "somebody has something of it open, or has it mounted out of sight".to_owned(),
+        Some((first, [])) => format!("it is mounted {first}"),
+        Some((first, others)) => {
+            format!("it is mounted {first}, and in {} other namespaces", others.len())
         }
     }
-
-    fn is_seen(&self) -> bool {
-        let shows = |entry: &MountEntry| entry.is_marram() && entry.source == self.source;
-        mountinfo::mounts().is_ok_and(|mounts| mounts.iter().any(shows))
-    }
-}
-
-/// Whether the daemon has made a mount that shows `source`.
-fn serves(greeting: &Greeting, source: &Path) -> bool {
-    let is_source = |mount: &MountReport| match &mount.block_device {
-        Some(device) => device == source,
-        None => greeting.pool == source,
-    };
-    greeting.mounts.iter().any(is_source)
 }

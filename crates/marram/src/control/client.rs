@@ -85,6 +85,22 @@ impl Client {
         self.answer(answer_bytes_max(request))
     }
 
+    /// The process of the daemon, which can be waited for. Its number in the greeting is that of
+    /// its own PID namespace.
+    pub(crate) fn process(&self) -> Process {
+        Process::hold(peer::process_of(self.stream.get_ref()))
+    }
+
+    /// Says that this process is about to unmount something of the daemon's. The conversation goes
+    /// on.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn unmounting(&mut self) -> Result<Answer> {
+        self.put(&Request::Unmounting)?;
+        self.answer(ANSWER_BYTES_MAX)
+    }
+
     /// Asks what an inode of the mount on a directory belongs to. The conversation goes on.
     ///
     /// # Errors
@@ -214,8 +230,8 @@ pub(crate) struct Process(Option<OwnedFd>);
 
 impl Process {
     /// Takes hold of the process `pid`, so that its number cannot come to mean another.
-    pub(crate) fn hold(pid: i32) -> Process {
-        let pid = Pid::from_raw(pid);
+    fn hold(pid: Option<i32>) -> Process {
+        let pid = pid.and_then(Pid::from_raw);
         Process(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
     }
 

@@ -94,31 +94,37 @@ impl Daemon {
         ))
     }
 
+    /// Whether `entry` shows what it says of `mount`: for another user's daemon also only what the
+    /// kernel says is that user's.
+    pub(crate) fn has_made(&self, entry: &MountEntry, mount: &MountReport) -> bool {
+        let is_own = self.other_user().is_none() || entry.owner_uid() == self.user;
+        is_own && is_of(entry, mount)
+    }
+
+    /// Whether it makes its mounts in another mount namespace than that of this process.
+    pub(crate) fn is_in_another_namespace(&self) -> bool {
+        let (theirs, ours) = (self.greeting.namespace, mountinfo::own_namespace());
+        theirs.is_some() && ours.is_some() && theirs != ours
+    }
+
     /// The user of the daemon, if it is neither this one nor root. Such a daemon is believed about
     /// its own pool and mounts, and about nothing else.
     pub(crate) fn other_user(&self) -> Option<u32> {
         self.user.filter(|user| !peer::is_own_or_root(*user))
     }
 
-    /// Where it has mounts: of another user's daemon only those that the kernel says are that
-    /// user's.
+    /// Where it has mounts that this process sees, in its own mount namespace.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub(crate) fn directories(self) -> Result<Vec<PathBuf>> {
-        let entries = match self.other_user() {
-            Some(_) => mountinfo::mounts()?,
-            None => Vec::new(),
+    pub(crate) fn directories_in_sight(&self) -> Result<Vec<PathBuf>> {
+        let entries = mountinfo::mounts()?;
+        let is_seen = |mount: &&MountReport| {
+            // What another mount covers is out of sight.
+            let top = entries.iter().rev().find(|entry| entry.directory == mount.directory);
+            top.is_some_and(|entry| self.has_made(entry, mount))
         };
-        let is_his = |mount: &MountReport| {
-            let made = |entry: &MountEntry| {
-                entry.is_marram()
-                    && entry.directory == mount.directory
-                    && entry.owner_uid() == self.user
-            };
-            self.other_user().is_none() || entries.iter().any(made)
-        };
-        let mounts = self.greeting.mounts.iter().filter(|mount| is_his(mount));
+        let mounts = self.greeting.mounts.iter().filter(is_seen);
         Ok(mounts.map(|mount| mount.directory.clone()).collect())
     }
 }
@@ -146,19 +152,38 @@ pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
     other.map_or(Ok(None), |daemon| Err(daemon.serves_original_of(path)))
 }
 
-/// The daemon that has made a mount, and the conversation in which it was found: none is asked any
-/// more then.
-pub(crate) fn behind(entry: &MountEntry) -> Option<(Daemon, Client)> {
+/// A mount that a daemon has made.
+pub(crate) struct Served {
+    /// The daemon.
+    pub(crate) daemon: Daemon,
+    /// The conversation in which it was found.
+    pub(crate) client: Client,
+    /// What it says of the mount.
+    pub(crate) report: MountReport,
+}
+
+/// The daemon behind a mount, wherever that is bound to and in whatever mount namespace it is seen.
+/// None is asked any more then.
+pub(crate) fn behind(entry: &MountEntry) -> Option<Served> {
     let owner = entry.owner_uid().unwrap_or_else(paths::own_uid);
-    let serves = |client: &Client| {
-        client.greeting().mounts.iter().any(|mount| mount.directory == entry.directory)
-    };
     let folders = paths::private_control_folders_of(owner);
     folders.iter().find_map(|folder| {
-        let mut found = greeting_in(folder, owner);
-        let (socket, client) = found.find(|(_, client)| serves(client))?;
-        Some((Daemon::of(socket, &client), client))
+        greeting_in(folder, owner).find_map(|(socket, client)| {
+            let mounts = &client.greeting().mounts;
+            let report = mounts.iter().find(|mount| is_of(entry, mount))?.clone();
+            Some(Served { daemon: Daemon::of(socket, &client), client, report })
+        })
     })
+}
+
+/// Whether `entry` shows the file system of `mount`. A path would not tell: in each mount namespace
+/// it may lead to another. What a daemon of another version has made is known by that all the same.
+pub(crate) fn is_of(entry: &MountEntry, mount: &MountReport) -> bool {
+    entry.is_marram()
+        && match mount.device {
+            Some(device) => entry.device == device,
+            None => entry.directory == mount.directory,
+        }
 }
 
 /// The daemons that show the stream in this file: one for each mount of it.

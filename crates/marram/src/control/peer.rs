@@ -45,6 +45,11 @@ pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
     socket_peercred(stream).ok().map(|found| found.uid.as_raw())
 }
 
+/// The process at the other end as it is known here; none if it is in another PID namespace.
+pub(crate) fn process_of(stream: &UnixStream) -> Option<i32> {
+    socket_peercred(stream).ok().map(|found| found.pid.as_raw_nonzero().get())
+}
+
 /// Whether the user is root or the one of this process.
 pub(crate) fn is_own_or_root(user: u32) -> bool {
     user == 0 || user == paths::own_uid()

@@ -25,7 +25,7 @@ pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow
 pub(crate) use merge::{
     ConflictChoice, ConflictKey, ConflictRow, Decision, MergeRequest, MergeSummary,
 };
-pub(crate) use mounts::{MountReport, MountRequest};
+pub(crate) use mounts::{MountReport, MountRequest, UnmountedPlace};
 pub(crate) use operation::Operation;
 pub(crate) use operation_log::{OperationRow, UndoReport};
 pub(crate) use owners::{Owner, OwnerClass, OwnerRow};
@@ -78,6 +78,9 @@ pub(crate) struct Greeting {
     /// What that path led to when the pool was opened; some other versions leave it out.
     #[serde(default)]
     pub(crate) served: Option<Identity>,
+    /// The mount namespace in which it makes mounts.
+    #[serde(default)]
+    pub(crate) namespace: Option<u64>,
     /// What it has mounted.
     #[serde(default)]
     pub(crate) mounts: Vec<MountReport>,
@@ -121,13 +124,10 @@ pub(crate) enum Request {
     Dedup(PassOrder),
     /// Bring together what lies in crumbs; given up when the client goes away.
     Defragment(PassOrder),
-    /// Take a mount away; the answer comes when it is durable and gone.
-    Unmount {
-        /// Where it is.
-        directory: PathBuf,
-        /// Take it out of sight now, and let go of it when nobody uses it any more.
-        detach: bool,
-    },
+    /// The client is about to unmount: the conversation goes on, however long that takes.
+    Unmounting,
+    /// It has been; the answer comes when everything is durable, and the mount gone.
+    Unmounted(UnmountedPlace),
 }
 
 /// The third line, from the daemon.

@@ -187,15 +187,20 @@ fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Arc
 }
 
 /// Holds one conversation. A client that goes away in the middle is no loss. After a question where
-/// something is comes what is to be done there.
+/// something is comes what is to be done there. The word of an unmount comes when the kernel has
+/// let go of it, which may take as long as it likes.
 fn converse(stream: UnixStream, service: &dyn Service) {
     if send(&stream, &service.greeting()).is_err() {
         return;
     }
     let mut reader = BufReader::new(&stream);
+    let mut patience = Some(REQUEST_TIMEOUT);
     loop {
-        let Some(request) = read_request(&stream, &mut reader).transpose() else { return };
-        let goes_on = matches!(request, Ok(Request::Locate { .. }));
+        let request = read_request(&stream, &mut reader, patience).transpose();
+        let Some(request) = request else { return };
+        let unmounts = matches!(request, Ok(Request::Unmounting));
+        let goes_on = unmounts || matches!(request, Ok(Request::Locate { .. }));
+        patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts);
         let response = request.and_then(|request| answer((&stream, &mut reader), request, service));
         let sent = send(&stream, &response);
         if sent.is_err() || !goes_on {
@@ -271,9 +276,10 @@ fn send(mut stream: &UnixStream, line: &impl serde::Serialize) -> std::io::Resul
 fn read_request(
     stream: &UnixStream,
     reader: &mut BufReader<&UnixStream>,
+    patience: Option<Duration>,
 ) -> Result<Option<Request>> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot read a request: {error}"));
-    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(failed)?;
+    stream.set_read_timeout(patience).map_err(failed)?;
     let mut line = String::new();
     reader.take(REQUEST_BYTES_MAX).read_line(&mut line).map_err(failed)?;
     if line.is_empty() {
@@ -319,6 +325,7 @@ mod tests {
                 pool_id: "ab".to_owned(),
                 pool: "/x".into(),
                 served: None,
+                namespace: None,
                 mounts: Vec::new(),
                 shows_streams: false,
                 shown: Vec::new(),

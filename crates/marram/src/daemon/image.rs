@@ -8,15 +8,16 @@ use super::background::Signals;
 use super::damage::DamageList;
 use super::launch::{Launch, Ready};
 use super::log::Log;
-use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options};
+use super::mounts::{check_directory, check_wakeful, describe, fuse_error, fuse_options, is_used};
 use super::namespace::{Namespace, Resolved};
 use crate::control::protocol::{
     Answer, CompareOrder, DamageRow, Greeting, MountReport, Operation, PassOrder, ReceiveOrder,
-    Request, SendOrder, ShownFile, ShownReport, VERSION,
+    Request, SendOrder, ShownFile, ShownReport, UnmountedPlace, VERSION,
 };
 use crate::control::server::{ControlSocket, Service, clear_abandoned};
 use crate::engine::{ShownStreams, show_streams};
 use crate::error::{Error, Result};
+use crate::mountinfo;
 use crate::options::AccessTimes;
 use crate::paths;
 use crate::process::own_pid;
@@ -29,9 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long an unmount waits for the last request before it says that the mount is used elsewhere.
-const END_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often an unmount looks whether the last request has been answered.
 const END_TICK: Duration = Duration::from_millis(20);
 
 /// What the control socket answers from.
@@ -73,10 +72,14 @@ pub(super) fn run(
         read_only: true,
         options: describe(&fuse, &request.options, kernel_checks),
         block_device: None,
+        device: None,
+        in_sight: None,
+        elsewhere: Vec::new(),
     };
     let files: Arc<dyn FileSystem> = namespace.clone();
     let session = marram_fuse::mount(files, fuse).map_err(fuse_error)?;
     report.options += &format!(",transport={}", session.handle().transport());
+    report.device = Some(session.handle().device().into());
     let service = Arc::new(ImageService {
         file: launch.pool.clone(),
         shown,
@@ -138,16 +141,20 @@ fn end_at_signal(signals: Signals, session: SessionHandle, log: &Arc<Log>) -> Re
 }
 
 impl ImageService {
-    fn unmount(&self, directory: &Path, detach: bool) -> Result<Answer> {
-        let how = if detach { Unmount::Lazily } else { Unmount::WhenUnused };
-        self.session.unmount_from(directory, how).map_err(fuse_error)?;
+    /// Returns when the mount is gone of which a place is, or is known to be used elsewhere.
+    fn unmounted(&self, place: &UnmountedPlace) -> Answer {
+        let is_served = || self.session.is_served();
         let began = Instant::now();
-        while !detach && self.session.is_served() && began.elapsed() < END_PATIENCE {
+        while !place.detached && is_served() && !is_used(&self.session, began.elapsed()) {
             std::thread::sleep(END_TICK);
         }
-        let used_elsewhere = !detach && self.session.is_served();
-        let mounts_left = usize::from(detach || used_elsewhere);
-        Ok(Answer::Unmounted { mounts_left, not_durable: None, used_elsewhere })
+        let is_own = place.directory == self.report.directory
+            && place.namespace == mountinfo::own_namespace();
+        Answer::Unmounted {
+            mounts_left: usize::from(is_served()),
+            not_durable: None,
+            used_elsewhere: is_own && !place.detached && is_served(),
+        }
     }
 
     fn locate(&self, ino: u64) -> Result<Answer> {
@@ -187,6 +194,7 @@ impl Service for ImageService {
             pool_id: String::new(),
             pool: self.file.clone(),
             served: None,
+            namespace: mountinfo::own_namespace(),
             mounts: vec![self.report.clone()],
             shows_streams: true,
             shown: self.shown.clone(),
@@ -195,7 +203,8 @@ impl Service for ImageService {
 
     fn handle(&self, request: Request) -> Result<Answer> {
         match request {
-            Request::Unmount { directory, detach } => self.unmount(&directory, detach),
+            Request::Unmounting => Ok(Answer::Done),
+            Request::Unmounted(place) => Ok(self.unmounted(&place)),
             Request::Locate { ino, .. } => self.locate(ino),
             Request::Perform(Operation::Status)
             | Request::PerformFor { operation: Operation::Status, .. } => Ok(self.status()),

@@ -5,7 +5,7 @@ use super::namespace::Resolved;
 use super::state::Daemon;
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DaemonReport, Greeting, MountReport, MountRequest, Operation,
-    PassOrder, ReceiveOrder, Request, SendOrder, StatusReport, VERSION,
+    PassOrder, ReceiveOrder, Request, SendOrder, StatusReport, UnmountedPlace, VERSION,
 };
 use crate::control::server::Service;
 use crate::engine::home::{Pass, Streams, Watched, lacks};
@@ -31,6 +31,7 @@ impl Service for Shared {
             pool_id: self.0.id.clone(),
             pool: self.0.home.path().to_owned(),
             served: Some(self.0.home.identity()),
+            namespace: mountinfo::own_namespace(),
             mounts: self.0.mounts.reports(),
             shows_streams: false,
             shown: Vec::new(),
@@ -53,7 +54,8 @@ impl Service for Shared {
                 Ok(Answer::Mounted(report))
             }
             Request::Locate { directory, ino } => locate(daemon, &directory, ino),
-            Request::Unmount { directory, detach } => unmount(daemon, &directory, detach),
+            Request::Unmounting => Ok(Answer::Done),
+            Request::Unmounted(place) => Ok(unmounted(daemon, &place)),
             Request::Compare(_)
             | Request::Send(_)
             | Request::Receive(_)
@@ -191,13 +193,10 @@ fn check_same_terms(daemon: &Daemon, request: &MountRequest) -> Result<()> {
     Ok(())
 }
 
-/// Takes a mount away.
-///
-/// # Errors
-/// It is not there, or is in use.
-pub(super) fn unmount(daemon: &Daemon, directory: &Path, detach: bool) -> Result<Answer> {
-    let is_gone = daemon.mounts.unmount(directory, detach)?;
-    daemon.log.write(&format!("unmounted {}", directory.display()));
+/// Makes everything durable after a mount has been taken from a place, and waits for its end.
+pub(super) fn unmounted(daemon: &Daemon, place: &UnmountedPlace) -> Answer {
+    let has_ended = daemon.mounts.has_ended(place);
+    daemon.log.write(&format!("unmounted {}", place.directory.display()));
     let nothing_to_write = daemon.mode.read_only || daemon.home.is_halted();
     let synced = if nothing_to_write { Ok(()) } else { daemon.home.sync() };
     // With the last mount the pool is closed, which makes everything durable too.
@@ -205,11 +204,11 @@ pub(super) fn unmount(daemon: &Daemon, directory: &Path, detach: bool) -> Result
         true => daemon.close_for_good().err(),
         false => synced.err(),
     };
-    Ok(Answer::Unmounted {
+    Answer::Unmounted {
         mounts_left: daemon.mounts.reports().len(),
         not_durable,
-        used_elsewhere: !is_gone,
-    })
+        used_elsewhere: !has_ended,
+    }
 }
 
 fn perform(daemon: &Daemon, operation: &Operation, author: Option<&Author>) -> Result<Answer> {

@@ -8,6 +8,7 @@
 mod fsck;
 mod mkfs;
 mod mount;
+mod namespace;
 mod umount;
 mod words;
 

