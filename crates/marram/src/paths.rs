@@ -161,16 +161,16 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
 }
 
-/// The user's home.
+/// The user's home: what `HOME` says, or else the system's list of users.
 ///
 /// # Errors
-/// When `HOME` does not say.
+/// When neither does.
 pub(crate) fn home() -> Result<PathBuf> {
-    let absolute = |value: &PathBuf| value.is_absolute();
-    std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(absolute)
-        .ok_or_else(|| Error::failed("HOME does not name a folder").hint("set HOME"))
+    let found = std::env::home_dir().filter(|home| home.is_absolute());
+    found.ok_or_else(|| {
+        Error::failed("neither HOME nor the system's list of users names a home folder")
+            .hint("set HOME")
+    })
 }
 
 /// The path with links and dots resolved.

@@ -1,4 +1,4 @@
-//! An ordinary user creates and mounts a pool.
+//! An ordinary user creates and mounts a pool, with and without an environment.
 //!
 //! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
 //! open to all as on an ordinary system.
@@ -34,8 +34,54 @@ test "$(cat mnt/file)" = content
 ./marram unmount mnt
 "#;
 
+/// Mounting without an environment, as `mount(8)` and services call it: with a home that the list
+/// of users names, and with none. Then by a line of `fstab` with `user`, through `mount(8)` itself.
+const BARE: &str = r#"
+set -eux
+cd "$HOME"
+home="$HOME"
+bare() { env -i PATH=/usr/bin:/bin "$@"; }
+bare ./marram create my.pool --size 64M
+mkdir mnt
+log=".local/state/marram/$(echo "$home/my.pool" | sed 's,^/,,; s,/,-,g').log"
+bare ./marram mount my.pool mnt
+grep " $home/mnt fuse.marram " /proc/mounts
+test -e "$log"
+bare ./marram unmount mnt
+mv .local .hidden; touch .local
+bare ./marram mount my.pool mnt
+bare ./marram status mnt | grep "^log: .* /tmp/marram-65534/"
+bare ./marram unmount mnt
+test -x /sbin/mount.fuse.marram || exit 0
+unset HOME
+mount "$home/mnt"
+grep " $home/mnt fuse.marram rw,nosuid,nodev,noexec" /proc/mounts
+umount "$home/mnt"
+! grep " $home/mnt " /proc/mounts
+"#;
+
+#[test]
+fn a_user_mounts_without_an_environment() {
+    // The helper is shown among the programs of the system, where an overlay can be had.
+    let prepare = r#"
+        sed "s,^nobody:.*,nobody:x:65534:65534::$HOME:/bin/sh," /etc/passwd > "$HOME/passwd"
+        mount --bind "$HOME/passwd" /etc/passwd
+        echo "$HOME/my.pool $HOME/mnt fuse.marram noauto,user 0 0" > "$HOME/fstab"
+        mount --bind "$HOME/fstab" /etc/fstab
+        mkdir "$HOME/sbin"
+        for name in mount umount; do cp "$HOME/marram" "$HOME/sbin/$name.fuse.marram"; done
+        sbin="$(readlink -f /sbin)"
+        mount -t overlay -o "lowerdir=$HOME/sbin:$sbin" overlay "$sbin" || true"#;
+    play(prepare, BARE);
+}
+
 #[test]
 fn a_user_has_pools_of_his_own() {
+    play("", SCRIPT);
+}
+
+/// Has the user run `script`, after root has run `prepare`.
+fn play(prepare: &str, script: &str) {
     let has_programs = ["unshare", "setpriv", "fusermount3"].iter().all(|name| {
         ["/usr/bin", "/bin"].iter().any(|at| std::path::Path::new(at).join(name).exists())
     });
@@ -46,14 +92,14 @@ fn a_user_has_pools_of_his_own() {
     let bench = Workbench::new();
     let home = bench.make_folder("home");
     std::fs::copy(env!("CARGO_BIN_EXE_marram"), home.join("marram")).unwrap();
-    std::fs::write(home.join("script"), SCRIPT).unwrap();
+    std::fs::write(home.join("script"), script).unwrap();
     for path in [bench.path("."), home.clone()] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
     std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
     let enter = format!(
         "set -e; mknod {0}/fuse c 10 229; chmod 666 {0}/fuse; mount --bind {0}/fuse /dev/fuse; \
-         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh {0}/script",
+         {prepare}\nexec setpriv --reuid=65534 --regid=65534 --clear-groups sh {0}/script",
         home.display()
     );
     let outcome = outcome(

@@ -130,10 +130,18 @@ fn prepare(launch: &Launch) -> Result<Log> {
     Ok(log)
 }
 
+/// The log of the pool at `pool`. Users without a home (services, `mount(8)` for `nobody`) have it
+/// beside their control sockets: no mount fails for want of a place for its log.
 fn default_log(pool: &Path) -> Result<PathBuf> {
-    let folder = paths::log_folder()?;
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Error::system("make the folder", &folder, error))?;
+    let made = |folder: PathBuf| {
+        let made = std::fs::create_dir_all(&folder);
+        made.map_err(|error| Error::system("make the folder", &folder, error)).map(|()| folder)
+    };
+    let beside_sockets = |_| {
+        let folder = paths::control_folder();
+        paths::make_private_folder(&folder).map(|()| folder)
+    };
+    let folder = paths::log_folder().and_then(made).or_else(beside_sockets)?;
     Ok(folder.join(log_name(pool)))
 }
 
