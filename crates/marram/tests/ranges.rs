@@ -99,7 +99,6 @@ fn another_mount_cannot_share() {
 #[test]
 fn a_user_needs_the_rights_to_read_and_to_write() {
     let Some(bench) = mounted() else { return };
-    fs::set_permissions(bench.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     let modes = [("open", 0o666), ("secret", 0o600), ("readable", 0o644)];
     for (name, mode) in modes {
         let path = bench.path(&format!("mnt/{name}"));
@@ -107,7 +106,7 @@ fn a_user_needs_the_rights_to_read_and_to_write() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     let user = |line: &str| {
-        let mut command = bench.command();
+        let mut command = bench.command_for_others();
         outcome(command.args(line.split(' ')).uid(65_534).gid(65_534))
     };
     user("reflink mnt/readable mnt/open").good();

@@ -103,6 +103,18 @@ impl Workbench {
         command
     }
 
+    /// The program, to be run by other users: a copy of it in the folder, which is opened to them.
+    /// Where it was built, in a home that is closed, they need not come.
+    pub(crate) fn command_for_others(&self) -> Command {
+        let program = self.path("marram-of-all");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_marram"), &program).expect("copied");
+            let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(self.folder.path(), all).expect("opened");
+        }
+        self.command_as(&program)
+    }
+
     /// Runs the program with the words of `line`.
     pub(crate) fn run(&self, line: &str) -> Outcome {
         outcome(self.command().args(line.split_whitespace()))
