@@ -1,6 +1,9 @@
 //! Telling and changing attributes.
 
-use super::caller::{Capability, Requester, acts_as_owner, has_capability, is_strangers_setgid};
+use super::caller::{
+    Capability, Requester, acts_as_owner, has_capability, is_changing_owner, is_losing_privileges,
+    is_strangers_setgid,
+};
 use super::opening::check_may_cut;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
@@ -46,8 +49,9 @@ impl Adapter {
         if set == SetAttributes::default() {
             set.clear_privileges = self.is_change_of_owner(header, ino)?;
         }
-        if set.clear_privileges {
+        if set.clear_privileges || set.size.is_some() {
             let present = self.file_system.attributes(ino)?;
+            set.clear_privileges |= is_losing_privileges(header, &present);
             set.clear_setgid = is_strangers_setgid(header, &present);
         }
         self.authorize_change(header, handle, &mut set)?;
@@ -83,15 +87,19 @@ impl Adapter {
 
     /// Whether a change of nothing is a `chown` that names neither owner nor group, and takes
     /// setuid away. Before a write the kernel says as much when privileges must go. Those of a
-    /// caller that may not keep them may go now. A caller that may keep them writes to a file that
-    /// had capabilities, which the kernel has taken off already, and the file keeps setuid. So the
-    /// `chown` of such a caller takes nothing away, nor does that of a stranger.
+    /// caller that may not keep them go then, so that a file system above this one (OverlayFS)
+    /// knows of it before a program is run. A caller that may keep them writes to a file that had
+    /// capabilities, which the kernel has taken off already, and the file keeps setuid. So the
+    /// `chown` of such a caller takes nothing away, nor does that of a stranger, which the system
+    /// call tells apart.
     fn is_change_of_owner(&self, header: &Header, ino: Ino) -> Result<bool, Error> {
         let present = self.file_system.attributes(ino)?;
         if present.kind == Kind::Directory || present.permissions & 0o6000 == 0 {
             return Ok(false);
         }
-        Ok(acts_as_owner(header, &present) && !has_capability(header, Capability::KeepPrivileges))
+        let writes = || is_changing_owner(header) == Some(false);
+        let keeps = has_capability(header, Capability::KeepPrivileges);
+        Ok(!keeps && (acts_as_owner(header, &present) || writes()))
     }
 
     pub(super) fn space(&self, out: &mut Encoder<'_>) -> Outcome {

@@ -2,11 +2,13 @@
 //! lies in its memory.
 //!
 //! The kernel marks writes, truncations and chowns that must clear setuid and setgid, but not
-//! `fallocate` and `copy_file_range`; and it hands out lists of extended attributes whole, though
-//! the names under `trusted.` are for administrators. Both questions are rare (a file with setuid,
-//! a list with such a name), so the answer is looked up in `/proc` when they come. A caller that
-//! cannot be seen there has no capabilities. The caller waits for its reply meanwhile, so its
-//! number cannot have passed to another thread unless it was killed.
+//! `fallocate` and `copy_file_range`. Nor does it mark what comes through a file system above this
+//! one (OverlayFS), which acts in the name of its mounter; `/proc` tells the process behind it. And
+//! the kernel hands out lists of extended attributes whole, though the names under `trusted.` are
+//! for administrators. Both questions are rare (a file with setuid, a list with such a name), so
+//! the answer is looked up in `/proc` when they come. A caller that cannot be seen there has no
+//! capabilities. The caller waits for its reply meanwhile, so its number cannot have passed to
+//! another thread unless it was killed.
 //!
 //! Anybody can make a user namespace and have all capabilities in it. They are for what belongs to
 //! that namespace, and a mount does not: such a caller has none here.
@@ -53,6 +55,31 @@ fn is_in_our_user_namespace(pid: u32) -> bool {
         (Err(_), _) => true,
     }
 }
+
+/// Whether a file has setuid, or setgid that is a privilege, and the caller may not keep them when
+/// its content changes.
+pub(super) fn is_losing_privileges(header: &Header, file: &Attributes) -> bool {
+    let is_privileged = file.permissions & 0o4000 != 0 || file.permissions & 0o2010 == 0o2010;
+    file.kind == Kind::Regular
+        && is_privileged
+        && !has_capability(header, Capability::KeepPrivileges)
+}
+
+/// Whether the caller is in a system call that changes owners; none if the kernel does not say.
+pub(super) fn is_changing_owner(header: &Header) -> Option<bool> {
+    let told = fs::read_to_string(format!("/proc/{}/syscall", header.pid)).ok()?;
+    let number = told.split(' ').next()?.parse().ok()?;
+    CHANGES_OF_OWNER.map(|numbers| numbers.contains(&number))
+}
+
+/// The numbers of `chown` and its like: of 64-bit programs, and of 32-bit ones where no call of the
+/// others with that number has a file changed.
+#[cfg(target_arch = "x86_64")]
+const CHANGES_OF_OWNER: Option<&[i64]> = Some(&[92, 93, 94, 260, 95, 182, 198, 207, 212, 298]);
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+const CHANGES_OF_OWNER: Option<&[i64]> = Some(&[54, 55]);
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+const CHANGES_OF_OWNER: Option<&[i64]> = None;
 
 /// Whether a file has setgid without being executable for its group, and the caller is neither a
 /// member of that group nor may keep such bits. Then a change by that caller takes setgid away. The
@@ -177,7 +204,7 @@ fn effective(status: &str) -> u64 {
 mod tests {
     use super::{
         Capability, Requester, caller_word, effective, has_capability, id_for_files,
-        is_in_our_user_namespace, supplementary,
+        is_changing_owner, is_in_our_user_namespace, supplementary,
     };
     use crate::protocol::Header;
     use marram_vfs::Identity;
@@ -202,6 +229,14 @@ mod tests {
         assert!(!has_capability(&header, Capability::Administer));
         assert!(!has_capability(&Header { pid: u32::MAX, ..header }, Capability::Administer));
         assert_eq!(caller_word(&header, 4096), None);
+    }
+
+    #[test]
+    fn who_only_looks_changes_no_owner() {
+        let pid = std::process::id();
+        let header = Header { opcode: 0, unique: 0, node: 0, uid: 0, gid: 0, pid };
+        assert_ne!(is_changing_owner(&header), Some(true));
+        assert_eq!(is_changing_owner(&Header { pid: 0, ..header }), None);
     }
 
     #[test]

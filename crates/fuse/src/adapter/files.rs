@@ -1,14 +1,14 @@
 //! The content of files.
 
 use super::announced::Allocation;
-use super::caller::{Capability, has_capability, is_strangers_setgid};
+use super::caller::{is_losing_privileges, is_strangers_setgid};
 use super::opening::check_may_cut;
 use super::{Adapter, Outcome, caller};
 use crate::errno::Errno;
 use crate::protocol::flags::{allocate, open, write};
 use crate::protocol::{CopyRange, Encoder, Header, Transfer, Write};
 use bytes::Bytes;
-use marram_vfs::{Allocate, Error, Ino, Kind, SetAttributes, WriteOptions};
+use marram_vfs::{Allocate, Error, Ino, SetAttributes, WriteOptions};
 
 impl Adapter {
     pub(super) fn read(&self, ino: Ino, transfer: Transfer, out: &mut Encoder<'_>) -> Outcome {
@@ -36,8 +36,11 @@ impl Adapter {
     ) -> Outcome {
         let ino = Ino(header.node);
         self.check_write(ino, write.handle, write.offset)?;
-        if write.flags & write::KILL_SUIDGID != 0 {
-            self.clear_strangers_setgid(header, ino)?;
+        match (write.flags & write::KILL_SUIDGID != 0, write.flags & write::CACHE != 0) {
+            (true, _) => self.clear_strangers_setgid(header, ino)?,
+            // A file system above this one writes in the name of its mounter, for any process.
+            (false, false) => self.clear_privileges(header, ino)?,
+            (false, true) => (),
         }
         let options = WriteOptions {
             clear_privileges: write.flags & write::KILL_SUIDGID != 0,
@@ -103,17 +106,13 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes setuid and setgid off `ino` if the caller may not keep them, for the operations that
-    /// the kernel does not mark. It comes before the change of content: when that fails, a program
+    /// Takes setuid and setgid off `ino` if the caller may not keep them, where the kernel does not
+    /// say so. It comes before the change of content: when that fails, a program
     /// has lost a privilege, which is safe; the other order could leave changed content with it.
     fn clear_privileges(&self, header: &Header, ino: Ino) -> Result<(), Error> {
         let attributes = self.file_system.attributes(ino)?;
-        let privileged =
-            attributes.permissions & 0o4000 != 0 || attributes.permissions & 0o2010 == 0o2010;
         let set = SetAttributes {
-            clear_privileges: attributes.kind == Kind::Regular
-                && privileged
-                && !has_capability(header, Capability::KeepPrivileges),
+            clear_privileges: is_losing_privileges(header, &attributes),
             clear_setgid: is_strangers_setgid(header, &attributes),
             ..Default::default()
         };

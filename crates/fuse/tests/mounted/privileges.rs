@@ -216,3 +216,48 @@ for command, argument_bytes in (shut_down, trim, set_label):
     assert!(told.contains("trusted.t") && !told.contains("EPERM"), "{told}");
     mounted.end();
 }
+
+/// OverlayFS acts in the name of its mounter, root, for any process.
+#[test]
+fn a_strangers_change_through_an_overlay_clears_them() {
+    let Some(mounted) = mounted() else { return };
+    for name in ["lower", "upper", "work", "merged"] {
+        fs::create_dir(mounted.path(name)).unwrap();
+    }
+    let root = mounted.root();
+    let layer = |name: &str| format!("{name}dir={}", mounted.path(name).display());
+    let merged = tempfile::tempdir().unwrap();
+    let options = ["lower", "upper", "work"].map(layer).join(",");
+    let mount = format!("mount -t overlay overlay -o {options} {}", merged.path().display());
+    if !shell(&root, 0, &mount).status.success() {
+        eprintln!("skipped: needs OverlayFS");
+        return mounted.end();
+    }
+    fs::set_permissions(merged.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let as_root = |line: &str| shell_ok(merged.path(), 0, line);
+    for change in CHANGES {
+        as_root("rm -f f; cp /usr/bin/id f; chmod 6777 f; stat -c %a f; ./f -u");
+        shell_ok(merged.path(), USER, change);
+        assert_eq!(as_root("stat -c %a f").trim(), "777", "{change}");
+    }
+    // What has lost its setuid in the listing must have lost it when it is run too.
+    as_root("rm -f f; cp /usr/bin/id f; chmod 6777 f; ./f -u");
+    let told = shell_ok(merged.path(), USER, "./f -u; printf x >> f; ./f -u");
+    assert_eq!(told, format!("0\n{USER}\n"));
+    for change in CHANGES {
+        as_root("rm -f f; cp /usr/bin/id f; chmod 6777 f");
+        as_root(change);
+        assert_eq!(as_root("stat -c %a f").trim(), "6777", "{change} by root");
+    }
+    as_root(&format!("cd /; umount {}", merged.path().display()));
+    mounted.end();
+}
+
+#[test]
+fn what_a_stranger_has_changed_gives_who_runs_it_nothing() {
+    let Some(mounted) = mounted() else { return };
+    shell_ok(&mounted.root(), 0, "cp /usr/bin/id f; chmod 6777 f; stat f");
+    let told = shell_ok(&mounted.root(), USER, "./f -u; printf x >> f; ./f -u");
+    assert_eq!(told, format!("0\n{USER}\n"));
+    mounted.end();
+}
