@@ -3,6 +3,7 @@
 //! What Marram assumes of media stands on the trait [`Device`]; `docs/faults.md` says what happens
 //! when a device breaks it.
 
+mod behind;
 pub mod conformance;
 mod direct;
 mod error;

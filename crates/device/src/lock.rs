@@ -4,8 +4,12 @@
 //! ends: after a crash there is nothing stale to clean up. It belongs to the open file behind it,
 //! so a child made by fork would keep it too. A daemon takes it after its last fork, so the process
 //! id that a refused caller gets is true.
+//!
+//! The lock of a block device includes the files behind it: a pool in such a file may be in use
+//! under the file's own name. A device that shows a part of a file shares that file's lock with
+//! devices that show other parts.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,6 +18,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, major, minor, open};
 use rustix::io::Errno;
 
+use crate::behind::{Behind, files_behind};
 use crate::{Error, Result};
 
 /// A device held for one process; dropping it lets go.
@@ -21,6 +26,8 @@ use crate::{Error, Result};
 pub struct Lock {
     /// The open file that holds the `flock`.
     holder: File,
+    /// The open files behind a block device, which hold a `flock` each.
+    _behind: Vec<File>,
     /// On a block device: the claim that also keeps mounts and other volumes away.
     claim: Mutex<Option<OwnedFd>>,
 }
@@ -35,13 +42,22 @@ impl Lock {
             File::open(&again).map_err(|error| refused(format!("cannot be locked: {error}")))?;
         match holder.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(refused(in_use(&holder))),
+            Err(TryLockError::WouldBlock) => {
+                return Err(refused(in_use(holder.metadata().ok().as_ref())));
+            }
             Err(TryLockError::Error(error)) => {
                 return Err(refused(format!("cannot be locked: {error}")));
             }
         }
-        let claim = if is_block_device { Some(claim(&again).map_err(refused)?) } else { None };
-        Ok(Lock { holder, claim: Mutex::new(claim) })
+        let (mut behind, mut claimed) = (Vec::new(), None);
+        if is_block_device {
+            claimed = Some(claim(&again).map_err(refused)?);
+            let number = holder.metadata().map_err(|error| refused(error.to_string()))?.rdev();
+            for file in files_behind(number) {
+                behind.extend(lock_behind(&file).map_err(refused)?);
+            }
+        }
+        Ok(Lock { holder, _behind: behind, claim: Mutex::new(claimed) })
     }
 
     /// Gives up the claim on a block device and keeps the lock, just before the kernel takes the
@@ -70,8 +86,29 @@ fn claim(path: &str) -> std::result::Result<OwnedFd, String> {
     })
 }
 
-fn in_use(target: &File) -> String {
-    match holder_of(target) {
+/// Locks a file behind a block device. One that cannot be opened is looked up in the kernel's list
+/// of locks instead.
+fn lock_behind(behind: &Behind) -> std::result::Result<Option<File>, String> {
+    let in_use = |found| format!("shows {}, which {}", behind.path.display(), in_use(found));
+    // A pipe that has come to the place of the file does not hold the opening up.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = open(&behind.path, flags, Mode::empty()).map(File::from) else {
+        let found = behind.path.metadata().ok();
+        let is_held = found.as_ref().is_some_and(|found| holder_of(found).is_some());
+        return if is_held { Err(in_use(found.as_ref())) } else { Ok(None) };
+    };
+    let locked = if behind.is_whole { file.try_lock() } else { file.try_lock_shared() };
+    match locked {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(in_use(file.metadata().ok().as_ref())),
+        Err(TryLockError::Error(error)) => {
+            Err(format!("shows {}, which cannot be locked: {error}", behind.path.display()))
+        }
+    }
+}
+
+fn in_use(target: Option<&Metadata>) -> String {
+    match target.and_then(holder_of) {
         Some(pid) => {
             let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let command = match command.trim() {
@@ -85,10 +122,9 @@ fn in_use(target: &File) -> String {
 }
 
 /// The process that holds a `flock` on the file, where the kernel's list of locks shows it.
-fn holder_of(target: &File) -> Option<u32> {
-    let metadata = target.metadata().ok()?;
-    let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+fn holder_of(target: &Metadata) -> Option<u32> {
+    let (major, minor) = (major(target.dev()), minor(target.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", target.ino());
     find_holder(&std::fs::read_to_string("/proc/locks").ok()?, &place)
 }
 

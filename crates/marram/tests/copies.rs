@@ -4,7 +4,7 @@
 mod workbench;
 
 use std::fs;
-use workbench::{Workbench, can_mount};
+use workbench::{Attached, Workbench, can_mount};
 
 /// A pool mounted on `mnt` with the snapshot `x`, and `copy.pool`, which it was before that mount.
 fn with_copy() -> Option<Workbench> {
@@ -105,38 +105,18 @@ fn of_two_copies_that_are_mounted_at_once_one_is() {
     bench.run(if one == 0 { "unmount mnt" } else { "unmount two" }).good();
 }
 
-/// A loop device on a file of a bench, for as long as it is there.
-struct Attached<'b>(&'b Workbench, String);
-
-impl Attached<'_> {
-    fn to<'b>(bench: &'b Workbench, file: &str) -> Option<Attached<'b>> {
-        let found = bench.host(&["losetup", "--show", "-f", file]);
-        if found.status != 0 {
-            eprintln!("skipped: needs a loop device");
-            return None;
-        }
-        Some(Attached(bench, found.out.trim().to_owned()))
-    }
-}
-
-impl Drop for Attached<'_> {
-    fn drop(&mut self) {
-        self.0.host(&["losetup", "-d", &self.1]);
-    }
-}
-
 #[test]
 fn a_loop_device_is_the_file_behind_it() {
     let Some(bench) = with_copy() else { return };
     let (Some(device), Some(copy)) =
-        (Attached::to(&bench, "work.pool"), Attached::to(&bench, "copy.pool"))
+        (Attached::to(&bench, "work.pool", ""), Attached::to(&bench, "copy.pool", ""))
     else {
         return;
     };
-    bench.run(&format!("snapshot {}@a", device.1)).good();
-    bench.run(&format!("snapshot {}@a", copy.1)).refused(11, &["is a copy"]);
+    bench.run(&format!("snapshot {}@a", device.path)).good();
+    bench.run(&format!("snapshot {}@a", copy.path)).refused(11, &["is a copy"]);
     bench.run("unmount mnt").good();
-    bench.run(&format!("mount {} mnt", device.1)).good();
+    bench.run(&format!("mount {} mnt", device.path)).good();
     bench.run("snapshot work.pool@b").good();
     bench.run("snapshot copy.pool@b").refused(11, &["is a copy"]);
     let listed = bench.run("list mnt").good().out;

@@ -142,6 +142,14 @@ impl Workbench {
         table.lines().filter(below).map(str::to_owned).collect()
     }
 
+    /// What the daemon of the one pool has logged.
+    pub(crate) fn log(&self) -> String {
+        let files = std::fs::read_dir(self.path("state/marram")).expect("a folder");
+        let mut files = files.map(|file| file.expect("a file").path());
+        let log = files.find(|path| path.extension().is_some_and(|ending| ending == "log"));
+        std::fs::read_to_string(log.expect("a log")).expect("a text")
+    }
+
     /// The process id of the daemon that serves `target`.
     pub(crate) fn daemon_pid(&self, target: &str) -> i32 {
         let status = self.run(&format!("status {target} --json")).result();
@@ -163,6 +171,34 @@ impl Drop for Workbench {
                 eprintln!("left over: {line}: {gone}");
             }
         }
+    }
+}
+
+/// A loop device on a file of a bench, for as long as this is there.
+pub(crate) struct Attached<'b> {
+    bench: &'b Workbench,
+    /// Where it is.
+    pub(crate) path: String,
+}
+
+impl Attached<'_> {
+    /// Attaches one with these words of `losetup`; `None` where there are no loop devices.
+    pub(crate) fn to<'b>(bench: &'b Workbench, file: &str, words: &str) -> Option<Attached<'b>> {
+        let mut line = vec!["losetup", "--show", "-f"];
+        line.extend(words.split_whitespace());
+        line.push(file);
+        let found = bench.host(&line);
+        if found.status != 0 {
+            eprintln!("skipped: needs a loop device");
+            return None;
+        }
+        Some(Attached { bench, path: found.out.trim().to_owned() })
+    }
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        self.bench.host(&["losetup", "-d", &self.path]);
     }
 }
 
