@@ -66,6 +66,25 @@ fn a_preallocated_file_gives_its_size_and_an_empty_one_needs_one() {
 }
 
 #[test]
+fn grow_makes_nothing_smaller_and_says_so() {
+    let bench = Workbench::with_pool();
+    for size in ["64M", "1", "0"] {
+        let words = ["work.pool has 134217728 bytes", "smaller", "marram send"];
+        bench.run(&format!("grow work.pool --size {size}")).refused(2, &words);
+    }
+    let total = || bench.run("status work.pool --json").result()[0]["total_bytes"].clone();
+    let before = total();
+    let longer = fs::File::options().write(true).open(bench.path("work.pool")).unwrap();
+    longer.set_len(160 << 20).unwrap();
+    // What is asked for is done, or nothing.
+    bench.run("grow work.pool --size 140M").refused(2, &["167772160"]);
+    assert_eq!(total(), before);
+    assert_eq!(bench.run("grow work.pool --size 160M --json").result()["size_bytes"], 160 << 20);
+    bench.run("grow work.pool --size 160M").good();
+    bench.run("check work.pool").good();
+}
+
+#[test]
 fn what_is_no_pool_is_said_to_be_none() {
     let bench = Workbench::with_pool();
     fs::write(bench.path("empty"), "").unwrap();

@@ -80,9 +80,21 @@ impl OpenPool {
     /// Makes the device larger, if it is a file.
     ///
     /// # Errors
-    /// The device cannot become that large.
+    /// It is larger already, or cannot become that large.
     pub(super) fn grow_device(&self, size_bytes: u64) -> Result<()> {
-        Ok(self.device.grow(size_bytes)?)
+        let has_bytes = self.device.size()?;
+        if size_bytes >= has_bytes {
+            return Ok(self.device.grow(size_bytes)?);
+        }
+        let path = self.path.display();
+        Err(Error::usage(format!(
+            "{path} has {has_bytes} bytes, and a pool does not become smaller: {size_bytes} are \
+             asked for"
+        ))
+        .hint(
+            "leave --size out to take into use all that there is; for a smaller pool make a new \
+             one, and move the data with `marram send` and `marram receive`",
+        ))
     }
 
     /// The engine.
