@@ -122,6 +122,38 @@ fn a_damaged_pool_is_refused_without_a_panic() {
 }
 
 #[test]
+fn what_is_left_of_a_pool_is_called_one_and_nobody_is_told_to_make_a_new_one() {
+    let bench = Workbench::with_pool();
+    let whole = fs::read(bench.path("work.pool")).unwrap();
+    bench.make_folder("mnt");
+    let told = |lines: &[&str], word: &str| {
+        for line in lines {
+            let outcome = bench.run(line);
+            let text = format!("{}{}", outcome.out, outcome.err);
+            assert!(outcome.status != 0 && text.contains(word), "{line}: {outcome:?}");
+            assert!(!text.contains("`marram create`"), "{line}: {outcome:?}");
+        }
+    };
+    let lines = ["status", "list", "grow", "mount", "create"].map(|verb| match verb {
+        "mount" => "mount left.pool mnt".to_owned(),
+        verb => format!("{verb} left.pool"),
+    });
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    for kept in [40 << 20, 1 << 20, 600_000, 70_000, 4096] {
+        fs::write(bench.path("left.pool"), &whole[..kept]).unwrap();
+        told(&lines[..4], "cut off");
+        told(&["create left.pool"], "a Marram pool");
+        told(&["check left.pool"], "");
+    }
+    let mut damaged = whole.clone();
+    damaged[4096..1 << 20].fill(0x5a);
+    fs::write(bench.path("left.pool"), damaged).unwrap();
+    told(&lines, "Marram pool");
+    told(&["status left.pool"], "marram check");
+    told(&["check left.pool"], "superblock");
+}
+
+#[test]
 fn mount_refuses_bad_places_and_options() {
     let bench = Workbench::with_pool();
     bench.make_folder("mnt");

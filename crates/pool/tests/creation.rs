@@ -152,6 +152,28 @@ fn assert_whole(bytes: &[u8], act: impl Fn(&Pool) -> bool, state: impl Fn(&Pool)
 }
 
 #[test]
+fn what_is_cut_off_below_its_superblocks_is_no_empty_device() {
+    let memory = Arc::new(MemoryDevice::new(POOL_BYTES));
+    let device: Arc<dyn Device> = memory.clone();
+    create_on(&device, &[]);
+    let bytes = memory.snapshot();
+    for kept in [1 << 20, 600_000, 70_000, 4096] {
+        let left: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes[..kept].to_vec()));
+        let is_cut = |error: &PoolError| matches!(error, PoolError::TooSmall { .. });
+        match probe(&*left) {
+            Err(error) => assert!(is_cut(&error), "{error}"),
+            Ok(found) => assert!(found.is_some() && is_cut(&refusal(&left)), "of {kept} bytes"),
+        }
+    }
+    let nothing = MemoryDevice::from_bytes(vec![0; 70_000]);
+    assert_eq!(probe(&nothing).expect("it can be read"), None);
+}
+
+fn refusal(left: &Arc<dyn Device>) -> PoolError {
+    Pool::open(vec![left.clone()], OpenOptions::default()).expect_err("it is cut off")
+}
+
+#[test]
 fn a_pool_has_grown_or_not_and_has_one_label_or_the_other() {
     let memory = Arc::new(MemoryDevice::new(POOL_BYTES));
     let device: Arc<dyn Device> = memory.clone();

@@ -107,7 +107,14 @@ fn judged(
     checked: std::result::Result<Summary, marram_check::Error>,
 ) -> Result<Summary> {
     checked.map_err(|error| match error {
-        marram_check::Error::NoPool { .. } => engine::no_pool(path),
+        marram_check::Error::NoPool { .. } => match engine::probe(path) {
+            Err(error) => error,
+            Ok(None) => engine::no_pool(path),
+            Ok(Some(_)) => {
+                Error::failed(format!("{}: the end of the pool is cut off", path.display()))
+                    .hint("bring back the whole file or device")
+            }
+        },
         other => Error::failed(other.to_string()),
     })
 }

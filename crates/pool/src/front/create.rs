@@ -141,7 +141,8 @@ fn write_signature(device: &dyn Device, options: &CreateOptions) -> Result<(), E
 /// # Errors
 /// A device that cannot be read, or a pool that is damaged or too new.
 pub fn probe(device: &dyn Device) -> Result<Option<Probe>, Error> {
-    if device.size()? < POOL_BYTES_MIN {
+    let found_bytes = device.size()?;
+    if found_bytes < SIGNATURE_BYTES as u64 {
         return Ok(None);
     }
     let mut page = vec![0; SIGNATURE_BYTES];
@@ -159,6 +160,14 @@ pub fn probe(device: &dyn Device) -> Result<Option<Probe>, Error> {
             committed_seconds: newest.committed_seconds,
         })),
         Err(Error::NoPool { .. }) if foreign => Ok(None),
+        Err(Error::NoPool { device, .. }) if found_bytes < POOL_BYTES_MIN => Err(Error::TooSmall {
+            device,
+            found_bytes,
+            needed_bytes: POOL_BYTES_MIN,
+            reason: "no pool is smaller, so the end of this one is cut off, with its superblocks; \
+                     bring back the whole file or device"
+                .to_owned(),
+        }),
         Err(error) => Err(error),
     }
 }

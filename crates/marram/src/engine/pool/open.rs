@@ -55,7 +55,11 @@ impl OpenPool {
             ..OpenOptions::default()
         };
         let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
-        let pool = Pool::open(devices, options).map_err(|error| pool_error(path, error))?;
+        let pool = Pool::open(devices, options).map_err(|error| match (error, probe(path)) {
+            (marram_pool::Error::NoPool { .. }, Ok(None)) => no_pool(path),
+            (marram_pool::Error::NoPool { .. }, Err(error)) => error,
+            (error, _) => pool_error(path, error),
+        })?;
         let pool = Arc::new(acting_for(&pool, &Author::of_this_process()));
         Ok(OpenPool {
             pool,
@@ -201,7 +205,11 @@ fn found_at(path: &Path) -> Result<(Found, u64)> {
 
 fn pool_error(path: &Path, error: marram_pool::Error) -> Error {
     match error {
-        marram_pool::Error::NoPool { .. } => no_pool(path),
+        marram_pool::Error::NoPool { reason, .. } => {
+            Error::failed(format!("{} is a damaged Marram pool: {reason}", path.display())).hint(
+                "`marram check` tells what is damaged; bring back a copy of it if you have one",
+            )
+        }
         marram_pool::Error::Store(error) => Error::from(error).during(path.display()),
         log @ marram_pool::Error::Log(_) => {
             Error::failed(format!("{}: {log}", path.display())).hint(WITHOUT_LOG)
