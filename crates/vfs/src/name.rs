@@ -1,17 +1,20 @@
 //! Names of directory entries.
 
 use std::fmt;
+use thiserror::Error;
 
 /// A valid name of a directory entry: 1 to 255 bytes, neither `/` nor NUL in it, not `.` or `..`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
 /// Why some bytes are no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
     /// Longer than 255 bytes.
+    #[error("the name is longer than {} bytes", Name::BYTES_MAX)]
     TooLong,
     /// Empty, `.`, `..`, or with `/` or NUL in it.
+    #[error("the name is empty, \".\" or \"..\", or has a \"/\" or a NUL in it")]
     Invalid,
 }
 
@@ -67,5 +70,16 @@ mod tests {
         for bad in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
             assert_eq!(Name::new(bad), Err(NameError::Invalid), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_caller_passes_the_reason_on_as_an_error() {
+        fn checked(bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+            Name::new(bytes)?;
+            Ok(())
+        }
+        let told = |bytes: &[u8]| checked(bytes).unwrap_err().to_string();
+        assert!(told(&[b'x'; 256]).contains("longer than 255 bytes"));
+        assert!(told(b"a/b").contains("\"/\""));
     }
 }
