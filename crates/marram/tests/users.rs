@@ -3,6 +3,8 @@
 //! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
 //! open to all as on an ordinary system.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod workbench;
 
 use std::os::unix::fs::PermissionsExt;
