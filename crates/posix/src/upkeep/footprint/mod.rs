@@ -1,10 +1,10 @@
 //! What files and directories take of a store, and what deleting them would give back.
 //!
-//! Everything is read from one frozen state ([`marram_store::FrozenViews`]), so the answer is of one
-//! moment, and no operation waits for it. A file has what its blocks take as they are stored. It
-//! would give back those that nothing else refers to: no other file, no snapshot, no clone, and no
-//! other dataset. A directory is looked at as a whole: what only files in it share comes back with
-//! it. What the tree takes for names and records is not counted: neighbours share its nodes.
+//! Everything is read from one frozen state ([`marram_store::FrozenViews`]), so the answer is of
+//! one moment, and no operation waits for it. A file has what its blocks take as they are stored.
+//! It would give back those that nothing else refers to: no other file, no snapshot, no clone, and
+//! no other dataset. A directory is looked at as a whole: what only files in it share comes back
+//! with it. What the tree takes for names and records is not counted: neighbours share its nodes.
 //!
 //! **Memory is bounded.** A walk keeps the way down, the rows that are asked for, and blocks and
 //! files of which it has seen a part. When those blocks are too many, it begins anew with half of
