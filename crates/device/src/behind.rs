@@ -15,7 +15,7 @@ use rustix::fs::{major, minor};
 
 /// Most devices on top of each other that are looked through.
 const DEPTH_MAX: usize = 8;
-/// Most files that are told of.
+/// Most files that are returned.
 const FILES_MAX: usize = 64;
 
 /// A file, or another block device, that a loop device shows.

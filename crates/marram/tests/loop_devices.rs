@@ -1,5 +1,5 @@
 //! Loop devices over files that pools lie in: what is done to the device is done to the file, so
-//! whoever has the one has the other.
+//! the lock of the one is the lock of the other.
 
 mod workbench;
 
