@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// What runs beside the model: a pool, the POSIX layer alone, or the model itself.
     #[arg(long, default_value = "pool")]
     home: String,
+    /// Histories of a fork that is merged and updated again and again.
+    #[arg(long)]
+    branches: bool,
     /// Run only these steps of one history, as a failure printed them.
     #[arg(long)]
     keep: Option<String>,
@@ -39,6 +42,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cargo.arg(name).arg(value.to_string());
     }
     cargo.args(["--home", &arguments.home]);
+    if arguments.branches {
+        cargo.arg("--branches");
+    }
     if let Some(keep) = &arguments.keep {
         cargo.args(["--keep", keep]);
     }

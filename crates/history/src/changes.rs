@@ -3,6 +3,8 @@
 //! What is gathered is as large as the change. Bytes are not compared here: a file that was
 //! written over with what it held has changed sections.
 
+mod across;
+
 use marram_format::record::Inode;
 use marram_records::failure::from_store;
 use marram_records::inode::decode_inode;

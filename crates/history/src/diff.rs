@@ -1,9 +1,11 @@
 //! What differs between two states, in words of files.
 
+use crate::branch::Branch;
 use crate::changes::{Changes, InodeChange, NameChanges, Pair, Place};
 use crate::counterpart::number_in_past;
 use crate::equal::file_ranges;
 use crate::inode_aliases::{InodeAlias, InodeAliases};
+use crate::parted::{Kept, NewInodes, Parted};
 use crate::paths::Paths;
 use crate::ranges::ranges;
 use crate::stable_source::StableSource;
@@ -36,6 +38,17 @@ pub struct Difference {
     pub size: u64,
     /// What has happened to it.
     pub what: What,
+}
+
+impl Difference {
+    /// Whether only the time has changed at which names of a directory were changed: where a merge
+    /// did that, it is the time of the merge.
+    pub(crate) fn is_time_of_names(&self) -> bool {
+        let is_time = |changes: &Vec<AttributeChange>| {
+            changes.iter().all(|change| matches!(change, AttributeChange::Modified(..)))
+        };
+        self.kind == Kind::Directory && matches!(&self.what, What::Attributes(all) if is_time(all))
+    }
 }
 
 /// What has happened to a file.
@@ -130,9 +143,37 @@ pub fn diff(
     check_related(&a, &b)?;
     let roots = roots(store, &after.source, (&a, &b), root.0)?;
     let (a, b) = (a.below(roots.0), b.below(roots.1));
+    if let Some(branch) = Branch::between(store, &before.source, &after.source)? {
+        let states = ((&before.source, &a), (&after.source, &b));
+        return tell_across(store, &branch.origin, states, visit);
+    }
     let changes = Changes::gather(store, (&before.source, &after.source), &a, &b)?;
     let aliases = InodeAliases::find(&a, &b, &changes)?;
     Comparison::new(&a, &b, &changes).with(aliases).tell(visit)
+}
+
+/// Tells what differs between the base of a merge and the other one of the two that it is between.
+fn tell_across(
+    store: &dyn Store,
+    origin: &Source,
+    ((before, a), (after, b)): (Kept<'_>, Kept<'_>),
+    visit: &mut dyn FnMut(Difference) -> bool,
+) -> Result<()> {
+    let made = NewInodes::of(store, origin, after)?;
+    let others = NewInodes::of(store, origin, before)?;
+    let parted = Parted::find((&made, b), (&others, a))?;
+    let shown = parted.show(b);
+    let changes = Changes::gather_across(store, (before, after), (a, &shown), (&parted, b))?;
+    Comparison::new(a, &shown, &changes).tell(&mut |difference| {
+        if difference.is_time_of_names() {
+            return true;
+        }
+        let ino = match difference.what {
+            What::Removed => difference.ino.0,
+            _ => shown.own(difference.ino.0).unwrap_or(difference.ino.0),
+        };
+        visit(Difference { ino: Ino(ino), ..difference })
+    })
 }
 
 /// The directory that both states have at their top: of a fork and what it began as, that of the

@@ -105,8 +105,9 @@ fn roll_back_held(
         read: rollback.to,
         keep: rollback.keep,
         root_object: stays,
+        moves_base: false,
     };
-    let judged = (&sides, &names, &plan.files);
+    let judged = ((&sides, &names, &plan.files), true);
     let orphans = apply((parent, held), (store, &merged), judged, &mut report)?;
     report.applied = true;
     Ok((report, orphans))

@@ -18,6 +18,7 @@
 
 #![deny(clippy::cast_possible_truncation)]
 
+mod branch;
 mod change_set;
 mod changes;
 mod conflict;
@@ -33,6 +34,7 @@ mod merge_batch;
 mod merge_files;
 mod merge_names;
 mod parent;
+mod parted;
 mod paths;
 mod ranges;
 mod restoring;
@@ -41,12 +43,13 @@ mod subtree;
 mod text;
 mod three_way;
 
+pub use branch::{Branch, Direction};
 pub use change_set::{ChangeSet, ChangedInode, change_set};
 pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
 pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
 pub use directory_rollback::{DirectoryRollback, roll_back_directory};
 pub use line_merge::{TextPiece, merge_lines};
-pub use merge::{MergeSides, merge};
+pub use merge::{MergeSides, bring_across, merge};
 pub use parent::{HeldParent, Parent, ParentChange};
 pub use paths::path_of;
 pub use stable_source::{StableSource, destroy_leftovers};

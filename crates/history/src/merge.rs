@@ -5,11 +5,14 @@
 //! judged, and either all of them go into one batch, or nothing is changed at all. The batch is
 //! durable before the merge returns.
 
+mod gathered;
+
+use self::gathered::ForkSide;
+use crate::branch::{Branch, Direction};
 use crate::change_set::ChangeSet;
-use crate::changes::Changes;
 use crate::conflict::{MergeOptions, MergeReport};
 use crate::conflicts::Conflicts;
-use crate::diff::{Comparison, Difference, What, check_related};
+use crate::diff::{Comparison, Difference, What};
 use crate::inode_aliases::InodeAliases;
 use crate::merge_batch::MergeBatch;
 use crate::merge_files::{self, FileEdit};
@@ -19,7 +22,6 @@ use crate::stable_source::StableSource;
 use crate::three_way::ThreeWay;
 use marram_format::record::Inode;
 use marram_records::failure::{from_store, from_sync};
-use marram_records::state::State;
 use marram_records::usage::UsageChange;
 use marram_store::{Admission, Batch, DatasetName, MergedFrom, Source, Store};
 use marram_vfs::{Error, Ino, Result};
@@ -38,12 +40,72 @@ pub struct MergeSides<'a> {
     pub root: Ino,
 }
 
+/// The same, as it is known when the merge begins.
+pub(crate) struct Sides {
+    pub(crate) dataset: DatasetName,
+    pub(crate) base: Source,
+    pub(crate) fork: Source,
+    pub(crate) root: Ino,
+    /// Of a fork and its parent: the state in which both last had the same numbers, if that is not
+    /// the base.
+    pub(crate) origin: Option<Source>,
+    /// The state of the fork that is read is the base of the next merge.
+    pub(crate) moves_base: bool,
+}
+
+impl Sides {
+    fn of(sides: MergeSides<'_>) -> Sides {
+        Sides {
+            dataset: sides.dataset.clone(),
+            base: sides.base.clone(),
+            fork: sides.fork.clone(),
+            root: sides.root,
+            origin: None,
+            moves_base: false,
+        }
+    }
+
+    fn of_branch(branch: Branch, direction: Direction) -> Sides {
+        let Branch { fork, parent, origin, base, root } = branch;
+        let (into, from) = match direction {
+            Direction::Merge => (parent, fork),
+            Direction::Update => (fork, parent),
+        };
+        let origin = (base != origin).then_some(origin);
+        Sides { dataset: into.dataset, base, fork: from, root, origin, moves_base: true }
+    }
+}
+
+/// Where the sides of a merge are found.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    Sides(MergeSides<'a>),
+    Branch(&'a DatasetName, Direction),
+}
+
+impl Which<'_> {
+    fn sides(self, store: &dyn Store) -> Result<Sides> {
+        match self {
+            Which::Sides(sides) => Ok(Sides::of(sides)),
+            Which::Branch(fork, direction) => {
+                let branch = Branch::of(store, fork)?;
+                let branch = branch.ok_or(Error::InvalidArgument("the dataset is no fork"))?;
+                Ok(Sides::of_branch(branch, direction))
+            }
+        }
+    }
+}
+
+/// How often a merge begins anew because another one between the same two has moved the base.
+const MOVED_BASES_MAX: usize = 16;
+
 /// Where a merge is applied: the store, and what its log says of the merge.
 pub(crate) type Into<'a> = (&'a dyn Store, &'a MergedFrom<'a>);
 /// What was judged.
 type Judged<'a, 's> = (&'a ThreeWay<'s>, &'a MergeNames<'a, 's>, &'a BTreeMap<u64, FileEdit>);
 
 /// What was judged, as a batch.
+#[derive(Default)]
 struct Prepared {
     batch: Batch<'static>,
     inodes: i64,
@@ -69,18 +131,24 @@ pub fn merge(
     sides: MergeSides<'_>,
     options: &MergeOptions<'_>,
 ) -> Result<MergeReport> {
-    parent.check_running()?;
-    let merge = Merge { parent, store, sides, options };
-    if options.preview {
-        return merge.preview();
-    }
-    if !parent.view().writable() {
-        return Err(Error::ReadOnly);
-    }
-    let (report, orphans) = with_space(parent, || merge.once())?;
-    // Not begun anew if this finds no space: it has been applied.
-    conclude(parent, report.applied, orphans)?;
-    Ok(report)
+    Merge { parent, store, which: Which::Sides(sides), options }.run()
+}
+
+/// Brings what one side of a branch has changed into the other, of which `into` is the file system:
+/// a fork's changes into its parent, or the parent's into the fork. The base is the newest state
+/// that both have, and the state that is read here is the next one.
+///
+/// What was decided against stays so: it comes again only if it is changed again.
+///
+/// # Errors
+/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork.
+pub fn bring_across(
+    into: &dyn Parent,
+    store: &dyn Store,
+    (fork, direction): (&DatasetName, Direction),
+    options: &MergeOptions<'_>,
+) -> Result<MergeReport> {
+    Merge { parent: into, store, which: Which::Branch(fork, direction), options }.run()
 }
 
 /// Runs an attempt as [`Parent::with_space`] does.
@@ -107,11 +175,26 @@ pub(crate) fn conclude(parent: &dyn Parent, is_applied: bool, orphans: Vec<u64>)
 struct Merge<'a> {
     parent: &'a dyn Parent,
     store: &'a dyn Store,
-    sides: MergeSides<'a>,
+    which: Which<'a>,
     options: &'a MergeOptions<'a>,
 }
 
 impl Merge<'_> {
+    fn run(&self) -> Result<MergeReport> {
+        let parent = self.parent;
+        parent.check_running()?;
+        if self.options.preview {
+            return self.preview();
+        }
+        if !parent.view().writable() {
+            return Err(Error::ReadOnly);
+        }
+        let (report, orphans) = with_space(parent, || self.once())?;
+        // Not begun anew if this finds no space: it has been applied.
+        conclude(parent, report.applied, orphans)?;
+        Ok(report)
+    }
+
     /// Judges, and makes a dry run of the batch. What has been removed, and waits to be
     /// freed, is freed before it is said that there is none.
     fn preview(&self) -> Result<MergeReport> {
@@ -124,42 +207,52 @@ impl Merge<'_> {
         self.once().map(|(report, _)| report)
     }
 
-    /// What the fork has is read from memory; if it is written to meanwhile, from a snapshot.
-    /// Returns what has become an orphan too.
+    /// Begins anew if the base has moved before the parent was held still. Returns what has become
+    /// an orphan too.
     fn once(&self) -> Result<(MergeReport, Vec<u64>)> {
-        let fork = StableSource::of(self.store, self.sides.fork, "merge")?;
-        let merged = self.with_fork(&fork);
+        for _ in 0..MOVED_BASES_MAX {
+            if let Some(merged) = self.from(&self.which.sides(self.store)?)? {
+                return Ok(merged);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// What the fork has is read from memory; if it is written to meanwhile, from a snapshot.
+    fn from(&self, sides: &Sides) -> Result<Option<(MergeReport, Vec<u64>)>> {
+        let fork = StableSource::of(self.store, &sides.fork, "merge")?;
+        let merged = self.with_fork(sides, &fork);
         if merged.is_ok() || !fork.is_overtaken() {
             return merged;
         }
         drop(fork);
-        let fork = StableSource::on_media(self.store, self.sides.fork, "merge")?;
-        self.with_fork(&fork)
+        let fork = StableSource::on_media(self.store, &sides.fork, "merge")?;
+        self.with_fork(sides, &fork)
     }
 
-    fn with_fork(&self, fork: &StableSource<'_>) -> Result<(MergeReport, Vec<u64>)> {
-        let (store, sides) = (self.store, self.sides);
-        let open = |source: &Source| -> Result<State> {
-            State::open(store.open(source).map_err(from_store)?, sides.root.0)
-        };
-        let (base_state, fork_state) = (open(sides.base)?, open(&fork.source)?);
-        check_related(&base_state, &fork_state)?;
-        let sources = (sides.base, &fork.source);
-        let theirs = Changes::gather(store, sources, &base_state, &fork_state)?;
+    /// Nothing if the base has moved.
+    fn with_fork(
+        &self,
+        sides: &Sides,
+        fork: &StableSource<'_>,
+    ) -> Result<Option<(MergeReport, Vec<u64>)>> {
+        let store = self.store;
+        let fork_side = ForkSide::gather(store, sides, &fork.source)?;
         let mut held = self.parent.hold_still()?;
-        let present = StableSource::take(store, sides.dataset, "merge")?;
-        let now = State::open(store.open(&present.source).map_err(from_store)?, sides.root.0)?;
-        check_related(&base_state, &now)?;
-        let ours = Changes::gather(store, (sides.base, &present.source), &base_state, &now)?;
-        let three = ThreeWay::new((&base_state, &fork_state, &now), &theirs, &ours);
+        if sides.moves_base && self.which.sides(store)?.base != sides.base {
+            return Ok(None);
+        }
+        let present = StableSource::take(store, &sides.dataset, "merge")?;
+        let gathered = fork_side.with(store, (sides, &fork.source), &present.source)?;
         let merged = MergedFrom {
-            dataset: sides.dataset,
-            fork: sides.fork,
+            dataset: &sides.dataset,
+            fork: &sides.fork,
             read: &fork.source,
             keep: None,
             root_object: sides.root.0,
+            moves_base: sides.moves_base,
         };
-        self.judge(&mut *held, (store, &merged), &three)
+        self.judge(&mut *held, (store, &merged), &gathered.three_way()).map(Some)
     }
 
     /// Judges and applies. Returns what has become an orphan too.
@@ -174,8 +267,9 @@ impl Merge<'_> {
         sides.prepare_paths(sides.theirs.by_inode.keys().copied())?;
         let mut names = MergeNames::judge(sides, &mut conflicts)?;
         let files = merge_files::judge(sides, &mut names, &mut conflicts)?;
+        let (differences, has_changes) = taken(sides, &names, &files)?;
         let mut report = MergeReport {
-            differences: taken(sides, &names, &files)?,
+            differences,
             conflicts: conflicts.open.into_iter().collect(),
             decided: conflicts.decided.into_iter().collect(),
             marked: conflicts.marked.into_iter().collect(),
@@ -189,7 +283,7 @@ impl Merge<'_> {
         if can_go && options.preview {
             report.obstacle = dry_run((self.parent, held), judged)?;
         } else if can_go {
-            orphans = apply((self.parent, held), into, judged, &mut report)?;
+            orphans = apply((self.parent, held), into, (judged, has_changes), &mut report)?;
             report.applied = true;
         }
         Ok((report, orphans))
@@ -249,10 +343,12 @@ fn prepare(
 pub(crate) fn apply(
     (parent, held): (&dyn Parent, &mut dyn HeldParent),
     (store, merged): Into<'_>,
-    judged: Judged<'_, '_>,
+    (judged, has_changes): (Judged<'_, '_>, bool),
     report: &mut MergeReport,
 ) -> Result<Vec<u64>> {
-    let Some(prepared) = prepare((parent, held), judged)? else {
+    // Changes that the parent has already, or that were decided against, move the base too.
+    let nothing = || (merged.moves_base && has_changes).then(Prepared::default);
+    let Some(prepared) = prepare((parent, held), judged)?.or_else(nothing) else {
         return Ok(Vec::new());
     };
     let Prepared { batch, inodes, next_number, usage, change_set, changed, orphans } = prepared;
@@ -284,12 +380,12 @@ fn state_of(sides: &ThreeWay<'_>) -> u64 {
     hash.digest()
 }
 
-/// The fork's differences that go into the parent.
+/// The fork's differences that go into the parent, and whether it has any at all.
 fn taken(
     sides: &ThreeWay<'_>,
     names: &MergeNames<'_, '_>,
     files: &BTreeMap<u64, FileEdit>,
-) -> Result<Vec<Difference>> {
+) -> Result<(Vec<Difference>, bool)> {
     let mut places = BTreeSet::new();
     for ((home, _), edit) in &names.edits {
         for entry in [edit.new.as_ref(), edit.old.as_ref()].into_iter().flatten() {
@@ -302,9 +398,10 @@ fn taken(
         }
     }
     let by_fork: BTreeMap<u64, &FileEdit> = files.values().map(|edit| (edit.fork, edit)).collect();
-    let mut taken = Vec::new();
+    let (mut taken, mut has_changes) = (Vec::new(), false);
     let saved = InodeAliases::saved_files(sides.base, sides.fork, sides.theirs)?;
     Comparison::new(sides.base, sides.fork, sides.theirs).with(saved).tell(&mut |difference| {
+        has_changes = true;
         let edit = by_fork.get(&difference.ino.0);
         let is_saved = difference.old_ino != difference.ino;
         let goes = match &difference.what {
@@ -314,10 +411,10 @@ fn taken(
             What::Xattrs(_) => edit.is_some_and(|edit| !edit.xattrs.is_empty()),
             _ => places.contains(&difference.path),
         };
-        if goes {
+        if goes && !(sides.is_renumbered && difference.is_time_of_names()) {
             taken.push(difference);
         }
         true
     })?;
-    Ok(taken)
+    Ok((taken, has_changes))
 }

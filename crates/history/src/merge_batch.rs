@@ -47,8 +47,8 @@ pub(crate) struct MergeBatch<'a, 's> {
     now: Time,
     /// First number that is free in the parent.
     first_number: u64,
-    /// Numbers of inodes that the fork made with a number below its base's next: there are some
-    /// only after a rollback.
+    /// Numbers of inodes that the fork made with a number below its base's next, as after a
+    /// rollback, or that are shown by others than its own.
     odd_numbers: BTreeMap<u64, u64>,
     next_number: u64,
     records: BTreeMap<u64, Record>,
@@ -86,7 +86,10 @@ impl<'a, 's> MergeBatch<'a, 's> {
     ) -> Result<MergeBatch<'a, 's>> {
         let first_number = held.first_number();
         let next = sides.fork.counters.next_inode;
-        let span = next.saturating_sub(sides.base.counters.next_inode);
+        let span = match sides.is_renumbered {
+            true => 0,
+            false => next.saturating_sub(sides.base.counters.next_inode),
+        };
         let mut writing = MergeBatch {
             view,
             held,
@@ -135,7 +138,8 @@ impl<'a, 's> MergeBatch<'a, 's> {
         if !self.sides.is_new(ino) || self.sides.keeps_number(ino) {
             return Ok(ino);
         }
-        if let Some(by) = ino.checked_sub(self.sides.base.counters.next_inode) {
+        let by = ino.checked_sub(self.sides.base.counters.next_inode);
+        if let Some(by) = by.filter(|_| !self.sides.is_renumbered) {
             return self.first_number.checked_add(by).ok_or(Error::NoSpace);
         }
         let next = self.next_number;

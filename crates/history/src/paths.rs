@@ -10,7 +10,7 @@
 use crate::subtree::Subtree;
 use marram_format::record::InodeKind;
 use marram_records::failure::from_store;
-use marram_records::state::{Named, State, decode_entry};
+use marram_records::state::{Named, State};
 use marram_store::{Item, Key, View, kind};
 use marram_vfs::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
@@ -126,12 +126,12 @@ impl<'a> Paths<'a> {
 
     fn search(&mut self, mut missing: BTreeSet<u64>) -> Result<()> {
         let mut failure = None;
-        let found = &mut self.found;
+        let (state, found) = (self.state, &mut self.found);
         let mut visit = |key: Key, item: &Item| {
             if key.kind == kind::ENTRY && key.object != 0 {
-                match decode_entry(key, item) {
+                match state.entry_of(key, item) {
                     Ok(entry) if missing.remove(&entry.ino) => {
-                        found.insert(entry.ino, (key.object, entry.name));
+                        found.insert(entry.ino, (state.shown(key.object), entry.name));
                     }
                     Ok(_) => (),
                     Err(error) => failure = Some(error),
@@ -139,7 +139,7 @@ impl<'a> Paths<'a> {
             }
             failure.is_none() && !missing.is_empty()
         };
-        self.state.view.scan(Key::MIN, Key::MAX, &mut visit).map_err(from_store)?;
+        state.view.scan(Key::MIN, Key::MAX, &mut visit).map_err(from_store)?;
         failure.map_or(Ok(()), Err)
     }
 

@@ -71,8 +71,11 @@ impl<'a> StableSource<'a> {
 pub fn destroy_leftovers(store: &dyn Store) -> Result<Vec<Source>> {
     let reports = store.list().map_err(from_store)?;
     let left = reports.into_iter().map(|report| report.source);
-    let is_left =
-        |source: &Source| source.is_own() && !source.is_fork_base() && !source.dataset.is_partial();
+    let stays = |source: &Source| {
+        let is_base = source.merge_base().is_some() || source.former_base().is_some();
+        source.is_fork_base() || is_base || source.dataset.is_partial()
+    };
+    let is_left = |source: &Source| source.is_own() && !stays(source);
     let left: Vec<Source> = left.filter(is_left).collect();
     for source in &left {
         store.destroy(source, false).map_err(from_store)?;

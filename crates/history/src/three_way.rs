@@ -36,6 +36,8 @@ pub(crate) struct ThreeWay<'a> {
     pub(crate) ours: &'a Changes,
     /// What becomes of inodes, where that does not follow from the changes.
     fates: Option<Fates>,
+    /// The fork's numbers are not those that it gave out: see [`crate::parted`].
+    pub(crate) is_renumbered: bool,
     their_names: BTreeMap<u64, NameChanges>,
     our_names: BTreeMap<u64, NameChanges>,
     base_paths: RefCell<Paths<'a>>,
@@ -57,6 +59,7 @@ impl<'a> ThreeWay<'a> {
             theirs,
             ours,
             fates: None,
+            is_renumbered: false,
             base_paths: RefCell::new(Paths::new(base)),
             fork_paths: RefCell::new(Paths::new(fork)),
         }
@@ -65,6 +68,11 @@ impl<'a> ThreeWay<'a> {
     /// The same, where what becomes of inodes was decided.
     pub(crate) fn with_fates(self, fates: Fates) -> ThreeWay<'a> {
         ThreeWay { fates: Some(fates), ..self }
+    }
+
+    /// The same, of a fork that is shown by other numbers than its own.
+    pub(crate) fn renumbered(self) -> ThreeWay<'a> {
+        ThreeWay { is_renumbered: true, ..self }
     }
 
     /// The names that the fork has changed, in order of directories.

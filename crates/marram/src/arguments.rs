@@ -21,7 +21,8 @@ pub(crate) use examples::of as examples_of;
 pub(crate) use foreign_words::meaning as foreign_word;
 pub(crate) use format::FormatArguments;
 pub(crate) use history::{
-    DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments, RollbackArguments,
+    BranchArguments, DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments,
+    RollbackArguments, UpdateArguments,
 };
 
 pub(crate) use streams::{ReceiveArguments, SendArguments};
@@ -108,6 +109,8 @@ pub(crate) enum Command {
     Diff(DiffArguments),
     /// Bring what a fork has changed into what it was forked from, all or nothing
     Merge(MergeArguments),
+    /// Bring what a fork's parent has changed since into the fork, as one atomic step
+    Update(UpdateArguments),
     /// Let a dataset go on from a snapshot of it, also while it is in use
     Rollback(RollbackArguments),
     /// Write a snapshot, or what has changed since an older one, as a stream
@@ -578,6 +581,7 @@ impl Command {
             Command::Forks(_) => "forks",
             Command::Diff(_) => "diff",
             Command::Merge(_) => "merge",
+            Command::Update(_) => "update",
             Command::Rollback(_) => "rollback",
             Command::Send(_) => "send",
             Command::Receive(_) => "receive",

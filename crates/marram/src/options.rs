@@ -277,7 +277,7 @@ pub(crate) fn snapshot_name(value: &str) -> Result<String> {
     let source: marram_store::Source = format!("root@{value}").parse()?;
     if source.is_own() {
         return Err(Error::usage(format!("{value}: the pool gives such names itself"))
-            .hint("take one that does not begin with fork:, merge: or diff:"));
+            .hint("take one that does not begin with fork:, base:, former:, merge: or diff:"));
     }
     Ok(source.snapshot.unwrap_or_default())
 }

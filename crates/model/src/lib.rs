@@ -71,6 +71,19 @@ impl Model {
         self.state.lock().renumber(|ino| !base.nodes.contains_key(&ino), numbers);
     }
 
+    /// The present content, kept, with other numbers for some inodes; `last` is the last that is
+    /// given away.
+    pub fn shown_as(&self, numbers: &BTreeMap<Ino, Ino>, last: Ino) -> Model {
+        let shown = self.snapshot();
+        shown.state.lock().show_as(numbers, last);
+        shown
+    }
+
+    /// The last number that was given away.
+    pub fn last_number(&self) -> Ino {
+        Ino(self.state.lock().last_ino)
+    }
+
     /// The state to change, and the time at which it is changed.
     fn change(&self) -> Result<(MutexGuard<'_, State>, Timestamp)> {
         if !self.writable {

@@ -85,6 +85,14 @@ impl State {
         let nodes = std::mem::take(&mut self.nodes).into_iter();
         self.nodes = nodes.map(|(ino, node)| (number(ino), node.renumbered(&number))).collect();
     }
+
+    /// Gives inodes other numbers.
+    pub(crate) fn show_as(&mut self, numbers: &BTreeMap<Ino, Ino>, last: Ino) {
+        let number = |ino: Ino| numbers.get(&ino).copied().unwrap_or(ino);
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        self.nodes = nodes.map(|(ino, node)| (number(ino), node.renumbered(&number))).collect();
+        self.last_ino = last.0;
+    }
 }
 
 impl Directory {

@@ -38,8 +38,14 @@ fn block_of(pool: &Pool, key: Key) -> Block {
 fn merge(pool: &Pool, batch: Batch<'_>) -> Result<(), Error> {
     let (dataset, source): (DatasetName, Source) = (DatasetName::root(), "f".parse().unwrap());
     let read = pool.ephemeral_snapshot(&source.dataset, "merge")?;
-    let merged =
-        MergedFrom { dataset: &dataset, fork: &source, read: &read, keep: None, root_object: 1 };
+    let merged = MergedFrom {
+        dataset: &dataset,
+        fork: &source,
+        read: &read,
+        keep: None,
+        root_object: 1,
+        moves_base: false,
+    };
     let done = pool.apply_merge(&*root(pool), batch, &merged);
     pool.discard_ephemeral(&read);
     done

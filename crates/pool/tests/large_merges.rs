@@ -68,7 +68,14 @@ fn merge_keeping<'a>(
     let (dataset, fork) = (DatasetName::root(), source("f"));
     let read = pool.ephemeral_snapshot(&fork.dataset, "merge").unwrap();
     let batch = make(&*pool.open(&read).unwrap());
-    let merged = MergedFrom { dataset: &dataset, fork: &fork, read: &read, keep, root_object: 1 };
+    let merged = MergedFrom {
+        dataset: &dataset,
+        fork: &fork,
+        read: &read,
+        keep,
+        root_object: 1,
+        moves_base: false,
+    };
     let done = pool.apply_merge(live, batch, &merged);
     pool.discard_ephemeral(&read);
     done

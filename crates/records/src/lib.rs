@@ -17,6 +17,7 @@ pub mod failure;
 pub mod inode;
 pub mod lists;
 pub mod orphans;
+pub mod renumbering;
 pub mod section_edits;
 pub mod sections;
 pub mod state;

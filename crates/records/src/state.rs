@@ -6,6 +6,7 @@ use crate::counters::read_counters;
 use crate::directory::entry_key;
 use crate::failure::{from_record, from_store};
 use crate::inode::read_inode;
+use crate::renumbering::Renumbering;
 use crate::sections::{Section, section_key};
 use bytes::Bytes;
 use marram_format::record::{
@@ -42,6 +43,8 @@ pub struct State {
     pub root: u64,
     /// Its counters.
     pub counters: Counters,
+    /// By which numbers it is read, if not by its own.
+    numbers: Option<Arc<Renumbering>>,
 }
 
 /// Reads an entry from its item.
@@ -69,12 +72,42 @@ impl State {
     pub fn open(view: Arc<dyn View>, root: u64) -> Result<State> {
         let empty = || Error::InvalidArgument("the dataset holds no file system yet");
         let counters = read_counters(&*view)?.ok_or_else(empty)?;
-        Ok(State { view, root, counters })
+        Ok(State { view, root, counters, numbers: None })
     }
 
     /// The same, of which what is below another directory is shown.
     pub fn below(&self, root: u64) -> State {
-        State { view: Arc::clone(&self.view), root, counters: self.counters }
+        State { root, numbers: self.numbers.clone(), view: Arc::clone(&self.view), ..*self }
+    }
+
+    /// The same, read by other numbers. The root is among what both datasets had when they parted.
+    pub fn renumbered(&self, numbers: Arc<Renumbering>) -> State {
+        State { numbers: Some(numbers), view: Arc::clone(&self.view), ..*self }
+    }
+
+    /// The number under which an inode of the view is shown.
+    pub fn shown(&self, own: u64) -> u64 {
+        self.numbers.as_ref().map_or(own, |numbers| numbers.shown(own))
+    }
+
+    /// The number in the view of what is shown under a number, if it can have one.
+    pub fn own(&self, shown: u64) -> Option<u64> {
+        self.numbers.as_ref().map_or(Some(shown), |numbers| numbers.own(shown))
+    }
+
+    /// The entry that an item of the view is, by the numbers of this state.
+    ///
+    /// # Errors
+    /// A record that makes no sense.
+    pub fn entry_of(&self, key: Key, item: &Item) -> Result<Named> {
+        let entry = decode_entry(key, item)?;
+        Ok(Named { ino: self.shown(entry.ino), ..entry })
+    }
+
+    /// The item of the view under a key by the numbers of this state.
+    fn item(&self, key: Key) -> Result<Option<Item>> {
+        let Some(object) = self.own(key.object) else { return Ok(None) };
+        self.view.get(Key { object, ..key }).map_err(from_store)
     }
 
     /// The record of an inode, if there is one.
@@ -82,7 +115,12 @@ impl State {
     /// # Errors
     /// A failed read, or a record that makes no sense.
     pub fn inode(&self, ino: u64) -> Result<Option<Inode>> {
-        read_inode(&*self.view, ino)
+        let Some(own) = self.own(ino) else { return Ok(None) };
+        let inode = read_inode(&*self.view, own)?;
+        Ok(match &self.numbers {
+            Some(numbers) => inode.map(|inode| numbers.show(own, inode)),
+            None => inode,
+        })
     }
 
     /// The record of an inode that has a name.
@@ -109,8 +147,7 @@ impl State {
     /// A failed read, or a record that makes no sense.
     pub fn entry_at(&self, directory: u64, offset: u64) -> Result<Option<Named>> {
         let key = entry_key(directory, offset);
-        let item = self.view.get(key).map_err(from_store)?;
-        item.map(|item| decode_entry(key, &item)).transpose()
+        self.item(key)?.map(|item| self.entry_of(key, &item)).transpose()
     }
 
     /// The entry of a name, by the rule for names.
@@ -143,7 +180,7 @@ impl State {
         visit: &mut dyn FnMut(Named) -> bool,
     ) -> Result<()> {
         self.visit(entry_key(directory, first), entry_key(directory, last), &mut |key, item| {
-            decode_entry(key, item).map(&mut *visit)
+            self.entry_of(key, item).map(&mut *visit)
         })
     }
 
@@ -160,12 +197,15 @@ impl State {
         Ok(entries)
     }
 
+    /// Visits items of one inode; their keys are those of the view.
     fn visit(
         &self,
         from: Key,
         to: Key,
         visit: &mut dyn FnMut(Key, &Item) -> Result<bool>,
     ) -> Result<()> {
+        let Some(object) = self.own(from.object) else { return Ok(()) };
+        let (from, to) = (Key { object, ..from }, Key { object, ..to });
         let mut failure = None;
         let mut step = |key: Key, item: &Item| {
             visit(key, item).unwrap_or_else(|error| {
@@ -183,8 +223,7 @@ impl State {
     /// A failed read, or a record that makes no sense.
     pub fn section_at(&self, ino: u64, at: u64) -> Result<Option<Section>> {
         let key = section_key(ino, at);
-        let item = self.view.get(key).map_err(from_store)?;
-        item.map(|item| decode_section(key, &item)).transpose()
+        self.item(key)?.map(|item| decode_section(key, &item)).transpose()
     }
 
     /// All sections of a file that begin before `end`.
@@ -203,7 +242,7 @@ impl State {
         Ok(sections)
     }
 
-    /// All items of an inode but its record and its entries.
+    /// All items of an inode but its record and its entries; their keys are those of the view.
     ///
     /// # Errors
     /// A failed read, or a record that makes no sense.
@@ -222,8 +261,7 @@ impl State {
     /// # Errors
     /// A failed read, or a record that makes no sense.
     pub fn target(&self, ino: u64) -> Result<Option<Bytes>> {
-        let item = self.view.get(Key::new(ino, kind::TARGET, 0)).map_err(from_store)?;
-        Ok(item.map(|item| item.value))
+        Ok(self.item(Key::new(ino, kind::TARGET, 0))?.map(|item| item.value))
     }
 
     /// The value of an attribute's item.

@@ -1,6 +1,6 @@
 //! Runs histories against the model for as long as wanted: what `cargo xtask sim` starts.
 //!
-//! `history [--home HOME] [--seed S] [--steps N] [--histories N] [--keep 1,4,7-9]`
+//! `history [--branches] [--home HOME] [--seed S] [--steps N] [--histories N] [--keep 1,4,7-9]`
 
 #[path = "../tests/homes/mod.rs"]
 mod homes;
@@ -8,7 +8,7 @@ mod homes;
 use homes::{
     busy_memory_home, busy_pool_home, full_pool_home, memory_home, minimal_home, pool_home,
 };
-use marram_sim::{HistoryClock, Home, HomeResult, ModelHome, Options, Report, run_history};
+use marram_sim::{HistoryClock, Home, HomeResult, ModelHome, Options, Report, Theme, run_history};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ fn read_request(mut words: impl Iterator<Item = String>) -> Result<Request, Stri
     let first = Options::new(0, 2000);
     let mut request = Request { home: "pool".to_owned(), first, histories: 1 };
     while let Some(word) = words.next() {
+        if word == "--branches" {
+            request.first.theme = Theme::Branches;
+            continue;
+        }
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"));
         match word.as_str() {

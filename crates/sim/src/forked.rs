@@ -1,17 +1,19 @@
 //! A fork beside a history: it begins as the state of one moment, is worked on now and then, and
-//! is merged back in the end.
+//! is merged back in the end, or now and then in either direction.
 //!
 //! What is done in it is few operations, on what is there already: else nearly every merge would
 //! be refused for a conflict.
 
+use crate::branching::Branching;
 use crate::clock::HistoryClock;
 use crate::compare::Agreement;
 use crate::generate::Generator;
 use crate::history::Report;
 use crate::pair::Pair;
 use crate::random::Random;
-use marram_model::Model;
+use marram_model::{Clash, Model};
 use marram_vfs::FileSystem;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most operations at a time.
@@ -20,16 +22,35 @@ const OPERATIONS_MAX: u64 = 12;
 /// See the module.
 pub(crate) struct Forked {
     pub(crate) name: String,
-    /// What it began as.
-    pub(crate) base: Model,
+    /// What it has in common with the history.
+    pub(crate) branch: Branching,
     /// What it is, without pins.
     pub(crate) model: Model,
+    /// The step that has brought the base.
+    pub(crate) based_at: usize,
+    /// A directory of the parent went back while it was there: what was copied then has the birth
+    /// of another inode.
+    pub(crate) has_copies_beside: bool,
 }
 
 impl Forked {
     /// A fork of `model` as it is now.
-    pub(crate) fn new(name: String, model: &Model) -> Forked {
-        Forked { name, base: model.snapshot(), model: model.snapshot() }
+    pub(crate) fn new(name: String, index: usize, model: &Model) -> Forked {
+        let branch = Branching::new(model);
+        Forked { name, branch, model: model.snapshot(), based_at: index, has_copies_beside: false }
+    }
+
+    /// What changed in it goes into `parent`; without conflicts the parent has all of it then.
+    pub(crate) fn merge(&mut self, parent: &Model) -> BTreeSet<(Clash, Vec<u8>)> {
+        self.branch.bring((&self.model, true), parent)
+    }
+
+    /// What changed in `parent` comes into it.
+    pub(crate) fn update(&mut self, parent: &Model) -> BTreeSet<(Clash, Vec<u8>)> {
+        let updated = self.model.fork();
+        let clashes = self.branch.bring((&parent.snapshot(), false), &updated);
+        self.model = updated.snapshot();
+        clashes
     }
 
     /// Works on it, where `real` shows it, and compares all of it.
@@ -58,12 +79,13 @@ impl Forked {
         Ok(())
     }
 
-    /// After a merge into `parent`: what it has made has the number that the parent has for it, if
+    /// After a merge with `parent`: what it has made has the number that the parent has for it, if
     /// the home kept that. It may or may not; and a diff knows things by their numbers.
     pub(crate) fn number_as(&mut self, real: Arc<dyn FileSystem>, parent: &Pair) -> Agreement {
         let mut pair = Pair::new(real, self.model.fork());
         pair.compare().map_err(|difference| format!("fork {}: {difference}", self.name))?;
-        self.model.renumber(&self.base, &pair.common_inodes(parent));
+        self.model.renumber(self.branch.origin(), &pair.common_inodes(parent));
+        self.branch.fork_is_renumbered(&self.model);
         Ok(())
     }
 }

@@ -84,21 +84,32 @@ pub enum Step {
         /// The fork is destroyed even if nothing is in the way.
         drops: bool,
     },
+    /// Bring what the file system changed into the fork, if there is one.
+    Update,
     /// Compare the whole trees.
     Compare,
 }
 
+/// What the steps of a history are mostly about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    /// The file system, with a few of all that is done to datasets.
+    #[default]
+    Files,
+    /// A fork that is merged and updated again and again.
+    Branches,
+}
+
 /// The steps of a history, from its seed and length.
-pub fn steps(seed: u64, count: usize) -> Vec<Step> {
+pub fn steps(theme: Theme, seed: u64, count: usize) -> Vec<Step> {
     let mut random = Random::new(seed ^ 0x5bd1_e995);
     let mut generator = Generator::new(seed);
-    let often = random.pick(&[15, 50, 200]);
+    let (often, special): (u64, fn(&mut Random) -> Step) = match theme {
+        Theme::Files => (random.pick(&[15, 50, 200]), special_step),
+        Theme::Branches => (random.pick(&[2, 4, 10]), branch_step),
+    };
     let draw = |_| {
-        if random.once_in(often) {
-            special_step(&mut random)
-        } else {
-            Step::Operation(generator.draw())
-        }
+        if random.once_in(often) { special(&mut random) } else { Step::Operation(generator.draw()) }
     };
     (0..count).map(draw).collect()
 }
@@ -122,6 +133,25 @@ fn special_step(random: &mut Random) -> Step {
             after: random.below(STATES_MAX) as usize,
         },
         _ => Step::Compare,
+    }
+}
+
+fn branch_step(random: &mut Random) -> Step {
+    match random.below(24) {
+        0..8 => Step::Fork { seed: random.number() },
+        8..13 => Step::Merge { drops: random.once_in(12) },
+        13..18 => Step::Update,
+        18 => Step::Commit,
+        19 => Step::Crash,
+        20 => Step::Diff {
+            before: random.below(STATES_MAX) as usize,
+            after: random.below(STATES_MAX) as usize,
+        },
+        // What it copies has the birth of another inode: then paths alone tell which is which.
+        _ => match special_step(random) {
+            Step::DirectoryBack { .. } => Step::Compare,
+            step => step,
+        },
     }
 }
 
@@ -156,7 +186,9 @@ pub struct Report {
     pub forks: u64,
     /// Merges that were done.
     pub merges: u64,
-    /// Merges that both refused for conflicts.
+    /// Updates of forks that were done.
+    pub updates: u64,
+    /// Merges and updates that both refused for conflicts.
     pub conflicts: u64,
     /// Operations and steps that need what the home lacks, and that it refused therefore.
     pub lacking: u64,
@@ -179,6 +211,7 @@ impl Report {
         self.directories_back += other.directories_back;
         self.forks += other.forks;
         self.merges += other.merges;
+        self.updates += other.updates;
         self.conflicts += other.conflicts;
         self.lacking += other.lacking;
     }
@@ -192,6 +225,8 @@ impl Report {
 /// A state that is kept.
 struct Kept {
     name: String,
+    /// The step that has kept it.
+    index: usize,
     model: Model,
     /// What is live did not come from it: a rollback went elsewhere since. The numbers of inodes
     /// that it gave out may have been given out again then, which they never are in the model.
@@ -244,7 +279,8 @@ impl Run {
             Step::Diff { before, after } => self.diff(*before, *after),
             Step::DirectoryBack { which, seed } => self.directory_back(*which, *seed),
             Step::Fork { seed } => self.work_on_fork(index, *seed),
-            Step::Merge { drops } => self.merge(*drops),
+            Step::Merge { drops } => self.merge(index, *drops),
+            Step::Update => self.update(index),
             Step::Compare => self.pair.compare(),
         }
     }
@@ -328,6 +364,7 @@ impl Run {
         self.home.snapshot(&name)?;
         self.kept.push(Kept {
             name,
+            index,
             model: self.pair.model().snapshot(),
             is_aside: false,
             is_branch: false,
@@ -380,11 +417,14 @@ impl Run {
         let go_back = || self.home.roll_back(&to.name, &name)?.map_err(|error| error.to_string());
         self.pair.roll_back(&to.model, go_back).map_err(fail)?;
         let was_aside = to.is_aside;
+        if let Some(fork) = self.fork.as_mut().filter(|fork| to.index < fork.based_at) {
+            fork.branch.forget_base();
+        }
         for (at, kept) in self.kept.iter_mut().enumerate() {
             kept.is_aside = at != which && (kept.is_aside || was_aside || at > which);
             kept.is_branch |= at == which;
         }
-        self.kept.push(Kept { name, model: before, is_aside: true, is_branch: false });
+        self.kept.push(Kept { name, index, model: before, is_aside: true, is_branch: false });
         self.report.rollbacks += 1;
         self.all_is_durable();
         if self.kept.len() > SNAPSHOTS_MAX { self.destroy_snapshot(index) } else { Ok(()) }
@@ -463,7 +503,11 @@ impl Run {
         match (real, model) {
             (Ok(()), Ok(())) => {
                 self.report.directories_back += 1;
+                self.fork.iter_mut().for_each(|fork| fork.has_copies_beside = true);
                 self.pair.meet_anew().map_err(fail)?;
+                if self.fork.as_ref().is_some_and(|fork| fork.branch.has_moved()) {
+                    self.drop_fork()?;
+                }
             }
             (Err(a), Err(b)) if a == b => (),
             (real, model) => return Err(fail(format!("gave {real:?}; the model gives {model:?}"))),
@@ -480,7 +524,7 @@ impl Run {
                 return self.lacks("a fork", answer);
             }
             answer.map_err(|error| format!("fork {name}: refused with {error:?}"))?;
-            self.fork = Some(Forked::new(name, self.pair.model()));
+            self.fork = Some(Forked::new(name, index, self.pair.model()));
             self.report.forks += 1;
         }
         if let Some(fork) = &mut self.fork {
@@ -492,35 +536,41 @@ impl Run {
         Ok(())
     }
 
-    fn merge(&mut self, drops: bool) -> Agreement {
-        let Some(fork) = &self.fork else {
+    fn merge(&mut self, index: usize, drops: bool) -> Agreement {
+        let Some(fork) = &mut self.fork else {
             return Ok(());
         };
-        let fail = |reason: String| format!("merge of {}: {reason}", fork.name);
-        let real = self.home.merge(&fork.name)?;
-        let is_done = match real {
-            Err(Error::NoSpace) => {
-                self.report.without_space += 1;
-                false
-            }
-            Err(error) => return Err(fail(format!("refused with {error:?}"))),
-            Ok(real) => {
-                let clashes = self.pair.model().merge(&fork.base, &fork.model);
-                let kinds: BTreeSet<Clash> = clashes.iter().map(|(clash, _)| *clash).collect();
-                if real != kinds {
-                    return Err(fail(format!("met {real:?}; the model {clashes:?}")));
-                }
-                self.report.merges += u64::from(real.is_empty());
-                self.report.conflicts += u64::from(!real.is_empty());
-                real.is_empty()
-            }
-        };
+        let name = fork.name.clone();
+        let fail = |reason: String| format!("merge of {name}: {reason}");
+        let real = self.home.merge(&name)?;
+        let parent = self.pair.model();
+        let is_done = self.report.judge(real, || fork.merge(parent)).map_err(fail)?;
         if is_done {
+            fork.based_at = index;
+            self.report.merges += 1;
             self.pair.meet_anew().map_err(fail)?;
         }
         // What was written before anything was refused is durable.
         self.all_is_durable();
-        if drops || !is_done { self.drop_fork() } else { self.number_fork() }
+        let ends = drops || self.fork.as_ref().is_some_and(|fork| fork.has_copies_beside);
+        if ends || !is_done { self.drop_fork() } else { self.number_fork() }
+    }
+
+    fn update(&mut self, index: usize) -> Agreement {
+        let Some(fork) = &mut self.fork else {
+            return Ok(());
+        };
+        let name = fork.name.clone();
+        let fail = |reason: String| format!("update of {name}: {reason}");
+        let real = self.home.update(&name)?;
+        let parent = self.pair.model();
+        let is_done = self.report.judge(real, || fork.update(parent)).map_err(fail)?;
+        if is_done {
+            fork.based_at = index;
+            self.report.updates += 1;
+        }
+        self.all_is_durable();
+        if is_done { self.number_fork() } else { self.drop_fork() }
     }
 
     fn number_fork(&mut self) -> Agreement {
@@ -590,6 +640,30 @@ fn compare_differences(
 }
 
 impl Report {
+    /// Whether a merge was done, of which the real one has met these conflicts; the model does it
+    /// if there was space for it.
+    fn judge(
+        &mut self,
+        real: marram_vfs::Result<BTreeSet<Clash>>,
+        model: impl FnOnce() -> BTreeSet<(Clash, Vec<u8>)>,
+    ) -> Result<bool, String> {
+        let real = match real {
+            Err(Error::NoSpace) => {
+                self.without_space += 1;
+                return Ok(false);
+            }
+            Err(error) => return Err(format!("refused with {error:?}")),
+            Ok(real) => real,
+        };
+        let clashes = model();
+        let kinds: BTreeSet<Clash> = clashes.iter().map(|(clash, _)| *clash).collect();
+        if real != kinds {
+            return Err(format!("met {real:?}; the model {clashes:?}"));
+        }
+        self.conflicts += u64::from(!real.is_empty());
+        Ok(real.is_empty())
+    }
+
     pub(crate) fn count(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Done => self.done += 1,

@@ -1,5 +1,6 @@
 //! Where a file system under test lives.
 
+use crate::branching::Branching;
 use crate::clock::HistoryClock;
 use marram_model::{Clash, Difference, Model};
 use marram_vfs::{Error, FileSystem, Ino};
@@ -110,6 +111,11 @@ pub trait Home {
         Err(format!("no fork {fork}"))
     }
 
+    /// The other way: brings what has changed in the file system into a fork that nobody has open.
+    fn update(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        Err(format!("no fork {fork}"))
+    }
+
     /// Destroys what [`Home::clone_snapshot`] or [`Home::fork`] made.
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()>;
 
@@ -123,31 +129,68 @@ pub trait Home {
 /// A model as home: for tests of the driver itself.
 pub struct ModelHome {
     live: Arc<Model>,
-    kept: BTreeMap<String, Model>,
-    /// Forks, with what they began as.
-    forks: BTreeMap<String, (Model, Arc<Model>)>,
+    kept: BTreeMap<String, KeptModel>,
+    forks: BTreeMap<String, ForkedModel>,
+    /// Counts what is kept, merged and updated.
+    moments: u64,
+}
+
+struct KeptModel {
+    model: Model,
+    at: u64,
+}
+
+/// A fork, with what it has in common with the file system.
+struct ForkedModel {
+    model: Arc<Model>,
+    branch: Branching,
+    based_at: u64,
 }
 
 impl ModelHome {
     /// An empty one.
     pub fn new(clock: Arc<HistoryClock>) -> ModelHome {
         let (kept, forks) = (BTreeMap::new(), BTreeMap::new());
-        ModelHome { live: Arc::new(Model::new(clock)), kept, forks }
+        ModelHome { live: Arc::new(Model::new(clock)), kept, forks, moments: 0 }
     }
 
     fn kept(&self, name: &str) -> HomeResult<&Model> {
-        self.kept.get(name).ok_or_else(|| format!("no snapshot {name}"))
+        let kept = self.kept.get(name).map(|kept| &kept.model);
+        kept.ok_or_else(|| format!("no snapshot {name}"))
+    }
+
+    /// Merges a fork, or updates it.
+    fn bring(
+        &mut self,
+        fork: &str,
+        is_merge: bool,
+    ) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        let at = self.next_moment();
+        let fork = self.forks.get_mut(fork).ok_or_else(|| format!("no fork {fork}"))?;
+        let clashes = match is_merge {
+            true => fork.branch.bring((&fork.model.snapshot(), true), &self.live),
+            false => fork.branch.bring((&self.live.snapshot(), false), &fork.model),
+        };
+        if clashes.is_empty() {
+            fork.based_at = at;
+        }
+        Ok(Ok(clashes.into_iter().map(|(clash, _)| clash).collect()))
+    }
+
+    fn next_moment(&mut self) -> u64 {
+        self.moments += 1;
+        self.moments
     }
 
     fn at(&self, moment: &Moment) -> HomeResult<&Model> {
         match moment {
             Moment::Live => Ok(&self.live),
             Moment::Kept(name) => self.kept(name),
-            Moment::Fork(name) => Ok(&self.forked(name)?.1),
+            Moment::Fork(name) => Ok(&self.forked(name)?.model),
         }
     }
 
-    fn forked(&self, name: &str) -> HomeResult<&(Model, Arc<Model>)> {
+    fn forked(&self, name: &str) -> HomeResult<&ForkedModel> {
         self.forks.get(name).ok_or_else(|| format!("no fork {name}"))
     }
 }
@@ -173,7 +216,8 @@ impl Home for ModelHome {
     }
 
     fn snapshot(&mut self, name: &str) -> HomeResult<()> {
-        self.kept.insert(name.to_owned(), self.live.snapshot());
+        let kept = KeptModel { model: self.live.snapshot(), at: self.next_moment() };
+        self.kept.insert(name.to_owned(), kept);
         Ok(())
     }
 
@@ -191,7 +235,12 @@ impl Home for ModelHome {
         let before = self.live.snapshot();
         let answer = self.live.roll_back(self.kept(snapshot)?);
         if answer.is_ok() {
-            self.kept.insert(keep.to_owned(), before);
+            let at = self.kept[snapshot].at;
+            for fork in self.forks.values_mut().filter(|fork| at < fork.based_at) {
+                fork.branch.forget_base();
+            }
+            let kept = KeptModel { model: before, at: self.next_moment() };
+            self.kept.insert(keep.to_owned(), kept);
         }
         Ok(answer)
     }
@@ -210,19 +259,22 @@ impl Home for ModelHome {
     }
 
     fn fork(&mut self, fork: &str) -> Answer<()> {
-        let forked = (self.live.snapshot(), Arc::new(self.live.snapshot().fork()));
-        self.forks.insert(fork.to_owned(), forked);
+        let model = Arc::new(self.live.snapshot().fork());
+        let (branch, based_at) = (Branching::new(&self.live), self.next_moment());
+        self.forks.insert(fork.to_owned(), ForkedModel { model, branch, based_at });
         Ok(Ok(()))
     }
 
     fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
-        Ok(Arc::clone(&self.forked(fork)?.1) as Arc<dyn FileSystem>)
+        Ok(Arc::clone(&self.forked(fork)?.model) as Arc<dyn FileSystem>)
     }
 
     fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
-        let (base, fork) = self.forked(fork)?;
-        let clashes = self.live.merge(base, fork);
-        Ok(Ok(clashes.into_iter().map(|(clash, _)| clash).collect()))
+        self.bring(fork, true)
+    }
+
+    fn update(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
+        self.bring(fork, false)
     }
 
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {

@@ -11,6 +11,7 @@
 //! Nothing here asks the machine for time or randomness.
 
 mod absent;
+mod branching;
 mod clock;
 mod compare;
 pub mod crash;
@@ -30,7 +31,7 @@ pub use clock::HistoryClock;
 pub use compare::{Agreement, InodeMap, compare_trees};
 pub use execute::{Entry, Resolve, Value, execute, read_directory};
 pub use generate::Generator;
-pub use history::Report;
+pub use history::{Report, Theme};
 pub use home::{Answer, Home, HomeCapabilities, HomeResult, ModelHome, Moment};
 pub use operation::{New, Operation, Place, Slot};
 pub use pair::{Outcome, Pair};

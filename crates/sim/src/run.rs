@@ -4,7 +4,7 @@
 //! Input, 2002): leave out halves, quarters and so on for as long as the rest still fails.
 
 use crate::clock::HistoryClock;
-use crate::history::{Report, Run, Step, steps};
+use crate::history::{Report, Run, Step, Theme, steps};
 use crate::home::{Home, HomeResult};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,8 @@ pub struct Options {
     pub seed: u64,
     /// How many steps the history has.
     pub steps: usize,
+    /// What they are mostly about.
+    pub theme: Theme,
     /// Run only these of the steps.
     pub kept: Option<Kept>,
     /// How many runs may be spent on making a failure small; 0 leaves it as it is.
@@ -30,7 +32,8 @@ pub struct Options {
 impl Options {
     /// All `steps` steps of `seed`, with a failure made small in at most 500 runs.
     pub fn new(seed: u64, steps: usize) -> Options {
-        Options { seed, steps, kept: None, shrink_runs_max: 500 }
+        let theme = Theme::default();
+        Options { seed, steps, theme, kept: None, shrink_runs_max: 500 }
     }
 }
 
@@ -45,6 +48,8 @@ pub struct Failure {
     pub seed: u64,
     /// How many steps the history has in all.
     pub steps: usize,
+    /// What they are mostly about.
+    pub theme: Theme,
     /// The steps that are enough to make it fail, by their places.
     pub kept: Kept,
     /// Those steps, in words.
@@ -66,7 +71,7 @@ struct Fault {
 /// # Errors
 /// The failure, made small; its text says how to run it again.
 pub fn run_history(options: &Options, make_home: MakeHome<'_>) -> Result<Report, Box<Failure>> {
-    let all = steps(options.seed, options.steps);
+    let all = steps(options.theme, options.seed, options.steps);
     let mut kept = match &options.kept {
         Some(Kept(places)) => places.iter().copied().filter(|place| *place < all.len()).collect(),
         None => (0..all.len()).collect::<Vec<usize>>(),
@@ -81,6 +86,7 @@ pub fn run_history(options: &Options, make_home: MakeHome<'_>) -> Result<Report,
     Err(Box::new(Failure {
         seed: options.seed,
         steps: options.steps,
+        theme: options.theme,
         kept: Kept(kept),
         trace,
         reason,
@@ -183,7 +189,8 @@ impl fmt::Display for Failure {
         }
         writeln!(out, "{}", self.reason)?;
         let (seed, steps, kept) = (self.seed, self.steps, &self.kept);
-        write!(out, "replay: cargo xtask sim --seed {seed} --steps {steps} --keep {kept}")
+        let theme = if self.theme == Theme::Branches { " --branches" } else { "" };
+        write!(out, "replay: cargo xtask sim{theme} --seed {seed} --steps {steps} --keep {kept}")
     }
 }
 

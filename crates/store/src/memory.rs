@@ -159,6 +159,7 @@ fn report(history: &History, source: &Source, view: &MemoryDataset) -> DatasetRe
         kind: if origin.is_some() { DatasetKind::Clone } else { view.kind },
         origin,
         root_object: view.state().root_object,
+        is_fork: is_live && history.is_fork(view.id),
         holds: history.holds(view.id),
         created_seconds: 0,
         referenced_bytes: dataset::used_bytes([view.contents()].into_iter()),
@@ -230,7 +231,7 @@ impl Store for MemoryStore {
         let base = self.keep(&mut history, &live, base);
         let state = State { root_object, ..base.state() };
         let view = self.view(&mut history, state, DatasetKind::Live);
-        history.add_live(name, view, Some(base.id));
+        history.add_fork(name, view, base.id);
         Ok(())
     }
 

@@ -80,12 +80,14 @@ impl Datasets {
             (false, Some(_)) => DatasetKind::Clone,
             (false, None) => DatasetKind::Live,
         };
+        let is_base = origin.as_ref().is_some_and(Source::is_fork_base);
         DatasetReport {
             source: source.clone(),
             number: dataset.number,
             kind,
             origin,
             root_object: dataset.root_object,
+            is_fork: is_base && !dataset.is_snapshot,
             holds: Vec::new(),
             created_seconds: 0,
             referenced_bytes: bytes_of([dataset].into_iter()),

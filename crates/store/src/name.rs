@@ -1,6 +1,12 @@
 //! Names of datasets and snapshots.
 
+mod merge_base;
+
+pub use merge_base::merge_bases;
+pub(crate) use merge_base::move_base;
+
 use crate::Error;
+use merge_base::{BASE_PREFIX, FORMER_PREFIX};
 use std::fmt;
 use std::str::FromStr;
 
@@ -107,9 +113,9 @@ fn check(text: &str, slash_allowed: bool) -> Result<(), Error> {
     )))
 }
 
-/// Names of snapshots that begin so are the store's own: of forks' bases, and of what a merge or
-/// diff keeps while it works.
-const OWN_PREFIXES: [&str; 3] = [FORK_PREFIX, "merge:", "diff:"];
+/// Names of snapshots that begin so are the store's own: of what forks began as, of bases of
+/// merges, and of what a merge or diff keeps while it works.
+const OWN_PREFIXES: [&str; 5] = [FORK_PREFIX, BASE_PREFIX, FORMER_PREFIX, "merge:", "diff:"];
 /// With this the name of a dataset begins into which a stream is being received.
 const RECEIVE_PREFIX: &str = "receive:";
 /// The same, of one that is kept when the stream is cut.

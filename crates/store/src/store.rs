@@ -57,12 +57,21 @@ pub struct DatasetReport {
     /// The object that is the root of what it shows: 1, but of a fork the directory that was
     /// forked; a fork's snapshots and their clones have it from the fork.
     pub root_object: u64,
+    /// It was made by [`Store::fork`], and its origin is the snapshot that was taken for that.
+    pub is_fork: bool,
     /// The tags that keep a snapshot from being destroyed ([`Holds`]), sorted.
     pub holds: Vec<String>,
     /// When it was made: seconds since 1970.
     pub created_seconds: i64,
     /// Bytes that it refers to, shared or not.
     pub referenced_bytes: u64,
+}
+
+impl DatasetReport {
+    /// The snapshot that a fork began as; none of what is no fork.
+    pub fn fork_base(&self) -> Option<&Source> {
+        self.origin.as_ref().filter(|_| self.is_fork)
+    }
 }
 
 /// The root of a dataset that is no fork of a directory.
@@ -180,7 +189,8 @@ pub trait Store: Send + Sync {
     /// Destroys snapshots, and datasets with all their snapshots, in one step: all or none; with
     /// `dry_run`, only says what would go. Space that only several of them hold together comes back
     /// too. It may come back later, in steps of the background; a batch that finds no space gets it
-    /// at once. With the last fork that began as it goes its base.
+    /// at once. With the last fork that began as it goes its base, and with a dataset the bases of
+    /// its merges.
     ///
     /// # Errors
     /// [`crate::Error::InUse`] while something that would go is open or held, or while another

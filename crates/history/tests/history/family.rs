@@ -1,7 +1,8 @@
 //! A file system with a fork, and paths to say what is done to them.
 
 use marram_history::{
-    Choice, Conflict, ConflictKind, Difference, MergeOptions, MergeReport, MergeSides, What,
+    Choice, Conflict, ConflictKind, Difference, Direction, MergeOptions, MergeReport, MergeSides,
+    What,
 };
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::memory::MemoryStore;
@@ -76,6 +77,25 @@ impl Family {
         assert_eq!(report.conflicts, [], "conflicts");
         assert!(report.applied);
         report
+    }
+
+    /// Brings what is new in the one into the other.
+    pub(crate) fn bring(&self, direction: Direction, options: &MergeOptions<'_>) -> MergeReport {
+        let into = match direction {
+            Direction::Merge => &self.parent,
+            Direction::Update => &self.fork,
+        };
+        let fork = "fork".parse().unwrap();
+        marram_history::bring_across(&*into.0, &self.store, (&fork, direction), options).unwrap()
+    }
+
+    /// Brings what is new in the one into the other, and expects that nothing stands in the way;
+    /// returns what has gone over.
+    pub(crate) fn brings(&self, direction: Direction) -> Vec<String> {
+        let report = self.bring(direction, &MergeOptions::default());
+        assert_eq!(report.conflicts, [], "conflicts of {direction:?}");
+        assert!(report.applied);
+        report.differences.iter().map(line).collect()
     }
 
     /// Merges where that is refused; returns kind and path of each conflict.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod audit;
+mod branches;
 mod change_set;
 mod conflicts;
 mod diffs;

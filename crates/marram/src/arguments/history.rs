@@ -96,6 +96,23 @@ pub(crate) struct DiffArguments {
 /// Arguments of `merge`.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArguments {
+    #[command(flatten)]
+    pub(crate) branch: BranchArguments,
+    /// Destroy the fork when it has been merged
+    #[arg(long, conflicts_with = "preview")]
+    pub(crate) drop: bool,
+}
+
+/// Arguments of `update`.
+#[derive(Debug, Args)]
+pub(crate) struct UpdateArguments {
+    #[command(flatten)]
+    pub(crate) branch: BranchArguments,
+}
+
+/// What `merge` and `update` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct BranchArguments {
     /// A path inside the fork, or with --fork a pool or a path inside a mounted one
     #[arg(value_name = "FORK|TARGET", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
@@ -103,12 +120,12 @@ pub(crate) struct MergeArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) fork: Option<String>,
     /// Only tell what would happen
-    #[arg(long, short = 'n', conflicts_with = "drop")]
+    #[arg(long, short = 'n')]
     pub(crate) preview: bool,
-    /// Where both have changed something, leave the parent as it is
+    /// Where both have changed something, leave what the changes go into as it is
     #[arg(long, conflicts_with = "theirs")]
     pub(crate) ours: bool,
-    /// Where both have changed something, take what the fork has
+    /// Where both have changed something, take what comes
     #[arg(long)]
     pub(crate) theirs: bool,
     /// Changes to different ranges of one file go together
@@ -120,7 +137,4 @@ pub(crate) struct MergeArguments {
     /// Ask about each conflict, then merge in one step
     #[arg(long, short, conflicts_with_all = ["ours", "theirs", "preview"])]
     pub(crate) interactive: bool,
-    /// Destroy the fork when it has been merged
-    #[arg(long)]
-    pub(crate) drop: bool,
 }

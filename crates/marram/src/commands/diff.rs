@@ -184,7 +184,7 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
         other => return Err(unexpected(&other)),
     };
     let found = rows.iter().find(|row| row.name == one.source.to_string() && row.kind == "fork");
-    let base = found.and_then(|row| row.origin.clone()).ok_or_else(|| {
+    let base = found.and_then(|row| row.base.clone()).ok_or_else(|| {
         Error::usage(format!("{} is no fork: compared with what?", path.display()))
             .hint("name a snapshot as DIRECTORY@NAME, or two states")
     })?;

@@ -1,9 +1,10 @@
-//! `marram merge`: what a fork has changed goes into what it was forked from, all or nothing.
+//! `marram merge`: what a fork has changed goes into what it was forked from, all or nothing; and
+//! `marram update`: what that has changed goes into the fork.
 
 mod interactive;
 
 use super::differences::{Detail, Directories, lines};
-use crate::arguments::MergeArguments;
+use crate::arguments::{BranchArguments, MergeArguments, UpdateArguments};
 use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, ConflictChoice, MergeRequest, MergeSummary, Operation};
 use crate::error::{Error, Result};
@@ -16,6 +17,19 @@ pub(super) const CONFLICTS: u8 = 4;
 const REFUSED: u8 = 1;
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
+    bring_across(&arguments.branch, (false, arguments.drop), output)
+}
+
+/// Brings what the parent has changed into the fork.
+pub(super) fn update(arguments: &UpdateArguments, output: &Output) -> Result<u8> {
+    bring_across(&arguments.branch, (true, false), output)
+}
+
+fn bring_across(
+    arguments: &BranchArguments,
+    (update, drop): (bool, bool),
+    output: &Output,
+) -> Result<u8> {
     let target = Target::find(&arguments.target)?;
     let fork = match (&arguments.fork, &target.mounted) {
         (Some(name), _) => name.clone(),
@@ -39,10 +53,11 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     let mut request = MergeRequest {
         fork,
         preview: arguments.preview || arguments.interactive,
+        update,
         choice,
         ranges: arguments.ranges,
         text: arguments.text,
-        drop: arguments.drop && !arguments.interactive,
+        drop: drop && !arguments.interactive,
         decisions: Vec::new(),
         marks: arguments.interactive,
         state: None,
@@ -54,7 +69,7 @@ pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     if arguments.interactive {
         let (mut input, mut prompt) = (std::io::stdin().lock(), std::io::stderr());
         interactive::decide(&mut request, &merge, &mut input, &mut prompt)?;
-        (request.preview, request.drop) = (false, arguments.drop);
+        (request.preview, request.drop) = (false, drop);
     }
     let summary = merge(&request)?;
     output.print(&summary, || text(&summary, arguments.preview));
@@ -74,6 +89,7 @@ pub(super) fn merge_and_drop(target: &Target, fork: &str) -> Result<Box<MergeSum
     let request = MergeRequest {
         fork: fork.to_owned(),
         preview: false,
+        update: false,
         choice: ConflictChoice::Refuse,
         ranges: false,
         text: false,
@@ -99,28 +115,36 @@ fn text(summary: &MergeSummary, preview: bool) -> String {
     for row in &summary.conflicts {
         text.push_str(&format!("conflict: {}\n", row.line()));
     }
-    let fork = &summary.fork;
+    let (from, _) = ends(summary);
     text.push_str(&match &summary.obstacle {
         Some(obstacle) => {
-            format!("{fork} would be refused: {obstacle}\n")
+            format!("{from} would be refused: {obstacle}\n")
         }
         None => outcome(summary, preview),
     });
     text
 }
 
+/// What the changes are of, and what they go into.
+fn ends(summary: &MergeSummary) -> (&str, &str) {
+    match summary.update {
+        true => (&summary.parent, &summary.fork),
+        false => (&summary.fork, &summary.parent),
+    }
+}
+
 fn outcome(summary: &MergeSummary, preview: bool) -> String {
-    let MergeSummary { fork, parent, .. } = summary;
+    let (from, into) = ends(summary);
     match () {
         () if !summary.conflicts.is_empty() && !summary.is_outdated => format!(
-            "{fork} and {parent} have both changed the same: nothing was changed\n\
+            "{from} and {into} have both changed the same: nothing was changed\n\
              take one side with --ours or --theirs, or put them together with --text or --ranges\n"
         ),
         () if summary.is_outdated => {
-            format!("{fork} or {parent} has changed meanwhile: nothing was changed; merge again\n")
+            format!("{from} or {into} has changed meanwhile: nothing was changed; merge again\n")
         }
-        () if preview => format!("{fork} would go into {parent}\n"),
-        () if summary.dropped => format!("{fork} went into {parent}, and is no more\n"),
-        () => format!("{fork} went into {parent}\n"),
+        () if preview => format!("{from} would go into {into}\n"),
+        () if summary.dropped => format!("{from} went into {into}, and is no more\n"),
+        () => format!("{from} went into {into}\n"),
     }
 }

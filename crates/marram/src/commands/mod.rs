@@ -72,6 +72,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Forks(arguments) => fork::list(&arguments, output),
         Command::Diff(arguments) => return diff::run(&arguments, output),
         Command::Merge(arguments) => return merge::run(&arguments, output),
+        Command::Update(arguments) => return merge::update(&arguments, output),
         Command::Rollback(arguments) => rollback::run(&arguments, output),
         Command::Send(arguments) => stream::send(&arguments, output),
         Command::Receive(arguments) => stream::receive(&arguments, output),

@@ -127,8 +127,7 @@ fn forks_of(dataset: &DatasetName, all: Vec<DatasetReport>) -> Vec<DatasetReport
 
 /// Whether it is a fork, and not a clone of a snapshot that a user made.
 fn is_fork(report: &DatasetReport) -> bool {
-    let is_live = report.source.snapshot.is_none();
-    is_live && report.origin.as_ref().is_some_and(Source::is_fork_base)
+    report.fork_base().is_some()
 }
 
 /// The name that a member is shown by.

@@ -35,6 +35,9 @@ pub(crate) struct Before<'w> {
     pub(crate) snapshots: u64,
     /// The group of the newest snapshot of the dataset.
     pub(crate) previous_group: Group,
+    /// The same of the dataset that was read, if `work` takes a snapshot of what the last commit
+    /// has left of that.
+    pub(crate) source_group: Option<Group>,
     /// The space that was found for the batch.
     pub(crate) admitted: &'w Admitted<'w>,
     /// Refuses the batch. Asked when nothing changes any more until the commit is made.
@@ -208,7 +211,8 @@ impl Before<'_> {
         let next = pool.superblock.lock().group.0 + 1;
         let has_groups = self.snapshots == 0
             || next >= changed + self.snapshots && next > self.previous_group.0 + self.snapshots;
-        Ok(has_groups && !dataset.has_dirty())
+        let has_source_group = self.source_group.is_none_or(|group| next > group.0 + 1);
+        Ok(has_groups && has_source_group && !dataset.has_dirty())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::commit::draft::Commit;
 use crate::commit::draft::Publication;
 use crate::memtable::settings::RESERVATION;
 use crate::snapshots::lineage;
+use crate::snapshots::merge_bases;
 use crate::state::State;
 use crate::state::records::parent_of;
 use crate::state::records::root_of;
@@ -146,6 +147,8 @@ pub(crate) fn roll_back(
     to: u64,
     kept: &Source,
 ) -> Result<u64> {
+    let target = commit.record(to)?;
+    merge_bases::forget_later(commit, dataset, &target)?;
     let before = snapshot(commit, dataset, kept)?;
     leave_line(commit, dataset, to)?;
     Ok(before)

@@ -35,6 +35,10 @@ pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<Datase
         Some(origin) if record.state == DatasetState::Live => Some(origin.name.parse()?),
         _ => None,
     };
+    let is_fork = match records.get(record.origin) {
+        Some(origin) => record.state == DatasetState::Live && is_fork_of(record, origin)?,
+        None => false,
+    };
     let kind = match (record.state, &origin) {
         (DatasetState::Snapshot, _) => DatasetKind::Snapshot,
         (_, Some(_)) => DatasetKind::Clone,
@@ -46,10 +50,18 @@ pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<Datase
         kind,
         origin,
         root_object: root_object(record),
+        is_fork,
         holds: holds(record).map(str::to_owned).collect(),
         created_seconds: record.created_seconds,
         referenced_bytes: record.referenced_grains * GRAIN_BYTES,
     })
+}
+
+/// Whether a dataset is a fork of which this is the base: one commit has made both. After a
+/// promotion another dataset leads back to that snapshot.
+fn is_fork_of(record: &DatasetRecord, origin: &DatasetRecord) -> Result<bool> {
+    let base: Source = origin.name.parse()?;
+    Ok(base.is_fork_base() && record.created_group == origin.created_group)
 }
 
 /// The tags with which a snapshot is held.

@@ -16,18 +16,123 @@ use crate::memtable::settings::undo_seconds;
 use crate::snapshots::begin;
 use crate::snapshots::ephemeral;
 use crate::snapshots::lineage;
+use crate::snapshots::merge_bases::{self, Moved, Moving};
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::snapshots::trash::Reclaim;
 use marram_format::dataset::DatasetRecord;
+use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord, TRASH_PREFIX};
 use marram_store::{Batch, Error, MergedFrom, Result, Source, View};
 use std::cell::Cell;
 
+/// Which text of a merge's entry tells how the base has moved.
+const MOVED_TEXT: usize = 2;
+
 /// What is kept for an undo of the operation that is entered next.
 fn kept_name(commit: &Commit<'_>, live: &DatasetRecord, which: &str) -> Result<Source> {
     format!("{}@{TRASH_PREFIX}{}:{which}", live.name, operation_log::next_entry(commit)?).parse()
+}
+
+/// What the base is moved by, if it is.
+fn moving(session: &Session, taker: u64, merged: &MergedFrom<'_>) -> Result<Option<Moving>> {
+    if !merged.moves_base {
+        return Ok(None);
+    }
+    let source = session.state.find_live(&merged.read.dataset)?.id;
+    let read = match ephemeral::find(session, merged.read) {
+        Some(_) => 0,
+        None => session.state.find_snapshot(merged.read)?.id,
+    };
+    Ok(Some(Moving { source, read, taker }))
+}
+
+/// The group of the newest snapshot of a dataset.
+fn newest_group(session: &Session, dataset: u64) -> Result<Group> {
+    let records = session.state.records.read();
+    let found = records.get(dataset).map(|record| record.previous_group);
+    found.ok_or_else(|| Error::NoDataset(format!("number {dataset}")))
+}
+
+/// What a merge keeps of what was before it, in its commit.
+struct Kept<'m> {
+    live: &'m DatasetRecord,
+    /// A snapshot that was asked for.
+    named: Option<Source>,
+    /// How long the states before and after it are kept for an undo; 0 is not at all.
+    seconds: i64,
+    /// Whether and from what the base moves.
+    moving: Option<Moving>,
+    /// What the entry that is taken back tells of the base.
+    undone: Option<String>,
+    before: Cell<u64>,
+    base: Cell<u64>,
+    until: Cell<i64>,
+}
+
+impl Kept<'_> {
+    fn snapshots(&self) -> u64 {
+        u64::from(self.named.is_some()) + u64::from(self.seconds > 0)
+    }
+
+    /// Takes the snapshots of what the last commit has left.
+    fn keep_before(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
+        if let Some(moving) = self.moving {
+            let name = merge_bases::new_name(commit, moving)?;
+            self.base.set(moving.read);
+            match moving.read {
+                0 => {
+                    let base = lineage::snapshot_before(commit, moving.source, &name, 1)?;
+                    self.base.set(base);
+                }
+                read => merge_bases::rename(commit, read, &name)?,
+            }
+        }
+        if let Some(keep) = &self.named {
+            let id = lineage::snapshot_before(commit, self.live.id, keep, self.snapshots())?;
+            let entry = entry(OperationKind::Snapshot, id, &[&keep.to_string()]);
+            operation_log::enter(commit, session.author.as_ref(), entry)?;
+        }
+        if self.seconds > 0 {
+            let name = kept_name(commit, self.live, "before")?;
+            self.before.set(lineage::snapshot_before(commit, self.live.id, &name, 1)?);
+        }
+        Ok(())
+    }
+
+    /// Moves the base; returns what the entry tells of that.
+    fn move_base(&self, commit: &mut Commit<'_>) -> Result<Option<String>> {
+        let number = operation_log::next_entry(commit)?;
+        let kept_for = (self.seconds > 0).then_some(number);
+        let moved = match (self.moving, &self.undone) {
+            (Some(moving), _) => {
+                Some(merge_bases::supersede(commit, moving, self.base.get(), kept_for)?)
+            }
+            (None, Some(undone)) => merge_bases::swap(commit, undone, kept_for)?,
+            (None, None) => None,
+        };
+        Ok(moved.map(Moved::text))
+    }
+
+    /// Enters the merge, with the state after it.
+    fn enter(
+        &self,
+        session: &Session,
+        commit: &mut Commit<'_>,
+        record: OperationRecord,
+    ) -> Result<()> {
+        let mut record = record;
+        record.texts.extend(self.move_base(commit)?);
+        if self.seconds > 0 {
+            let after = kept_name(commit, self.live, "after")?;
+            record.before = self.before.get();
+            record.after = lineage::snapshot(commit, self.live.id, &after)?;
+            self.until.set(commit.now_seconds.saturating_add(self.seconds));
+            record.kept_until_seconds = self.until.get();
+        }
+        operation_log::enter(commit, session.author.as_ref(), record).map(|_| ())
+    }
 }
 
 /// See [`marram_store::OperationLog::apply_merge`].
@@ -52,48 +157,51 @@ pub(crate) fn enter_merge(
     let turn = begin::begin_operation(session)?;
     let admitted = admitted;
     let live = inner.find_live(merged.dataset)?;
-    let keep: Option<Source> =
-        merged.keep.map(|keep| format!("{}@{keep}", live.name).parse()).transpose()?;
-    keep.iter().try_for_each(|keep| inner.refuse_taken(keep))?;
-    let keep_seconds = session.author.as_ref().map_or(0, |_| undo_seconds(&live.properties));
-    let snapshots = u64::from(keep.is_some()) + u64::from(keep_seconds > 0);
-    let other = inner.find(merged.fork).map_or(0, |fork| fork.id);
-    let (before, until) = (Cell::new(0), Cell::new(i64::MAX));
+    let kept = kept(session, &live, merged)?;
+    let source_group = kept.moving.filter(|moving| moving.read == 0);
+    let source_group =
+        source_group.map(|moving| newest_group(session, moving.source)).transpose()?;
     let keep_before = Before {
-        snapshots,
+        snapshots: kept.snapshots(),
         previous_group: live.previous_group,
+        source_group,
         admitted: &admitted,
         check: &|| ephemeral::refuse_overtaken(session, merged.read, &turn),
-        work: &mut |commit| {
-            if let Some(keep) = &keep {
-                let id = lineage::snapshot_before(commit, live.id, keep, snapshots)?;
-                let entry = entry(OperationKind::Snapshot, id, &[&keep.to_string()]);
-                operation_log::enter(commit, session.author.as_ref(), entry)?;
-            }
-            if keep_seconds > 0 {
-                let name = kept_name(commit, &live, "before")?;
-                before.set(lineage::snapshot_before(commit, live.id, &name, 1)?);
-            }
-            Ok(())
-        },
+        work: &mut |commit| kept.keep_before(session, commit),
+    };
+    let other = inner.find(merged.fork).map_or(0, |fork| fork.id);
+    let texts = [merged.dataset.as_str(), &merged.fork.to_string()];
+    let record = OperationRecord {
+        undoes: session.undoes,
+        other: if session.undoes == 0 { other } else { 0 },
+        detail: merged.root_object,
+        ..entry(OperationKind::Merge, live.id, &texts)
     };
     turn.commit_batch(&dataset, batch, Some(keep_before), &mut |commit| {
-        let texts = [merged.dataset.as_str(), &merged.fork.to_string()];
-        let mut record = OperationRecord {
-            undoes: session.undoes,
-            other: if session.undoes == 0 { other } else { 0 },
-            detail: merged.root_object,
-            ..entry(OperationKind::Merge, live.id, &texts)
-        };
-        if keep_seconds > 0 {
-            let after = kept_name(commit, &live, "after")?;
-            record.before = before.get();
-            record.after = lineage::snapshot(commit, live.id, &after)?;
-            until.set(commit.now_seconds.saturating_add(keep_seconds));
-            record.kept_until_seconds = until.get();
-        }
-        operation_log::enter(commit, session.author.as_ref(), record).map(|_| ())
+        kept.enter(session, commit, record.clone())
     })?;
-    trash::note_expiry(inner, until.get());
+    trash::note_expiry(inner, kept.until.get());
     Ok(())
+}
+
+/// What a merge into `live` is to keep.
+fn kept<'m>(
+    session: &Session,
+    live: &'m DatasetRecord,
+    merged: &MergedFrom<'_>,
+) -> Result<Kept<'m>> {
+    let named: Option<Source> =
+        merged.keep.map(|keep| format!("{}@{keep}", live.name).parse()).transpose()?;
+    named.iter().try_for_each(|keep| session.state.refuse_taken(keep))?;
+    let undone = operation_log::operation(&session.state, session.undoes)?;
+    Ok(Kept {
+        live,
+        named,
+        seconds: session.author.as_ref().map_or(0, |_| undo_seconds(&live.properties)),
+        moving: moving(session, live.id, merged)?,
+        undone: undone.map(|undone| undone.text(MOVED_TEXT).to_owned()),
+        before: Cell::new(0),
+        base: Cell::new(0),
+        until: Cell::new(i64::MAX),
+    })
 }

@@ -10,6 +10,7 @@ pub(crate) mod label;
 pub(crate) mod limits;
 pub(crate) mod lineage;
 pub(crate) mod list;
+pub(crate) mod merge_bases;
 pub(crate) mod merge_commit;
 pub(crate) mod operation_log;
 pub(crate) mod operations;

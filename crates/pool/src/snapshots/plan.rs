@@ -10,6 +10,7 @@
 //! would then be given back.
 
 use super::list::holds;
+use super::merge_bases;
 use crate::memtable::dataset::Dataset;
 use crate::state::State;
 use crate::state::records::is_hidden;
@@ -84,6 +85,9 @@ impl Plan {
         self.goes.insert(record.id, record.clone());
         let of_it = records.snapshots(record.id);
         self.goes.extend(of_it.map(|snapshot| (snapshot.id, snapshot.clone())));
+        // What others have kept for merges with it.
+        let bases = merge_bases::taken_in(records, record.id);
+        self.goes.extend(bases.map(|base| (base.id, base.clone())));
         Ok(())
     }
 

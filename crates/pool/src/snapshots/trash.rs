@@ -9,6 +9,7 @@
 use super::destroy::{Prepared, prepare};
 use super::lineage::handed_over;
 use super::list;
+use super::merge_bases;
 use super::operation_log::{Author, entry, is_ephemeral};
 use super::plan::Plan;
 use crate::admission::SpaceMaker;
@@ -48,7 +49,9 @@ pub struct Hidden {
 
 /// The names of what is kept for an entry.
 fn names(records: &Records, number: u64) -> Result<Vec<Source>> {
-    let kept = records.known().filter(|record| trash_entry(&record.name) == Some(number));
+    let kept = records.known().filter(|record| {
+        trash_entry(&record.name) == Some(number) || merge_bases::is_kept_for(record, number)
+    });
     kept.map(|record| record.name.parse()).collect()
 }
 

@@ -9,8 +9,8 @@ mod pool;
 
 pub use crash_target::PoolTarget;
 use marram_history::{
-    AttributeChange, ConflictKind, Difference, DirectoryRollback, MergeOptions, MergeReport,
-    MergeSides, What, diff,
+    AttributeChange, ConflictKind, Difference, Direction, DirectoryRollback, MergeOptions,
+    MergeReport, What, diff,
 };
 use marram_model::{Change, Clash};
 use marram_posix::{
@@ -18,7 +18,8 @@ use marram_posix::{
     deduplicate, defragment,
 };
 use marram_sim::{
-    Answer, HistoryClock, Home, HomeCapabilities, HomeResult, Moment, Options, Report, run_history,
+    Answer, HistoryClock, Home, HomeCapabilities, HomeResult, Moment, Options, Report, Theme,
+    run_history,
 };
 use marram_store::{DatasetName, Error as StoreError, Source, Store, View};
 use marram_vfs::{Caller, Clock, Error, FileSystem, Ino};
@@ -88,9 +89,15 @@ pub type MakeSeeded = fn(u64, Arc<HistoryClock>) -> HomeResult<Box<dyn Home>>;
 
 /// Runs one history of `steps` steps for each seed; a failure is a panic that says how to replay.
 pub fn run_seeds(make_home: MakeSeeded, seeds: Range<u64>, steps: usize) -> Report {
+    run_theme(Theme::Files, make_home, seeds, steps)
+}
+
+/// The same, of histories that are mostly about something.
+pub fn run_theme(theme: Theme, make_home: MakeSeeded, seeds: Range<u64>, steps: usize) -> Report {
     let mut sum = Report::default();
     for seed in seeds {
-        let report = run_history(&Options::new(seed, steps), &|clock| make_home(seed, clock));
+        let options = Options { theme, ..Options::new(seed, steps) };
+        let report = run_history(&options, &|clock| make_home(seed, clock));
         sum.add(&report.unwrap_or_else(|failure| panic!("{failure}")));
     }
     sum
@@ -236,6 +243,21 @@ impl<B: Backing> StoreHome<B> {
         }
     }
 
+    fn bring(
+        &self,
+        into: &Posix,
+        fork: &str,
+        direction: Direction,
+    ) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        let (fork, store) = (source(fork)?.dataset, self.backing.store());
+        let options = MergeOptions::default();
+        let report = marram_history::bring_across(into, &*store, (&fork, direction), &options);
+        let kinds = |report: MergeReport| {
+            report.conflicts.iter().map(|conflict| clash_of(conflict.kind)).collect()
+        };
+        Ok(report.map(kinds))
+    }
+
     fn open(&self, source: &Source) -> HomeResult<Arc<Posix>> {
         mount(self.backing.view(source)?, &self.clock)
     }
@@ -354,16 +376,12 @@ impl<B: Backing> Home for StoreHome<B> {
     }
 
     fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
-        let (dataset, base) = (DatasetName::root(), kept(&format!("fork:{fork}")));
-        let fork = source(fork)?;
-        let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
-        let store = self.backing.store();
-        let report =
-            marram_history::merge(&**self.live(), &*store, sides, &MergeOptions::default());
-        let kinds = |report: MergeReport| {
-            report.conflicts.iter().map(|conflict| clash_of(conflict.kind)).collect()
-        };
-        Ok(report.map(kinds))
+        self.bring(self.live(), fork, Direction::Merge)
+    }
+
+    fn update(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
+        let files = self.open(&source(fork)?)?;
+        self.bring(&files, fork, Direction::Update)
     }
 
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {

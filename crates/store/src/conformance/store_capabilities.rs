@@ -170,7 +170,8 @@ fn merge(
     batch.put(section(9, 0), Item::with_block(&b""[..], adopted));
     more(&mut batch);
     let dataset = DatasetName::root();
-    let merged = MergedFrom { dataset: &dataset, fork, read, keep, root_object: 1 };
+    let merged =
+        MergedFrom { dataset: &dataset, fork, read, keep, root_object: 1, moves_base: false };
     store.apply_merge(&*view, batch, &merged)
 }
 

@@ -64,6 +64,7 @@ impl Lineage for MemoryStore {
         let view = self.view(&mut history, state, DatasetKind::Snapshot);
         history.add_snapshot(kept, view, live.id);
         history.roll_back(live.id, target.id);
+        history.forget_bases(&to.dataset, live.id, target.id);
         *contents = Contents::clone(&target.contents());
         Ok(())
     }

@@ -28,6 +28,8 @@ pub(super) struct History {
 struct Links {
     parent: Option<Id>,
     next: Option<Id>,
+    /// Of a fork: the snapshot that was taken for it.
+    forked: Option<Id>,
     holds: BTreeSet<String>,
 }
 
@@ -65,6 +67,32 @@ impl History {
     ) {
         self.links.insert(view.id, Links { parent: origin, ..Links::default() });
         self.named.insert(Source::live(name.clone()), view);
+    }
+
+    /// A new fork, of the snapshot that was taken for it.
+    pub(super) fn add_fork(&mut self, name: &DatasetName, view: Arc<MemoryDataset>, base: Id) {
+        let id = view.id;
+        self.add_live(name, view, Some(base));
+        self.links_of(id).forked = Some(base);
+    }
+
+    /// Whether a dataset is a fork, and leads back to the snapshot that was taken for it.
+    pub(super) fn is_fork(&self, id: Id) -> bool {
+        let forked = self.links.get(&id).and_then(|links| links.forked);
+        let origin = self.name_of(id).and_then(|name| self.origin(&name));
+        forked.is_some_and(|base| self.name_of(base) == origin)
+    }
+
+    /// After a rollback: bases of merges that are younger than the snapshot are none any more.
+    pub(super) fn forget_bases(&mut self, dataset: &DatasetName, live: Id, to: Id) {
+        let is_lost = |(source, view): &(&Source, &Arc<MemoryDataset>)| {
+            let base = source.merge_base();
+            base.is_some_and(|(taker, _)| taker == live || source.dataset == *dataset)
+                && view.id > to
+        };
+        let lost: Vec<Source> =
+            self.named.iter().filter(is_lost).map(|(source, _)| source.clone()).collect();
+        lost.iter().for_each(|source| self.remove(source));
     }
 
     /// A new snapshot between a dataset and its parent.
@@ -171,6 +199,11 @@ impl History {
         sources.iter().try_for_each(|source| self.find(source).map(|_| ()))?;
         let mut goes: Vec<Source> =
             sources.iter().flat_map(|source| self.goes_with(source)).collect();
+        let whole = sources.iter().filter(|source| source.snapshot.is_none());
+        let takers: BTreeSet<Id> = whole.map(|source| self.named[source].id).collect();
+        let is_base_of =
+            |other: &&Source| other.merge_base().is_some_and(|(taker, _)| takers.contains(&taker));
+        goes.extend(self.named.keys().filter(is_base_of).cloned());
         goes.sort();
         goes.dedup();
         while let Some(base) = self.unneeded_base(&goes) {

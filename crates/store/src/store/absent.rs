@@ -4,6 +4,7 @@
 //! answer is [`Error::Unsupported`].
 
 use super::{FrozenViews, Holds, Lineage, MergedFrom, SpaceUsage, Store};
+use crate::name::move_base;
 use crate::{Admission, Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View, kind};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -107,12 +108,16 @@ impl dyn Store + '_ {
         if let Some(log) = self.capabilities().log {
             return log.apply_merge(view, batch, merged);
         }
-        let Some(keep) = merged.keep else { return view.apply(batch) };
-        self.snapshot(merged.dataset, keep)?;
+        if let Some(keep) = merged.keep {
+            self.snapshot(merged.dataset, keep)?;
+        }
         view.apply(batch).inspect_err(|_| {
-            let snapshot = Some(keep.to_owned());
-            self.discard_snapshot(&Source { dataset: merged.dataset.clone(), snapshot });
-        })
+            if let Some(keep) = merged.keep {
+                let snapshot = Some(keep.to_owned());
+                self.discard_snapshot(&Source { dataset: merged.dataset.clone(), snapshot });
+            }
+        })?;
+        if merged.moves_base { move_base(self, merged) } else { Ok(()) }
     }
 
     /// [`crate::OperationLog::set_owner_limit`]; without it a batch and a sync.

@@ -115,6 +115,9 @@ pub trait Lineage {
     /// on the dataset see the new state at once; batches wait. No other snapshot changes, and `to`
     /// may be any snapshot of the dataset, one that an earlier rollback kept too.
     ///
+    /// A base of a merge ([`Source::merge_base`]) that the dataset does not have then is none any
+    /// more.
+    ///
     /// A batch that was prepared from what was read before the call must not be applied after it:
     /// it would put items and blocks of the other state into this one.
     ///
@@ -146,4 +149,7 @@ pub struct MergedFrom<'a> {
     pub keep: Option<&'a str>,
     /// The object that is the root of what is merged.
     pub root_object: u64,
+    /// The dataset has all of the state that was read from then on. So that state is kept in the
+    /// same step, as the base of the next merge between the two ([`Source::merge_base`]).
+    pub moves_base: bool,
 }

@@ -48,7 +48,8 @@ pub(super) fn decide(
             if place.is_some() {
                 tell(prompt, "that cannot be done there: decide otherwise\n");
             }
-            let choice = ask(conflict, input, prompt)?;
+            let sides = if request.update { ["fork", "parent"] } else { ["parent", "fork"] };
+            let choice = ask(conflict, sides, input, prompt)?;
             let decision = Decision { conflict: row.clone(), choice };
             match place {
                 Some(place) => request.decisions[place] = decision,
@@ -75,6 +76,7 @@ fn printable_line(line: &str) -> String {
 
 fn ask(
     conflict: &ConflictRow,
+    [ours, theirs]: [&str; 2],
     input: &mut dyn BufRead,
     prompt: &mut dyn Write,
 ) -> Result<ConflictChoice> {
@@ -89,7 +91,9 @@ fn ask(
     }
     let lines = if marked.is_some() { ", [l]ines of both as shown" } else { "" };
     loop {
-        tell(prompt, &format!("[o]urs (the parent's), [t]heirs (the fork's){lines}, [a]bort? "));
+        let question =
+            format!("[o]urs (the {ours}'s), [t]heirs (the {theirs}'s){lines}, [a]bort? ");
+        tell(prompt, &question);
         let mut answer = String::new();
         let read = input.read_line(&mut answer);
         let read = read.map_err(|error| Error::usage(format!("no answer: {error}")))?;

@@ -34,6 +34,9 @@ pub(crate) struct DatasetRow {
     pub(crate) kind: String,
     /// The snapshot that a clone or fork began as.
     pub(crate) origin: Option<String>,
+    /// Of a fork: the newest state that its parent has too.
+    #[serde(default)]
+    pub(crate) base: Option<String>,
     /// The inode that is shown as its root.
     #[serde(default)]
     pub(crate) root: u64,

@@ -26,6 +26,9 @@ pub(crate) struct MergeRequest {
     pub(crate) fork: String,
     /// Only tell what would happen.
     pub(crate) preview: bool,
+    /// The parent's changes go into the fork, not the fork's into the parent.
+    #[serde(default)]
+    pub(crate) update: bool,
     /// What is done about conflicts.
     pub(crate) choice: ConflictChoice,
     /// Changes to different ranges of one file go together.
@@ -94,9 +97,12 @@ pub(crate) struct MergeSummary {
     pub(crate) fork: String,
     /// What it was forked from.
     pub(crate) parent: String,
+    /// The parent's changes went into the fork, not the fork's into the parent.
+    #[serde(default)]
+    pub(crate) update: bool,
     /// It has been done.
     pub(crate) applied: bool,
-    /// What went, or would go, into the parent.
+    /// What went, or would go, into the other.
     pub(crate) differences: Vec<DifferenceRow>,
     /// How many more there are than in the report.
     #[serde(default)]

@@ -22,7 +22,7 @@ fn below(reports: &[DatasetReport], dataset: &DatasetName) -> Vec<DatasetName> {
     let prefix = format!("{dataset}/");
     let is_below = |report: &&DatasetReport| {
         let (source, is_live) = (&report.source, report.kind != DatasetKind::Snapshot);
-        let is_fork = report.origin.as_ref().is_some_and(Source::is_fork_base);
+        let is_fork = report.is_fork;
         let name = source.dataset.as_str();
         let is_under = *dataset == DatasetName::root() || name.starts_with(&prefix);
         is_live && (source.dataset == *dataset || is_under && !is_fork && !source.is_own())

@@ -1,6 +1,6 @@
 //! The kinds of datasets and snapshots, in the words of users.
 
-use marram_store::{DatasetKind, DatasetReport, Source};
+use marram_store::{DatasetKind, DatasetReport};
 
 /// What users call it.
 pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
@@ -8,7 +8,7 @@ pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
         _ if report.source.is_in_trash() => "kept",
         _ if report.source.dataset.is_partial() => "partial",
         DatasetKind::Live => "dataset",
-        DatasetKind::Clone if report.origin.as_ref().is_some_and(Source::is_fork_base) => "fork",
+        DatasetKind::Clone if report.is_fork => "fork",
         DatasetKind::Clone => "clone",
         DatasetKind::Snapshot => "snapshot",
     }

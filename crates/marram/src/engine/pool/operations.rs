@@ -11,9 +11,11 @@ use crate::control::protocol::{
 use crate::engine::members;
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
+use marram_history::Branch;
 use marram_pool::{Health, Pool};
 use marram_store::{
-    DatasetName, Holder, Holds, Lineage, Properties, PropertySource, Source, SpaceUsage, Store,
+    DatasetName, DatasetReport, Holder, Holds, Lineage, Properties, PropertySource, Source,
+    SpaceUsage, Store,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -44,7 +46,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
         Operation::Merge(request) => {
             let merge = history::Merge::of(pool, request)?;
-            let files = open_files(pool, &merge.parent().dataset)?;
+            let files = open_files(pool, &merge.taker().dataset)?;
             let (summary, _nobody_remembers) = merge.run(pool, &files)?;
             // As `marram destroy fork` does: an undo can bring it back.
             return merge.conclude(summary, || {
@@ -68,7 +70,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Undo { number } => return undo::undo(pool, *number),
         Operation::List => {
             let usage = pool.usage(false)?;
-            return Ok(Answer::Datasets(usage.holders.iter().map(dataset_row).collect()));
+            return Ok(Answer::Datasets(dataset_rows(&usage.holders)));
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
         Operation::Set { dataset, properties } => set(pool, dataset, properties)?,
@@ -126,9 +128,15 @@ fn destroy(pool: &Pool, sources: &[String], dry_run: bool) -> Result<Answer> {
     }))
 }
 
-fn dataset_row(holder: &Holder) -> DatasetRow {
+fn dataset_rows(holders: &[Holder]) -> Vec<DatasetRow> {
+    let all: Vec<DatasetReport> = holders.iter().map(|holder| holder.report.clone()).collect();
+    holders.iter().map(|holder| dataset_row(&all, holder)).collect()
+}
+
+fn dataset_row(all: &[DatasetReport], holder: &Holder) -> DatasetRow {
     let report = &holder.report;
     DatasetRow {
+        base: Branch::among(all, report).map(|branch| branch.base.to_string()),
         name: report.source.to_string(),
         kind: kind_of(report).to_owned(),
         origin: report.origin.as_ref().map(ToString::to_string),

@@ -38,6 +38,10 @@ fn row(operation: Operation) -> OperationRow {
         name => name,
     };
     let mut names = record.texts;
+    if record.kind.name() == "merge" {
+        // Behind what was merged stands how the base has moved.
+        names.truncate(2);
+    }
     if name == "limit" && !names.is_empty() {
         names.insert(1, owner_text(record.detail));
     }

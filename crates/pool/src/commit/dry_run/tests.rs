@@ -163,7 +163,14 @@ fn expected_and_taken(
     let written = || inner.media.counters.written_bytes.load(Ordering::Relaxed);
     let (before, group) = (written(), pool.status().group);
     let (dataset, fork) = (DatasetName::root(), source("f"));
-    let merged = MergedFrom { dataset: &dataset, fork: &fork, read, keep: None, root_object: 1 };
+    let merged = MergedFrom {
+        dataset: &dataset,
+        fork: &fork,
+        read,
+        keep: None,
+        root_object: 1,
+        moves_base: false,
+    };
     pool.apply_merge(live, batch, &merged).ok()?;
     let taken = written() - before - SUPERBLOCKS_BYTES;
     (pool.status().group == group + 1).then_some((expected, taken))

@@ -7,12 +7,11 @@ use crate::control::protocol::{
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
-    ChangeSet, Choice, Conflict, ConflictKind, MergeOptions, MergeReport, MergeSides,
+    Branch, ChangeSet, Choice, Conflict, ConflictKind, Direction, MergeOptions, MergeReport,
 };
 use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{Source, Store};
-use marram_vfs::Ino;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -28,10 +27,7 @@ type Decided<'d> = BTreeMap<ConflictKey<'d>, ConflictChoice>;
 /// What is to be merged into what, and how.
 pub(crate) struct Merge<'a> {
     request: &'a MergeRequest,
-    fork: Source,
-    base: Source,
-    parent: Source,
-    root: Ino,
+    branch: Branch,
 }
 
 impl<'a> Merge<'a> {
@@ -41,25 +37,25 @@ impl<'a> Merge<'a> {
     /// It is no fork, or what it was forked from is gone.
     pub(crate) fn of(pool: &Pool, request: &'a MergeRequest) -> Result<Merge<'a>> {
         let fork = Source::live(request.fork.parse()?);
-        let found = pool.report(&fork)?;
-        let base = found.origin.clone().filter(Source::is_fork_base).ok_or_else(|| {
+        pool.report(&fork)?;
+        let branch = Branch::of(pool, &fork.dataset)?.ok_or_else(|| {
             Error::usage(format!("{fork} is no fork")).hint("`marram forks TARGET` shows them")
         })?;
-        let parent = Source::live(base.dataset.clone());
-        Ok(Merge { request, fork, base, parent, root: Ino(found.root_object) })
+        Ok(Merge { request, branch })
     }
 
     /// The fork.
     pub(crate) fn fork(&self) -> &Source {
-        &self.fork
+        &self.branch.fork
     }
 
-    /// What it was forked from.
-    pub(crate) fn parent(&self) -> &Source {
-        &self.parent
+    /// The dataset that the changes go into.
+    pub(crate) fn taker(&self) -> &Source {
+        if self.request.update { &self.branch.fork } else { &self.branch.parent }
     }
 
-    /// Merges, in the file system of the parent; also tells what has changed there.
+    /// Merges, in the file system of the dataset that the changes go into; also tells what has
+    /// changed there.
     ///
     /// # Errors
     /// Whatever refuses it or fails, other than conflicts: nothing has changed.
@@ -75,14 +71,10 @@ impl<'a> Merge<'a> {
             state,
             choose: &|conflict| self.choice(&decided, conflict),
         };
-        let sides = MergeSides {
-            dataset: &self.parent.dataset,
-            base: &self.base,
-            fork: &self.fork,
-            root: self.root,
-        };
+        let direction = if self.request.update { Direction::Update } else { Direction::Merge };
+        let branch = (&self.branch.fork.dataset, direction);
         let began = Instant::now();
-        let report = marram_history::merge(files, pool, sides, &options)?;
+        let report = marram_history::bring_across(files, pool, branch, &options)?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(self.summary(report, engine_nanoseconds))
     }
@@ -124,8 +116,9 @@ impl<'a> Merge<'a> {
         let open = report.conflicts.iter();
         let conflicts = open.map(|conflict| conflict_row(conflict, text_of(conflict))).collect();
         let summary = MergeSummary {
-            fork: self.fork.to_string(),
-            parent: self.parent.to_string(),
+            fork: self.branch.fork.to_string(),
+            parent: self.branch.parent.to_string(),
+            update: self.request.update,
             applied: report.applied,
             decided: decided.collect(),
             conflicts,
@@ -153,7 +146,7 @@ impl<'a> Merge<'a> {
     ) -> Result<Answer> {
         if summary.applied && self.request.drop {
             destroy().map_err(|error| {
-                let fork = &self.fork;
+                let fork = self.fork();
                 Error::partial(format!("{fork} was merged, but it stays: {error}")).hint(format!(
                     "`marram destroy fork TARGET {fork}` destroys it when it is free"
                 ))

@@ -48,27 +48,27 @@ pub(super) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> R
     Ok(answer)
 }
 
-/// Brings a fork's changes into what it was forked from while programs use that: they see them at
-/// once.
+/// Brings a fork's changes into what it was forked from, or the changes of that into the fork,
+/// while programs use what they go into: they see them at once.
 ///
 /// # Errors
 /// Whatever refuses it or fails.
 pub(super) fn merge(shown: &Shown<'_>, request: &MergeRequest) -> Result<Answer> {
     let merge = history::Merge::of(shown.pool, request)?;
     let work = |whole: &Whole<'_>| {
-        let files = whole.files(shown.pool, merge.parent())?;
+        let files = whole.files(shown.pool, merge.taker())?;
         let done = merge.run(shown.pool, &files)?;
         Ok((files, done))
     };
     if request.preview {
-        let (_, (mut summary, _)) = shown.look_at_whole(merge.parent(), work)?;
-        let refused = shown.mounts.refuse_held_back(merge.parent()).err();
+        let (_, (mut summary, _)) = shown.look_at_whole(merge.taker(), work)?;
+        let refused = shown.mounts.refuse_held_back(merge.taker()).err();
         let advised = refused.map(|error| format!("{error}; unmount it first"));
         summary.obstacle = summary.obstacle.or(advised);
         return Ok(Answer::Merged(Box::new(summary)));
     }
-    let (files, (summary, change_set)) = shown.on_whole(merge.parent(), work)?;
-    shown.mounts.changed(merge.parent(), &*files, &Changes::from(change_set));
+    let (files, (summary, change_set)) = shown.on_whole(merge.taker(), work)?;
+    shown.mounts.changed(merge.taker(), &*files, &Changes::from(change_set));
     let fork = merge.fork();
     merge.conclude(summary, || {
         let operation = Operation::Hide { sources: vec![fork.to_string()] };

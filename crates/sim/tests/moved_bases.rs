@@ -1,0 +1,220 @@
+//! The base of a fork and its parent in a pool: it moves with the merge in one commit, back with
+//! its undo, and goes with the fork; a promotion makes no fork of the former parent.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod paths;
+mod small_pool;
+mod soundness;
+
+use marram_device::{Device, MemoryDevice};
+use marram_history::{Branch, Direction, MergeOptions, MergeSides};
+use marram_pool::{Author, OpenOptions, Pool, Reversal};
+use marram_posix::Posix;
+use marram_sim::device::{CrashState, RecordingDevice};
+use marram_sim::pattern;
+use marram_store::{DatasetName, Lineage, Source, Store};
+use marram_vfs::{FileSystem, Ino, Kind, NewNode, WriteOptions};
+use paths::{find, make, open};
+use soundness::assert_sound;
+use std::sync::Arc;
+
+/// Torn states that are looked at, besides every prefix of the writes.
+const TORN: usize = 60;
+
+fn open_pool(device: Arc<dyn Device>) -> Pool {
+    let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+    pool.acting_for(Author { user: Some(1), command: "test".to_owned() })
+}
+
+fn name(text: &str) -> DatasetName {
+    text.parse().unwrap()
+}
+
+fn write(files: &Posix, path: &str, seed: u64) {
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+    let ino = find(files, path).or_else(|_| make(files, path, node)).unwrap();
+    files.write(ino, 0, &pattern(seed, 5_000), WriteOptions::default()).unwrap();
+}
+
+fn has(files: &Posix, path: &str) -> bool {
+    find(files, path).is_ok()
+}
+
+/// A pool on a device, with files in it and a fork.
+struct Forked {
+    pool: Pool,
+    files: Posix,
+    fork: Posix,
+}
+
+fn forked(device: Arc<dyn Device>) -> Forked {
+    let pool = open_pool(device);
+    let files = open(&pool, "root");
+    write(&files, "/a", 1);
+    write(&files, "/b", 2);
+    pool.fork(&DatasetName::root(), &name("f"), 1).unwrap();
+    let fork = open(&pool, "f");
+    Forked { pool, files, fork }
+}
+
+fn in_memory() -> Forked {
+    forked(Arc::new(MemoryDevice::from_bytes(small_pool::empty("bases"))))
+}
+
+impl Forked {
+    fn bring(&self, direction: Direction) -> usize {
+        let into = if direction == Direction::Merge { &self.files } else { &self.fork };
+        let branch = (&name("f"), direction);
+        let report =
+            marram_history::bring_across(into, &self.pool, branch, &MergeOptions::default());
+        let report = report.unwrap();
+        assert!(report.applied, "{report:?}");
+        report.differences.len()
+    }
+
+    fn base(&self) -> Source {
+        Branch::of(&self.pool, &name("f")).unwrap().unwrap().base
+    }
+
+    /// Takes the last operation back, a merge.
+    fn undo(&self) {
+        let (number, reversal) = self.pool.reversal(None).unwrap();
+        let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+            panic!("{reversal:?}");
+        };
+        let into = if dataset == name("f") { &self.fork } else { &self.files };
+        let root = Ino(root_object);
+        let sides = MergeSides { dataset: &dataset, base: &base, fork: &back_to, root };
+        let pool = self.pool.taking_back(number);
+        let report = marram_history::merge(into, &pool, sides, &MergeOptions::default()).unwrap();
+        assert!(report.applied, "{:?}", report.conflicts);
+    }
+
+    fn names(&self) -> Vec<String> {
+        names(&self.pool)
+    }
+}
+
+fn names(pool: &Pool) -> Vec<String> {
+    pool.list().unwrap().into_iter().map(|report| report.source.to_string()).collect()
+}
+
+#[test]
+fn an_undo_moves_the_base_back_and_its_undo_forth() {
+    let forked = in_memory();
+    let origin = forked.base();
+    assert_eq!(origin.to_string(), "root@fork:f");
+    write(&forked.fork, "/one", 3);
+    forked.bring(Direction::Merge);
+    let first = forked.base();
+    assert!(first.to_string().starts_with("f@base:"), "{first}");
+    forked.undo();
+    assert_eq!(forked.base(), origin);
+    assert!(!has(&forked.files, "/one"));
+    assert_eq!(forked.bring(Direction::Merge), 1, "what was taken back comes again");
+    assert!(has(&forked.files, "/one"));
+    let second = forked.base();
+    write(&forked.files, "/two", 4);
+    forked.bring(Direction::Update);
+    let third = forked.base();
+    assert!(third.to_string().starts_with("root@base:"), "{third}");
+    forked.undo();
+    assert_eq!(forked.base(), second);
+    assert!(!has(&forked.fork, "/two"));
+    forked.undo();
+    assert_eq!(forked.base(), third, "the undo is taken back");
+    assert!(has(&forked.fork, "/two"));
+    let seen = forked.names();
+    let bases: Vec<&String> = seen.iter().filter(|name| name.contains("@base:")).collect();
+    assert_eq!(bases, [&third.to_string()], "the others are kept under other names");
+}
+
+#[test]
+fn a_rollback_past_a_merge_takes_the_base_away() {
+    let forked = in_memory();
+    let origin = forked.base();
+    forked.pool.snapshot(&DatasetName::root(), "before").unwrap();
+    write(&forked.fork, "/one", 3);
+    forked.bring(Direction::Merge);
+    forked.pool.snapshot(&DatasetName::root(), "after").unwrap();
+    write(&forked.files, "/own", 4);
+    let base = forked.base();
+    let back_to = |name: &str, keep: &str| {
+        let to: Source = format!("root@{name}").parse().unwrap();
+        let failed = |error: marram_store::Error| marram_vfs::Error::Io(error.to_string());
+        forked.files.roll_back(|| forked.pool.rollback(&to, keep).map_err(failed)).unwrap();
+    };
+    back_to("after", "k1");
+    assert_eq!(forked.base(), base, "it has the merge");
+    back_to("before", "k2");
+    assert_eq!(forked.base(), origin);
+    assert!(!has(&forked.files, "/one"));
+    forked.bring(Direction::Merge);
+    assert!(has(&forked.files, "/one"), "nothing of the fork is left out");
+}
+
+#[test]
+fn a_fork_takes_its_bases_along_and_a_promoted_one_leaves_no_fork_behind() {
+    let forked = in_memory();
+    write(&forked.fork, "/one", 3);
+    forked.bring(Direction::Merge);
+    write(&forked.files, "/two", 4);
+    forked.bring(Direction::Update);
+    let is_fork = |name: &str| {
+        let report = forked.pool.report(&name.parse().unwrap()).unwrap();
+        (report.is_fork, report.origin.is_some())
+    };
+    assert_eq!((is_fork("root"), is_fork("f")), ((false, false), (true, true)));
+    forked.pool.promote(&name("f")).unwrap();
+    assert_eq!((is_fork("root"), is_fork("f")), ((false, true), (false, false)));
+    assert_eq!(Branch::of(&forked.pool, &DatasetName::root()).unwrap(), None);
+    let (number, _) = forked.pool.reversal(None).unwrap();
+    forked.pool.undo(number).unwrap();
+    assert_eq!((is_fork("root"), is_fork("f")), ((false, false), (true, true)));
+    let Forked { pool, fork, .. } = forked;
+    drop(fork);
+    pool.destroy(&"f".parse().unwrap(), false).unwrap();
+    assert_eq!(names(&pool), ["root"]);
+}
+
+/// The content and the base of a state after a power cut, as what has been merged says it is.
+fn assert_moved_together(device: Arc<dyn Device>, state: CrashState) {
+    let pool = open_pool(device);
+    let branch = Branch::of(&pool, &name("f")).unwrap().unwrap();
+    let (files, fork) = (open(&pool, "root"), open(&pool, "f"));
+    let merged = has(&files, "/one");
+    let updated = has(&fork, "/two");
+    let base = branch.base.to_string();
+    let wanted = match (merged, updated) {
+        (_, true) => "root@base:",
+        (true, false) => "f@base:",
+        (false, false) => "root@fork:",
+    };
+    assert!(base.starts_with(wanted), "state {state}: {merged} {updated} {base}");
+}
+
+#[test]
+fn content_and_base_survive_together_or_not_at_all() {
+    let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("bases")));
+    let recorded = forked(device.clone());
+    write(&recorded.fork, "/one", 3);
+    recorded.pool.commit().unwrap();
+    device.mark(1);
+    recorded.bring(Direction::Merge);
+    recorded.undo();
+    recorded.undo();
+    write(&recorded.files, "/two", 4);
+    recorded.bring(Direction::Update);
+    drop(recorded);
+    let trace = device.trace();
+    let all = trace.prefixes().chain(trace.seeded(7, TORN));
+    let after = |state: &CrashState| trace.last_mark(state.cut).is_some();
+    let all: Vec<CrashState> = all.filter(after).collect();
+    assert!(all.len() > 30, "{} states", all.len());
+    for state in all {
+        let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
+        assert_moved_together(memory.clone(), state);
+        assert_sound(&*memory, &format!("state {state}"));
+    }
+}
