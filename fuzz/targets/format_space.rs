@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use marram_format::space::{DeadChunk, ReferenceRecord, ReclaimRecord, Tail};
+use marram_format::space::{DeadChunk, ReclaimRecord, ReferenceRecord, Tail};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
