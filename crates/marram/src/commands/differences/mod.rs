@@ -4,7 +4,7 @@
 //! [`summary`] is the text: a line for each difference, or with [`Detail::Bytes`] how many bytes of
 //! it differ, and a last line that sums up. A directory that was made or removed whole is one line
 //! with the number of its files, unless [`Directories::Each`] is asked for. [`Totals`] are the
-//! numbers of that last line, for JSON too. [`patches`] is what patch(1) reads.
+//! numbers of that last line, for JSON too. [`patches()`] is what patch(1) reads.
 //!
 //! Rows come sorted by path, as a comparison or a merge gives them. Where nothing differs the
 //! summary is empty, and the [`Totals`] say so in words.
