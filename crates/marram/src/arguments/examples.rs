@@ -99,6 +99,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "update",
+        &[
+            ("marram update ~/work/.marram/forks/try --preview", "what would come in"),
+            ("marram update ~/work/.marram/forks/try --text", "lines go together"),
+        ],
+    ),
+    (
         "rollback",
         &[
             ("marram rollback ~/work@before", "the whole dataset"),

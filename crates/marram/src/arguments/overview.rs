@@ -22,7 +22,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("To begin", &["quickstart", "create", "doctor"]),
     (
         "Snapshots, forks and datasets",
-        &["forks", "enter", "clone", "log", "hold", "release", "rename", "promote", "destroy"],
+        &[
+            "forks", "enter", "update", "clone", "log", "hold", "release", "rename", "promote",
+            "destroy",
+        ],
     ),
     ("Space and properties", &["space", "get", "set", "quota", "grow", "label"]),
     ("To other pools, and backups", &["send", "receive"]),
