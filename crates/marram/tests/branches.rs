@@ -84,7 +84,7 @@ fn an_update_takes_in_what_the_parent_got_and_is_seen_at_once() {
     write(&bench, "mnt/src/b", "b again\n");
     write(&bench, &format!("{FORK}/b"), "b otherwise\n");
     let refused = bench.run(&format!("update {FORK}"));
-    assert!(refused.status == 1 && refused.out.contains("conflict: content /b"), "{refused:?}");
+    assert!(refused.status == 4 && refused.out.contains("conflict: content /b"), "{refused:?}");
     let json = bench.run(&format!("update {FORK} --ours --json")).result();
     assert_eq!((&json["update"], &json["applied"]), (&true.into(), &true.into()));
     assert_eq!(read(&bench, &format!("{FORK}/b")), "b otherwise\n");
