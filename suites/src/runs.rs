@@ -20,6 +20,8 @@ const MAKEFILE: &str = "all: hello where\n\
     hello: hello.c\n\tcc -g -o $@ $<\n\
     where:\n\techo $(CURDIR) > $@\n\
     clean:\n\trm -f hello where\n";
+/// A crate with a workspace of its own: the pool may lie in the folder of another one.
+const MANIFEST: &str = "[workspace]\n[package]\nname = \"tiny\"\nedition = \"2021\"\n";
 const PROGRAM: &str = "#include <stdio.h>\nint main(void) { puts(__FILE__); return 0; }\n";
 const DATABASE: &str = "
 import concurrent.futures, os, sqlite3
@@ -145,7 +147,9 @@ impl Project<'_> {
             return Ok(());
         }
         let home = self.marram.root().join("crate");
-        run(command(&["cargo", "new", "--quiet", "--vcs", "none", "--name", "tiny"]).arg(&home))?;
+        std::fs::create_dir_all(home.join("src"))?;
+        std::fs::write(home.join("Cargo.toml"), MANIFEST)?;
+        std::fs::write(home.join("src/main.rs"), "fn main() {}\n")?;
         let mut build = self.marram.command(&["run", "--merge"]);
         build.arg(&home).args(["--", "cargo", "build", "--offline"]).current_dir(&home);
         // Where the rest of the project builds is no place for it.
