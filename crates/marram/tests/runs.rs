@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::ops::Deref;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tree::{shell, wait_for};
 use workbench::{Outcome, Workbench, outcome};
@@ -689,35 +689,6 @@ cd "$HOME"
 
 #[test]
 fn an_ordinary_user_needs_no_root() {
-    let has_programs = ["unshare", "setpriv", "fusermount3"]
-        .iter()
-        .all(|name| ["/usr/bin", "/bin"].iter().any(|at| Path::new(at).join(name).exists()));
-    if !workbench::can_mount() || !has_programs {
-        eprintln!("skipped: unshare, setpriv and fusermount3 are needed");
-        return;
-    }
     let _turn = turn();
-    let bench = Workbench::new();
-    let home = bench.make_folder("home");
-    fs::copy(env!("CARGO_BIN_EXE_marram"), home.join("marram")).unwrap();
-    fs::write(home.join("script"), USER_SCRIPT).unwrap();
-    for path in [bench.path("."), home.clone()] {
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(path, open).unwrap();
-    }
-    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
-    let enter = format!(
-        "set -e; mknod {0}/fuse c 10 229; chmod 666 {0}/fuse; mount --bind {0}/fuse /dev/fuse; \
-         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh {0}/script",
-        home.display()
-    );
-    let played = outcome(
-        Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", &enter])
-            .env("HOME", &home)
-            .env_remove("XDG_RUNTIME_DIR")
-            .env_remove("XDG_STATE_HOME")
-            .env_remove("XDG_DATA_HOME"),
-    );
-    assert_eq!(played.status, 0, "{}\n{}", played.out, played.err);
+    workbench::ordinary_user::play("", USER_SCRIPT);
 }

@@ -3,13 +3,9 @@
 //! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
 //! open to all as on an ordinary system.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 mod workbench;
 
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
-use workbench::{Workbench, can_mount, outcome};
+use workbench::ordinary_user::play;
 
 /// What the user does; each line has to succeed.
 const SCRIPT: &str = r#"
@@ -80,37 +76,4 @@ fn a_user_mounts_without_an_environment() {
 #[test]
 fn a_user_has_pools_of_his_own() {
     play("", SCRIPT);
-}
-
-/// Has the user run `script`, after root has run `prepare`.
-fn play(prepare: &str, script: &str) {
-    let has_programs = ["unshare", "setpriv", "fusermount3"].iter().all(|name| {
-        ["/usr/bin", "/bin"].iter().any(|at| std::path::Path::new(at).join(name).exists())
-    });
-    if !can_mount() || !has_programs {
-        eprintln!("skipped: unshare, setpriv and fusermount3 are needed");
-        return;
-    }
-    let bench = Workbench::new();
-    let home = bench.make_folder("home");
-    std::fs::copy(env!("CARGO_BIN_EXE_marram"), home.join("marram")).unwrap();
-    std::fs::write(home.join("script"), script).unwrap();
-    for path in [bench.path("."), home.clone()] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
-    let enter = format!(
-        "set -e; mknod {0}/fuse c 10 229; chmod 666 {0}/fuse; mount --bind {0}/fuse /dev/fuse; \
-         {prepare}\nexec setpriv --reuid=65534 --regid=65534 --clear-groups sh {0}/script",
-        home.display()
-    );
-    let outcome = outcome(
-        Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", &enter])
-            .env("HOME", &home)
-            .env_remove("XDG_RUNTIME_DIR")
-            .env_remove("XDG_STATE_HOME")
-            .env_remove("XDG_DATA_HOME"),
-    );
-    assert_eq!(outcome.status, 0, "{}\n{}", outcome.out, outcome.err);
 }

@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of the bench")]
 
+pub(crate) mod ordinary_user;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
