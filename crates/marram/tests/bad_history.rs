@@ -1,15 +1,11 @@
 //! What makes no sense of snapshots, forks and merges: each is refused with a reason, and nothing
 //! has changed.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod tree;
-mod workbench;
-
+use crate::tree::shell;
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::io::Write;
-use tree::shell;
-use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
     let bench = workbench::mounted()?;

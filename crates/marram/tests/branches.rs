@@ -1,12 +1,9 @@
 //! A fork that is worked on, merged, worked on and merged again, and that takes in what its parent
 //! got meanwhile, as users do it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
-use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
     let bench = workbench::mounted()?;

@@ -1,10 +1,8 @@
 //! Copies of a pool have its id. A command about a copy is never done to the original, and what
 //! serves the original is found by whatever leads to it.
 
-mod workbench;
-
+use crate::workbench::{Attached, Workbench, can_mount};
 use std::fs;
-use workbench::{Attached, Workbench, can_mount};
 
 /// A pool mounted on `mnt` with the snapshot `x`, and `copy.pool`, which it was before that mount.
 fn with_copy() -> Option<Workbench> {

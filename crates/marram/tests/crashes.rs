@@ -1,7 +1,6 @@
 //! What a daemon that dies leaves, and a mount that is shut down as by a power cut.
 
-mod workbench;
-
+use crate::workbench::{Workbench, can_mount, outcome};
 use marram_format::key::{Key, kind};
 use marram_format::log::{FrameWriter, LogBlock, LogHead};
 use marram_format::pointer::{Extent, GRAIN_BYTES};
@@ -12,7 +11,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use workbench::{Workbench, can_mount, outcome};
 
 fn mounted(options: &str) -> Option<Workbench> {
     if !can_mount() {

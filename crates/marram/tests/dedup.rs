@@ -1,14 +1,10 @@
 //! Deduplication as users see it: `marram dedup`, `dedup=on`, and the report of the savings.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Workbench, mounted};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
-use workbench::{Workbench, mounted};
 
 /// How long the daemon may take to look at what was written, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);

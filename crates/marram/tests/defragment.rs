@@ -1,14 +1,10 @@
 //! Rewriting as users see it: `marram defragment`, and what a mounted pool does by itself.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Workbench, can_mount, mounted};
 use serde_json::Value;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant, SystemTime};
-use workbench::{Workbench, can_mount, mounted};
 
 /// How long the daemon may take to come round, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -1,10 +1,9 @@
 //! The live tree, or one directory of it, becomes what a clone or fork of it is.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
     let bench = workbench::mounted()?;

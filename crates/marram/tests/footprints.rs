@@ -1,12 +1,8 @@
 //! `marram space --files`: what each file takes, and what deleting it would give back.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Workbench, mounted};
 use serde_json::Value;
 use std::fs;
-use workbench::{Workbench, mounted};
 
 /// Bytes that do not compress, and that repeat nowhere.
 fn noise(seed: u64, len: usize) -> Vec<u8> {

@@ -1,13 +1,12 @@
 //! Snapshots and forks as a mount shows them below `.marram`, and forks mounted alone.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use workbench::Workbench;
 
 /// A mounted pool with `src/lib/a` and `src/b`, and a snapshot `s` of that.
 fn mounted() -> Option<Workbench> {

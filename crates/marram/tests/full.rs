@@ -1,13 +1,11 @@
 //! A pool that is full, on a real mount.
 
-mod workbench;
-
+use crate::workbench::{Workbench, can_mount};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use workbench::{Workbench, can_mount};
 
 /// How long freeing may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,15 +1,11 @@
 //! Help as a person meets it: the overview, words of other systems, wrong usage, manual pages,
 //! completion in bash, and what `install` puts in its place.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, mounted, outcome};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use workbench::{Outcome, Workbench, mounted, outcome};
 
 /// The verbs of every day, as the overview has them.
 const EVERY_DAY: [&str; 11] = [

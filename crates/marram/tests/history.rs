@@ -1,11 +1,10 @@
 //! Diff, merge and rollback on real mounts, beside programs that have the tree open.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Stdio;
-use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
     let bench = workbench::mounted()?;

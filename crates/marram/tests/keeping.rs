@@ -1,10 +1,8 @@
 //! Snapshots of many datasets, automatic ones and their thinning, and what holds the space.
 
-mod workbench;
-
+use crate::workbench::{Workbench, can_mount};
 use serde_json::Value;
 use std::fs;
-use workbench::{Workbench, can_mount};
 
 fn names(bench: &Workbench, target: &str) -> Vec<String> {
     let lists = bench.run(&format!("list {target} --json")).result();

@@ -1,13 +1,12 @@
 //! What the daemon keeps for each inode that the kernel knows: as long as the kernel knows it, and
 //! no longer.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
-use workbench::Workbench;
 
 const FILES: u64 = 1000;
 

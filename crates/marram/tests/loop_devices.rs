@@ -1,10 +1,8 @@
 //! Loop devices over files that pools lie in: what is done to the device is done to the file, so
 //! the lock of the one is the lock of the other.
 
-mod workbench;
-
+use crate::workbench::{Attached, Workbench, can_mount, mounted};
 use std::fs;
-use workbench::{Attached, Workbench, can_mount, mounted};
 
 #[test]
 fn a_device_over_the_file_of_a_mounted_pool_is_in_use() {

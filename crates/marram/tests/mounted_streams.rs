@@ -1,15 +1,10 @@
 //! Streams in files, mounted for reading.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod tree;
-mod workbench;
-
+use crate::tree::{assert_same, fill};
+use crate::workbench::{Workbench, can_mount};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use tree::{assert_same, fill};
-use workbench::{Workbench, can_mount};
 
 fn sender() -> Workbench {
     let bench = Workbench::with_pool();

@@ -1,7 +1,6 @@
 //! Pools on real mounts: commands, daemon, control socket and mount helpers together.
 
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, can_mount, mounted, outcome};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use workbench::{Outcome, Workbench, can_mount, mounted, outcome};
 
 /// Whether anybody has the pool: the lock that every daemon takes.
 fn is_free(pool: &Path) -> bool {

@@ -1,15 +1,11 @@
 //! Mounts and mount namespaces: an unmount takes away what its process sees, and nothing else.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use workbench::{Outcome, Workbench, can_mount, outcome};
 
 /// One test at a time: a namespace begins with all mounts that are there, and keeps them.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -1,9 +1,8 @@
 //! What commands do with a pool that nobody has mounted.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use serde_json::Value;
-use workbench::Workbench;
 
 fn names(bench: &Workbench) -> Vec<String> {
     let lists = bench.run("list work.pool --json").result();

@@ -1,11 +1,10 @@
 //! What `marram diff --patch` and `--stat` tell where files were saved as editors do: by a new file
 //! that takes the old one's name; and that patch(1) and `git apply` make one state of the other.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::process::Command;
-use workbench::Workbench;
 
 const OLD: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n";
 

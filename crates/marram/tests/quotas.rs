@@ -1,14 +1,10 @@
 //! Quotas as their commands tell and set them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use workbench::{Outcome, Workbench, can_mount, outcome};
 
 #[test]
 fn limits_are_set_told_and_taken_away() {

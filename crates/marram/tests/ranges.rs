@@ -1,15 +1,11 @@
 //! Content of files on a mounted pool: `marram range`, `marram reflink`, `marram extents`, and
 //! reading without a trace.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench::{Workbench, can_mount, mounted, outcome};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use workbench::{Workbench, can_mount, mounted, outcome};
 
 /// `O_NOATIME` and `O_DIRECT`.
 const NO_ACCESS_TIME: i32 = 0o1_000_000;

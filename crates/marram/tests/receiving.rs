@@ -1,8 +1,6 @@
 //! What happens to the receiving dataset while a stream for it comes in, or while a part of one is
 //! kept: snapshots of it are not in the way, changes take force, and nothing of either is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{

@@ -1,11 +1,10 @@
 //! Bad input: each is answered with a clear error and a status that is not zero, and leaves
 //! everything as it was.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use workbench::Workbench;
 
 #[test]
 fn create_refuses_what_makes_no_sense_and_leaves_no_file() {

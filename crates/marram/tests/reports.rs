@@ -1,11 +1,9 @@
 //! What commands tell of folders and files whose names are any bytes.
 
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, can_mount, mounted, outcome};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use workbench::{Outcome, Workbench, can_mount, mounted, outcome};
 
 /// Two names that differ only in a byte that is no UTF-8; both would clear a line of a terminal.
 const NAMES: [&[u8]; 2] = [b"a\x1b[2K\n\xfe", b"a\x1b[2K\n\xff"];

@@ -1,14 +1,9 @@
 //! Streams that are cut and go on, by the command: what has come is kept, shown, gone on from and
 //! dropped.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod tree;
-mod workbench;
-
+use crate::tree::{assert_same, fill, half_received, shell, wait_for};
+use crate::workbench::{Workbench, can_mount};
 use std::fs;
-use tree::{assert_same, fill, half_received, shell, wait_for};
-use workbench::{Workbench, can_mount};
 
 /// A bench with a stream of a filled tree in `a.stream`, mounted read-only at `one`.
 fn sender() -> Workbench {

@@ -1,10 +1,8 @@
 //! `marram run` and `marram enter`: a command in a fork, at the path that it knows.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod tree;
-mod workbench;
-
+use crate::tree::{shell, wait_for};
+use crate::workbench;
+use crate::workbench::{Outcome, Workbench, outcome};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use std::fs;
@@ -13,8 +11,6 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tree::{shell, wait_for};
-use workbench::{Outcome, Workbench, outcome};
 
 /// A bench whose test runs alone. A view has a copy of the whole table of mounts, and where those
 /// are private it holds what other tests unmount.

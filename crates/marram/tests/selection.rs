@@ -1,11 +1,8 @@
 //! Parts of a comparison: paths, patterns, and ignore files of git.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
-use workbench::Workbench;
 
 /// A fork in which a source was edited, a program was built and notes were written.
 fn worked_in() -> Option<Workbench> {

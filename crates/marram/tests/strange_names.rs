@@ -1,14 +1,12 @@
 //! Names that no report may be deceived by: line ends, escapes, spaces, bytes that are no UTF-8.
 
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, mounted, outcome};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use workbench::{Outcome, Workbench, mounted, outcome};
 
 /// A path in the bench's folder whose name is any bytes.
 fn place(bench: &Workbench, folder: &str, name: &[u8]) -> PathBuf {

@@ -4,11 +4,9 @@
 //! open to all as on an ordinary system. The user has a copy of root's pool: its daemon knows the
 //! id, and answers for it in a folder into which root looks.
 
-mod workbench;
-
+use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use workbench::{Outcome, Workbench, can_mount, outcome};
 
 /// Says what root and what the user does.
 const ROLES: &str = r#"

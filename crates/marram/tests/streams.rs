@@ -1,13 +1,8 @@
 //! Snapshots sent and received by the command, between pools that are mounted and that are not.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod tree;
-mod workbench;
-
+use crate::tree::{assert_same, fill, half_received, shell, wait_for};
+use crate::workbench::{Workbench, can_mount};
 use std::fs;
-use tree::{assert_same, fill, half_received, shell, wait_for};
-use workbench::{Workbench, can_mount};
 
 #[test]
 fn pools_that_are_not_mounted_send_and_receive_through_a_pipe() {

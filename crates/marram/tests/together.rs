@@ -1,8 +1,7 @@
 //! Operations on a whole dataset that nobody has mounted, several at the same time: each finds it
 //! as the one before has left it.
 
-mod workbench;
-
+use crate::workbench;
 use std::fs;
 
 const FILES: usize = 400;

@@ -1,10 +1,9 @@
 //! The log of operations and undo, on real mounts and on pools that nobody has mounted.
 
-mod workbench;
-
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::io::Read;
-use workbench::Workbench;
 
 fn mounted() -> Option<Workbench> {
     let bench = workbench::mounted()?;

@@ -3,9 +3,7 @@
 //! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
 //! open to all as on an ordinary system.
 
-mod workbench;
-
-use workbench::ordinary_user::play;
+use crate::workbench::ordinary_user::play;
 
 /// What the user does; each line has to succeed.
 const SCRIPT: &str = r#"

@@ -1,15 +1,11 @@
 //! A prepared workspace that is forked a hundred times: programs work in all forks at once, each is
 //! seen to have changed what it has, one is kept, the rest are dropped.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod tree;
-mod workbench;
-
+use crate::tree::wait_for;
+use crate::workbench;
+use crate::workbench::Workbench;
 use std::fs;
 use std::path::Path;
-use tree::wait_for;
-use workbench::Workbench;
 
 const FORKS: usize = 100;
 const FILES: usize = 300;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 
+#[allow(dead_code, reason = "the measurement takes a part of the bench")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -1,16 +1,12 @@
 //! Snapshots, clones and destruction while others go on beside them, and what is refused.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::hooked::HookedDevice;
+use crate::support::{content, create_on, new_pool, noise, open, put, root, section, view};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::Pool;
 use marram_store::{DatasetName, Error, Properties, Store, View};
 use std::sync::Arc;
 use std::thread;
-use support::hooked::HookedDevice;
-use support::{content, create_on, new_pool, noise, open, put, root, section, view};
 
 /// A pool with a clone, whose next sync goes into the log.
 fn pool_with_clone() -> (Arc<HookedDevice>, Arc<Pool>) {

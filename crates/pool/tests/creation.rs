@@ -1,15 +1,13 @@
 //! A power cut at any moment while a pool is made, grown or given another label: all of it has
 //! happened then, or nothing.
 
-mod support;
-
+use crate::support::{content, create_on, noise, open, put, root, section};
 use marram_device::{Device, Error, MemoryDevice, Result};
 use marram_pool::{CreateOptions, Error as PoolError, OpenOptions, Pool, create, probe};
 use marram_store::Properties;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{content, create_on, noise, open, put, root, section};
 
 const POOL_BYTES: usize = 32 << 20;
 const GROWN_BYTES: usize = 40 << 20;

@@ -1,14 +1,12 @@
 //! Bits that rot: healed where there is a second copy, refused where there is none.
 
-mod support;
-
+use crate::support::{create_on, new_pool, noise, open, put, root, section};
 use marram_device::{Device, MemoryDevice};
 use marram_format::pointer::Pointer;
 use marram_pool::{OpenOptions, Pool, create};
 use marram_store::{Block, Error, Part, Store, Token, Unread};
 use std::ops::Range;
 use std::sync::Arc;
-use support::{create_on, new_pool, noise, open, put, root, section};
 
 /// Flips a bit in every grain that is not zero and for which `hit` says so; returns how many.
 fn rot(bytes: &mut [u8], hit: impl Fn(usize) -> bool) -> usize {

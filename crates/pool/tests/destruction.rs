@@ -1,14 +1,12 @@
 //! What destroying several together takes and gives back.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::{
+    content, create_on, new_pool, noise, open, put, remove, root, section, source,
+};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{DatasetName, Error, Holds, Source, SpaceUsage, Store};
 use std::sync::Arc;
-use support::{content, create_on, new_pool, noise, open, put, remove, root, section, source};
 
 /// Bytes of a block of these tests, of which each takes a grain.
 const BLOCK_BYTES: usize = 4000;

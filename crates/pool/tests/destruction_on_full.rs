@@ -1,15 +1,12 @@
 //! Destroying snapshots of a full pool: what is on their dead lists can be moved although there is
 //! space for little of it at a time.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support;
+use crate::support::{create_on, noise, section, source};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Store, View};
 use std::sync::Arc;
-use support::{create_on, noise, section, source};
 
 const BLOCKS: u64 = 50_000;
 

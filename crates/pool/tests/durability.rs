@@ -1,14 +1,12 @@
 //! What a pool has after it was opened again, and after a crash.
 
-mod support;
-
+use crate::support::{content, create_on, new_pool, noise, open, put, remove, root, section, view};
 use marram_device::{Device, Error, MemoryDevice};
 use marram_format::superblock::DATA_START_BYTES;
 use marram_store::{SpaceUsage, Store};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{content, create_on, new_pool, noise, open, put, remove, root, section, view};
 
 fn reopened(memory: &MemoryDevice) -> Arc<marram_pool::Pool> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));

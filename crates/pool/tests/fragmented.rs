@@ -1,9 +1,7 @@
 //! A pool whose free space lies in single grains.
 
-mod support;
-
+use crate::support::{content, new_pool, noise, put, remove, root, section};
 use marram_store::Error;
-use support::{content, new_pool, noise, put, remove, root, section};
 
 #[test]
 fn blocks_that_were_taken_find_a_place_though_free_space_lies_in_single_grains() {

@@ -1,10 +1,8 @@
 //! A pool that runs full: refuses in time, keeps what it has, and can always be emptied.
 
-mod support;
-
+use crate::support::{content, new_pool, noise, open, put, remove, root, section};
 use marram_pool::Pool;
 use marram_store::{Admission, Batch, Block, Error, Item, Key, Store, View};
-use support::{content, new_pool, noise, open, put, remove, root, section};
 
 #[test]
 fn a_full_pool_refuses_new_content_and_can_be_emptied() {

@@ -1,11 +1,9 @@
 //! A pool that is halted on demand: as after a power cut.
 
-mod support;
-
+use crate::support::{content, new_pool, noise, open, put, root, section};
 use marram_device::{Device, MemoryDevice};
 use marram_store::{Error, Store};
 use std::sync::Arc;
-use support::{content, new_pool, noise, open, put, root, section};
 
 #[test]
 fn a_halted_pool_writes_nothing_more() {

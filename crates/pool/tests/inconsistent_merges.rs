@@ -1,10 +1,8 @@
 //! Merges by hand whose batches break the contract of `Batch` for blocks that items share: each is
 //! refused alone, and the pool goes on.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support;
+use crate::support::{content, new_pool, noise, open, put, root, section};
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::OperationKind;
 use marram_pool::{Author, Health, Pool};
@@ -13,7 +11,6 @@ use marram_store::{
     Source, Store, Token, kind,
 };
 use std::sync::Arc;
-use support::{content, new_pool, noise, open, put, root, section};
 
 /// A pool with two files, and a fork in which the second is another one.
 fn forked_pool() -> (Arc<MemoryDevice>, Pool) {

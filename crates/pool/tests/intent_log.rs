@@ -1,14 +1,12 @@
 //! What was synced is there after a crash: the state at one moment, whatever happens to the log.
 
-mod support;
-
+use crate::support::{content, new_pool, noise, open, put, remove, root, section, view};
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{Batch, Block, Item, Store, View};
 use std::sync::Arc;
 use std::thread;
-use support::{content, new_pool, noise, open, put, remove, root, section, view};
 
 /// A pool whose next sync goes into the log: the first after opening is a commit.
 fn logging_pool() -> (Arc<MemoryDevice>, Arc<Pool>) {

@@ -1,17 +1,13 @@
 //! Inodes, names and counters are answered from memory where they can be: whatever was changed,
 //! committed, rolled back or lost in between, the answers are those of a plain map.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::{new_pool, root, view};
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{Batch, Counter, DatasetName, Item, Key, Lineage, Store, View, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{new_pool, root, view};
 
 type Expected = BTreeMap<Key, Bytes>;
 

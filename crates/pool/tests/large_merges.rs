@@ -1,9 +1,6 @@
 //! Large merges need the space that their commit takes, not a leaf for each key that they change.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::{content, new_pool, noise, put, remove, root, section, source, view};
 use marram_pool::{Author, Pool};
 use marram_store::{
     Admission, Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, MergedFrom,
@@ -12,7 +9,6 @@ use marram_store::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{content, new_pool, noise, put, remove, root, section, source, view};
 
 /// Where the names of new files are.
 const DIRECTORY: u64 = 1 << 40;

@@ -1,15 +1,13 @@
 //! States that are kept in memory for a comparison, in a pool that has so little space that it
 //! writes over them.
 
-mod support;
-
+use crate::support::{content, new_pool, noise, open, put, root, section};
 use marram_device::Device;
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{
     Admission, Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, Result, Store, View,
 };
 use std::sync::Arc;
-use support::{content, new_pool, noise, open, put, root, section};
 
 const BLOCK: usize = 20_000;
 /// Items whose leaves, once written anew, leave more behind than a full pool keeps back.

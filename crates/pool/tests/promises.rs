@@ -1,11 +1,9 @@
 //! Space that is promised through a view is kept back from all others, until it is used, given up,
 //! or the view is gone.
 
-mod support;
-
+use crate::support::{new_pool, noise, put, root, section};
 use marram_pool::Pool;
 use marram_store::{Admission, Batch, Block, Error, Item, Key, Result, View};
-use support::{new_pool, noise, put, root, section};
 
 const BLOCK_BYTES: usize = 100_000;
 const PROMISED_BLOCKS: u64 = 80;

@@ -1,15 +1,11 @@
 //! Quotas and reservations of datasets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
+use crate::support::{new_pool, noise, open, put, remove, root, section, view};
 use marram_pool::Pool;
 use marram_store::{
     Admission, Batch, Block, DatasetName, Error, Item, PropertySource, Result, Store, View,
 };
 use std::sync::Arc;
-use support::{new_pool, noise, open, put, remove, root, section, view};
 
 const MIB: u64 = 1 << 20;
 

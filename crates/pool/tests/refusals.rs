@@ -1,13 +1,11 @@
 //! What a full pool does to refuse: it makes a commit only where that could make room, and then
 //! always.
 
-mod support;
-
+use crate::support::{content, new_pool, noise, put, remove, root, section};
 use marram_pool::Pool;
 use marram_store::{Admission, Batch, Block, DatasetName, Error, Item, Key, Store, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{content, new_pool, noise, put, remove, root, section};
 
 const BLOCK: usize = 100_000;
 

@@ -1,8 +1,8 @@
 //! Many at the same time on a full pool: a batch that frees space is never refused, and all that
 //! was taken can be committed.
 
-mod support;
-
+use crate::support::hooked::HookedDevice;
+use crate::support::{create_on, new_pool, noise, open, put, remove, root, section};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::Pool;
 use marram_store::{
@@ -11,8 +11,6 @@ use marram_store::{
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use support::hooked::HookedDevice;
-use support::{create_on, new_pool, noise, open, put, remove, root, section};
 
 const THREADS: u64 = 8;
 const ROUNDS: u64 = 12;

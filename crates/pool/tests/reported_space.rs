@@ -1,13 +1,10 @@
 //! The free space that is reported while something waits for a commit. Content counts once, however
 //! many items refer to it, and not at all when none does any more.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
+use crate::support;
+use crate::support::{content, new_pool, noise, put, remove, root, section};
 use marram_pool::Pool;
 use marram_store::{Batch, Block, Error, Item, Key, Store, View};
-use support::{content, new_pool, noise, put, remove, root, section};
 
 const MIB: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 128 << 10;

@@ -1,9 +1,7 @@
 //! What holds the space: reported exactly, whatever has happened, and given back as promised.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support;
+use crate::support::{content, new_pool, noise, put, remove, root, section, view};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_store::{
@@ -11,7 +9,6 @@ use marram_store::{
     Source, SpaceUsage, Store, Usage,
 };
 use std::sync::Arc;
-use support::{content, new_pool, noise, put, remove, root, section, view};
 
 /// Objects that a dataset of these tests may have.
 const OBJECTS: u64 = 40;

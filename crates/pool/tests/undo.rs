@@ -1,10 +1,10 @@
 //! The log of operations, and taking operations back: each kind, what stands in the way, what is
 //! kept for how long, and that a crash leaves an operation with its entry or neither.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::{
+    acting, content, create_on, name, names, new_pool, noise, open, put, root, section, source,
+    trash_names, view,
+};
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::{OPERATIONS_KEPT_MAX, OperationKind as Kind};
@@ -16,10 +16,6 @@ use marram_store::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use support::{
-    acting, content, create_on, name, names, new_pool, noise, open, put, root, section, source,
-    trash_names, view,
-};
 
 fn last(pool: &Pool) -> Operation {
     pool.operations().unwrap().pop().unwrap()

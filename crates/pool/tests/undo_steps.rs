@@ -1,20 +1,16 @@
 //! What one command did to many in one commit is taken back together, in one commit; two commands
 //! are never taken for one.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::{
+    acting, content, name, names, new_pool, noise, open, put, root, section, source, trash_names,
+    view,
+};
 use marram_device::{Device, MemoryDevice};
 use marram_format::operation::{OperationKind as Kind, trash_entry};
 use marram_pool::{Operation, Pool};
 use marram_store::{DatasetName, Holds, Properties, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{
-    acting, content, name, names, new_pool, noise, open, put, root, section, source, trash_names,
-    view,
-};
 
 /// Number, kind, and what it took back, of each entry from `first` on.
 fn entries(pool: &Pool, first: u64) -> Vec<(u64, Kind, u64)> {

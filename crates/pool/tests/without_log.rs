@@ -1,16 +1,12 @@
 //! A pool whose intent log cannot be replayed: refused, and readable without the log.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
+use crate::support::{content, new_pool, noise, open, put, root, section};
 use marram_device::{Device, MemoryDevice};
 use marram_format::log::{FrameWriter, LogHead};
 use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_format::superblock::{RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES, Superblock};
 use marram_pool::{Error, OpenOptions, Pool};
 use std::sync::Arc;
-use support::{content, new_pool, noise, open, put, root, section};
 
 /// The newest superblock of a pool.
 fn superblock(device: &dyn Device) -> Superblock {

@@ -1,12 +1,10 @@
 //! A system that has no thread to give: commits do all of their work on the thread that they have.
 
-mod support;
-
+use crate::support::{content, create_on, noise, put, root, section};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use std::process::Command;
 use std::sync::Arc;
-use support::{content, create_on, noise, put, root, section};
 
 /// Set for the process that is given no threads.
 const IS_WITHOUT: &str = "MARRAM_TEST_WITHOUT_THREADS";
@@ -23,7 +21,8 @@ fn a_commit_needs_no_other_threads() {
     }
     let this = std::env::current_exe().expect("a test has a program");
     let mut child = Command::new(this);
-    child.args(["--exact", "a_commit_needs_no_other_threads", "--test-threads=1"]);
+    child.args(["--exact", "without_threads::a_commit_needs_no_other_threads"]);
+    child.arg("--test-threads=1");
     let ended = child.env(IS_WITHOUT, "1").env("RUST_MIN_STACK", STACK_BYTES).output();
     let ended = ended.expect("it starts");
     let said = String::from_utf8_lossy(&ended.stdout);

@@ -1,12 +1,9 @@
 //! What administrative operations cost, counted in group commits, and that merges which cost one
 //! are as safe as any: a change that adds a commit to one of them meets this table.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-mod small_pool;
-mod soundness;
-
+use crate::paths::{find, make, open};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_history::{Choice, DirectoryRollback, MergeOptions, MergeReport, MergeSides, diff};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
@@ -15,8 +12,6 @@ use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::pattern;
 use marram_store::{DatasetName, Holds, Lineage, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, NewNode, WriteOptions};
-use paths::{find, make, open};
-use soundness::assert_sound;
 use std::cell::Cell;
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! A fork that is merged and updated again and again, beside the model: each brings only what is
 //! new, both sides agree with the model's, and a crash leaves what was promised.
 
-mod homes;
-
-use homes::{busy_memory_home, busy_pool_home, memory_home, pool_home, run_theme};
+use crate::homes;
+use crate::homes::{busy_memory_home, busy_pool_home, memory_home, pool_home, run_theme};
 use marram_sim::{Report, Theme};
 
 /// Steps in a history.

@@ -1,12 +1,9 @@
 //! A file that was taken away and brought back has the blocks that it had, adopted anew: a merge
 //! and an undo that cut those into pieces count the references that the file has now.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-mod small_pool;
-mod soundness;
-
+use crate::paths::{ROOT, find, make, open, place};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_history::{DirectoryRollback, MergeOptions, MergeSides};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
@@ -14,8 +11,6 @@ use marram_posix::Posix;
 use marram_sim::Random;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Allocate, FileSystem, Ino, Kind, NewNode, Ranges, SetAttributes, WriteOptions};
-use paths::{ROOT, find, make, open, place};
-use soundness::assert_sound;
 use std::sync::Arc;
 
 /// Two blocks.

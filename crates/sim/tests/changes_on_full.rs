@@ -1,8 +1,6 @@
 //! Changes that free something on a pool that is full to the last item: those are never refused,
 //! and what only looks like one of them does not take the part that is kept for them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{Posix, PosixOptions};

@@ -1,10 +1,6 @@
 //! The crash explorer on a pool: a slice of what `cargo xtask crash` does, and its own tests.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod homes;
-
-use homes::PoolTarget;
+use crate::homes::PoolTarget;
 use marram_pool::planted::PlantedBug;
 use marram_sim::crash::{Bounds, Campaign, Explorer, Outcome, Plan, Workload, states};
 

@@ -1,11 +1,7 @@
 //! Every state that a crash leaves of a pool is the state at one commit, and none that was
 //! promised is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod homes;
-
-use homes::{new_pool_home, open_pool_home};
+use crate::homes::{new_pool_home, open_pool_home};
 use marram_device::MemoryDevice;
 use marram_model::Model;
 use marram_sim::device::{CrashState, RecordingDevice, Trace};

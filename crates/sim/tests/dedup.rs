@@ -2,14 +2,10 @@
 //! against the model, beside writers, over a damaged copy, between datasets that are destroyed in
 //! any order, and whatever a power cut leaves of a batch.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod homes;
-mod root_files;
-mod small_pool;
-mod soundness;
-
-use homes::{SHARED_BYTES, dedup_full_pool_home, dedup_pool_home, run_seeds};
+use crate::homes::{SHARED_BYTES, dedup_full_pool_home, dedup_pool_home, run_seeds};
+use crate::root_files::{allocated, file, mount, open, read, write};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{ReceiveRequest, SendRequest};
 use marram_posix::{
@@ -19,8 +15,6 @@ use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{Error, ExtentMap, FileSystem, Ino, Name};
-use root_files::{allocated, file, mount, open, read, write};
-use soundness::assert_sound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,14 +2,12 @@
 //! against the model, beside writers, over damage, with snapshots, forks and shared blocks, and
 //! whatever a power cut leaves of a step.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod homes;
-mod root_files;
-mod small_pool;
-mod soundness;
-
-use homes::{REWRITTEN_BYTES, defragmenting_full_pool_home, defragmenting_pool_home, run_seeds};
+use crate::homes::{
+    REWRITTEN_BYTES, defragmenting_full_pool_home, defragmenting_pool_home, run_seeds,
+};
+use crate::root_files::{allocated, file, mount, open, read, write};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_history::diff;
 use marram_pool::Pool;
@@ -24,8 +22,6 @@ use marram_vfs::{
     Attributes, Caller, Clock, Error, ExtentMap, FileSystem, Ino, InodeFlags, Marked, Name,
     SetAttributes, SetMarks, Sharing, SyncScope, Timestamp,
 };
-use root_files::{allocated, file, mount, open, read, write};
-use soundness::assert_sound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

@@ -1,12 +1,9 @@
 //! One directory of a pool goes back, and comes again: whatever a power cut leaves is one of the
 //! states before and after, with the entries that belong to it, and the verifier finds nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-mod small_pool;
-mod soundness;
-
+use crate::paths::{ROOT, find, make, open, place};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_history::{ChangeSet, DirectoryRollback, MergeOptions, MergeSides};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
@@ -15,8 +12,6 @@ use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::{Random, pattern};
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, NewNode, RenameMode, WriteOptions};
-use paths::{ROOT, find, make, open, place};
-use soundness::assert_sound;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

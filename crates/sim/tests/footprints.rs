@@ -1,11 +1,8 @@
 //! What deleting a file or directory would give back is what comes back: over random histories
 //! with copies, links, snapshots, forks and merges, each promise is kept to the byte.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-mod small_pool;
-
+use crate::paths::{ROOT, find, make, open, place};
+use crate::small_pool;
 use marram_device::{Device, MemoryDevice};
 use marram_history::{MergeOptions, MergeSides};
 use marram_pool::{OpenOptions, Pool};
@@ -15,7 +12,6 @@ use marram_store::{DatasetName, FrozenViews, Key, Source, Store, kind};
 use marram_vfs::{
     FileSystem, Ino, Kind, Name, NewNode, RenameMode, Sharing, WriteOptions, XattrMode,
 };
-use paths::{ROOT, find, make, open, place};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,8 +3,6 @@
 //! for the deeper tree. And what has just been committed is compared without reading it, also
 //! when memory is full of other things.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use marram_device::{Device, MemoryDevice, Result};
 use marram_history::{DirectoryRollback, MergeOptions, MergeSides, change_set, diff};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};

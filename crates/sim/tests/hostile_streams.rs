@@ -1,10 +1,7 @@
 //! Streams that no pool has sent, and blocks that no stream can hold: reported, and nothing else
 //! happens.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod small_pool;
-
+use crate::small_pool;
 use marram_device::MemoryDevice;
 use marram_format::pointer::Checksum;
 use marram_format::stream::{

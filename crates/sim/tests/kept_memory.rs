@@ -1,8 +1,6 @@
 //! Writes whose memory the file system keeps in place of a copy: the content is right wherever it
 //! goes, the memory is let go of by the commit, and all of it counts as dirty until then.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};

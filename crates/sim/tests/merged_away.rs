@@ -1,12 +1,9 @@
 //! A file that a merge brings a time or nothing into and takes the last name from: of it nothing is
 //! left. What the parent changed goes only if the fork's side was chosen.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-mod small_pool;
-mod soundness;
-
+use crate::paths::{find, make, open};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_history::{Choice, MergeOptions, MergeSides};
 use marram_pool::{OpenOptions, Pool};
@@ -14,8 +11,6 @@ use marram_posix::Posix;
 use marram_sim::pattern;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, WriteOptions, XattrMode};
-use paths::{find, make, open};
-use soundness::assert_sound;
 use std::sync::Arc;
 
 const NAMES: [&str; 2] = ["a", "b"];

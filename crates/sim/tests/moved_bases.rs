@@ -1,12 +1,9 @@
 //! The base of a fork and its parent in a pool: it moves with the merge in one commit, back with
 //! its undo, and goes with the fork; a promotion makes no fork of the former parent.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-mod small_pool;
-mod soundness;
-
+use crate::paths::{find, make, open};
+use crate::small_pool;
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_history::{Branch, Direction, MergeOptions, MergeSides};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
@@ -15,8 +12,6 @@ use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::pattern;
 use marram_store::{DatasetName, Lineage, Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind, NewNode, WriteOptions};
-use paths::{find, make, open};
-use soundness::assert_sound;
 use std::sync::Arc;
 
 /// Torn states that are looked at, besides every prefix of the writes.

@@ -2,11 +2,8 @@
 //! several datasets, snapshots, clones and crashes of one pool: every file is what was written to
 //! it, in every state that was kept, and the verifier finds nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod root_files;
-mod soundness;
-
+use crate::root_files::{allocated, file, mount, open, read, write};
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, Error as PoolError, Pool, ReceiveRequest, SendRequest, create};
 use marram_posix::{
@@ -18,8 +15,6 @@ use marram_store::{DatasetName, Lineage, Properties, Source, Store};
 use marram_vfs::{
     Allocate, Caller, Copying, Error, FileSystem, Ino, Name, Ranges, SetAttributes, Sharing,
 };
-use root_files::{allocated, file, mount, open, read, write};
-use soundness::assert_sound;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,8 +1,6 @@
 //! Tests of the tester: a model beside a model agrees, and a bug planted in one of them is caught
 //! and made small.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use marram_model::{Change, Difference, Model};
 use marram_sim::{
     Answer, Failure, HistoryClock, Home, HomeCapabilities, HomeResult, MakeHome, ModelHome, Moment,

@@ -1,9 +1,7 @@
 //! A pool with `posix` on it does what the model does, with remounts, crashes, snapshots, clones,
 //! forks, merges, rollbacks and diffs in between, and the offline verifier never finds anything.
 
-mod homes;
-
-use homes::{busy_pool_home, full_pool_home, pool_home, run_seeds};
+use crate::homes::{busy_pool_home, full_pool_home, pool_home, run_seeds};
 
 /// Steps in a history.
 const STEPS: usize = 1000;

@@ -1,8 +1,7 @@
 //! The pool after a power cut at any moment: every state of the device that a crash could leave
 //! leads to the state of one group commit, and never to one older than what was acknowledged.
 
-mod small_pool;
-
+use crate::small_pool;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
 use marram_sim::Random;

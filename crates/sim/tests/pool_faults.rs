@@ -1,10 +1,6 @@
 //! A slice of the campaign of faults: see `tests/faults`, and `cargo xtask faults` for the rest.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod faults;
-
-use faults::{Outcome, SETTINGS, all, clean_run, run};
+use crate::faults::{Outcome, SETTINGS, all, clean_run, run};
 
 /// Of how many runs the test makes one.
 const RUNS_PER_TEST: usize = 307;

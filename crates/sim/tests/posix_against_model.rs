@@ -1,8 +1,6 @@
 //! `posix` on stores in memory does what the model does.
 
-mod homes;
-
-use homes::{busy_memory_home, memory_home, minimal_home, run_seeds};
+use crate::homes::{busy_memory_home, memory_home, minimal_home, run_seeds};
 
 /// Steps in a history.
 const STEPS: usize = 1000;

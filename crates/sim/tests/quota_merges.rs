@@ -2,8 +2,6 @@
 //! quota, though blocks are shared and not written. A merge that would go too far is refused and
 //! changes nothing, and its preview says so.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use marram_device::{Device, MemoryDevice};
 use marram_history::{DirectoryRollback, MergeOptions, MergeReport, MergeSides};
 use marram_pool::{Author, CreateOptions, OpenOptions, Pool, Reversal, create};

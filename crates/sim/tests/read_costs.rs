@@ -2,8 +2,6 @@
 //! in one read, and what lies apart is announced to the device before the first wait. And what
 //! writing into a file has to read.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use marram_device::{Device, MemoryDevice, Result};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};

@@ -1,8 +1,6 @@
 //! Files are removed from a file system that many writers have just filled: no removal is refused,
 //! however they meet each other, the background that frees, and commits.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{Posix, PosixOptions};

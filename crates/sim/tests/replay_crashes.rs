@@ -6,8 +6,7 @@
 //! first commit of a later one is durable. If the log were used again before, a crash in between
 //! would lose what was acknowledged runs ago: a chain of crashes finds that, and one does not.
 
-mod small_pool;
-
+use crate::small_pool;
 use bytes::Bytes;
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};

@@ -4,10 +4,8 @@
 //! files. How much less it may tell stands with each row: what an operation gives back comes with
 //! the commit, and content counts as it is until it has been compressed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod paths;
-
+use crate::paths;
+use crate::paths::{find, make, open};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::Posix;
@@ -16,7 +14,6 @@ use marram_store::{DatasetName, Properties, Store};
 use marram_vfs::{
     Allocate, FileSystem, Ino, Kind, Name, NewNode, Ranges, SetAttributes, Sharing, WriteOptions,
 };
-use paths::{find, make, open};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,5 @@
 //! A block that came to be shared in a commit is shared for views, too, that had read of it before.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};

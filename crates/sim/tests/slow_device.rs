@@ -5,8 +5,6 @@
 //! No request to the device comes back until the test says so. A caller that waits for it, or for a
 //! lock of another such caller, is seen as not coming to an end.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use marram_device::{Device, MemoryDevice, Result};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};

@@ -3,11 +3,7 @@
 //! kept, and its clones must work. Before each stream somebody looks at all that there is, as a
 //! mount of the receiver would: access times move there, and are in nobody's way.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod homes;
-
-use homes::{mount, run_seeds, text};
+use crate::homes::{mount, run_seeds, text};
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{CreateOptions, OpenOptions, Pool, ReceiveRequest, SendRequest, create};

@@ -1,8 +1,7 @@
 //! Power cuts across operations and their undos: whatever state is left, what there is and what the
 //! log of operations says belong together, and nothing that was acknowledged is missing.
 
-mod small_pool;
-
+use crate::small_pool;
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{Author, OpenOptions, Pool};

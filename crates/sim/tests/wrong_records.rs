@@ -1,18 +1,14 @@
 //! Records that are not true, as a damaged or forged pool may have them: what works on files in
 //! their presence goes on, or says what is wrong, and changes nothing that can be read.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod root_files;
-mod small_pool;
-
+use crate::root_files::{allocated, file, mount, open, read, write};
+use crate::small_pool;
 use marram_device::MemoryDevice;
 use marram_format::record::{Inode, Section};
 use marram_posix::{DefragmentOptions, PassPlace, defragment};
 use marram_sim::pattern;
 use marram_store::{Batch, Item, Key, Store, View, kind};
 use marram_vfs::{Allocate, Ino, Ranges};
-use root_files::{allocated, file, mount, open, read, write};
 use std::sync::Arc;
 
 /// Seed of a pattern of noise.

@@ -1,7 +1,5 @@
 //! A tree with all that files can be, and what tests of streams do with it.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use crate::workbench::{Outcome, Workbench};
 use std::fs;
 use std::io::Write;

@@ -2,8 +2,6 @@
 //!
 //! Whatever a test has mounted below its folder is taken away when it ends, however it ends.
 
-#![allow(dead_code, reason = "each test file uses its own part of the bench")]
-
 pub(crate) mod ordinary_user;
 
 use serde_json::Value;
@@ -142,14 +140,6 @@ impl Workbench {
         let table = std::fs::read_to_string("/proc/mounts").expect("/proc/mounts");
         let below = |line: &&str| line.split(' ').nth(1).is_some_and(|at| at.starts_with(&folder));
         table.lines().filter(below).map(str::to_owned).collect()
-    }
-
-    /// What the daemon of the one pool has logged.
-    pub(crate) fn log(&self) -> String {
-        let files = std::fs::read_dir(self.path("state/marram")).expect("a folder");
-        let mut files = files.map(|file| file.expect("a file").path());
-        let log = files.find(|path| path.extension().is_some_and(|ending| ending == "log"));
-        std::fs::read_to_string(log.expect("a log")).expect("a text")
     }
 
     /// The process id of the daemon that serves `target`.

@@ -1,6 +1,4 @@
 //! What the pool's tests share: a pool in memory, and content that says where it belongs.
-#![allow(dead_code, reason = "each test uses its part")]
-
 pub(crate) mod hooked;
 
 use marram_device::{Device, MemoryDevice};

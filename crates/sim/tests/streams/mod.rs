@@ -1,8 +1,6 @@
 //! Streams between pools: what is received is what was sent, block by block, and a stream that is
 //! cut or altered, or a power cut, leaves the receiving pool as it was.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod image;
 mod looked_at;
 mod resumed;

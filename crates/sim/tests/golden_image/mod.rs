@@ -8,9 +8,8 @@
 mod contents;
 mod operations;
 mod packed;
-#[path = "../soundness/mod.rs"]
-mod soundness;
 
+use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
 use marram_format::version::FormatVersion;
 use marram_pool::{Author, CreateOptions, OpenOptions, Pool, create};
@@ -19,7 +18,6 @@ use marram_sim::pattern;
 use marram_store::{DatasetName, Properties, Source, Store};
 use marram_vfs::{Caller, Clock, FileSystem, Ino, Kind, Name, NewNode, SteppedClock, WriteOptions};
 use packed::{PART_BYTES, pack, unpack};
-use soundness::assert_sound;
 use std::path::PathBuf;
 use std::sync::Arc;
 

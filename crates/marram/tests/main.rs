@@ -1,0 +1,42 @@
+//! The program as its users run it: every test runs the real binary, in a folder of its own.
+//! One binary for all of them: linking is what costs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_history;
+mod branches;
+mod copies;
+mod crashes;
+mod dedup;
+mod defragment;
+mod exchange;
+mod footprints;
+mod forks;
+mod full;
+mod help;
+mod history;
+mod keeping;
+mod known_inodes;
+mod loop_devices;
+mod mounted_streams;
+mod mounting;
+mod namespaces;
+mod offline;
+mod patches;
+mod quotas;
+mod ranges;
+mod receiving;
+mod refusals;
+mod reports;
+mod resumed;
+mod runs;
+mod selection;
+mod strange_names;
+mod strangers;
+mod streams;
+mod together;
+mod tree;
+mod undo;
+mod users;
+mod workbench;
+mod workspaces;
