@@ -27,6 +27,8 @@ mod ioctl;
 mod names;
 mod opening;
 mod prepared;
+mod reenacted;
+mod reenacting;
 mod seek;
 mod xattrs;
 
@@ -42,6 +44,7 @@ use caller::Requester;
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
 };
+pub(crate) use reenacted::{Reenacted, Step, Turn};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -136,6 +139,8 @@ pub(crate) struct Adapter {
     /// What callers are about to do with ranges of files.
     announced: Announced,
     cached_reads: CachedReads,
+    /// What a thread of this process shows watchers.
+    pub(crate) reenacted: Arc<Reenacted>,
 }
 
 impl Adapter {
@@ -164,6 +169,7 @@ impl Adapter {
             declined: options.declined.clone(),
             announced: Announced::default(),
             cached_reads: CachedReads::default(),
+            reenacted: Arc::default(),
         }
     }
 

@@ -25,6 +25,7 @@ pub use mount::{
 };
 pub use options::{AccessTimes, MountOptions, Offer, TransportChoice};
 pub use session::{
-    Session, SessionHandle, TransportInUse, can_be_wakeful, mount, should_be_wakeful,
+    Reenactment, Session, SessionHandle, Shown, TransportInUse, can_be_wakeful, mount,
+    should_be_wakeful,
 };
 pub use transport::{ClassicTransport, Transport};

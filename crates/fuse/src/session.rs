@@ -13,14 +13,16 @@ mod late;
 mod memory;
 mod notify;
 mod page_lane;
+mod reenact;
 mod rings;
 mod sync_lane;
 mod wakefulness;
 mod worker;
 
+pub use reenact::{Reenactment, Shown};
 pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, Reenacted};
 use crate::error::MountError;
 use crate::mount::{Attached, Unmount, attach, attach_again, detach, is_attached, is_on};
 use crate::options::MountOptions;
@@ -46,7 +48,7 @@ const CALLERS_TICK: Duration = Duration::from_millis(500);
 /// Mounts `file_system` and serves it by threads of this process until it is unmounted.
 ///
 /// The process must not use the mount itself while this function runs, nor from within the file
-/// system at any time: it would wait for itself.
+/// system at any time: it would wait for itself. Other threads may, as [`Reenactment`] does.
 ///
 /// # Errors
 /// Nothing is mounted when one is returned.
@@ -96,6 +98,7 @@ fn serve(
         in_use,
         destroyed: Arc::clone(&crew.adapter.destroyed),
         late_names: Arc::clone(&crew.late_names),
+        reenacted: Arc::clone(&crew.adapter.reenacted),
     };
     let supervisor = thread::Builder::new()
         .name("marram-fuse".into())
@@ -276,6 +279,7 @@ pub struct SessionHandle {
     in_use: TransportInUse,
     destroyed: Arc<OnceLock<marram_vfs::Result<()>>>,
     late_names: Arc<LateNames>,
+    reenacted: Arc<Reenacted>,
 }
 
 impl SessionHandle {

@@ -38,5 +38,6 @@ mod together;
 mod tree;
 mod undo;
 mod users;
+mod watching;
 mod workbench;
 mod workspaces;

@@ -1,7 +1,7 @@
 //! The file system: how it is opened, and which operation answers which method.
 
 use crate::acl::{guard, stored};
-use crate::frame::{changing, freeing, looking, reclaim};
+use crate::frame::{changing, damage, freeing, looking, reclaim};
 use crate::operations::copy::{Form, Place};
 use crate::operations::rename::Move;
 use crate::operations::usage::OwnerReport;
@@ -125,6 +125,21 @@ impl Posix {
     /// root is always known.
     pub fn is_known(&self, ino: Ino) -> bool {
         rollback::is_known(&self.volume, ino)
+    }
+
+    /// One of the places of an inode: its directory and its name there; none of what has none, or
+    /// whose record no longer leads to it.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub fn found_at(&self, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>> {
+        let place = damage::place_of(&self.volume, ino.0)?;
+        Ok(place.map(|(directory, name)| (Ino(directory), name)))
+    }
+
+    /// One of the paths of an inode from the root, if it can be found: `/` and names between.
+    pub fn found_path(&self, ino: Ino) -> Option<Vec<u8>> {
+        damage::path_of(&self.volume, ino.0)
     }
 
     /// All inodes that were handed out and have not been forgotten.

@@ -1,5 +1,6 @@
 //! Which method of the adapter serves which request.
 
+use super::reenacting::is_stand_in;
 use super::{Adapter, Answer, Outcome};
 use crate::errno::Errno;
 use crate::protocol::{Encoder, Operation, Request};
@@ -28,17 +29,23 @@ impl Adapter {
     fn serve_forgets(&self, request: &Request<'_>) -> bool {
         match &request.operation {
             Operation::Forget { count } => {
-                self.file_system.forget(Ino(request.header.node), *count);
+                self.take_back(Ino(request.header.node), *count);
             }
             Operation::BatchForget(forgets) => {
                 for (node, count) in forgets.iter() {
-                    self.file_system.forget(Ino(node), count);
+                    self.take_back(Ino(node), count);
                 }
             }
             Operation::Interrupt { .. } | Operation::NotifyReply => (),
             _ => return false,
         }
         true
+    }
+
+    fn take_back(&self, ino: Ino, count: u64) {
+        if !is_stand_in(ino) {
+            self.file_system.forget(ino, count);
+        }
     }
 
     fn dispatch(
@@ -50,6 +57,9 @@ impl Adapter {
         let header = &request.header;
         let ino = Ino(header.node);
         let out = &mut Encoder(out);
+        if let Some(outcome) = self.reenact(request, out) {
+            return outcome;
+        }
         match &request.operation {
             Operation::Lookup { name } => self.lookup(header, name, out),
             Operation::GetAttributes { open } => self.attributes(header, *open, out),

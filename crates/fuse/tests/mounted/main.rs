@@ -21,3 +21,4 @@ mod rules;
 mod sessions;
 mod signals;
 mod slow_device;
+mod watchers;

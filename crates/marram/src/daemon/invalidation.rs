@@ -5,6 +5,7 @@
 
 use super::mounts::{MountTable, Served};
 use super::namespace::Place;
+use super::watchers::{ShownChanges, Watched};
 use crate::engine::Volume;
 use crate::engine::changes::{ChangedInode, Changes, Known};
 use crate::engine::home::ControlDirectory;
@@ -150,16 +151,17 @@ pub(super) fn all_changed(mounts: &MountTable, source: &Source, volume: &dyn Vol
 }
 
 /// Has the kernel ask anew for what has changed in a dataset behind its back, as far as it
-/// knows it.
+/// knows it, and watchers see it; how many changes watchers could not see as they are too many.
 pub(super) fn changed(
     mounts: &MountTable,
     source: &Source,
     volume: &dyn Volume,
     changes: &Changes,
-) {
-    let Some(known) = volume.known() else { return };
+) -> usize {
+    let Some(known) = volume.known() else { return 0 };
     let known_names = changes.names.iter().filter(|(parent, _)| known.has(*parent));
     let names: Vec<&(Ino, Vec<u8>)> = known_names.collect();
+    let shown = ShownChanges::of(volume, known, changes);
     for mount in mounts.served() {
         let number = |ino: Ino| match mount.source == *source {
             true => Some(mount.namespace.number_in_base(ino)),
@@ -168,6 +170,8 @@ pub(super) fn changed(
         if number(Ino::ROOT).is_none() {
             continue;
         }
+        let watched = Watched { mount: &mount, source, known, number: &number };
+        watched.show(&shown.removed);
         // Never all names at once: the kernel then takes away what is mounted on any directory.
         for (parent, name) in &names {
             if let (Some(parent), Ok(name)) = (number(*parent), Name::new(name)) {
@@ -179,5 +183,8 @@ pub(super) fn changed(
                 mount.session.notify_inode(ino, &inode.content);
             }
         }
+        watched.show(&shown.made);
+        watched.show(&shown.touched);
     }
+    shown.left_out
 }

@@ -27,6 +27,7 @@ mod steps;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod watchers;
 
 pub(crate) use launch::Launch;
 pub(crate) use log::Log;

@@ -88,7 +88,11 @@ impl Mounts for Daemon {
     }
 
     fn changed(&self, source: &Source, volume: &dyn Volume, changes: &Changes) {
-        invalidation::changed(&self.mounts, source, volume, changes);
+        let left_out = invalidation::changed(&self.mounts, source, volume, changes);
+        if left_out > 0 {
+            let line = format!("{left_out} changes of {source} were not shown to its watchers");
+            self.log.write(&line);
+        }
     }
 
     fn all_changed(&self, source: &Source, volume: &dyn Volume) {

@@ -41,4 +41,10 @@ pub(crate) trait Known {
 
     /// Whether the kernel knows `ino`.
     fn has(&self, ino: Ino) -> bool;
+
+    /// One of the places of an inode: its directory and its name there, if it can be found.
+    fn place_of(&self, ino: Ino) -> Option<(Ino, Vec<u8>)>;
+
+    /// One of the paths of an inode from the root of the volume, if it can be found.
+    fn path_of(&self, ino: Ino) -> Option<Vec<u8>>;
 }

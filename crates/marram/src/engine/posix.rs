@@ -40,6 +40,14 @@ impl Known for Posix {
     fn has(&self, ino: Ino) -> bool {
         self.is_known(ino)
     }
+
+    fn place_of(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
+        self.found_at(ino).ok().flatten()
+    }
+
+    fn path_of(&self, ino: Ino) -> Option<Vec<u8>> {
+        self.found_path(ino)
+    }
 }
 
 impl Exchange for Posix {

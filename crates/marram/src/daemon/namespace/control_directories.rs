@@ -19,7 +19,7 @@ pub(super) const HIDDEN_NAME: &[u8] = b".marram";
 const ALL: [ControlDirectory; 2] = [ControlDirectory::Snapshots, ControlDirectory::Forks];
 
 /// The name of one.
-const fn name_of(directory: ControlDirectory) -> &'static str {
+pub(super) const fn name_of(directory: ControlDirectory) -> &'static str {
     match directory {
         ControlDirectory::Snapshots => "snapshots",
         ControlDirectory::Forks => "forks",

@@ -25,12 +25,15 @@ pub(super) use members::Place;
 use crate::engine::Volume;
 use crate::engine::changes::Known;
 use crate::engine::home::ControlDirectory;
-use control_directories::{ControlDirectories, Directory};
+use control_directories::{ControlDirectories, Directory, HIDDEN_NAME, name_of};
 use marram_store::Source;
 use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
 use numbers::{BASE_SLOT, CONTROL_SLOT, join, slot_of};
+use std::ffi::OsStr;
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What a number of a mount stands for.
@@ -164,6 +167,13 @@ impl Namespace {
     /// Where an open member is seen.
     pub(super) fn place_of(&self, source: &Source) -> Option<Place> {
         self.members.find(|member| member.source() == source).map(|member| member.place().clone())
+    }
+
+    /// The path of an open member below the root of the mount.
+    pub(super) fn path_of_member(&self, source: &Source) -> Option<PathBuf> {
+        let place = self.place_of(source)?;
+        let hidden = PathBuf::from(OsStr::from_bytes(HIDDEN_NAME));
+        Some(hidden.join(name_of(place.directory)).join(place.name))
     }
 
     /// What the open member is that is seen there.
