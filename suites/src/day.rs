@@ -24,7 +24,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
         return fail(format!("git status counted {changes:?} changes"));
     }
     let dropped = format!("destroy try-{FORKS}");
-    for expected in ["try-07 went into root", "both changed the same", &dropped] {
+    for expected in ["try-07 went into /mnt/day/linux: ", "both changed the same", &dropped] {
         if !told.contains(expected) {
             return fail(format!("the example does not say {expected:?}"));
         }

@@ -12,7 +12,7 @@ use crate::engine::{self, Home, OpenMode};
 use crate::error::{Error, Kind, Result};
 use crate::identity::Identity;
 use crate::mountinfo::MountEntry;
-use crate::names::printable;
+use crate::names::{printable, quoted};
 use crate::options::snapshot_name;
 use crate::output::say;
 use crate::paths::{dead_mount, resolved, utf8};
@@ -126,6 +126,30 @@ impl Target {
     /// Whether it stands for all of a dataset.
     pub(crate) fn is_whole_dataset(&self) -> bool {
         self.ino.is_none_or(|ino| Some(ino) == self.root)
+    }
+
+    /// Where a directory of a dataset is, for people: below a mount that shows it, or else as
+    /// `DATASET:/path`. `directory` is its path from the root of the dataset.
+    pub(crate) fn place_of(&self, dataset: &str, directory: &[u8]) -> String {
+        match self.shown_at(dataset, directory) {
+            Some(place) => quoted(place.as_os_str().as_bytes()),
+            None => format!("{dataset}:{}", quoted(directory)),
+        }
+    }
+
+    /// Where a mount shows a directory of a dataset, given by its path from the dataset's root.
+    pub(crate) fn shown_at(&self, dataset: &str, directory: &[u8]) -> Option<PathBuf> {
+        let mounts = self.daemon.iter().flat_map(|daemon| &daemon.greeting.mounts);
+        let own = mounts.clone().filter(|mount| Some(&mount.directory) == self.directory.as_ref());
+        let below = OsStr::from_bytes(directory.strip_prefix(b"/").unwrap_or(directory));
+        let root = own.chain(mounts).find_map(|mount| {
+            let fork = mount.directory.join(".marram/forks").join(dataset);
+            match () {
+                () if mount.source == dataset => Some(mount.directory.clone()),
+                () => Some(fork).filter(|fork| fork.is_dir()),
+            }
+        })?;
+        Some(if below.is_empty() { root } else { root.join(below) })
     }
 
     /// The dataset that is meant: the one named, the one that is mounted, or the root dataset.

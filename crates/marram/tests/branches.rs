@@ -66,10 +66,16 @@ fn an_update_takes_in_what_the_parent_got_and_is_seen_at_once() {
     write(&bench, "mnt/src/theirs", "theirs\n");
     fs::rename(bench.path("mnt/src/a"), bench.path("mnt/src/moved")).unwrap();
     let preview = bench.run(&format!("update {FORK} --preview")).good().out;
-    assert!(preview.contains("root would go into work\n"), "{preview}");
+    let from = bench.path("mnt/src").display().to_string();
+    assert!(preview.contains(&format!("{from} would go into work: ")), "{preview}");
     assert!(!bench.path(&format!("{FORK}/theirs")).exists());
     let told = bench.run(&format!("update {FORK}")).good().out;
-    assert!(told.contains("R /a -> /moved\n") && told.contains("root went into work\n"), "{told}");
+    assert!(told.contains("R /a -> /moved\n"), "{told}");
+    let last = "work: 1 file modified, 1 created, 1 renamed\n";
+    assert!(told.ends_with(&format!("{from} went into {last}")), "{told}");
+    let log = bench.run("log mnt --last 1").good().out;
+    let fork = bench.path(FORK);
+    assert!(log.contains(&format!("merge root into {}", fork.display())), "{log}");
     let mut seen = String::new();
     std::io::Read::read_to_string(&mut open, &mut seen).unwrap();
     assert_eq!(seen, "b of the parent\n");
@@ -92,7 +98,7 @@ fn an_update_takes_in_what_the_parent_got_and_is_seen_at_once() {
     assert_eq!(read(&bench, "mnt/src/mine"), "mine\n");
     bench.run("unmount work.pool").good();
     let again = bench.run("update work.pool --fork work").good().out;
-    assert_eq!(again, "root went into work\n");
+    assert_eq!(again, "root:/src has nothing that work does not have\n");
     bench.run("check work.pool --data").good();
 }
 

@@ -5,7 +5,7 @@ use crate::arguments::{ForkArguments, ForksArguments, FormatArguments};
 use crate::commands::answers::{timed, unexpected, write_back};
 use crate::control::protocol::{Answer, DatasetRow, Operation};
 use crate::error::{Error, Result};
-use crate::names::{quoted, shell_word};
+use crate::names::{PathText, quoted, shell_word};
 use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;
 use marram_store::{DatasetName, Source};
@@ -110,6 +110,8 @@ struct ForkRow {
     parent: String,
     /// The snapshot of that which it began as.
     base: String,
+    /// The directory that it is a fork of, from the root of the parent.
+    directory: Option<PathText>,
     #[serde(flatten)]
     row: Sizes,
 }
@@ -130,7 +132,7 @@ pub(super) fn list(arguments: &ForksArguments, output: &Output) -> Result<()> {
     let forks: Vec<ForkRow> = rows.into_iter().filter_map(fork_row).collect();
     output.print(&forks, || match arguments.graph {
         true => graph(&forks, arguments.format.exact),
-        false => table(&forks, arguments.format, output),
+        false => table(&target, &forks, arguments.format, output),
     });
     Ok(())
 }
@@ -140,24 +142,27 @@ fn fork_row(row: DatasetRow) -> Option<ForkRow> {
     let parent = base.split('@').next().unwrap_or_default().to_owned();
     let (created_seconds, unique_bytes) = (row.created_seconds, row.unique_bytes);
     let sizes = Sizes { created_seconds, referenced_bytes: row.referenced_bytes, unique_bytes };
-    Some(ForkRow { name: row.name, parent, base, row: sizes })
+    Some(ForkRow { name: row.name, parent, base, directory: row.directory, row: sizes })
 }
 
-fn table(forks: &[ForkRow], format: FormatArguments, output: &Output) -> String {
+fn table(target: &Target, forks: &[ForkRow], format: FormatArguments, output: &Output) -> String {
     let mut table = Table::new(&[
         ("NAME", Align::Left),
         ("PARENT", Align::Left),
         ("REFERENCED", Align::Right),
         ("UNIQUE", Align::Right),
         ("CREATED", Align::Left),
+        ("DIRECTORY", Align::Left),
     ]);
     for fork in forks {
+        let directory = fork.directory.as_ref();
         table.row(vec![
             fork.name.clone(),
             fork.parent.clone(),
             size_text(fork.row.referenced_bytes, format.exact),
             size_text(fork.row.unique_bytes, format.exact),
             instant_text(fork.row.created_seconds, format.exact),
+            directory.map_or("-".to_owned(), |at| target.place_of(&fork.parent, &at.bytes())),
         ]);
     }
     if format.no_header { table.tab_separated() } else { table.columns(output.colour) }
@@ -209,6 +214,7 @@ mod tests {
             name: name.to_owned(),
             parent: parent.to_owned(),
             base: format!("{parent}@fork:{name}"),
+            directory: None,
             row: Sizes { created_seconds: 0, referenced_bytes: 0, unique_bytes: 7 },
         };
         let forks = [fork("a", "root"), fork("b", "a"), fork("c", "root"), fork("d", "other")];

@@ -3,18 +3,28 @@
 
 mod interactive;
 
-use super::differences::{Detail, Directories, lines};
+use super::differences::{Detail, Directories, Totals, lines};
 use crate::arguments::{BranchArguments, MergeArguments, UpdateArguments};
 use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, ConflictChoice, MergeRequest, MergeSummary, Operation};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
+use serde::Serialize;
 
 /// Exit status of a merge that was refused for its conflicts.
 pub(super) const CONFLICTS: u8 = 4;
 /// Exit status of one that would be refused for want of space, or came too late.
 const REFUSED: u8 = 1;
+
+/// What is printed of a merge.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    summary: &'a MergeSummary,
+    /// How much went, or would go, from one side into the other.
+    totals: Totals,
+}
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
     bring_across(&arguments.branch, (false, arguments.drop), output)
@@ -72,7 +82,8 @@ fn bring_across(
         (request.preview, request.drop) = (false, drop);
     }
     let summary = merge(&request)?;
-    output.print(&summary, || text(&summary, arguments.preview));
+    let report = Report { summary: &summary, totals: Totals::of(&summary.differences) };
+    output.print(&report, || text(&report, &place(&target, &summary), arguments.preview));
     Ok(match () {
         () if summary.is_outdated => REFUSED,
         () if !summary.conflicts.is_empty() => CONFLICTS,
@@ -104,7 +115,16 @@ pub(super) fn merge_and_drop(target: &Target, fork: &str) -> Result<Box<MergeSum
     }
 }
 
-fn text(summary: &MergeSummary, preview: bool) -> String {
+/// Where the directory is that the fork is of.
+fn place(target: &Target, summary: &MergeSummary) -> String {
+    match &summary.directory {
+        Some(directory) => target.place_of(&summary.parent, &directory.bytes()),
+        None => summary.parent.clone(),
+    }
+}
+
+fn text(report: &Report<'_>, place: &str, preview: bool) -> String {
+    let summary = report.summary;
     let mut text = lines(&summary.differences, Detail::Lines, Directories::Whole);
     if summary.differences_left_out > 0 {
         text.push_str(&format!("and {} more differences\n", summary.differences_left_out));
@@ -115,36 +135,36 @@ fn text(summary: &MergeSummary, preview: bool) -> String {
     for row in &summary.conflicts {
         text.push_str(&format!("conflict: {}\n", row.line()));
     }
-    let (from, _) = ends(summary);
+    let (from, _) = ends(summary, place);
     text.push_str(&match &summary.obstacle {
         Some(obstacle) => {
             format!("{from} would be refused: {obstacle}\n")
         }
-        None => outcome(summary, preview),
+        None => outcome(report, place, preview),
     });
     text
 }
 
 /// What the changes are of, and what they go into.
-fn ends(summary: &MergeSummary) -> (&str, &str) {
-    match summary.update {
-        true => (&summary.parent, &summary.fork),
-        false => (&summary.fork, &summary.parent),
-    }
+fn ends<'s>(summary: &'s MergeSummary, place: &'s str) -> (&'s str, &'s str) {
+    if summary.update { (place, &summary.fork) } else { (&summary.fork, place) }
 }
 
-fn outcome(summary: &MergeSummary, preview: bool) -> String {
-    let (from, into) = ends(summary);
-    match () {
-        () if !summary.conflicts.is_empty() && !summary.is_outdated => format!(
-            "{from} and {into} have both changed the same: nothing was changed\n\
-             take one side with --ours or --theirs, or put them together with --text or --ranges\n"
-        ),
-        () if summary.is_outdated => {
+fn outcome(report: &Report<'_>, place: &str, preview: bool) -> String {
+    let Report { summary, totals } = report;
+    let (from, into) = ends(summary, place);
+    let is_gone = if summary.dropped { "; the fork is gone" } else { "" };
+    match (summary.conflicts.len(), summary.differences.is_empty()) {
+        _ if summary.is_outdated => {
             format!("{from} or {into} has changed meanwhile: nothing was changed; merge again\n")
         }
-        () if preview => format!("{from} would go into {into}\n"),
-        () if summary.dropped => format!("{from} went into {into}, and is no more\n"),
-        () => format!("{from} went into {into}\n"),
+        (0, true) => format!("{from} has nothing that {into} does not have{is_gone}\n"),
+        (0, false) if preview => format!("{from} would go into {into}: {totals}\n"),
+        (0, false) => format!("{from} went into {into}: {totals}{is_gone}\n"),
+        (count, _) => format!(
+            "{from} and {into} have both changed the same, {count} {}: nothing was changed\n\
+             take one side with --ours or --theirs, or put them together with --text or --ranges\n",
+            if count == 1 { "conflict" } else { "conflicts" }
+        ),
     }
 }

@@ -20,11 +20,16 @@ pub(super) fn log(arguments: &LogArguments, output: &Output) -> Result<()> {
     };
     let skipped = rows.len().saturating_sub(arguments.last.unwrap_or(usize::MAX));
     rows.drain(..skipped);
-    output.print(&rows, || table(&rows, arguments, output));
+    output.print(&rows, || table(&target, &rows, arguments, output));
     Ok(())
 }
 
-fn table(rows: &[OperationRow], arguments: &LogArguments, output: &Output) -> String {
+fn table(
+    target: &Target,
+    rows: &[OperationRow],
+    arguments: &LogArguments,
+    output: &Output,
+) -> String {
     let format = arguments.format;
     let mut table = Table::new(&[
         ("NUMBER", Align::Right),
@@ -39,7 +44,7 @@ fn table(rows: &[OperationRow], arguments: &LogArguments, output: &Output) -> St
             row.number.to_string(),
             instant_text(row.seconds, format.exact),
             row.user.map_or_else(|| "-".to_owned(), user_text),
-            what(row),
+            what(target, row),
             undo_text(row, format.exact),
             row.command.clone(),
         ]);
@@ -52,19 +57,26 @@ fn user_text(user: u32) -> String {
 }
 
 /// An operation in a few words.
-fn what(row: &OperationRow) -> String {
+fn what(target: &Target, row: &OperationRow) -> String {
     let name = |index: usize| row.names.get(index).map_or("", String::as_str);
     let value = |index: usize| match name(index) {
         "" => "default",
         value => value,
     };
     let (verb, first, second) = (row.operation.as_str(), name(0), name(1));
+    let place = match &row.directory {
+        Some(directory) => target.place_of(first, &directory.bytes()),
+        None => first.to_owned(),
+    };
     let what = match verb {
         "clone" | "fork" => format!("{verb} {first} of {second}"),
         "rollback" => format!("rollback to {first}, before it {second}"),
-        "rollback-directory" => format!("rollback of a directory of {first} to {second}"),
+        "rollback-directory" if row.directory.is_none() => {
+            format!("rollback of a directory of {first}, which is gone, to {second}")
+        }
+        "rollback-directory" => format!("rollback of {place} to {second}"),
         "receive" if !second.is_empty() => format!("receive {first}, before it {second}"),
-        "merge" => format!("merge {second} into {first}"),
+        "merge" => format!("merge {second} into {place}"),
         "promote" => format!("promote {first} before {second}"),
         "hold" | "release" => format!("{verb} {first} ({second})"),
         "set" => format!("set {second} of {first} from {} to {}", value(2), value(3)),
@@ -118,12 +130,13 @@ pub(super) fn undo(arguments: &UndoArguments, output: &Output) -> Result<()> {
         Answer::Undone(report) => report,
         other => return Err(unexpected(&other)),
     };
-    output.print(&report, || text(&report));
+    output.print(&report, || text(&target, &report));
     Ok(())
 }
 
-fn text(report: &UndoReport) -> String {
+fn text(target: &Target, report: &UndoReport) -> String {
     let mut text = String::new();
+    let what = |row| what(target, row);
     for row in &report.undone {
         text.push_str(&format!("took back operation {}: {}\n", row.number, what(row)));
     }

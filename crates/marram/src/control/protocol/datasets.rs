@@ -1,5 +1,6 @@
 //! Datasets and snapshots: their rows, their properties, and what a destruction takes.
 
+use crate::names::PathText;
 use serde::{Deserialize, Serialize};
 
 /// Where the directory is that a fork began as.
@@ -40,6 +41,10 @@ pub(crate) struct DatasetRow {
     /// The inode that is shown as its root.
     #[serde(default)]
     pub(crate) root: u64,
+    /// Of a fork: the directory that it is a fork of, from the root of the parent; none if it is
+    /// gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) directory: Option<PathText>,
     /// What keeps a snapshot from being destroyed.
     #[serde(default)]
     pub(crate) holds: Vec<String>,

@@ -1,7 +1,7 @@
 //! Merges: the request, the conflicts with what is decided about each, and the report.
 
 use super::comparison::DifferenceRow;
-use crate::names::{bytes, printable, quoted};
+use crate::names::{PathText, bytes, printable, quoted};
 use serde::{Deserialize, Serialize};
 
 /// What is done about conflicts of a merge.
@@ -100,6 +100,9 @@ pub(crate) struct MergeSummary {
     /// The parent's changes went into the fork, not the fork's into the parent.
     #[serde(default)]
     pub(crate) update: bool,
+    /// The directory of the parent that it is a fork of, from its root; none if it is gone.
+    #[serde(default)]
+    pub(crate) directory: Option<PathText>,
     /// It has been done.
     pub(crate) applied: bool,
     /// What went, or would go, into the other.

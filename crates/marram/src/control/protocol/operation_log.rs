@@ -1,5 +1,6 @@
 //! The log of operations, and what an undo takes back of it.
 
+use crate::names::PathText;
 use serde::{Deserialize, Serialize};
 
 /// An entry of the log of operations.
@@ -19,6 +20,10 @@ pub(crate) struct OperationRow {
     pub(crate) operation: String,
     /// What it was done to, and with what: names and values, in an order that the operation has.
     pub(crate) names: Vec<String>,
+    /// The directory that was merged into or went back, from the root of its dataset, where it is
+    /// now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) directory: Option<PathText>,
     /// The first and the last of the operations that one command did together, in one step, of
     /// which this is one: they are taken back together. None if it is alone.
     pub(crate) together: Option<(u64, u64)>,

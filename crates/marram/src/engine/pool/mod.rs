@@ -20,6 +20,7 @@ mod open;
 mod operations;
 mod owners;
 mod pass;
+mod places;
 pub(crate) mod pool_lock;
 pub(crate) mod properties;
 pub(crate) mod streams;

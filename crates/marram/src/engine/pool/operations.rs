@@ -3,7 +3,7 @@
 use super::kinds::kind_of;
 use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
-use super::{dedup, footprints, history, keeping, owners, streams, undo};
+use super::{dedup, footprints, history, keeping, owners, places, streams, undo};
 use crate::control::protocol::{
     Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
     StatusReport,
@@ -70,7 +70,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Undo { number } => return undo::undo(pool, *number),
         Operation::List => {
             let usage = pool.usage(false)?;
-            return Ok(Answer::Datasets(dataset_rows(&usage.holders)));
+            return Ok(Answer::Datasets(dataset_rows(pool, &usage.holders)));
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
         Operation::Set { dataset, properties } => set(pool, dataset, properties)?,
@@ -128,19 +128,21 @@ fn destroy(pool: &Pool, sources: &[String], dry_run: bool) -> Result<Answer> {
     }))
 }
 
-fn dataset_rows(holders: &[Holder]) -> Vec<DatasetRow> {
+fn dataset_rows(pool: &Pool, holders: &[Holder]) -> Vec<DatasetRow> {
     let all: Vec<DatasetReport> = holders.iter().map(|holder| holder.report.clone()).collect();
-    holders.iter().map(|holder| dataset_row(&all, holder)).collect()
+    holders.iter().map(|holder| dataset_row(pool, &all, holder)).collect()
 }
 
-fn dataset_row(all: &[DatasetReport], holder: &Holder) -> DatasetRow {
+fn dataset_row(pool: &Pool, all: &[DatasetReport], holder: &Holder) -> DatasetRow {
     let report = &holder.report;
+    let parent = report.fork_base().map(|origin| Source::live(origin.dataset.clone()));
     DatasetRow {
         base: Branch::among(all, report).map(|branch| branch.base.to_string()),
         name: report.source.to_string(),
         kind: kind_of(report).to_owned(),
         origin: report.origin.as_ref().map(ToString::to_string),
         root: report.root_object,
+        directory: parent.and_then(|of| places::directory(pool, &of, report.root_object)),
         holds: report.holds.clone(),
         internal: report.source.is_own() && !report.source.dataset.is_partial(),
         created_seconds: report.created_seconds,

@@ -1,12 +1,13 @@
 //! The log of operations, and taking operations back.
 
+use super::places;
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::error::{Error, Result};
-use crate::names;
+use crate::names::{self, PathText};
 use marram_history::{ChangeSet, MergeOptions, MergeSides};
 use marram_pool::{Operation, Pool, Reversal};
 use marram_posix::{OwnerClass, OwnerId, Posix};
-use marram_store::{DatasetName, Source};
+use marram_store::{DatasetName, Source, Store};
 use marram_vfs::Ino;
 use std::ops::RangeInclusive;
 
@@ -22,10 +23,23 @@ const SAME_COMMAND_SECONDS: u64 = 10;
 /// # Errors
 /// A failed read.
 pub(super) fn log(pool: &Pool) -> Result<Answer> {
-    Ok(Answer::Operations(pool.operations()?.into_iter().map(row).collect()))
+    let operations = pool.operations()?.into_iter();
+    Ok(Answer::Operations(operations.map(|operation| row(pool, operation)).collect()))
 }
 
-fn row(operation: Operation) -> OperationRow {
+/// The directory that a merge went into, or that went back; none if the dataset has another name
+/// now, or the directory is gone.
+fn directory_of(pool: &Pool, operation: &Operation) -> Option<PathText> {
+    let record = &operation.record;
+    let is_of_directory = record.kind.name() == "merge" && record.detail != 0;
+    let dataset = record.text(0).parse().ok().filter(|_| is_of_directory)?;
+    let dataset = Source::live(dataset);
+    let is_it = pool.report(&dataset).ok()?.number == record.subject;
+    is_it.then(|| places::directory(pool, &dataset, record.detail)).flatten()
+}
+
+fn row(pool: &Pool, operation: Operation) -> OperationRow {
+    let directory = directory_of(pool, &operation);
     let user = operation.user();
     let Operation { number, record, step, undone_by, obstacle } = operation;
     let together = (step.start() != step.end()).then(|| step.into_inner());
@@ -55,6 +69,7 @@ fn row(operation: Operation) -> OperationRow {
         command: record.command,
         operation: name.to_owned(),
         names,
+        directory,
         together,
         undoes: some(record.undoes),
         undone_by,
@@ -170,7 +185,7 @@ pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
     let undid =
         |entry: &&Operation| log.iter().filter(is_own).any(|own| own.record.undoes == entry.number);
     let rows = |of: &dyn Fn(&&Operation) -> bool| -> Vec<OperationRow> {
-        log.iter().filter(of).cloned().map(row).collect()
+        log.iter().filter(of).cloned().map(|operation| row(pool, operation)).collect()
     };
     let undone = rows(&|entry| match own {
         Some(_) => undid(entry),
@@ -178,12 +193,13 @@ pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
     });
     let left = |entry: &&Operation| step.contains(&entry.number) && entry.undone_by.is_none();
     let left = if own.is_some() { rows(&left) } else { Vec::new() };
-    Ok(UndoReport { undone, entries: rows(&is_own), left, others: others(&log, &step) })
+    let others = others(pool, &log, &step);
+    Ok(UndoReport { undone, entries: rows(&is_own), left, others })
 }
 
 /// Operations beside a step that the same command line did at about the same time, and that were
 /// not taken back: what it did in several steps is taken back one by one.
-fn others(log: &[Operation], step: &RangeInclusive<u64>) -> Vec<OperationRow> {
+fn others(pool: &Pool, log: &[Operation], step: &RangeInclusive<u64>) -> Vec<OperationRow> {
     let Some(place) = log.iter().position(|entry| step.contains(&entry.number)) else {
         return Vec::new();
     };
@@ -199,8 +215,8 @@ fn others(log: &[Operation], step: &RangeInclusive<u64>) -> Vec<OperationRow> {
     let before = log[..place].iter().rev().take_while(is_same);
     let after = log[place..].iter().skip_while(|entry| step.contains(&entry.number));
     let others = before.chain(after.take_while(is_same));
-    let mut rows: Vec<OperationRow> =
-        others.filter(|entry| entry.undone_by.is_none()).cloned().map(row).collect();
+    let left = others.filter(|entry| entry.undone_by.is_none()).cloned();
+    let mut rows: Vec<OperationRow> = left.map(|operation| row(pool, operation)).collect();
     rows.sort_by_key(|row| row.number);
     rows
 }

@@ -4,6 +4,7 @@ use super::row;
 use crate::control::protocol::{
     Answer, ConflictChoice, ConflictKey, ConflictRow, MergeRequest, MergeSummary,
 };
+use crate::engine::pool::places;
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
@@ -76,7 +77,9 @@ impl<'a> Merge<'a> {
         let began = Instant::now();
         let report = marram_history::bring_across(files, pool, branch, &options)?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Ok(self.summary(report, engine_nanoseconds))
+        let (mut summary, change_set) = self.summary(report, engine_nanoseconds);
+        summary.directory = places::directory(pool, &self.branch.parent, self.branch.root.0);
+        Ok((summary, change_set))
     }
 
     /// What was decided about single conflicts: looked up while others wait for the parent.
@@ -118,6 +121,7 @@ impl<'a> Merge<'a> {
         let summary = MergeSummary {
             fork: self.branch.fork.to_string(),
             parent: self.branch.parent.to_string(),
+            directory: None,
             update: self.request.update,
             applied: report.applied,
             decided: decided.collect(),
