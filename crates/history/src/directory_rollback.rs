@@ -1,4 +1,5 @@
-//! One directory goes back to what it was in a snapshot, while the rest of the file system stays.
+//! One directory or file goes back to what it was in a snapshot, while the rest of the file system
+//! stays.
 //!
 //! As a merge does, it holds the parent still, takes the state of now, and brings what differs in
 //! by one batch; see `docs/decisions/0021-rollback-of-a-directory.md`.
@@ -49,11 +50,27 @@ pub fn roll_back_directory(
     store: &dyn Store,
     rollback: DirectoryRollback<'_>,
 ) -> Result<Option<ChangeSet>> {
+    roll_back_below(parent, store, rollback, &[])
+}
+
+/// The same of what a path of `names` below the directory leads to, or led to: a file or
+/// directory, also one that is gone. Directories on the way to it that are gone are made, with
+/// what they were, and nothing else in them.
+///
+/// # Errors
+/// As for [`roll_back_directory`]; [`Error::NotFound`] if the snapshot has nothing of it;
+/// [`Error::NotDirectory`] if a file is now where a directory was on the way.
+pub fn roll_back_below(
+    parent: &dyn Parent,
+    store: &dyn Store,
+    rollback: DirectoryRollback<'_>,
+    names: &[Vec<u8>],
+) -> Result<Option<ChangeSet>> {
     parent.check_running()?;
     if !parent.view().writable() {
         return Err(Error::ReadOnly);
     }
-    let roll_back = || roll_back_once(parent, store, rollback);
+    let roll_back = || roll_back_once(parent, store, rollback, names);
     let (report, orphans) = with_space(parent, roll_back)?;
     // Also where all is as it was: what was done before is durable then. Not
     // begun anew if this finds no space: it has been applied.
@@ -66,6 +83,7 @@ fn roll_back_once(
     parent: &dyn Parent,
     store: &dyn Store,
     rollback: DirectoryRollback<'_>,
+    names: &[Vec<u8>],
 ) -> Result<(MergeReport, Vec<u64>)> {
     let open = |source: &Source| -> Result<State> {
         State::open(store.open(source).map_err(from_store)?, parent.root().0)
@@ -75,7 +93,7 @@ fn roll_back_once(
     let present = StableSource::take(store, rollback.dataset, "merge")?;
     let now = open(&present.source)?;
     check_related(&now, &past)?;
-    let goes_back = Counterpart::find((&now, &past), rollback.directory.0)?;
+    let goes_back = Counterpart::find_below((&now, &past), rollback.directory.0, names)?;
     let (now, past) = (now.below(goes_back.now), past.below(goes_back.past));
     let changes = Changes::gather(store, (&present.source, rollback.to), &now, &past)?;
     let untouched = Changes::default();
@@ -97,14 +115,13 @@ fn roll_back_held(
     }
     let sides = sides.with_fates(plan.fates);
     let names = MergeNames::decided(&sides, plan.names);
-    // An undo looks below a directory that is there before and after.
-    let stays = goes_back.renamed.as_ref().map_or(goes_back.now, |renamed| renamed.parent);
     let merged = MergedFrom {
         dataset: rollback.dataset,
         fork: rollback.to,
         read: rollback.to,
         keep: rollback.keep,
-        root_object: stays,
+        // An undo looks below a directory that is there before and after.
+        root_object: goes_back.within,
         moves_base: false,
     };
     let judged = ((&sides, &names, &plan.files), true);

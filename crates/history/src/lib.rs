@@ -1,5 +1,5 @@
 //! The past of a dataset as users speak of it: what differs between two states, a fork's changes
-//! brought into its parent, and one directory taken back.
+//! brought into its parent, one directory or file taken back, and the versions of one.
 //!
 //! All begin with the items in which two snapshots differ (`Store::changes`), so their cost follows
 //! what has changed, not what is there. `changes` gathers these by inode, `paths` names them, and
@@ -42,14 +42,16 @@ mod stable_source;
 mod subtree;
 mod text;
 mod three_way;
+mod versions;
 
 pub use branch::{Branch, Direction};
 pub use change_set::{ChangeSet, ChangedInode, change_set};
 pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
 pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
-pub use directory_rollback::{DirectoryRollback, roll_back_directory};
+pub use directory_rollback::{DirectoryRollback, roll_back_below, roll_back_directory};
 pub use line_merge::{TextPiece, merge_lines};
 pub use merge::{MergeSides, bring_across, merge};
 pub use parent::{HeldParent, Parent, ParentChange};
 pub use paths::path_of;
 pub use stable_source::{StableSource, destroy_leftovers};
+pub use versions::{Aspect, Counts, Found, Version, VersionChange, VersionsOf, versions};

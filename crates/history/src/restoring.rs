@@ -1,4 +1,4 @@
-//! One directory on its way back: what becomes of each inode and name below it.
+//! One directory or file on its way back: what becomes of each inode and name below it.
 //!
 //! The directories come first, from what has changed: one that was below in both states stays the
 //! inode that it is, one that was there only in the past is made, with all that it had, and one
@@ -77,16 +77,72 @@ impl<'a, 's> Restoring<'a, 's> {
             files: BTreeSet::new(),
             restored: BTreeSet::new(),
         };
-        if let Some(Renamed { parent, now, past }) = &goes_back.renamed {
-            restoring.leave(now)?;
-            restoring.arrive(past)?;
-            restoring.edit(Home::In(*parent), Some(now.clone()), Some(past.clone()));
+        match (&goes_back.renamed, &goes_back.file) {
+            (Some(renamed), _) => restoring.rename(renamed)?,
+            (None, Some((parent, entry))) => restoring.file_in_place(*parent, entry)?,
+            (None, None) => {}
         }
         restoring.directories()?;
         let places = restoring.judge_files()?;
         restoring.lead_to_made(&places)?;
-        restoring.attributes(goes_back.renamed.as_ref().map(|renamed| renamed.parent))?;
+        let parent = goes_back.renamed.as_ref().map(|renamed| renamed.parent);
+        restoring.attributes(parent.or(goes_back.file.as_ref().map(|(parent, _)| *parent)))?;
         Ok(restoring.plan)
+    }
+
+    /// A name leads to what it led to in the past.
+    fn rename(&mut self, renamed: &Renamed) -> Result<()> {
+        let Renamed { parent, now, way, past } = renamed;
+        if let Some(now) = now {
+            if self.is_copy(now, past)? {
+                return Ok(());
+            }
+            self.leave(now)?;
+        }
+        let mut home = Home::In(*parent);
+        for directory in way {
+            self.make(directory.ino)?;
+            self.edit(home, None, Some(directory.clone()));
+            home = Home::New(directory.ino);
+        }
+        match past.kind {
+            InodeKind::Directory => self.arrive(past)?,
+            _ => self.make(past.ino).map(|_| ())?,
+        }
+        self.edit(home, now.clone(), Some(past.clone()));
+        Ok(())
+    }
+
+    /// A file goes back where it is. One with other names becomes another inode, unless it is as
+    /// it was: those stay as they are.
+    fn file_in_place(&mut self, parent: u64, entry: &Named) -> Result<()> {
+        let states = (self.now_state(), self.past_state());
+        let (Some(now), Some(past)) =
+            (states.0.named_inode(entry.ino)?, states.1.named_inode(entry.ino)?)
+        else {
+            return Ok(());
+        };
+        if now.links == 1 {
+            self.restored.insert(entry.ino);
+        } else if !self.is_as_it_was(entry.ino, &now, &past)? {
+            self.make(entry.ino)?;
+            self.edit(Home::In(parent), Some(entry.clone()), Some(entry.clone()));
+        }
+        Ok(())
+    }
+
+    /// Whether a name leads to a copy of a file of the past that an earlier way back has made.
+    fn is_copy(&self, now: &Named, past: &Named) -> Result<bool> {
+        let states = (self.now_state(), self.past_state());
+        let (Some(a), Some(b)) = (states.0.inode(now.ino)?, states.1.inode(past.ino)?) else {
+            return Ok(false);
+        };
+        Ok(now.ino != past.ino
+            && past.kind != InodeKind::Directory
+            && a.links == 1
+            && same_inode(&a, &b)
+            && a.modified == b.modified
+            && same_file((states.0, now.ino), (states.1, past.ino))?)
     }
 
     fn now_state(&self) -> &'s State {

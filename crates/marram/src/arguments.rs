@@ -22,7 +22,7 @@ pub(crate) use foreign_words::meaning as foreign_word;
 pub(crate) use format::FormatArguments;
 pub(crate) use history::{
     BranchArguments, DiffArguments, ForkArguments, ForksArguments, HoldArguments, MergeArguments,
-    RollbackArguments, UpdateArguments,
+    RollbackArguments, UpdateArguments, VersionsArguments,
 };
 
 pub(crate) use streams::{ReceiveArguments, SendArguments};
@@ -111,8 +111,10 @@ pub(crate) enum Command {
     Merge(MergeArguments),
     /// Bring what a fork's parent has changed since into the fork, as one atomic step
     Update(UpdateArguments),
-    /// Let a dataset go on from a snapshot of it, also while it is in use
+    /// Let a dataset, directory or file be what it was in a snapshot, also while it is in use
     Rollback(RollbackArguments),
+    /// List the versions that snapshots have of a file or directory, also of what was removed
+    Versions(VersionsArguments),
     /// Write a snapshot, or what has changed since an older one, as a stream
     Send(SendArguments),
     /// Make a dataset of a stream, or bring one further, all or nothing
@@ -583,6 +585,7 @@ impl Command {
             Command::Merge(_) => "merge",
             Command::Update(_) => "update",
             Command::Rollback(_) => "rollback",
+            Command::Versions(_) => "versions",
             Command::Send(_) => "send",
             Command::Receive(_) => "receive",
             Command::Log(_) => "log",

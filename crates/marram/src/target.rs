@@ -255,6 +255,71 @@ impl Target {
     }
 }
 
+/// A place of a target that need not be there: what a file or directory is, or was.
+pub(crate) struct Place {
+    /// The target of the nearest directory that is there.
+    pub(crate) target: Target,
+    /// That directory; or the path of a pool.
+    pub(crate) path: PathBuf,
+    /// The path from there on; none if the directory itself is meant, or the pool.
+    pub(crate) names: Vec<Vec<u8>>,
+}
+
+impl Place {
+    /// Finds the place that `path` names. A symlink is followed if it leads to a directory; else
+    /// it is meant itself.
+    ///
+    /// # Errors
+    /// As for [`Target::find`].
+    pub(crate) fn find(path: &Path) -> Result<Place> {
+        let absolute =
+            std::path::absolute(path).map_err(|error| Error::system("look at", path, error))?;
+        if is_directory(&absolute)? || is_no_file_of_a_mount(&absolute)? {
+            let target = Target::find(&absolute)?;
+            return Ok(Place { target, path: absolute, names: Vec::new() });
+        }
+        let missing = || Error::not_found(format!("{} does not exist", path.display()));
+        let mut names = Vec::new();
+        let mut above = absolute.as_path();
+        while !is_directory(above)? {
+            let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
+                return Err(missing());
+            };
+            names.insert(0, name.as_bytes().to_vec());
+            above = parent;
+        }
+        let target = Target::find(above)?;
+        // Below `.marram` there is nothing but what there is now.
+        if target.ino == Some(0) {
+            return Err(missing());
+        }
+        Ok(Place { target, path: above.to_owned(), names })
+    }
+}
+
+/// Whether a path leads to a directory. What may not be looked at is not passed over.
+fn is_directory(path: &Path) -> Result<bool> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    match path.metadata() {
+        Ok(found) => Ok(found.is_dir()),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(false),
+        // A symlink that leads to itself.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            Ok(false)
+        }
+        Err(error) => Err(Error::system("look at", path, error)),
+    }
+}
+
+/// Whether a file or device is a pool that is meant itself, or lies where nothing else can be.
+fn is_no_file_of_a_mount(path: &Path) -> Result<bool> {
+    let Ok(found) = path.metadata() else { return Ok(false) };
+    let kind = found.file_type();
+    let is_inside = mountinfo::mount_of(&resolved(path)?)?.is_some_and(|entry| entry.is_marram());
+    let can_be_pool = kind.is_file() || kind.is_block_device();
+    Ok(!is_inside || can_be_pool && matches!(engine::probe(path), Ok(Some(_))))
+}
+
 /// Parts `TARGET@NAME` into both. The name is what stands behind the last `@`.
 ///
 /// # Errors

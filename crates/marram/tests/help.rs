@@ -39,7 +39,7 @@ fn words_of_other_systems_lead_to_the_right_verb_and_destroy_nothing() {
     bench.run("snapshot work.pool@before").good();
     let leads = [
         ("history", "`marram log TARGET`"),
-        ("restore", "`marram rollback TARGET@NAME`"),
+        ("restore", "`marram rollback PATH@NAME`"),
         ("scrub", "`marram check POOL --data`"),
         ("snap", "`marram snapshot TARGET@NAME`"),
         ("resize", "`marram grow TARGET`"),

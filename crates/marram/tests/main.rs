@@ -38,6 +38,7 @@ mod together;
 mod tree;
 mod undo;
 mod users;
+mod versions;
 mod watching;
 mod workbench;
 mod workspaces;

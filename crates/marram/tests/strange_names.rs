@@ -48,14 +48,17 @@ fn no_name_makes_a_line_of_its_own() {
 fn no_name_makes_an_error_of_its_own() {
     let Some(bench) = mounted() else { return };
     let forged = b"mnt/x\nmarram diff: \x1b[2Kall is well";
-    for line in ["diff", "space", "fork", "rollback"] {
+    for line in ["diff", "space", "fork", "rollback", "versions"] {
         let words = run_with(&bench, line, &[&forged[..], b"@s"].concat());
         assert_ne!(words.status, 0, "{words:?}");
         assert!(!words.err.contains("\nmarram diff:") && !words.err.contains('\x1b'), "{words:?}");
     }
+    fs::write(bench.path("mnt/a b; c"), "one\n").unwrap();
     bench.run("snapshot mnt@s").good();
-    let told = run_with(&bench, "rollback", b"mnt/a b; c@s").refused(10, &["`mkdir 'mnt/a b; c'"]);
-    assert!(told.err.contains("marram rollback 'mnt/a b; c'@s`"), "{told:?}");
+    fs::remove_file(bench.path("mnt/a b; c")).unwrap();
+    run_with(&bench, "rollback", b"mnt/a\x1b; c@s").refused(10, &["a\\033; c"]);
+    let told = run_with(&bench, "versions", b"mnt/a b; c").good();
+    assert!(told.out.contains("marram rollback 'mnt/a b; c'@s\n"), "{told:?}");
     end(&bench);
 }
 

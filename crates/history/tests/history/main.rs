@@ -19,3 +19,4 @@ mod random;
 mod random_diffs;
 mod random_directories;
 mod random_paths;
+mod single_paths;

@@ -109,7 +109,15 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "rollback",
         &[
             ("marram rollback ~/work@before", "the whole dataset"),
-            ("marram rollback ~/work/src@before", "one directory"),
+            ("marram rollback ~/work/src@before", "one directory, or one file"),
+            ("marram rollback ~/work/src/gone.c@before", "what was removed"),
+        ],
+    ),
+    (
+        "versions",
+        &[
+            ("marram versions ~/work/src/main.c", "each version, and the snapshots that have it"),
+            ("marram versions ~/work/src", "of a directory, also of one that was removed"),
         ],
     ),
     (

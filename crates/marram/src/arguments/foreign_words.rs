@@ -11,8 +11,8 @@ const FOREIGN: &[Foreign] = &[
     ),
     (
         &["restore", "revert", "reset", "rewind", "recover", "undelete", "unrm"],
-        &["marram rollback TARGET@NAME", "marram undo TARGET"],
-        "single files are copied out of .marram/snapshots/NAME at the root of the mount",
+        &["marram versions PATH", "marram rollback PATH@NAME", "marram undo TARGET"],
+        "`versions` lists which snapshots have a file or directory, also one that was removed",
     ),
     (
         &["redo"],

@@ -44,10 +44,25 @@ pub(crate) struct HoldArguments {
     pub(crate) dataset: Option<String>,
 }
 
+/// Arguments of `versions`.
+#[derive(Debug, Args)]
+pub(crate) struct VersionsArguments {
+    /// A file or directory inside a mount, also one that is gone; a pool stands for all of a
+    /// dataset
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// All of this dataset instead
+    #[arg(long, short = 'd', value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
-    /// The snapshot to go back to; of a directory inside a mount only that directory goes back
+    /// The snapshot to go back to; of a file or directory inside a mount only that goes back, also
+    /// if it was removed
     #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// The snapshot's dataset, if another than the target's own: all of it goes back
@@ -65,12 +80,13 @@ pub(crate) struct RollbackArguments {
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
-    /// The first state: a directory of a mount, also below .marram, with @NAME as it was
-    #[arg(value_name = "DIRECTORY[@NAME]")]
+    /// The first state: a directory of a mount, also below .marram, with @NAME as it was; or with
+    /// @NAME a file, also one that was removed
+    #[arg(value_name = "PATH[@NAME]")]
     pub(crate) before: PathBuf,
     /// The second state; if left out, the first as it is now, or for a fork what it began as is
     /// the first and the fork the second
-    #[arg(value_name = "DIRECTORY[@NAME]")]
+    #[arg(value_name = "PATH[@NAME]")]
     pub(crate) after: Option<PathBuf>,
     /// Tell how many bytes of each file differ
     #[arg(long, conflicts_with = "patch")]

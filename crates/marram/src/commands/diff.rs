@@ -3,13 +3,14 @@
 use crate::arguments::DiffArguments;
 use crate::commands::answers::{unexpected, write_back};
 use crate::commands::differences::{Detail, Directories, Totals, patches, summary};
-use crate::commands::selection;
+use crate::commands::{selection, versions};
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation, SelectionOrder};
 use crate::engine::OpenMode;
 use crate::engine::home::lacks;
 use crate::error::{Error, Result};
+use crate::names::PathText;
 use crate::output::Output;
-use crate::target::{Target, with_optional_snapshot};
+use crate::target::{Place, Target, with_optional_snapshot};
 use marram_store::Source;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ struct Side {
     target: Target,
     source: Source,
     root: u64,
+    /// The path below that directory, if not all of it is meant.
+    names: Vec<Vec<u8>>,
     /// Where that directory is below the root of what `source` shows, if the path tells.
     place: Option<PathBuf>,
 }
@@ -54,14 +57,22 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
         None => alone(first, &arguments.before)?,
     };
     let root = common_root(&before, &after)?;
+    let mut selection = selection::order(&arguments.selection, &roots(arguments));
+    let below = before.names.iter().flat_map(|name| [b"/", name.as_slice()].concat());
+    if !before.names.is_empty() {
+        selection.paths = vec![PathText::of(&below.collect::<Vec<u8>>())];
+    }
     let order = CompareOrder {
         before: before.source.to_string(),
         after: after.source.to_string(),
         root,
         patch: arguments.patch,
-        selection: selection::order(&arguments.selection, &roots(arguments)),
+        selection,
     };
     let rows = compare(&before.target, &order)?;
+    if rows.is_empty() && !before.names.is_empty() {
+        refuse_what_never_was(&arguments.before)?;
+    }
     let told = Told {
         before: before.source.to_string(),
         after: after.source.to_string(),
@@ -77,6 +88,17 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
     Ok(if output.quiet && !rows.is_empty() { DIFFER } else { 0 })
 }
 
+/// Nothing differs: so there is nothing, or it is as it was.
+fn refuse_what_never_was(path: &Path) -> Result<()> {
+    let (path, _) = with_optional_snapshot(path)?;
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let place = Place::find(&path)?;
+    let dataset = place.target.dataset(None)?.to_string();
+    versions::of(&place, dataset, false).map(|_| ())
+}
+
 /// The directories of the command line, which paths may lie in.
 fn roots(arguments: &DiffArguments) -> Vec<PathBuf> {
     let named = std::iter::once(&arguments.before).chain(&arguments.after);
@@ -88,6 +110,10 @@ fn roots(arguments: &DiffArguments) -> Vec<PathBuf> {
 /// place: what is there now is asked for, and found in a snapshot by its path.
 fn common_root(before: &Side, after: &Side) -> Result<u64> {
     // What a fork has made may have the number of something else that its parent has made.
+    if before.names != after.names {
+        return Err(Error::usage("the two are different files")
+            .hint("a file is compared with what it was: FILE@NAME, or FILE@NAME and FILE@OTHER"));
+    }
     let is_same_place = before.place.is_some()
         && before.place == after.place
         && before.source.dataset == after.source.dataset;
@@ -143,8 +169,8 @@ pub(super) fn changes_of_fork(path: &Path) -> Result<Vec<DifferenceRow>> {
 
 fn side(path: &Path) -> Result<Side> {
     let (path, snapshot) = with_optional_snapshot(path)?;
-    let target = Target::find(&path)?;
-    write_back(&target, &path)?;
+    let Place { target, path: directory, names } = Place::find(&path)?;
+    write_back(&target, &directory)?;
     let root = match target.ino {
         Some(0) => return Err(not_a_directory(&path)),
         Some(ino) => ino,
@@ -162,8 +188,12 @@ fn side(path: &Path) -> Result<Side> {
         (None, Some(name)) => source.snapshot = Some(name),
         _ => (),
     }
-    let place = place_of(&target, &path);
-    Ok(Side { target, source, root, place })
+    if !names.is_empty() && source.snapshot.is_none() && !path.exists() {
+        return Err(Error::not_found(format!("{} does not exist", path.display()))
+            .hint("`marram versions PATH` lists the snapshots that have what was removed"));
+    }
+    let place = place_of(&target, &directory);
+    Ok(Side { target, source, root, names, place })
 }
 
 fn not_a_directory(path: &Path) -> Error {
@@ -176,7 +206,8 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
     if one.source.snapshot.is_some() {
         let live = Source::live(one.source.dataset.clone());
         let target = Target::unmounted(one.target.pool.clone());
-        let now = Side { target, source: live, root: one.root, place: None };
+        let names = one.names.clone();
+        let now = Side { target, source: live, root: one.root, names, place: None };
         return Ok((one, now));
     }
     let rows = match one.target.perform(&Operation::List)? {
@@ -188,6 +219,7 @@ fn alone(one: Side, path: &Path) -> Result<(Side, Side)> {
         Error::usage(format!("{} is no fork: compared with what?", path.display()))
             .hint("name a snapshot as DIRECTORY@NAME, or two states")
     })?;
-    let target = Target::find(path)?;
-    Ok((Side { target, source: base.parse()?, root: one.root, place: None }, one))
+    let Place { target, .. } = Place::find(path)?;
+    let names = one.names.clone();
+    Ok((Side { target, source: base.parse()?, root: one.root, names, place: None }, one))
 }

@@ -42,6 +42,7 @@ mod stream;
 mod sync;
 mod undo;
 pub(crate) mod unmount;
+mod versions;
 pub(crate) mod wrong_usage;
 
 use crate::arguments::Command;
@@ -74,6 +75,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Merge(arguments) => return merge::run(&arguments, output),
         Command::Update(arguments) => return merge::update(&arguments, output),
         Command::Rollback(arguments) => rollback::run(&arguments, output),
+        Command::Versions(arguments) => versions::run(&arguments, output),
         Command::Send(arguments) => stream::send(&arguments, output),
         Command::Receive(arguments) => stream::receive(&arguments, output),
         Command::Log(arguments) => undo::log(&arguments, output),

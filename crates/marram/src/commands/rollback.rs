@@ -1,13 +1,13 @@
-//! `marram rollback`: a dataset, or one directory of it, goes back to a snapshot, also while it is
-//! in use.
+//! `marram rollback`: a dataset, or one directory or file of it, goes back to a snapshot, also
+//! while it is in use.
 
 use crate::arguments::RollbackArguments;
 use crate::commands::answers::{unexpected, write_back};
 use crate::control::protocol::{Answer, DirectoryOrder, Operation};
-use crate::error::{Error, Kind, Result};
-use crate::names::{quoted, shell_word};
+use crate::error::{Error, Result};
+use crate::names::{PathText, quoted};
 use crate::output::Output;
-use crate::target::{Target, with_optional_snapshot, with_snapshot};
+use crate::target::{Place, Target, with_optional_snapshot, with_snapshot};
 use marram_store::{DatasetName, Source};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 struct RolledBack {
     pool: PathBuf,
     to: String,
-    /// The directory that went back, if it was not all of the dataset.
+    /// The directory or file that went back, if it was not all of the dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     directory: Option<String>,
     /// Whether anything differed.
@@ -31,20 +31,19 @@ pub(super) fn run(arguments: &RollbackArguments, output: &Output) -> Result<()> 
         return to_another(arguments, to, output);
     }
     let (path, snapshot) = with_snapshot(&arguments.target)?;
-    let target = Target::find(&path).map_err(|error| removed(error, &path, &snapshot))?;
+    let Place { target, path: directory_path, names } = Place::find(&path)?;
     let to =
         Source { dataset: target.dataset(arguments.dataset.as_deref())?, snapshot: Some(snapshot) };
     let directory = match &arguments.dataset {
-        None if target.mounted.is_some() => {
-            Some(directory_of(&target, &path)?).filter(|_| !target.is_whole_dataset())
-        }
+        None if target.mounted.is_some() => Some(directory_of(&target, &path)?)
+            .filter(|_| !names.is_empty() || !target.is_whole_dataset()),
         _ => None,
     };
-    write_back(&target, &path)?;
+    write_back(&target, &directory_path)?;
     let done = match directory {
         Some(directory) => {
-            let place = (to.dataset.clone(), Some(directory));
-            of_directory(target, &path, (&to, place), arguments.discard)?
+            let part = Part { path: &path, directory: Some(directory), names: &names };
+            of_part(target, (&to, to.dataset.clone()), part, arguments.discard)?
         }
         None => of_dataset(target, &to, arguments.discard)?,
     };
@@ -68,22 +67,10 @@ fn to_another(arguments: &RollbackArguments, to: &str, output: &Output) -> Resul
         _ => None,
     };
     write_back(&target, &path)?;
-    let done = of_directory(target, &path, (&to, (dataset, directory)), arguments.discard)?;
+    let part = Part { path: &path, directory, names: &[] };
+    let done = of_part(target, (&to, dataset), part, arguments.discard)?;
     output.print(&done, || text_of(&done));
     Ok(())
-}
-
-/// A directory that has been removed goes back by its path, once there is one again.
-fn removed(error: Error, path: &Path, snapshot: &str) -> Error {
-    let is_below = path.parent().is_some_and(|above| Target::find(above).is_ok());
-    match error.kind {
-        Kind::NotFound if is_below => error.hint(format!(
-            "a directory that was removed comes back with `mkdir {place} && marram rollback \
-             {place}@{snapshot}`",
-            place = shell_word(path)
-        )),
-        _ => error,
-    }
 }
 
 /// The inode of the directory that is meant.
@@ -121,14 +108,25 @@ fn of_dataset(target: Target, to: &Source, discard: bool) -> Result<RolledBack> 
     })
 }
 
-fn of_directory(
+/// A part of a dataset that goes back.
+struct Part<'p> {
+    /// As the user has named it.
+    path: &'p Path,
+    /// The inode of a directory.
+    directory: Option<u64>,
+    /// The path below that.
+    names: &'p [Vec<u8>],
+}
+
+fn of_part(
     target: Target,
-    path: &Path,
-    (to, (dataset, directory)): (&Source, (DatasetName, Option<u64>)),
+    (to, dataset): (&Source, DatasetName),
+    Part { path, directory, names }: Part<'_>,
     discard: bool,
 ) -> Result<RolledBack> {
     let (dataset, to) = (dataset.to_string(), to.to_string());
-    let order = DirectoryOrder { dataset, to: to.clone(), directory, discard };
+    let names = names.iter().map(|name| PathText::of(name)).collect();
+    let order = DirectoryOrder { dataset, to: to.clone(), directory, names, discard };
     match target.perform(&Operation::RollbackDirectory(order))? {
         Answer::DirectoryRolledBack { kept, is_changed, engine_nanoseconds } => Ok(RolledBack {
             pool: target.pool,

@@ -18,7 +18,9 @@ mod streams;
 
 pub(crate) use answer::Answer;
 pub(crate) use author::Author;
-pub(crate) use comparison::{CompareOrder, DifferenceRow, DirectoryOrder, SelectionOrder};
+pub(crate) use comparison::{
+    CompareOrder, DifferenceRow, DirectoryOrder, SelectionOrder, VersionRow, VersionsOrder,
+};
 pub(crate) use datasets::{DatasetRow, DestructionReport, ForkPlace, PropertyRow};
 pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};

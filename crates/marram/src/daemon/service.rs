@@ -217,6 +217,7 @@ fn perform(daemon: &Daemon, operation: &Operation, author: Option<&Author>) -> R
         Operation::Status
             | Operation::List
             | Operation::ForkPlace { .. }
+            | Operation::Versions(_)
             | Operation::Log
             | Operation::Space { .. }
             | Operation::Footprints(_)

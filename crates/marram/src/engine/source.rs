@@ -78,6 +78,7 @@ impl OpenMode {
         let read_only = match operation {
             Operation::List
             | Operation::ForkPlace { .. }
+            | Operation::Versions(_)
             | Operation::Log
             | Operation::Space { .. }
             | Operation::Footprints(_)

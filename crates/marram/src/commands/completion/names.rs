@@ -2,7 +2,7 @@
 
 use crate::control::daemons;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
-use crate::target::Target;
+use crate::target::{Place, Target};
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -73,7 +73,7 @@ fn mounts() -> BTreeSet<String> {
 
 /// The snapshots of a target, each as it is named at the end of it.
 fn snapshots_at(path: &str) -> BTreeSet<String> {
-    let Ok(target) = Target::find(Path::new(path)) else { return BTreeSet::new() };
+    let Ok(Place { target, .. }) = Place::find(Path::new(path)) else { return BTreeSet::new() };
     let names = snapshots(&target, &rows(&target));
     names.iter().map(|name| format!("{path}@{name}")).collect()
 }

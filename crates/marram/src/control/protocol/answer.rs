@@ -3,7 +3,7 @@
 use super::{
     DatasetRow, DedupSummary, DefragmentSummary, DestructionReport, FootprintReport, ForkPlace,
     MergeSummary, MountReport, OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport,
-    ShownReport, SpaceReport, StatusReport, StreamSummary, ThinReport, UndoReport,
+    ShownReport, SpaceReport, StatusReport, StreamSummary, ThinReport, UndoReport, VersionRow,
 };
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub(crate) enum Answer {
         /// How long the engine took, in nanoseconds.
         engine_nanoseconds: u64,
     },
+    /// The versions of a file or directory, newest first.
+    Versions(Vec<VersionRow>),
     /// What a merge did, would do, or why it did not.
     Merged(Box<MergeSummary>),
     /// What has been sent or received.

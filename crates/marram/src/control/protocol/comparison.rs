@@ -39,7 +39,7 @@ impl SelectionOrder {
     }
 }
 
-/// A dataset, or one directory of it, that is to become what it is in another state.
+/// A dataset, or one directory or file of it, that is to become what it is in another state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DirectoryOrder {
     /// The dataset.
@@ -49,8 +49,61 @@ pub(crate) struct DirectoryOrder {
     pub(crate) to: String,
     /// The directory's inode in the dataset; none is its root.
     pub(crate) directory: Option<u64>,
+    /// The path below that directory, if not all of it is meant.
+    #[serde(default)]
+    pub(crate) names: Vec<PathText>,
     /// Do not keep the state before as a snapshot.
     pub(crate) discard: bool,
+}
+
+/// A file or directory whose versions are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VersionsOrder {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// The inode of a directory that is there; none is the root of the dataset.
+    pub(crate) directory: Option<u64>,
+    /// The path below that directory.
+    pub(crate) names: Vec<PathText>,
+}
+
+/// A version of a file or directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VersionRow {
+    /// It is there now.
+    pub(crate) now: bool,
+    /// The snapshots that have it, newest first, without their dataset.
+    pub(crate) snapshots: Vec<String>,
+    /// When the oldest of them was made: seconds since 1970.
+    pub(crate) since_seconds: Option<i64>,
+    /// `file`, `directory`, `symlink`, `fifo`, `socket` or `device`; none where it is gone.
+    pub(crate) kind: Option<String>,
+    /// Where, from the root of the dataset.
+    pub(crate) path: Option<String>,
+    /// All bytes of that in hexadecimal, if it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_bytes: Option<String>,
+    /// Bytes of a file, entries of a directory.
+    pub(crate) size: Option<u64>,
+    /// The last change of content, in UTC by RFC 3339.
+    pub(crate) modified: Option<String>,
+    /// What happened since the version before: `oldest`, `created`, `removed` or `changed`.
+    pub(crate) change: String,
+    /// In what a file or directory differs: `content`, `mode`, `owner`, `flags`, `xattrs`, `kind`
+    /// or `path`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) aspects: Vec<String>,
+    /// How much came, went and changed below a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) below: Option<(u64, u64, u64)>,
+}
+
+impl VersionRow {
+    /// The path with all its bytes.
+    pub(crate) fn path_in_bytes(&self) -> Option<Vec<u8>> {
+        let path = self.path.as_ref()?;
+        Some(bytes(path, self.path_bytes.as_ref()))
+    }
 }
 
 /// One thing that differs between two states.

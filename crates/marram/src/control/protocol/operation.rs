@@ -1,6 +1,6 @@
 //! Operations: what can be asked of a pool, mounted or not.
 
-use super::{DirectoryOrder, FootprintRequest, MergeRequest, Owner, ThinRequest};
+use super::{DirectoryOrder, FootprintRequest, MergeRequest, Owner, ThinRequest, VersionsOrder};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,8 +50,11 @@ pub(crate) enum Operation {
         /// `DATASET@SNAPSHOT`.
         to: String,
     },
-    /// Let one directory become what it was in a snapshot, or what it is in a clone or fork.
+    /// Let one directory or file become what it was in a snapshot, or a directory what it is in a
+    /// clone or fork.
     RollbackDirectory(DirectoryOrder),
+    /// Tell the versions of a file or directory.
+    Versions(VersionsOrder),
     /// Bring what a fork has changed into what it was forked from.
     Merge(MergeRequest),
     /// Keep a snapshot from being destroyed.

@@ -5,9 +5,11 @@ mod directory;
 mod merge;
 mod patch;
 mod selection;
+mod versions;
 
 pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
+pub(crate) use versions::versions;
 
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow};
 use crate::error::{Error, Result};

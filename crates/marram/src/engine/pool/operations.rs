@@ -44,6 +44,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::ForkPlace { fork } => return members::fork_place(pool, &fork.parse()?),
         Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
+        Operation::Versions(order) => return history::versions(pool, order),
         Operation::Merge(request) => {
             let merge = history::Merge::of(pool, request)?;
             let files = open_files(pool, &merge.taker().dataset)?;

@@ -1,9 +1,11 @@
-//! One directory, taken back to what it was in a snapshot, or made what it is in a clone or fork.
+//! One directory or file, taken back to what it was in a snapshot; or a directory, made what it is
+//! in a clone or fork.
 
 use super::{free_name, gone_or, kept_as};
 use crate::control::protocol::{Answer, DirectoryOrder};
 use crate::engine::pool::volume::open_files;
 use crate::error::{Error, Result};
+use crate::names::PathText;
 use marram_history::{ChangeSet, DirectoryRollback, StableSource};
 use marram_pool::Pool;
 use marram_posix::Posix;
@@ -25,8 +27,9 @@ pub(crate) fn rollback_directory(
     let keep = free_name(pool, &live, "before-rollback-")?;
     let began = Instant::now();
     let keep_as = (!order.discard).then_some(keep.as_str());
-    let change_set = go_back(pool, files, (&live, directory), (&to, keep_as))
-        .map_err(|error| gone_or(pool, &to, refusal(error, &to)))?;
+    let names: Vec<Vec<u8>> = order.names.iter().map(PathText::bytes).collect();
+    let change_set = go_back(pool, files, (&live, directory, &names), (&to, keep_as))
+        .map_err(|error| gone_or(pool, &to, refusal(error, &to, &order.names)))?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let is_changed = change_set.is_some();
     let kept = (is_changed && !order.discard).then(|| kept_as(&live, keep).to_string());
@@ -37,14 +40,14 @@ pub(crate) fn rollback_directory(
 fn go_back(
     pool: &Pool,
     files: &Posix,
-    (live, directory): (&Source, Ino),
+    (live, directory, names): (&Source, Ino, &[Vec<u8>]),
     (to, keep): (&Source, Option<&str>),
 ) -> marram_vfs::Result<Option<ChangeSet>> {
     // The live state is pinned for as long as this takes, and programs go on meanwhile.
     let state = StableSource::on_media(pool, to, "merge")?;
     let to = state.source();
     let rollback = DirectoryRollback { dataset: &live.dataset, to, directory, keep };
-    marram_history::roll_back_directory(files, pool, rollback)
+    marram_history::roll_back_below(files, pool, rollback, names)
 }
 
 /// The directory that is meant. A fork of a directory shows that one: no other can become what the
@@ -72,8 +75,20 @@ pub(crate) fn directory_alone(pool: &Pool, order: &DirectoryOrder) -> Result<Ans
     Ok(answer)
 }
 
-fn refusal(error: marram_vfs::Error, to: &Source) -> Error {
+fn refusal(error: marram_vfs::Error, to: &Source, names: &[PathText]) -> Error {
+    let path = || {
+        let names: Vec<&str> = names.iter().map(|name| name.path.as_str()).collect();
+        crate::names::quoted(names.join("/").as_bytes())
+    };
     match error {
+        marram_vfs::Error::NotFound if !names.is_empty() => {
+            Error::not_found(format!("{} was not there in {to}", path()))
+                .hint("`marram versions PATH` lists the snapshots that have it")
+        }
+        marram_vfs::Error::NotDirectory if !names.is_empty() => {
+            Error::failed(format!("a file is now where a directory was on the way to {}", path()))
+                .hint("move that file away first")
+        }
         marram_vfs::Error::NotFound => Error::not_found(format!(
             "this directory was not there in {to}, nor another one of its path"
         ))
