@@ -44,9 +44,26 @@ pub enum Choice {
     /// The fork's state is taken there. A conflict where that would take away a directory with
     /// something in it, or needs a directory that is gone, stays a conflict.
     Theirs,
-    /// The lines of both are taken, with marks around those that both changed, as git leaves them.
-    /// Only where [`MergeReport::marked`] has such a text; elsewhere it stays a conflict.
+    /// The lines of both are taken, with marks around those that both changed, as git leaves them
+    /// in its style `diff3`. Only where [`MergeReport::texts`] has such a text; elsewhere it stays
+    /// a conflict.
     Marked,
+    /// The file holds what [`MergeOptions::content`] has for it. Only of content, and only if there
+    /// is something; elsewhere it stays a conflict.
+    Given,
+}
+
+/// The texts of a file that both sides have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConflictTexts {
+    /// What both began as.
+    pub base: Vec<u8>,
+    /// What the parent has.
+    pub ours: Vec<u8>,
+    /// What the fork has.
+    pub theirs: Vec<u8>,
+    /// The lines of both, with marks around those that both changed.
+    pub marked: Vec<u8>,
 }
 
 /// How a merge is to be done.
@@ -60,11 +77,15 @@ pub struct MergeOptions<'a> {
     pub text: bool,
     /// Conflicts of texts are reported with the text of both, and can be decided by taking it.
     pub marks: bool,
+    /// What marks call the side that the changes go into, and the one that they are of.
+    pub names: [&'a str; 2],
     /// The merge is only done if both sides' changes are those of an earlier report: its
     /// [`MergeReport::state`].
     pub state: Option<u64>,
     /// Asked about each conflict, perhaps more than once: it should answer the same then.
     pub choose: &'a dyn Fn(&Conflict) -> Choice,
+    /// Asked what a file is to hold, of conflicts that are decided by [`Choice::Given`].
+    pub content: &'a dyn Fn(&Conflict) -> Option<Vec<u8>>,
 }
 
 impl Default for MergeOptions<'_> {
@@ -75,8 +96,10 @@ impl Default for MergeOptions<'_> {
             ranges: false,
             text: false,
             marks: false,
+            names: ["parent", "fork"],
             state: None,
             choose: &|_| Choice::Refuse,
+            content: &|_| None,
         }
     }
 }
@@ -104,9 +127,8 @@ pub struct MergeReport {
     pub conflicts: Vec<Conflict>,
     /// Conflicts that `choose` decided, and how.
     pub decided: Vec<(Conflict, Choice)>,
-    /// If that was asked for: of conflicts in texts, the text of both with marks around lines that
-    /// both changed.
-    pub marked: Vec<(Conflict, Vec<u8>)>,
+    /// If that was asked for: the texts of conflicts in texts.
+    pub texts: Vec<(Conflict, ConflictTexts)>,
     /// Stands for all that both sides have changed since the base, and when.
     pub state: u64,
     /// Of a preview: why it would be refused though there is no conflict, for want of space or over

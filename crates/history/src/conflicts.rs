@@ -1,6 +1,6 @@
 //! The conflicts of one merge, as they are found, and what is decided about each.
 
-use crate::conflict::{Choice, Conflict, ConflictKind, MergeOptions};
+use crate::conflict::{Choice, Conflict, ConflictKind, ConflictTexts, MergeOptions};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
@@ -8,8 +8,8 @@ pub(crate) struct Conflicts<'a> {
     pub(crate) options: &'a MergeOptions<'a>,
     pub(crate) open: BTreeSet<Conflict>,
     pub(crate) decided: BTreeMap<Conflict, Choice>,
-    /// Texts of both with marks, where there is one.
-    pub(crate) marked: BTreeMap<Conflict, Vec<u8>>,
+    /// The texts, where there are some.
+    pub(crate) texts: BTreeMap<Conflict, ConflictTexts>,
 }
 
 /// What was decided about a conflict, for the steps after it.
@@ -21,6 +21,8 @@ pub(crate) enum Verdict {
     Theirs,
     /// The text with marks is taken.
     Marked,
+    /// What was given for it is taken, of content.
+    Given,
 }
 
 impl<'a> Conflicts<'a> {
@@ -29,8 +31,12 @@ impl<'a> Conflicts<'a> {
             options,
             open: BTreeSet::new(),
             decided: BTreeMap::new(),
-            marked: BTreeMap::new(),
+            texts: BTreeMap::new(),
         }
+    }
+
+    fn has_content(&self, conflict: &Conflict) -> bool {
+        conflict.kind == ConflictKind::Content && (self.options.content)(conflict).is_some()
     }
 
     /// Notes a conflict; `takes` says whether the fork's state could be taken.
@@ -55,11 +61,15 @@ impl<'a> Conflicts<'a> {
                 self.decided.insert(conflict, Choice::Ours);
                 Verdict::Ours
             }
-            Choice::Marked if self.marked.contains_key(&conflict) => {
+            Choice::Marked if self.texts.contains_key(&conflict) => {
                 self.decided.insert(conflict, Choice::Marked);
                 Verdict::Marked
             }
-            Choice::Theirs | Choice::Marked | Choice::Refuse => {
+            Choice::Given if self.has_content(&conflict) => {
+                self.decided.insert(conflict, Choice::Given);
+                Verdict::Given
+            }
+            Choice::Theirs | Choice::Marked | Choice::Given | Choice::Refuse => {
                 self.open.insert(conflict);
                 Verdict::Ours
             }

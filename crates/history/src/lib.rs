@@ -46,7 +46,7 @@ mod versions;
 
 pub use branch::{Branch, Direction};
 pub use change_set::{ChangeSet, ChangedInode, change_set};
-pub use conflict::{Choice, Conflict, ConflictKind, MergeOptions, MergeReport};
+pub use conflict::{Choice, Conflict, ConflictKind, ConflictTexts, MergeOptions, MergeReport};
 pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
 pub use directory_rollback::{DirectoryRollback, roll_back_below, roll_back_directory};
 pub use line_merge::{TextPiece, merge_lines};

@@ -16,6 +16,8 @@ pub enum TextPiece {
     Merged(Vec<u8>),
     /// Lines that both sides changed, and not to the same.
     Conflict {
+        /// What both began as.
+        base: Vec<u8>,
         /// What the parent has there.
         ours: Vec<u8>,
         /// What the fork has there.
@@ -51,7 +53,9 @@ pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<TextPiece> {
             (true, false) => pieces.merged(our_lines),
             (false, _) => pieces.merged(their_lines),
             (true, true) if our_lines == their_lines => pieces.merged(our_lines),
-            (true, true) => pieces.conflict(our_lines, their_lines),
+            (true, true) => {
+                pieces.conflict(&base_lines[place.clone()], our_lines, their_lines);
+            }
         }
         at = place.end;
     }
@@ -132,8 +136,9 @@ impl Pieces {
         }
     }
 
-    fn conflict(&mut self, ours: &[&[u8]], theirs: &[&[u8]]) {
-        self.done.push(TextPiece::Conflict { ours: ours.concat(), theirs: theirs.concat() });
+    fn conflict(&mut self, base: &[&[u8]], ours: &[&[u8]], theirs: &[&[u8]]) {
+        let (base, ours, theirs) = (base.concat(), ours.concat(), theirs.concat());
+        self.done.push(TextPiece::Conflict { base, ours, theirs });
     }
 }
 
@@ -144,9 +149,9 @@ mod tests {
     fn merged(base: &str, ours: &str, theirs: &str) -> String {
         let reported = |piece: TextPiece| match piece {
             TextPiece::Merged(text) => String::from_utf8(text).unwrap(),
-            TextPiece::Conflict { ours, theirs } => {
+            TextPiece::Conflict { base, ours, theirs } => {
                 let text = |bytes| String::from_utf8(bytes).unwrap();
-                format!("<{}|{}>", text(ours), text(theirs))
+                format!("<{}|{}|{}>", text(ours), text(base), text(theirs))
             }
         };
         let pieces = merge_lines(base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
@@ -163,9 +168,9 @@ mod tests {
 
     #[test]
     fn changes_that_touch_are_a_conflict() {
-        assert_eq!(merged("a\nb\n", "A\nb\n", "a\nB\n"), "<A\nb\n|a\nB\n>");
-        assert_eq!(merged("a\n", "a\nx\n", "a\ny\n"), "a\n<x\n|y\n>");
-        assert_eq!(merged("a\nb\nc\n", "a\nc\n", "a\nB\nc\n"), "a\n<|B\n>c\n");
+        assert_eq!(merged("a\nb\n", "A\nb\n", "a\nB\n"), "<A\nb\n|a\nb\n|a\nB\n>");
+        assert_eq!(merged("a\n", "a\nx\n", "a\ny\n"), "a\n<x\n||y\n>");
+        assert_eq!(merged("a\nb\nc\n", "a\nc\n", "a\nB\nc\n"), "a\n<|b\n|B\n>c\n");
     }
 
     #[test]

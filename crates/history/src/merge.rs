@@ -272,7 +272,7 @@ impl Merge<'_> {
             differences,
             conflicts: conflicts.open.into_iter().collect(),
             decided: conflicts.decided.into_iter().collect(),
-            marked: conflicts.marked.into_iter().collect(),
+            texts: conflicts.texts.into_iter().collect(),
             state: state_of(sides),
             ..MergeReport::default()
         };

@@ -259,25 +259,30 @@ impl<'a, 's> Three<'a, 's> {
             return Ok(Some(ContentEdit::Ranges(theirs.to_vec(), size)));
         }
         let asks_for_text = conflicts.options.text || conflicts.options.marks;
-        let text = if asks_for_text { self.text()? } else { None };
-        if let Some(text) = text.as_ref().filter(|text| conflicts.options.text && text.is_clean) {
-            return Ok(Some(ContentEdit::Bytes(text.bytes.clone())));
-        }
+        let names = conflicts.options.names;
+        let text = if asks_for_text { self.text(names)? } else { None };
+        let text = match text {
+            Some(text) if conflicts.options.text && text.is_clean => {
+                return Ok(Some(ContentEdit::Bytes(text.texts.marked)));
+            }
+            text => text.filter(|_| conflicts.options.marks),
+        };
         let (kind, detail) = (ConflictKind::Content, "changed by both");
-        let text = text.filter(|_| conflicts.options.marks);
-        if let Some(text) = &text {
-            let (path, detail) = (self.pair.path.clone(), detail.to_owned());
-            conflicts.marked.insert(Conflict { path, kind, detail }, text.bytes.clone());
+        let marked = text.as_ref().map(|text| text.texts.marked.clone());
+        let conflict = Conflict { path: self.pair.path.clone(), kind, detail: detail.to_owned() };
+        if let Some(MergedText { texts, .. }) = text {
+            conflicts.texts.insert(conflict.clone(), texts);
         }
-        Ok(match (self.conflict(kind, detail, conflicts), text) {
-            (Verdict::Theirs, _) => Some(ContentEdit::Whole),
-            (Verdict::Marked, Some(text)) => Some(ContentEdit::Bytes(text.bytes)),
-            (Verdict::Ours | Verdict::Marked, _) => None,
+        Ok(match self.conflict(kind, detail, conflicts) {
+            Verdict::Theirs => Some(ContentEdit::Whole),
+            Verdict::Marked => marked.map(ContentEdit::Bytes),
+            Verdict::Given => (conflicts.options.content)(&conflict).map(ContentEdit::Bytes),
+            Verdict::Ours => None,
         })
     }
 
     /// Both sides' changes of lines, if all three are text.
-    fn text(&self) -> Result<Option<MergedText>> {
+    fn text(&self, names: [&str; 2]) -> Result<Option<MergedText>> {
         let Some((base, ino)) = self.base.as_ref().zip(self.pair.base) else {
             return Ok(None);
         };
@@ -286,6 +291,7 @@ impl<'a, 's> Three<'a, 's> {
             (sides.base, base, ino),
             (sides.now, &self.now, pair.now),
             (sides.fork, &self.fork, pair.fork),
+            names,
         )
     }
 

@@ -614,7 +614,7 @@ enum Arrival {
 impl Arrival {
     fn of(verdict: Verdict) -> Arrival {
         match verdict {
-            Verdict::Ours | Verdict::Marked => Arrival::Refused,
+            Verdict::Ours | Verdict::Marked | Verdict::Given => Arrival::Refused,
             Verdict::Theirs => Arrival::Takes,
         }
     }

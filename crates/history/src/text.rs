@@ -1,5 +1,6 @@
 //! Text files in a merge.
 
+use crate::conflict::ConflictTexts;
 use crate::line_merge::{TextPiece, merge_lines};
 use marram_format::record::Inode;
 use marram_records::state::State;
@@ -13,8 +14,8 @@ type File<'a> = (&'a State, &'a Inode, u64);
 
 /// A text with the changes of both sides.
 pub(crate) struct MergedText {
-    /// With marks around lines that both changed.
-    pub(crate) bytes: Vec<u8>,
+    /// The texts; the one of both has marks around lines that both changed.
+    pub(crate) texts: ConflictTexts,
     /// There are no marks.
     pub(crate) is_clean: bool,
 }
@@ -24,30 +25,37 @@ pub(crate) fn merged_text(
     base: File<'_>,
     ours: File<'_>,
     theirs: File<'_>,
+    names: [&str; 2],
 ) -> Result<Option<MergedText>> {
     let (Some(base), Some(ours), Some(theirs)) = (text(base)?, text(ours)?, text(theirs)?) else {
         return Ok(None);
     };
-    let mut merged = MergedText { bytes: Vec::new(), is_clean: true };
+    let (mut marked, mut is_clean) = (Vec::new(), true);
     for piece in merge_lines(&base, &ours, &theirs) {
         match piece {
-            TextPiece::Merged(text) => merged.bytes.extend(text),
-            TextPiece::Conflict { ours, theirs } => {
-                merged.is_clean = false;
-                mark(&mut merged.bytes, &ours, &theirs);
+            TextPiece::Merged(text) => marked.extend(text),
+            TextPiece::Conflict { base, ours, theirs } => {
+                is_clean = false;
+                mark(&mut marked, (&base, &ours, &theirs), names);
             }
         }
     }
-    Ok(Some(merged))
+    Ok(Some(MergedText { texts: ConflictTexts { base, ours, theirs, marked }, is_clean }))
 }
 
-/// Adds lines of both, each mark on a line of its own.
-fn mark(text: &mut Vec<u8>, ours: &[u8], theirs: &[u8]) {
-    text.extend(b"<<<<<<< parent\n");
+/// Adds lines of all three, each mark on a line of its own.
+fn mark(
+    text: &mut Vec<u8>,
+    (base, ours, theirs): (&[u8], &[u8], &[u8]),
+    [ours_name, theirs_name]: [&str; 2],
+) {
+    text.extend(format!("<<<<<<< {ours_name}\n").bytes());
     add_lines(text, ours);
+    text.extend(b"||||||| base\n");
+    add_lines(text, base);
     text.extend(b"=======\n");
     add_lines(text, theirs);
-    text.extend(b">>>>>>> fork\n");
+    text.extend(format!(">>>>>>> {theirs_name}\n").bytes());
 }
 
 fn add_lines(text: &mut Vec<u8>, lines: &[u8]) {

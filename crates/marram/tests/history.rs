@@ -253,7 +253,7 @@ fn somebody_who_is_asked_decides_about_each_conflict() {
     }
     let done = answer("l\nt\n");
     assert!(done.status.success(), "{done:?}");
-    let marked = "<<<<<<< parent\n1\n=======\nONE\n>>>>>>> fork\ntwo\nthree\n";
+    let marked = "<<<<<<< parent\n1\n||||||| base\none\n=======\nONE\n>>>>>>> fork\ntwo\nthree\n";
     assert_eq!(read(&bench, "mnt/src/a"), marked);
     assert_eq!(read(&bench, "mnt/src/lib/b"), "fork\n");
     assert_eq!(read(&bench, "mnt/src/new"), "new\n");

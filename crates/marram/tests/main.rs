@@ -7,6 +7,7 @@ mod bad_history;
 mod branches;
 mod copies;
 mod crashes;
+mod decisions;
 mod dedup;
 mod defragment;
 mod exchange;

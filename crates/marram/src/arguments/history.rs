@@ -138,19 +138,46 @@ pub(crate) struct BranchArguments {
     /// Only tell what would happen
     #[arg(long, short = 'n')]
     pub(crate) preview: bool,
-    /// Where both have changed something, leave what the changes go into as it is
-    #[arg(long, conflicts_with = "theirs")]
-    pub(crate) ours: bool,
-    /// Where both have changed something, take what comes
-    #[arg(long)]
-    pub(crate) theirs: bool,
+    /// Where both have changed something, leave what the changes go into as it is: everywhere, or
+    /// with PATH only there and below it; for more paths again
+    ///
+    /// PATH begins at the root of the fork, as conflicts do, or is a path in the fork itself.
+    /// The longest that fits decides. One at which there is no conflict is refused.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/")]
+    pub(crate) ours: Vec<PathBuf>,
+    /// Where both have changed something, take what comes: everywhere, or with PATH only there and
+    /// below it; for more paths again
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/")]
+    pub(crate) theirs: Vec<PathBuf>,
+    /// Decide conflicts as FILE says (- is standard input): what --json printed, with the "choice"
+    /// of each filled in: "ours", "theirs", "marked", or "text" with what the file is to hold as
+    /// "text"
+    ///
+    /// Nothing is merged if one side has changed since that was printed. Conflicts that are left
+    /// null stay conflicts, unless --ours or --theirs decides them.
+    #[arg(long, value_name = "FILE", conflicts_with = "interactive")]
+    pub(crate) decisions: Option<PathBuf>,
     /// Changes to different ranges of one file go together
     #[arg(long)]
     pub(crate) ranges: bool,
     /// Changes to different lines of one text go together
     #[arg(long)]
     pub(crate) text: bool,
-    /// Ask about each conflict, then merge in one step
-    #[arg(long, short, conflicts_with_all = ["ours", "theirs", "preview"])]
+    /// Ask about each conflict that is not decided yet, then merge in one step
+    #[arg(long, short, conflicts_with = "preview")]
     pub(crate) interactive: bool,
+    /// If there are conflicts, bring what the parent has got into the fork, and leave marks in the
+    /// fork's texts where both have changed the same lines: to be edited there, and then merged
+    ///
+    /// The marks are those of git's style diff3. Nothing of the parent is changed then, and the
+    /// exit status is 4. --ours PATH and --theirs PATH decide what is no text.
+    #[arg(long, conflicts_with_all = ["interactive", "tool", "decisions"])]
+    pub(crate) markers: bool,
+    /// Have a program put each text together that both have changed, then merge in one step
+    ///
+    /// COMMAND is run by a shell, with the variables BASE, LOCAL (where the changes go), REMOTE
+    /// (what comes) and MERGED (the result, which begins with the lines of both) that name files,
+    /// as git has them. One without a $ gets LOCAL, MERGED and REMOTE as words: meld, vimdiff.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["interactive", "preview"])]
+    pub(crate) tool: Option<String>,
 }

@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
         None => alone(first, &arguments.before)?,
     };
     let root = common_root(&before, &after)?;
-    let mut selection = selection::order(&arguments.selection, &roots(arguments));
+    let mut selection = selection::order(&arguments.selection, &roots(arguments))?;
     let below = before.names.iter().flat_map(|name| [b"/", name.as_slice()].concat());
     if !before.names.is_empty() {
         selection.paths = vec![PathText::of(&below.collect::<Vec<u8>>())];

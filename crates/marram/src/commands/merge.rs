@@ -1,21 +1,30 @@
 //! `marram merge`: what a fork has changed goes into what it was forked from, all or nothing; and
 //! `marram update`: what that has changed goes into the fork.
 
+mod decisions;
 mod interactive;
+mod tool;
 
 use super::differences::{Detail, Directories, Totals, lines};
 use crate::arguments::{BranchArguments, MergeArguments, UpdateArguments};
 use crate::commands::answers::{unexpected, write_back};
-use crate::control::protocol::{Answer, ConflictChoice, MergeRequest, MergeSummary, Operation};
+use crate::control::protocol::{
+    Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary, Operation,
+};
 use crate::error::{Error, Result};
+use crate::names::bytes;
 use crate::output::Output;
 use crate::target::Target;
 use serde::Serialize;
+use std::path::PathBuf;
 
-/// Exit status of a merge that was refused for its conflicts.
+/// Exit status of a merge that was refused for its conflicts, or has left marks in the fork.
 pub(super) const CONFLICTS: u8 = 4;
 /// Exit status of one that would be refused for want of space, or came too late.
 const REFUSED: u8 = 1;
+
+/// What merges a request, or previews it.
+type Merge<'a> = dyn Fn(&MergeRequest) -> Result<Box<MergeSummary>> + 'a;
 
 /// What is printed of a merge.
 #[derive(Serialize)]
@@ -41,55 +50,103 @@ fn bring_across(
     output: &Output,
 ) -> Result<u8> {
     let target = Target::find(&arguments.target)?;
-    let fork = match (&arguments.fork, &target.mounted) {
-        (Some(name), _) => name.clone(),
-        (None, Some(mounted)) if mounted.snapshot.is_some() => {
-            let path = arguments.target.display();
-            return Err(Error::usage(format!("{path} is in the snapshot {mounted}"))
-                .hint("a fork is merged as it is now: name a path in it, or --fork NAME"));
-        }
-        (None, Some(mounted)) => mounted.dataset.to_string(),
-        (None, None) => {
-            return Err(Error::usage(format!("{} is a pool", arguments.target.display()))
-                .hint("say which fork: --fork NAME"));
-        }
-    };
+    let fork = fork_of(arguments, &target)?;
     write_back(&target, &arguments.target)?;
-    let choice = match (arguments.ours, arguments.theirs) {
-        (true, _) => ConflictChoice::Ours,
-        (_, true) => ConflictChoice::Theirs,
-        _ => ConflictChoice::Refuse,
-    };
     let mut request = MergeRequest {
-        fork,
         preview: arguments.preview || arguments.interactive,
         update,
-        choice,
         ranges: arguments.ranges,
         text: arguments.text,
         drop: drop && !arguments.interactive,
-        decisions: Vec::new(),
         marks: arguments.interactive,
-        state: None,
+        ..MergeRequest::of(fork)
     };
     let merge = |request: &MergeRequest| match target.perform(&Operation::Merge(request.clone()))? {
         Answer::Merged(summary) => Ok(summary),
         other => Err(unexpected(&other)),
     };
+    decide(arguments, &target, &mut request, &merge)?;
+    if let Some(command) = &arguments.tool {
+        tool::decide(&mut request, command, &merge, output.json)?;
+    }
     if arguments.interactive {
         let (mut input, mut prompt) = (std::io::stdin().lock(), std::io::stderr());
         interactive::decide(&mut request, &merge, &mut input, &mut prompt)?;
         (request.preview, request.drop) = (false, drop);
     }
-    let summary = merge(&request)?;
+    decisions::refuse_too_long(&request)?;
+    let mut summary = merge(&request)?;
+    if arguments.markers && !summary.conflicts.is_empty() {
+        summary = merge(&with_marks(request))?;
+    }
     let report = Report { summary: &summary, totals: Totals::of(&summary.differences) };
     output.print(&report, || text(&report, &place(&target, &summary), arguments.preview));
     Ok(match () {
         () if summary.is_outdated => REFUSED,
-        () if !summary.conflicts.is_empty() => CONFLICTS,
+        () if !summary.conflicts.is_empty() || marked(&summary) > 0 && arguments.markers => {
+            CONFLICTS
+        }
         () if summary.obstacle.is_some() => REFUSED,
         () => 0,
     })
+}
+
+/// The fork that is meant.
+fn fork_of(arguments: &BranchArguments, target: &Target) -> Result<String> {
+    match (&arguments.fork, &target.mounted) {
+        (Some(name), _) => Ok(name.clone()),
+        (None, Some(mounted)) if mounted.snapshot.is_some() => {
+            let path = arguments.target.display();
+            Err(Error::usage(format!("{path} is in the snapshot {mounted}"))
+                .hint("a fork is merged as it is now: name a path in it, or --fork NAME"))
+        }
+        (None, Some(mounted)) => Ok(mounted.dataset.to_string()),
+        (None, None) => Err(Error::usage(format!("{} is a pool", arguments.target.display()))
+            .hint("say which fork: --fork NAME")),
+    }
+}
+
+/// Adds to a request what the command line and a file decide.
+fn decide(
+    arguments: &BranchArguments,
+    target: &Target,
+    request: &mut MergeRequest,
+    merge: &Merge<'_>,
+) -> Result<()> {
+    let (ours, theirs) = (arguments.ours.as_slice(), arguments.theirs.as_slice());
+    let roots = match ours.is_empty() && theirs.is_empty() {
+        true => Vec::new(),
+        false => roots(target, &request.fork)?,
+    };
+    if let Some(file) = &arguments.decisions {
+        decisions::add_file(request, file)?;
+    }
+    decisions::add_paths(request, (ours, theirs), &roots)?;
+    decisions::refuse_unmatched(request, merge)
+}
+
+/// The directories that stand for the root of a fork: its own, and the one that it is a fork of.
+fn roots(target: &Target, fork: &str) -> Result<Vec<PathBuf>> {
+    let found = match target.perform(&Operation::ForkPlace { fork: fork.to_owned() })? {
+        Answer::ForkPlace(found) => found,
+        other => return Err(unexpected(&other)),
+    };
+    let path = found.path.as_deref().map(|path| bytes(path, found.path_bytes.as_ref()));
+    let parent = path.and_then(|path| target.shown_at(&found.parent, &path));
+    Ok(target.shown_at(fork, b"/").into_iter().chain(parent).collect())
+}
+
+/// What leaves marks in the fork, of a merge or update that has met conflicts: the parent's changes
+/// go into the fork.
+fn with_marks(request: MergeRequest) -> MergeRequest {
+    let mut paths = request.paths;
+    if !request.update {
+        for decided in &mut paths {
+            decided.choice = decided.choice.of_the_other_way();
+        }
+    }
+    let (update, drop, text, choice) = (true, false, true, ConflictChoice::Marked);
+    MergeRequest { update, drop, text, choice, paths, ..request }
 }
 
 /// Brings all that a fork has changed into its parent and drops the fork, or changes nothing.
@@ -97,18 +154,7 @@ fn bring_across(
 /// # Errors
 /// Whatever refuses it or fails; the summary lists conflicts.
 pub(super) fn merge_and_drop(target: &Target, fork: &str) -> Result<Box<MergeSummary>> {
-    let request = MergeRequest {
-        fork: fork.to_owned(),
-        preview: false,
-        update: false,
-        choice: ConflictChoice::Refuse,
-        ranges: false,
-        text: false,
-        drop: true,
-        decisions: Vec::new(),
-        marks: false,
-        state: None,
-    };
+    let request = MergeRequest { drop: true, ..MergeRequest::of(fork.to_owned()) };
     match target.perform(&Operation::Merge(request))? {
         Answer::Merged(summary) => Ok(summary),
         other => Err(unexpected(&other)),
@@ -130,7 +176,8 @@ fn text(report: &Report<'_>, place: &str, preview: bool) -> String {
         text.push_str(&format!("and {} more differences\n", summary.differences_left_out));
     }
     for row in &summary.decided {
-        text.push_str(&format!("decided: {}\n", row.line()));
+        let what = if is_marked(row) { "marked" } else { "decided" };
+        text.push_str(&format!("{what}: {}\n", row.line()));
     }
     for row in &summary.conflicts {
         text.push_str(&format!("conflict: {}\n", row.line()));
@@ -143,6 +190,15 @@ fn text(report: &Report<'_>, place: &str, preview: bool) -> String {
         None => outcome(report, place, preview),
     });
     text
+}
+
+fn is_marked(row: &ConflictRow) -> bool {
+    row.choice == Some(ConflictChoice::Marked)
+}
+
+/// How many files have got marks.
+fn marked(summary: &MergeSummary) -> usize {
+    summary.decided.iter().filter(|row| is_marked(row)).count()
 }
 
 /// What the changes are of, and what they go into.
@@ -160,11 +216,28 @@ fn outcome(report: &Report<'_>, place: &str, preview: bool) -> String {
         }
         (0, true) => format!("{from} has nothing that {into} does not have{is_gone}\n"),
         (0, false) if preview => format!("{from} would go into {into}: {totals}\n"),
-        (0, false) => format!("{from} went into {into}: {totals}{is_gone}\n"),
+        (0, false) => {
+            format!("{from} went into {into}: {totals}{is_gone}\n{}", to_edit(summary, place))
+        }
         (count, _) => format!(
             "{from} and {into} have both changed the same, {count} {}: nothing was changed\n\
-             take one side with --ours or --theirs, or put them together with --text or --ranges\n",
+             take one side with --ours or --theirs, everywhere or at a PATH, or put them together \
+             with --text,\n--ranges, --interactive, --markers or --tool\n",
             if count == 1 { "conflict" } else { "conflicts" }
         ),
+    }
+}
+
+/// What to do with the marks that an update has left in the fork.
+fn to_edit(summary: &MergeSummary, place: &str) -> String {
+    let files = match marked(summary) {
+        0 => return String::new(),
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let fork = &summary.fork;
+    match summary.update {
+        true => format!("marks are in {files} of {fork}: edit them there, then merge it\n"),
+        false => format!("marks are in {files} of {place}: edit them there\n"),
     }
 }

@@ -25,7 +25,8 @@ pub(crate) use datasets::{DatasetRow, DestructionReport, ForkPlace, PropertyRow}
 pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
 pub(crate) use merge::{
-    ConflictChoice, ConflictKey, ConflictRow, Decision, MergeRequest, MergeSummary,
+    ConflictChoice, ConflictKey, ConflictRow, ConflictTexts, Decision, MergeRequest, MergeSummary,
+    PathChoice,
 };
 pub(crate) use mounts::{MountReport, MountRequest, UnmountedPlace};
 pub(crate) use operation::Operation;

@@ -15,7 +15,7 @@ const ROUNDS_MAX: usize = 1_000;
 /// Most lines of a text that are shown.
 const LINES_MAX: usize = 200;
 
-/// What merges a request, or tells what that would do.
+/// What merges a request, or previews it.
 type Preview<'a> = dyn Fn(&MergeRequest) -> Result<Box<MergeSummary>> + 'a;
 
 /// Fills a request, which is that of a preview, with decisions about all conflicts.
@@ -43,14 +43,14 @@ pub(super) fn decide(
             return Err(Error::in_use(format!("{fork} cannot go into {parent}: {obstacle}")));
         }
         for conflict in &summary.conflicts {
-            let row = ConflictRow { marked: None, ..conflict.clone() };
+            let row = conflict.bare();
             let place = places.get(&row).copied();
             if place.is_some() {
                 tell(prompt, "that cannot be done there: decide otherwise\n");
             }
             let sides = if request.update { ["fork", "parent"] } else { ["parent", "fork"] };
             let choice = ask(conflict, sides, input, prompt)?;
-            let decision = Decision { conflict: row.clone(), choice };
+            let decision = Decision { conflict: row.clone(), choice, text: None };
             match place {
                 Some(place) => request.decisions[place] = decision,
                 None => {

@@ -5,7 +5,7 @@ use crate::names::{PathText, bytes, printable, quoted};
 use serde::{Deserialize, Serialize};
 
 /// What is done about conflicts of a merge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ConflictChoice {
     /// The report names them, and nothing is changed.
@@ -17,6 +17,29 @@ pub(crate) enum ConflictChoice {
     Theirs,
     /// The lines of both, with marks around those that both changed.
     Marked,
+    /// The text that the decision has.
+    Text,
+}
+
+impl ConflictChoice {
+    /// What takes the same side where the changes go the other way.
+    pub(crate) fn of_the_other_way(self) -> ConflictChoice {
+        match self {
+            ConflictChoice::Ours => ConflictChoice::Theirs,
+            ConflictChoice::Theirs => ConflictChoice::Ours,
+            other => other,
+        }
+    }
+}
+
+/// What is done about all conflicts at a path, and below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PathChoice {
+    /// The path, from the root of the fork.
+    #[serde(flatten)]
+    pub(crate) path: PathText,
+    /// What is done.
+    pub(crate) choice: ConflictChoice,
 }
 
 /// A merge that is asked for.
@@ -37,15 +60,41 @@ pub(crate) struct MergeRequest {
     pub(crate) text: bool,
     /// The fork is destroyed when it has been merged.
     pub(crate) drop: bool,
-    /// What is done about single conflicts.
+    /// What is done about the conflicts at a path and below it: the longest that fits decides.
+    #[serde(default)]
+    pub(crate) paths: Vec<PathChoice>,
+    /// What is done about single conflicts, before all others.
     #[serde(default)]
     pub(crate) decisions: Vec<Decision>,
     /// Tell conflicts of texts with the lines of both.
     #[serde(default)]
     pub(crate) marks: bool,
+    /// Tell conflicts of texts with all three of them, for a program that puts them together.
+    #[serde(default)]
+    pub(crate) texts: bool,
     /// Merge only if nothing has changed since the report with this state.
     #[serde(default)]
     pub(crate) state: Option<String>,
+}
+
+impl MergeRequest {
+    /// All that a fork has changed goes into its parent, or nothing if there is a conflict.
+    pub(crate) fn of(fork: String) -> MergeRequest {
+        MergeRequest {
+            fork,
+            preview: false,
+            update: false,
+            choice: ConflictChoice::Refuse,
+            ranges: false,
+            text: false,
+            drop: false,
+            paths: Vec::new(),
+            decisions: Vec::new(),
+            marks: false,
+            texts: false,
+            state: None,
+        }
+    }
 }
 
 /// What is done about one conflict.
@@ -55,6 +104,20 @@ pub(crate) struct Decision {
     pub(crate) conflict: ConflictRow,
     /// What is done about it.
     pub(crate) choice: ConflictChoice,
+    /// What the file is to hold, of [`ConflictChoice::Text`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
+}
+
+/// The three texts of a file that both have changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct ConflictTexts {
+    /// What both began as.
+    pub(crate) base: String,
+    /// What the parent has.
+    pub(crate) ours: String,
+    /// What the fork has.
+    pub(crate) theirs: String,
 }
 
 /// A conflict of a merge.
@@ -72,6 +135,13 @@ pub(crate) struct ConflictRow {
     /// If that was asked for, and both are texts that are not long: the lines of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) marked: Option<String>,
+    /// If that was asked for, and all are texts: what base, parent and fork have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) texts: Option<ConflictTexts>,
+    /// What was decided about it: nothing yet of a conflict that is open. A decision has it filled
+    /// in.
+    #[serde(default)]
+    pub(crate) choice: Option<ConflictChoice>,
 }
 
 /// What tells conflicts apart: path, its bytes, kind and detail.
@@ -83,9 +153,19 @@ impl ConflictRow {
         (&self.path, self.path_bytes.as_deref(), &self.kind, &self.detail)
     }
 
+    /// The same, without what stands beside it.
+    pub(crate) fn bare(&self) -> ConflictRow {
+        ConflictRow { marked: None, texts: None, choice: None, ..self.clone() }
+    }
+
+    /// The path with all its bytes.
+    pub(crate) fn path_in_bytes(&self) -> Vec<u8> {
+        bytes(&self.path, self.path_bytes.as_ref())
+    }
+
     /// What it is and where, in a line for people.
     pub(crate) fn line(&self) -> String {
-        let path = quoted(&bytes(&self.path, self.path_bytes.as_ref()));
+        let path = quoted(&self.path_in_bytes());
         format!("{} {path}: {}", self.kind, printable(self.detail.clone()))
     }
 }

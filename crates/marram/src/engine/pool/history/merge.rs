@@ -2,13 +2,14 @@
 
 use super::row;
 use crate::control::protocol::{
-    Answer, ConflictChoice, ConflictKey, ConflictRow, MergeRequest, MergeSummary,
+    self, Answer, ConflictChoice, ConflictKey, ConflictRow, Decision, MergeRequest, MergeSummary,
 };
 use crate::engine::pool::places;
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
-    Branch, ChangeSet, Choice, Conflict, ConflictKind, Direction, MergeOptions, MergeReport,
+    Branch, ChangeSet, Choice, Conflict, ConflictKind, ConflictTexts, Direction, MergeOptions,
+    MergeReport,
 };
 use marram_pool::Pool;
 use marram_posix::Posix;
@@ -19,11 +20,28 @@ use std::time::Instant;
 /// Most differences in the report of a merge.
 const ROWS_MAX: usize = 200_000;
 /// Longest text of a conflict in the report, and most of all texts together, in bytes.
-const MARKED_BYTES_MAX: usize = 64 << 10;
-const MARKED_BYTES_SUM_MAX: usize = 1 << 20;
+const MARKED_BYTES: [usize; 2] = [64 << 10, 1 << 20];
+/// The same for a program that puts texts together: of all four texts of a conflict.
+const TEXTS_BYTES: [usize; 2] = [16 << 20, 64 << 20];
 
-/// Decisions by what they are about.
-type Decided<'d> = BTreeMap<ConflictKey<'d>, ConflictChoice>;
+/// What was decided, looked up while others wait for the parent.
+struct Decided<'d> {
+    /// About single conflicts.
+    single: BTreeMap<ConflictKey<'d>, &'d Decision>,
+    /// About all conflicts at a path and below it.
+    paths: BTreeMap<Vec<u8>, ConflictChoice>,
+}
+
+impl Decided<'_> {
+    /// About the path or the nearest directory above it.
+    fn by_path(&self, path: &[u8]) -> Option<ConflictChoice> {
+        let ends = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        let above = ends.map(|(end, _)| &path[..end.max(1)]);
+        // What is below no directory that is there has no path from the root.
+        let nearest = std::iter::once(path).chain(above).chain(std::iter::once(b"/".as_slice()));
+        nearest.into_iter().find_map(|at| self.paths.get(at)).copied()
+    }
+}
 
 /// What is to be merged into what, and how.
 pub(crate) struct Merge<'a> {
@@ -68,9 +86,15 @@ impl<'a> Merge<'a> {
             preview: self.request.preview,
             ranges: self.request.ranges,
             text: self.request.text,
-            marks: self.request.marks || !self.request.decisions.is_empty(),
+            marks: self.asks_for_marks(),
+            names: if self.request.update { ["fork", "parent"] } else { ["parent", "fork"] },
             state,
             choose: &|conflict| self.choice(&decided, conflict),
+            content: &|conflict| {
+                let row = conflict_row(conflict);
+                let text = decided.single.get(&row.key())?.text.clone();
+                text.map(String::into_bytes)
+            },
         };
         let direction = if self.request.update { Direction::Update } else { Direction::Merge };
         let branch = (&self.branch.fork.dataset, direction);
@@ -82,20 +106,33 @@ impl<'a> Merge<'a> {
         Ok((summary, change_set))
     }
 
-    /// What was decided about single conflicts: looked up while others wait for the parent.
-    fn decided(&self) -> Decided<'_> {
-        let decisions = self.request.decisions.iter();
-        decisions.map(|decision| (decision.conflict.key(), decision.choice)).collect()
+    /// Whether texts with marks may be in the report, or be taken.
+    fn asks_for_marks(&self) -> bool {
+        let MergeRequest { marks, texts, decisions, choice, .. } = self.request;
+        *marks || *texts || !decisions.is_empty() || *choice == ConflictChoice::Marked
     }
 
-    /// What is done about a conflict: what was decided about it, or about all.
+    /// What was decided, by what it is about.
+    fn decided(&self) -> Decided<'_> {
+        let decisions = self.request.decisions.iter();
+        let paths = self.request.paths.iter();
+        Decided {
+            single: decisions.map(|decision| (decision.conflict.key(), decision)).collect(),
+            paths: paths.map(|decision| (decision.path.bytes(), decision.choice)).collect(),
+        }
+    }
+
+    /// What is done about a conflict: what was decided about it, about its path, or about all.
     fn choice(&self, decided: &Decided<'_>, conflict: &Conflict) -> Choice {
-        let row = conflict_row(conflict, None);
-        match decided.get(&row.key()).copied().unwrap_or(self.request.choice) {
+        let row = conflict_row(conflict);
+        let single = decided.single.get(&row.key()).map(|decision| decision.choice);
+        let choice = single.or_else(|| decided.by_path(&conflict.path));
+        match choice.unwrap_or(self.request.choice) {
             ConflictChoice::Refuse => Choice::Refuse,
             ConflictChoice::Ours => Choice::Ours,
             ConflictChoice::Theirs => Choice::Theirs,
             ConflictChoice::Marked => Choice::Marked,
+            ConflictChoice::Text => Choice::Given,
         }
     }
 
@@ -105,19 +142,12 @@ impl<'a> Merge<'a> {
         engine_nanoseconds: u64,
     ) -> (MergeSummary, ChangeSet) {
         let change_set = std::mem::take(&mut report.change_set);
-        let decided = report.decided.iter().map(|(conflict, _)| conflict_row(conflict, None));
-        let mut left = if self.request.marks { MARKED_BYTES_SUM_MAX } else { 0 };
-        let marked: BTreeMap<&Conflict, &Vec<u8>> =
-            report.marked.iter().map(|(conflict, text)| (conflict, text)).collect();
-        let mut text_of = |conflict: &Conflict| {
-            let text = marked.get(conflict).filter(|text| text.len() <= MARKED_BYTES_MAX.min(left));
-            text.map(|text| {
-                left -= text.len();
-                String::from_utf8_lossy(text).into_owned()
-            })
-        };
-        let open = report.conflicts.iter();
-        let conflicts = open.map(|conflict| conflict_row(conflict, text_of(conflict))).collect();
+        let decided = report.decided.iter();
+        let decided = decided.map(|(conflict, choice)| ConflictRow {
+            choice: Some(choice_row(*choice)),
+            ..conflict_row(conflict)
+        });
+        let conflicts = self.with_texts(&report);
         let summary = MergeSummary {
             fork: self.branch.fork.to_string(),
             parent: self.branch.parent.to_string(),
@@ -137,6 +167,29 @@ impl<'a> Merge<'a> {
             engine_nanoseconds,
         };
         (summary, change_set)
+    }
+
+    /// The conflicts that are not decided, with the texts that were asked for.
+    fn with_texts(&self, report: &MergeReport) -> Vec<ConflictRow> {
+        let MergeRequest { marks, texts: with_all, .. } = *self.request;
+        let [longest, mut left] = if with_all { TEXTS_BYTES } else { MARKED_BYTES };
+        let texts: BTreeMap<&Conflict, &ConflictTexts> =
+            report.texts.iter().map(|(conflict, texts)| (conflict, texts)).collect();
+        let row = |conflict: &Conflict| -> ConflictRow {
+            let mut row = conflict_row(conflict);
+            let texts = texts.get(conflict).filter(|_| marks || with_all);
+            let Some(texts) = texts else { return row };
+            let ConflictTexts { base, ours, theirs, marked } = texts;
+            let others = if with_all { base.len() + ours.len() + theirs.len() } else { 0 };
+            let len = marked.len() + others;
+            if len <= longest.min(left) {
+                left -= len;
+                row.marked = Some(String::from_utf8_lossy(marked).into_owned());
+                row.texts = texts_row(texts).filter(|_| with_all);
+            }
+            row
+        };
+        report.conflicts.iter().map(row).collect()
     }
 
     /// Destroys the fork with `destroy`, if it has been merged and that was asked for.
@@ -161,7 +214,27 @@ impl<'a> Merge<'a> {
     }
 }
 
-fn conflict_row(conflict: &Conflict, marked: Option<String>) -> ConflictRow {
+fn choice_row(choice: Choice) -> ConflictChoice {
+    match choice {
+        Choice::Refuse => ConflictChoice::Refuse,
+        Choice::Ours => ConflictChoice::Ours,
+        Choice::Theirs => ConflictChoice::Theirs,
+        Choice::Marked => ConflictChoice::Marked,
+        Choice::Given => ConflictChoice::Text,
+    }
+}
+
+/// The three texts; none if one of them is no UTF-8, as JSON must be.
+fn texts_row(texts: &ConflictTexts) -> Option<protocol::ConflictTexts> {
+    let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
+    Some(protocol::ConflictTexts {
+        base: text(&texts.base)?,
+        ours: text(&texts.ours)?,
+        theirs: text(&texts.theirs)?,
+    })
+}
+
+fn conflict_row(conflict: &Conflict) -> ConflictRow {
     let kind = match conflict.kind {
         ConflictKind::Content => "content",
         ConflictKind::Attribute => "attribute",
@@ -174,6 +247,8 @@ fn conflict_row(conflict: &Conflict, marked: Option<String>) -> ConflictRow {
         path_bytes: names::lost_bytes(&conflict.path),
         kind: kind.to_owned(),
         detail: conflict.detail.clone(),
-        marked,
+        marked: None,
+        texts: None,
+        choice: None,
     }
 }
