@@ -34,6 +34,8 @@ pub(crate) struct InodeChange {
     pub(crate) xattrs: Vec<Pair<Item>>,
     /// Sections, by the place where they begin.
     pub(crate) sections: Vec<Pair<Section>>,
+    /// Of a directory: only its entries are meant, and none of its attributes.
+    pub(crate) is_on_the_way: bool,
     /// The item of its record is among the changes.
     has_record: bool,
 }

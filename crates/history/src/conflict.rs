@@ -2,6 +2,7 @@
 
 use crate::Difference;
 use crate::change_set::ChangeSet;
+use crate::selection::Select;
 use marram_vfs::Error;
 use std::fmt;
 
@@ -70,6 +71,9 @@ pub struct ConflictTexts {
 pub struct MergeOptions<'a> {
     /// Says what would happen, and changes nothing.
     pub preview: bool,
+    /// Only what is chosen of the fork's changes is merged; what was moved goes whole. None is all.
+    /// With a choice the base stays: what is left out comes with a later merge.
+    pub select: Option<Select<'a>>,
     /// Changes to different ranges of one file are put together. Both sides' sizes must be the
     /// same, or only one have changed it.
     pub ranges: bool,
@@ -93,6 +97,7 @@ impl Default for MergeOptions<'_> {
     fn default() -> Self {
         MergeOptions {
             preview: false,
+            select: None,
             ranges: false,
             text: false,
             marks: false,
@@ -108,6 +113,7 @@ impl fmt::Debug for MergeOptions<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("MergeOptions")
             .field("preview", &self.preview)
+            .field("selects", &self.select.is_some())
             .field("ranges", &self.ranges)
             .field("text", &self.text)
             .field("marks", &self.marks)
@@ -123,6 +129,8 @@ pub struct MergeReport {
     pub applied: bool,
     /// The fork's changes that went, or would go, into the parent, sorted by path.
     pub differences: Vec<Difference>,
+    /// How many inodes the fork has changed in a way that was not chosen.
+    pub not_selected: usize,
     /// Conflicts that stayed, sorted by path. If there is any, nothing was changed.
     pub conflicts: Vec<Conflict>,
     /// Conflicts that `choose` decided, and how.

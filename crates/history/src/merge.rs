@@ -243,16 +243,22 @@ impl Merge<'_> {
             return Ok(None);
         }
         let present = StableSource::take(store, &sides.dataset, "merge")?;
-        let gathered = fork_side.with(store, (sides, &fork.source), &present.source)?;
+        let mut gathered = fork_side.with(store, (sides, &fork.source), &present.source)?;
+        let not_selected = match self.options.select {
+            Some(select) => gathered.keep_selected(select)?,
+            None => 0,
+        };
         let merged = MergedFrom {
             dataset: &sides.dataset,
             fork: &sides.fork,
             read: &fork.source,
             keep: None,
             root_object: sides.root.0,
-            moves_base: sides.moves_base,
+            // What was left out comes with a later merge: the base stays.
+            moves_base: sides.moves_base && self.options.select.is_none(),
         };
-        self.judge(&mut *held, (store, &merged), &gathered.three_way()).map(Some)
+        let (report, orphans) = self.judge(&mut *held, (store, &merged), &gathered.three_way())?;
+        Ok(Some((MergeReport { not_selected, ..report }, orphans)))
     }
 
     /// Judges and applies. Returns what has become an orphan too.

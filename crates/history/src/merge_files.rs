@@ -115,6 +115,7 @@ pub(crate) fn judge(
     let mut pairs = std::mem::take(&mut names.pairs);
     for (ino, change) in &sides.theirs.by_inode {
         if change.stayed().is_some()
+            && !change.is_on_the_way
             && let Some(pair) = pair_of(sides, *ino, change, conflicts)?
         {
             pairs.push(pair);

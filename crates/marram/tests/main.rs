@@ -5,6 +5,7 @@
 
 mod bad_history;
 mod branches;
+mod checkouts;
 mod copies;
 mod crashes;
 mod decisions;

@@ -1,4 +1,4 @@
-//! Parts of a comparison: paths, patterns, and ignore files of git.
+//! Parts of a comparison and of a merge: paths, patterns, and ignore files of git.
 
 use crate::workbench;
 use crate::workbench::Workbench;
@@ -57,5 +57,39 @@ fn a_diff_tells_the_part_that_is_meant() {
     let text = bench.run("diff mnt/.marram/forks/work --gitignore -- src").good().out;
     assert!(text.ends_with("1 file modified, 1 created\n"), "{text}");
     bench.run("diff mnt/.marram/forks/work --exclude {a").refused(2, &["no pattern", "*.o"]);
+    end(&bench);
+}
+
+#[test]
+fn a_merge_brings_the_part_that_is_meant_and_leaves_the_rest_in_the_fork() {
+    let Some(bench) = worked_in() else { return };
+    fs::write(bench.path("mnt/tree/a.log"), "of the parent\n").unwrap();
+    assert_eq!(bench.run("merge mnt --fork work").status, 4, "the log is another one");
+    let preview = bench.run("merge mnt --fork work --gitignore --preview").good().out;
+    assert!(preview.contains("other changes stay in work"), "{preview}");
+    let merged = bench.run("merge mnt --fork work --gitignore -- src").good().out;
+    assert!(merged.starts_with("A /src/kept.log\nM /src/main.c\n"), "{merged}");
+    let tree = bench.path("mnt/tree");
+    assert_eq!(fs::read_to_string(tree.join("src/main.c")).unwrap(), "int main() {}\n");
+    for absent in ["src/b.log", "notes", "target", ".git"] {
+        assert!(!tree.join(absent).exists(), "{absent}");
+    }
+    assert_eq!(fs::read_to_string(tree.join("a.log")).unwrap(), "of the parent\n");
+    bench.run("merge mnt --fork work --exclude {a").refused(2, &["no pattern"]);
+    bench
+        .run("merge mnt --fork work -- src nothing")
+        .refused(10, &["neither work nor root has /nothing"]);
+    bench.run("merge mnt --fork work -- ../tree").refused(2, &["../tree is outside"]);
+    bench.run("merge mnt --fork work --drop -- src").refused(2, &["--drop"]);
+    bench.run("merge mnt --fork work --markers --gitignore").refused(2, &["--markers"]);
+    let warned = bench.run("merge mnt --fork work --preview --exclude *.log --exclude x/").good();
+    assert!(warned.err.contains("--exclude \"x/\" matches nothing"), "{warned:?}");
+    assert!(!warned.err.contains("*.log"), "{warned:?}");
+    assert!(!tree.join("notes").exists(), "nothing was changed");
+    bench.run("merge mnt --fork work --exclude a.log").good();
+    assert!(tree.join("target/debug/x").exists() && tree.join("notes").exists());
+    assert_eq!(fs::read_to_string(tree.join("a.log")).unwrap(), "of the parent\n");
+    bench.run("undo mnt").good();
+    assert!(!tree.join("notes").exists());
     end(&bench);
 }

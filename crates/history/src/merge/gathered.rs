@@ -5,6 +5,7 @@ use super::Sides;
 use crate::changes::Changes;
 use crate::diff::check_related;
 use crate::parted::{NewInodes, Parted};
+use crate::selection::{Select, keep_selected};
 use crate::three_way::ThreeWay;
 use marram_records::failure::from_store;
 use marram_records::state::State;
@@ -137,6 +138,11 @@ fn with_their_base(
 }
 
 impl Gathered {
+    /// Leaves of the fork's changes what is chosen. Returns how many inodes the others are of.
+    pub(super) fn keep_selected(&mut self, select: Select<'_>) -> Result<usize> {
+        keep_selected(&mut self.theirs, (&self.base, &self.fork), select)
+    }
+
     pub(super) fn three_way(&self) -> ThreeWay<'_> {
         let states = (&self.base, &self.fork, &self.now);
         let three = ThreeWay::new(states, &self.theirs, &self.ours);

@@ -19,4 +19,5 @@ mod random;
 mod random_diffs;
 mod random_directories;
 mod random_paths;
+mod selection;
 mod single_paths;

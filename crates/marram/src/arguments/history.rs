@@ -115,7 +115,7 @@ pub(crate) struct MergeArguments {
     #[command(flatten)]
     pub(crate) branch: BranchArguments,
     /// Destroy the fork when it has been merged
-    #[arg(long, conflicts_with = "preview")]
+    #[arg(long, conflicts_with_all = ["preview", "paths", "exclude", "gitignore"])]
     pub(crate) drop: bool,
 }
 
@@ -171,7 +171,9 @@ pub(crate) struct BranchArguments {
     ///
     /// The marks are those of git's style diff3. Nothing of the parent is changed then, and the
     /// exit status is 4. --ours PATH and --theirs PATH decide what is no text.
-    #[arg(long, conflicts_with_all = ["interactive", "tool", "decisions"])]
+    #[arg(long, conflicts_with_all = [
+        "interactive", "tool", "decisions", "paths", "exclude", "gitignore",
+    ])]
     pub(crate) markers: bool,
     /// Have a program put each text together that both have changed, then merge in one step
     ///
@@ -180,4 +182,6 @@ pub(crate) struct BranchArguments {
     /// as git has them. One without a $ gets LOCAL, MERGED and REMOTE as words: meld, vimdiff.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["interactive", "preview"])]
     pub(crate) tool: Option<String>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
 }

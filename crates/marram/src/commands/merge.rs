@@ -2,18 +2,20 @@
 //! `marram update`: what that has changed goes into the fork.
 
 mod decisions;
+mod git;
 mod interactive;
 mod tool;
 
 use super::differences::{Detail, Directories, Totals, lines};
 use crate::arguments::{BranchArguments, MergeArguments, UpdateArguments};
 use crate::commands::answers::{unexpected, write_back};
+use crate::commands::selection;
 use crate::control::protocol::{
     Answer, ConflictChoice, ConflictRow, MergeRequest, MergeSummary, Operation,
 };
 use crate::error::{Error, Result};
-use crate::names::bytes;
-use crate::output::Output;
+use crate::names::{PathText, bytes};
+use crate::output::{Output, say};
 use crate::target::Target;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -33,6 +35,8 @@ struct Report<'a> {
     summary: &'a MergeSummary,
     /// How much went, or would go, from one side into the other.
     totals: Totals,
+    /// Checkouts of git in whose own files there are conflicts.
+    checkouts: Vec<git::Checkout>,
 }
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
@@ -79,7 +83,14 @@ fn bring_across(
     if arguments.markers && !summary.conflicts.is_empty() {
         summary = merge(&with_marks(request))?;
     }
-    let report = Report { summary: &summary, totals: Totals::of(&summary.differences) };
+    for pattern in &summary.unmatched {
+        say(&format!("marram: warning: --exclude {pattern:?} matches nothing that has changed"));
+    }
+    let report = Report {
+        summary: &summary,
+        totals: Totals::of(&summary.differences),
+        checkouts: checkouts(&target, &summary),
+    };
     output.print(&report, || text(&report, &place(&target, &summary), arguments.preview));
     Ok(match () {
         () if summary.is_outdated => REFUSED,
@@ -114,10 +125,12 @@ fn decide(
     merge: &Merge<'_>,
 ) -> Result<()> {
     let (ours, theirs) = (arguments.ours.as_slice(), arguments.theirs.as_slice());
-    let roots = match ours.is_empty() && theirs.is_empty() {
+    let named = [ours, theirs, &arguments.selection.paths];
+    let roots = match named.iter().all(|paths| paths.is_empty()) {
         true => Vec::new(),
         false => roots(target, &request.fork)?,
     };
+    request.selection = selection::order(&arguments.selection, &roots)?;
     if let Some(file) = &arguments.decisions {
         decisions::add_file(request, file)?;
     }
@@ -134,6 +147,18 @@ fn roots(target: &Target, fork: &str) -> Result<Vec<PathBuf>> {
     let path = found.path.as_deref().map(|path| bytes(path, found.path_bytes.as_ref()));
     let parent = path.and_then(|path| target.shown_at(&found.parent, &path));
     Ok(target.shown_at(fork, b"/").into_iter().chain(parent).collect())
+}
+
+/// The checkouts of git in which both have used git.
+fn checkouts(target: &Target, summary: &MergeSummary) -> Vec<git::Checkout> {
+    let directory = summary.directory.as_ref().map(PathText::bytes);
+    let places = git::Places {
+        target,
+        fork: (&summary.fork, target.shown_at(&summary.fork, b"/")),
+        parent: directory.and_then(|path| target.shown_at(&summary.parent, &path)),
+        is_update: summary.update,
+    };
+    git::checkouts(&summary.conflicts, &places)
 }
 
 /// What leaves marks in the fork, of a merge or update that has met conflicts: the parent's changes
@@ -179,9 +204,10 @@ fn text(report: &Report<'_>, place: &str, preview: bool) -> String {
         let what = if is_marked(row) { "marked" } else { "decided" };
         text.push_str(&format!("{what}: {}\n", row.line()));
     }
-    for row in &summary.conflicts {
+    for row in summary.conflicts.iter().filter(|row| !git::is_gits(row)) {
         text.push_str(&format!("conflict: {}\n", row.line()));
     }
+    text.extend(report.checkouts.iter().map(git::text));
     let (from, _) = ends(summary, place);
     text.push_str(&match &summary.obstacle {
         Some(obstacle) => {
@@ -207,17 +233,21 @@ fn ends<'s>(summary: &'s MergeSummary, place: &'s str) -> (&'s str, &'s str) {
 }
 
 fn outcome(report: &Report<'_>, place: &str, preview: bool) -> String {
-    let Report { summary, totals } = report;
+    let Report { summary, totals, .. } = report;
     let (from, into) = ends(summary, place);
-    let is_gone = if summary.dropped { "; the fork is gone" } else { "" };
+    let rest = match summary.not_selected {
+        0 => String::new(),
+        count => format!("; {count} other changes stay in {from}"),
+    };
+    let rest = if summary.dropped { "; the fork is gone" } else { &rest };
     match (summary.conflicts.len(), summary.differences.is_empty()) {
         _ if summary.is_outdated => {
             format!("{from} or {into} has changed meanwhile: nothing was changed; merge again\n")
         }
-        (0, true) => format!("{from} has nothing that {into} does not have{is_gone}\n"),
-        (0, false) if preview => format!("{from} would go into {into}: {totals}\n"),
+        (0, true) => format!("{from} has nothing that {into} does not have{rest}\n"),
+        (0, false) if preview => format!("{from} would go into {into}: {totals}{rest}\n"),
         (0, false) => {
-            format!("{from} went into {into}: {totals}{is_gone}\n{}", to_edit(summary, place))
+            format!("{from} went into {into}: {totals}{rest}\n{}", to_edit(summary, place))
         }
         (count, _) => format!(
             "{from} and {into} have both changed the same, {count} {}: nothing was changed\n\

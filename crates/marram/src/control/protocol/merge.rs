@@ -1,6 +1,6 @@
 //! Merges: the request, the conflicts with what is decided about each, and the report.
 
-use super::comparison::DifferenceRow;
+use super::comparison::{DifferenceRow, SelectionOrder};
 use crate::names::{PathText, bytes, printable, quoted};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,9 @@ pub(crate) struct PathChoice {
 pub(crate) struct MergeRequest {
     /// The fork.
     pub(crate) fork: String,
+    /// Which of the changes are meant: what others there are stays where it is.
+    #[serde(default)]
+    pub(crate) selection: SelectionOrder,
     /// Only tell what would happen.
     pub(crate) preview: bool,
     /// The parent's changes go into the fork, not the fork's into the parent.
@@ -82,6 +85,7 @@ impl MergeRequest {
     pub(crate) fn of(fork: String) -> MergeRequest {
         MergeRequest {
             fork,
+            selection: SelectionOrder::default(),
             preview: false,
             update: false,
             choice: ConflictChoice::Refuse,
@@ -190,6 +194,12 @@ pub(crate) struct MergeSummary {
     /// How many more there are than in the report.
     #[serde(default)]
     pub(crate) differences_left_out: usize,
+    /// How many files and directories have changed that were not meant.
+    #[serde(default)]
+    pub(crate) not_selected: usize,
+    /// Patterns that match nothing that has changed.
+    #[serde(default)]
+    pub(crate) unmatched: Vec<String>,
     /// Conflicts that nobody has decided: with any of them nothing is changed.
     pub(crate) conflicts: Vec<ConflictRow>,
     /// Conflicts that were decided.

@@ -1,6 +1,7 @@
 //! A fork's changes, brought into what it was forked from.
 
-use super::row;
+use super::selection::{Selection, is_there};
+use super::{row, state};
 use crate::control::protocol::{
     self, Answer, ConflictChoice, ConflictKey, ConflictRow, Decision, MergeRequest, MergeSummary,
 };
@@ -14,6 +15,7 @@ use marram_history::{
 use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{Source, Store};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -82,7 +84,17 @@ impl<'a> Merge<'a> {
         let state = self.request.state.as_ref().map(|state| u64::from_str_radix(state, 16));
         let state = state.transpose().map_err(|_| Error::usage("that is no state of a merge"))?;
         let decided = self.decided();
+        let selection = self.selection(pool)?;
+        let failure = Cell::new(None);
+        let select = |path: &[u8], is_directory: bool| {
+            let Some(selection) = &selection else { return Ok(true) };
+            selection.borrow_mut().has(path, is_directory).map_err(|error| {
+                failure.set(Some(error));
+                marram_vfs::Error::InvalidArgument("the paths of the merge")
+            })
+        };
         let options = MergeOptions {
+            select: selection.as_ref().map(|_| &select as marram_history::Select<'_>),
             preview: self.request.preview,
             ranges: self.request.ranges,
             text: self.request.text,
@@ -99,10 +111,12 @@ impl<'a> Merge<'a> {
         let direction = if self.request.update { Direction::Update } else { Direction::Merge };
         let branch = (&self.branch.fork.dataset, direction);
         let began = Instant::now();
-        let report = marram_history::bring_across(files, pool, branch, &options)?;
+        let merged = marram_history::bring_across(files, pool, branch, &options);
+        let report = merged.map_err(|error| failure.take().unwrap_or_else(|| error.into()))?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (mut summary, change_set) = self.summary(report, engine_nanoseconds);
         summary.directory = places::directory(pool, &self.branch.parent, self.branch.root.0);
+        summary.unmatched = selection.map_or_else(Vec::new, |it| it.into_inner().unmatched());
         Ok((summary, change_set))
     }
 
@@ -110,6 +124,34 @@ impl<'a> Merge<'a> {
     fn asks_for_marks(&self) -> bool {
         let MergeRequest { marks, texts, decisions, choice, .. } = self.request;
         *marks || *texts || !decisions.is_empty() || *choice == ConflictChoice::Marked
+    }
+
+    /// Which of the changes are meant, if not all are.
+    ///
+    /// # Errors
+    /// A pattern that makes no sense; a path at which neither side has anything.
+    fn selection(&self, pool: &Pool) -> Result<Option<RefCell<Selection>>> {
+        let order = &self.request.selection;
+        if order.is_all() {
+            return Ok(None);
+        }
+        let (mut sides, root) = ([&self.branch.fork, &self.branch.parent], self.branch.root.0);
+        if self.request.update {
+            sides.reverse();
+        }
+        for path in &order.paths {
+            let mut found = false;
+            for side in sides {
+                found |= is_there(&state(pool, side, root)?, &path.bytes());
+            }
+            if !found {
+                let (path, [from, into]) = (names::quoted(&path.bytes()), sides);
+                return Err(Error::not_found(format!("neither {from} nor {into} has {path}"))
+                    .hint("paths begin at the root of the fork, as in `marram diff`"));
+            }
+        }
+        let states = || Ok(vec![state(pool, sides[0], root)?]);
+        Ok(Some(RefCell::new(Selection::new(order, states)?)))
     }
 
     /// What was decided, by what it is about.
@@ -163,6 +205,8 @@ impl<'a> Merge<'a> {
                 .map(|error| format!("{error}; enlarge the quota or the pool first")),
             differences_left_out: report.differences.len().saturating_sub(ROWS_MAX),
             differences: report.differences.into_iter().take(ROWS_MAX).map(row).collect(),
+            not_selected: report.not_selected,
+            unmatched: Vec::new(),
             dropped: false,
             engine_nanoseconds,
         };

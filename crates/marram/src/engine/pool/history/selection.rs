@@ -30,6 +30,8 @@ const EXCLUDE_FILE: [&[u8]; 2] = [b"info", b"exclude"];
 pub(super) struct Selection {
     paths: Vec<Vec<u8>>,
     excludes: Gitignore,
+    /// Each pattern on its own, until it has matched something.
+    unmatched: Vec<(String, Gitignore)>,
     ignored: Option<Ignored>,
 }
 
@@ -66,7 +68,9 @@ impl Selection {
             false => None,
         };
         let paths = order.paths.iter().map(PathText::bytes).collect();
-        Ok(Selection { paths, excludes: patterns(&order.excludes)?, ignored })
+        let alone = |line: &String| Ok((line.clone(), patterns(std::slice::from_ref(line))?));
+        let unmatched = order.excludes.iter().map(alone).collect::<Result<_>>()?;
+        Ok(Selection { paths, excludes: patterns(&order.excludes)?, unmatched, ignored })
     }
 
     /// Whether what is at a path, from the root, is meant.
@@ -74,6 +78,10 @@ impl Selection {
     /// # Errors
     /// An ignore file that cannot be read.
     pub(super) fn has(&mut self, path: &[u8], is_directory: bool) -> Result<bool> {
+        self.unmatched.retain(|(_, alone)| {
+            let matches = |at: &[u8], is_directory| !matched(alone, at, is_directory).is_none();
+            !matches(path, is_directory) && !directories_above(path).any(|at| matches(at, true))
+        });
         let is_named = |named: &Vec<u8>| is_at_or_below(path, named);
         if !self.paths.is_empty() && !self.paths.iter().any(is_named) {
             return Ok(false);
@@ -91,6 +99,24 @@ impl Selection {
             None => Ok(true),
         }
     }
+}
+
+impl Selection {
+    /// The patterns that nothing has matched of what was asked for.
+    pub(super) fn unmatched(self) -> Vec<String> {
+        self.unmatched.into_iter().map(|(line, _)| line).collect()
+    }
+}
+
+/// Whether something is at a path of a state.
+pub(super) fn is_there((files, root): &(Posix, Ino), path: &[u8]) -> bool {
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let found = names.try_fold(*root, |directory, name| {
+        let found = files.lookup(directory, Name::new(name).ok()?).ok()?;
+        files.forget(found.ino, 1);
+        Some(found.ino)
+    });
+    found.is_some()
 }
 
 impl Ignored {
