@@ -8,7 +8,7 @@ use crate::finding::{FindingKind, Place};
 use crate::pool::PoolTree;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{
-    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, limit_of, trash_entry,
+    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, former_base_entry, limit_of, trash_entry,
 };
 use marram_format::record::OwnerId;
 use marram_format::space::operation_key;
@@ -38,6 +38,7 @@ pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Sup
     }
     for found in pool.datasets.values() {
         check_trash(checker, pool, &found.record);
+        check_former_base(checker, pool, &found.record);
     }
 }
 
@@ -104,6 +105,21 @@ fn check_trash(checker: &mut Checker<'_>, pool: &PoolTree, record: &DatasetRecor
     if !keeps {
         let place = Place::of(Some(&record.name));
         let detail = format!("entry {number} does not keep it");
+        checker.report.report(FindingKind::OperationLog, place, detail);
+    }
+}
+
+/// What was the base of a fork is kept for a merge that can be taken back.
+fn check_former_base(checker: &mut Checker<'_>, pool: &PoolTree, record: &DatasetRecord) {
+    let is_kept = record.state == DatasetState::Snapshot;
+    let Some(number) = former_base_entry(&record.name).filter(|_| is_kept) else { return };
+    let keeps = pool
+        .operations
+        .get(&number)
+        .is_some_and(|entry| entry.kind == OperationKind::Merge && entry.kept_until_seconds != 0);
+    if !keeps {
+        let place = Place::of(Some(&record.name));
+        let detail = format!("entry {number} is no merge that keeps it");
         checker.report.report(FindingKind::OperationLog, place, detail);
     }
 }

@@ -242,6 +242,17 @@ pub fn trash_entry(name: &str) -> Option<u64> {
     number.parse().ok().filter(|number| *number < OPERATION_NUMBERS_MAX)
 }
 
+/// With this the name begins of a snapshot that was the base of a fork, and is kept for the undo of
+/// the merge that has moved the base; the number of that merge's entry follows.
+pub const FORMER_PREFIX: &str = "former:";
+
+/// The number of the merge for whose undo a former base of this name is kept.
+pub fn former_base_entry(name: &str) -> Option<u64> {
+    let (_, snapshot) = name.split_once('@')?;
+    let (number, base) = snapshot.strip_prefix(FORMER_PREFIX)?.split_once(':')?;
+    number.parse().ok().filter(|_| base.starts_with("base:"))
+}
+
 fn put_len(out: &mut BytesMut, len: usize) {
     out.put_u16_le(u16::try_from(len).expect("an entry is shorter than 4096 bytes"));
 }

@@ -201,6 +201,19 @@ fn entries_that_do_not_agree_with_what_is_kept() {
     image.assert_found(&[Kind::OperationLog]);
 }
 
+#[test]
+fn former_bases_that_no_merge_keeps() {
+    for number in [3, 9] {
+        let mut image = image();
+        let mut former = image.record("root@s");
+        former.name = format!("root@former:{number}:base:5:6");
+        image.edit_pool(|items, _| {
+            items.insert(dataset_key(former.id), (former.encode(), None));
+        });
+        image.assert_found(&[Kind::OperationLog]);
+    }
+}
+
 /// A pool with two entries of version 1.6: a label and a limit.
 fn image_with_a_limit() -> Image {
     let home = new_home(32, &[]);
