@@ -50,7 +50,7 @@ fuzz_target!(|bytes: &[u8]| {
         &CheckOptions { read_data: true, snapshots: true },
         &mut |_| {},
     );
-    let options = OpenOptions { read_only: mode % 2 == 0, ..OpenOptions::default() };
+    let options = OpenOptions { read_only: mode % 2 == 0, ..OpenOptions::new(|| 0) };
     if let Ok(pool) = Pool::open(vec![device], options) {
         use_pool(&pool);
     }
@@ -71,7 +71,7 @@ fn base() -> &'static Vec<u8> {
             now_seconds: 1_700_000_000,
         };
         create(&[Arc::clone(&device)], &options).expect("a pool is made");
-        let pool = Pool::open(vec![device], OpenOptions::default()).expect("it opens");
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens");
         fill(&pool).expect("it takes files");
         pool.commit().expect("it commits");
         log(&pool).expect("it takes a little more");

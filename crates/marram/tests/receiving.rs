@@ -47,7 +47,7 @@ fn pool() -> (Arc<MemoryDevice>, Pool) {
     };
     create(std::slice::from_ref(&device), &options).unwrap();
     // What destroyed snapshots leave on dead lists is reclaimed in many steps.
-    let options = OpenOptions { reclaim_pointers_max: 5, ..OpenOptions::default() };
+    let options = OpenOptions { reclaim_pointers_max: 5, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(vec![device], options).unwrap();
     let author = Author { user: Some(1000), command: "marram test".to_owned() };
     (memory, pool.acting_for(author))

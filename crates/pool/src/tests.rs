@@ -134,7 +134,7 @@ fn new_device() -> Arc<SlowDevice> {
 }
 
 fn open(device: &Arc<SlowDevice>) -> Arc<Pool> {
-    Pool::open(vec![device.clone()], OpenOptions::default()).expect("it opens")
+    Pool::open(vec![device.clone()], OpenOptions::new(|| 0)).expect("it opens")
 }
 
 fn root(pool: &Pool) -> Arc<dyn View> {

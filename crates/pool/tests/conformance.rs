@@ -17,7 +17,7 @@ fn the_pool_is_a_store() {
             now_seconds: 1,
         };
         create(std::slice::from_ref(&device), &options).unwrap();
-        let pool: Arc<dyn Store> = Pool::open(vec![device], OpenOptions::default()).unwrap();
+        let pool: Arc<dyn Store> = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
         pool
     });
 }

@@ -84,7 +84,7 @@ fn options() -> CreateOptions {
 
 /// Whether there is a pool, in which all can be done; else there is none.
 fn is_whole(left: &Arc<dyn Device>) -> bool {
-    match Pool::open(vec![left.clone()], OpenOptions::default()) {
+    match Pool::open(vec![left.clone()], OpenOptions::new(|| 0)) {
         Ok(pool) => {
             put(&*root(&pool), section(1, 0), noise(1, 9_000)).expect("there is space");
             pool.close().expect("memory does not fail");
@@ -168,7 +168,7 @@ fn what_is_cut_off_below_its_superblocks_is_no_empty_device() {
 }
 
 fn refusal(left: &Arc<dyn Device>) -> PoolError {
-    Pool::open(vec![left.clone()], OpenOptions::default()).expect_err("it is cut off")
+    Pool::open(vec![left.clone()], OpenOptions::new(|| 0)).expect_err("it is cut off")
 }
 
 #[test]

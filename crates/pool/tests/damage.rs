@@ -42,7 +42,7 @@ fn each_grain_that_rots_is_healed_or_reported_and_never_believed() {
         let mut bytes = good.clone();
         rot(&mut bytes, |index| index % 12 == step);
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(bytes));
-        let Ok(pool) = Pool::open(vec![device], OpenOptions::default()) else { continue };
+        let Ok(pool) = Pool::open(vec![device], OpenOptions::new(|| 0)) else { continue };
         let live = root(&pool);
         for object in 0..300 {
             let read = live.get(section(object, 0)).and_then(|item| {
@@ -204,7 +204,7 @@ fn a_healed_pool_reads_without_an_error_afterwards() {
 #[test]
 fn what_is_no_pool_is_told_apart() {
     let open_error = |device: Arc<dyn Device>| {
-        Pool::open(vec![device], OpenOptions::default()).unwrap_err().to_string()
+        Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap_err().to_string()
     };
     let empty: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     assert!(open_error(empty.clone()).contains("no Marram pool"));

@@ -50,7 +50,7 @@ fn reclaiming_pool(mebibytes: usize) -> (Arc<MemoryDevice>, Arc<Pool>) {
     let memory = Arc::new(MemoryDevice::new(mebibytes << 20));
     let device: Arc<dyn Device> = memory.clone();
     create_on(&device, &[]);
-    let options = OpenOptions { reclaim_pointers_max: RECLAIMED, ..OpenOptions::default() };
+    let options = OpenOptions { reclaim_pointers_max: RECLAIMED, ..OpenOptions::new(|| 0) };
     (memory, Pool::open(vec![device], options).unwrap())
 }
 

@@ -20,7 +20,7 @@ fn put_at(live: &dyn View, object: u64, len: usize, admission: Admission) -> Res
 fn history() -> Arc<Pool> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
     create_on(&device, &[]);
-    let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
     let live = support::root(&pool);
     for object in 1..=BLOCKS {
         put_at(&*live, object, 4000, Admission::Ordinary).unwrap();

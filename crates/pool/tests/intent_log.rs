@@ -111,7 +111,7 @@ fn a_read_only_pool_shows_what_was_synced_and_writes_nothing() {
     root(&pool).sync().unwrap();
     let crashed = crashed(&memory);
     for _ in 0..2 {
-        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let options = OpenOptions { read_only: true, ..OpenOptions::new(|| 0) };
         let reader = Pool::open(vec![crashed.clone()], options).unwrap();
         assert_eq!(content(&*root(&reader), section(1, 0)), Some(noise(1, 9_000)));
         assert_eq!(reader.status().replayed_frames, 1);

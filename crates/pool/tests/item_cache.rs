@@ -115,7 +115,7 @@ fn ask(dice: &mut Dice, view: &dyn View, expected: &Expected) {
 fn after_a_crash(memory: &MemoryDevice, cache_bytes: usize) -> (Arc<MemoryDevice>, Arc<Pool>) {
     let memory = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
     let device: Arc<dyn Device> = memory.clone();
-    let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes, ..OpenOptions::new(|| 0) };
     (memory, Pool::open(vec![device], options).unwrap())
 }
 

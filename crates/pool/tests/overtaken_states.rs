@@ -58,7 +58,7 @@ fn a_state_that_was_overwritten_while_it_was_compared_is_no_damage_and_does_none
     drop(pool);
     let device: Arc<dyn Device> = memory;
     // What is compared is read from the device.
-    let options = OpenOptions { cache_bytes: 64 << 10, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: 64 << 10, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(vec![device.clone()], options).unwrap();
     let live = root(&pool);
     put_values(&*live, 1);

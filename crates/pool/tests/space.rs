@@ -249,7 +249,7 @@ fn what_destroying_promises_comes_back_where_blocks_have_several_owners() {
 fn history_beside_steps(seed: u64, chances: Chances) -> usize {
     let (memory, pool) = new_pool(256, &[]);
     drop(pool);
-    let options = OpenOptions { reclaim_pointers_max: 1, ..OpenOptions::default() };
+    let options = OpenOptions { reclaim_pointers_max: 1, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(vec![memory.clone() as Arc<dyn Device>], options).unwrap();
     let mut world = World { pool, settles: false, dice: Dice(seed), names: 0, chances };
     let mut waited = 0;

@@ -259,8 +259,7 @@ fn what_is_kept_is_let_go_when_its_time_is_over() {
     create_on(&memory, &[]);
     let now = Arc::new(AtomicI64::new(1_000));
     let clock = now.clone();
-    let now_seconds = Arc::new(move || clock.load(Ordering::Relaxed));
-    let options = OpenOptions { now_seconds, ..OpenOptions::default() };
+    let options = OpenOptions::new(move || clock.load(Ordering::Relaxed));
     let pool = acting(&Pool::open(vec![memory.clone()], options).unwrap());
     pool.create(&name("a"), &Properties([("undo".into(), "2h".into())].into())).unwrap();
     pool.create(&name("b"), &Properties::default()).unwrap();
@@ -277,8 +276,7 @@ fn what_is_kept_is_let_go_when_its_time_is_over() {
     now.store(1_000 + 7_200, Ordering::Relaxed);
     // Another run finds what is over as well.
     drop(pool);
-    let now_seconds = Arc::new(move || now.load(Ordering::Relaxed));
-    let options = OpenOptions { now_seconds, ..OpenOptions::default() };
+    let options = OpenOptions::new(move || now.load(Ordering::Relaxed));
     let pool = Pool::open(vec![memory], options).unwrap();
     while pool.reclaim_step().unwrap() {}
     assert!(trash_names(&pool).is_empty());

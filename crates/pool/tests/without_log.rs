@@ -69,12 +69,12 @@ fn a_log_that_makes_no_sense_is_refused_and_the_last_commit_can_be_read() {
     let device = broken_pool();
     let before = image(&*device);
     for read_only in [false, true] {
-        let options = OpenOptions { read_only, ..OpenOptions::default() };
+        let options = OpenOptions { read_only, ..OpenOptions::new(|| 0) };
         let error = Pool::open(vec![Arc::clone(&device)], options).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Log(_)), "{error:?}");
         assert!(error.to_string().contains("999"), "{error}");
     }
-    let options = OpenOptions { read_only: true, skip_log: true, ..OpenOptions::default() };
+    let options = OpenOptions { read_only: true, skip_log: true, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(vec![Arc::clone(&device)], options).unwrap();
     assert_eq!(content(&*root(&pool), section(1, 0)), Some(noise(1, 5_000)));
     assert_eq!(content(&*root(&pool), section(2, 0)), None, "it was only in the log");
@@ -92,7 +92,7 @@ fn a_pool_is_not_changed_without_its_log() {
     pool.close().unwrap();
     drop(pool);
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(image(&*memory)));
-    let options = OpenOptions { skip_log: true, ..OpenOptions::default() };
+    let options = OpenOptions { skip_log: true, ..OpenOptions::new(|| 0) };
     let error = Pool::open(vec![Arc::clone(&device)], options).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("reading only"), "{error}");
     assert_eq!(content(&*root(&open(&device)), section(1, 0)), Some(noise(1, 5_000)));

@@ -34,7 +34,7 @@ fn commit_without_threads() {
     let memory = Arc::new(MemoryDevice::new(64 << 20));
     let device: Arc<dyn Device> = memory.clone();
     create_on(&device, &[]);
-    let options = || OpenOptions { threads: 4, ..OpenOptions::default() };
+    let options = || OpenOptions { threads: 4, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(vec![device], options()).expect("it opens");
     for object in 0..BLOCKS {
         put(&*root(&pool), section(object, 0), noise(object, BLOCK_BYTES)).expect("there is space");

@@ -96,7 +96,7 @@ fn open(files: u64) -> (Arc<Pool>, Posix) {
         now_seconds: 1_700_000_000,
     };
     create(&devices, &fresh).unwrap();
-    let options = OpenOptions { cache_bytes: 256 << 20, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: 256 << 20, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(devices, options).unwrap();
     let root = Source { dataset: DatasetName::root(), snapshot: None };
     let options = PosixOptions { access_times: AccessTimes::Never, ..PosixOptions::default() };

@@ -31,7 +31,7 @@ impl Scene {
     fn new() -> Scene {
         let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("brought back")));
         let device: Arc<dyn Device> = memory.clone();
-        let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
         let author = Author { user: Some(1), command: "test".to_owned() };
         let pool = Arc::new(pool.acting_for(author));
         let files = open(&pool, "root");

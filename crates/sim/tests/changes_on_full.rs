@@ -40,7 +40,7 @@ impl Bench {
             now_seconds: 1_700_000_000,
         };
         create(std::slice::from_ref(&device), &options).unwrap();
-        let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
         let view = pool.open(&"root".parse().unwrap()).unwrap();
         Bench { files: Posix::new(view, PosixOptions::default()).unwrap(), pool }
     }

@@ -27,7 +27,7 @@ const DIRECTORY: &str = "/d";
 type Tree = BTreeMap<String, String>;
 
 fn open_pool(device: Arc<dyn Device>) -> Arc<Pool> {
-    let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
     Arc::new(pool.acting_for(Author { user: Some(1), command: "test".to_owned() }))
 }
 

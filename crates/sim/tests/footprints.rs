@@ -126,7 +126,7 @@ fn merge_a_fork(pool: &Pool, files: &Posix, name: &str, random: &mut Random) {
 fn grown(seed: u64) -> (Arc<Pool>, Posix, Random) {
     let mut random = Random::new(seed);
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(small_pool::empty("space")));
-    let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
     let files = open(&pool, "root");
     for number in 0..160 {
         step(&files, &mut random);

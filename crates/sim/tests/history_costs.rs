@@ -123,7 +123,7 @@ fn tree(files: &Posix, count: u64) -> (Ino, Vec<Ino>) {
 /// Changes one file of so many in a fork, with nothing in memory, and compares and merges it.
 fn reads_of_one_change(count: u64) -> Reads {
     let device = device_with_pool();
-    let pool = open_pool(&device, OpenOptions::default());
+    let pool = open_pool(&device, OpenOptions::new(|| 0));
     let files = open(&pool, "root");
     let (directory, all) = tree(&files, count);
     let changed = *all.last().unwrap();
@@ -136,7 +136,7 @@ fn reads_of_one_change(count: u64) -> Reads {
     pool.close().unwrap();
     drop(pool);
 
-    let pool = open_pool(&device, OpenOptions::default());
+    let pool = open_pool(&device, OpenOptions::new(|| 0));
     let files = open(&pool, "root");
     let before = device.reads.load(Ordering::Relaxed);
     let (root, live): (Source, Source) =
@@ -178,7 +178,7 @@ fn one_change_costs_the_same_in_a_small_and_in_a_large_tree() {
 #[test]
 fn what_was_committed_lately_is_forked_and_compared_without_reading_it() {
     let device = device_with_pool();
-    let options = OpenOptions { cache_bytes: FULL_CACHE_BYTES, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: FULL_CACHE_BYTES, ..OpenOptions::new(|| 0) };
     let pool = open_pool(&device, options);
     let files = open(&pool, "root");
     let (_, all) = tree(&files, MANY_FILES);

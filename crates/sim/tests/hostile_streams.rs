@@ -22,7 +22,7 @@ const AT: Key = Key::new(9, kind::SECTION, 0);
 
 fn open() -> Arc<Pool> {
     let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("hostile")));
-    Pool::open(vec![memory], OpenOptions::default()).unwrap()
+    Pool::open(vec![memory], OpenOptions::new(|| 0)).unwrap()
 }
 
 fn begin(properties: &[(&str, &str)]) -> StreamBegin {

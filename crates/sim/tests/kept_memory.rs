@@ -52,7 +52,7 @@ impl Bench {
             now_seconds: 1_700_000_000,
         };
         create(&[Arc::clone(&device)], &options).unwrap();
-        let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
         let view = pool.open(&Source { dataset: DatasetName::root(), snapshot: None }).unwrap();
         let files = Posix::new(view, PosixOptions::default()).unwrap();
         Bench { pool, files }

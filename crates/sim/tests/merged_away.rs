@@ -66,7 +66,7 @@ fn nothing_is_left_of_a_file_that_loses_its_last_name() {
     for (number, changes) in changes.into_iter().enumerate() {
         let memory = Arc::new(MemoryDevice::from_bytes(small_pool::empty("merged away")));
         let device: Arc<dyn Device> = memory.clone();
-        let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
         let parent = merge_away(&pool, changes);
         assert!(NAMES.iter().all(|name| find(&parent, name).is_err()));
         assert_eq!(parent.space().unwrap().inodes_used, 1);

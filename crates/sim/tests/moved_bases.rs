@@ -18,7 +18,7 @@ use std::sync::Arc;
 const TORN: usize = 60;
 
 fn open_pool(device: Arc<dyn Device>) -> Pool {
-    let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
     pool.acting_for(Author { user: Some(1), command: "test".to_owned() })
 }
 

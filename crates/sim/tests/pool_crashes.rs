@@ -13,7 +13,7 @@ use std::sync::Arc;
 type Content = BTreeMap<Key, Vec<u8>>;
 
 fn open(device: Arc<dyn Device>) -> Arc<Pool> {
-    Pool::open(vec![device], OpenOptions::default()).expect("a pool opens after any crash")
+    Pool::open(vec![device], OpenOptions::new(|| 0)).expect("a pool opens after any crash")
 }
 
 fn view(pool: &Pool, source: &str) -> Arc<dyn View> {

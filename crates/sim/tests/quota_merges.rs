@@ -29,7 +29,7 @@ fn pool_with_quota(author: bool) -> Arc<Pool> {
         now_seconds: 1_700_000_000,
     };
     create(std::slice::from_ref(&device), &options).unwrap();
-    let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
     pool.set_property(&DatasetName::root(), "quota", Some(&QUOTA.to_string())).unwrap();
     match author {
         true => {

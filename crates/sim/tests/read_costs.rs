@@ -94,7 +94,7 @@ impl Bench {
 
     fn on(device: Arc<ListeningDevice>) -> Bench {
         let dynamic = Arc::clone(&device) as Arc<dyn Device>;
-        let pool = Pool::open(vec![dynamic], OpenOptions::default()).unwrap();
+        let pool = Pool::open(vec![dynamic], OpenOptions::new(|| 0)).unwrap();
         let view = pool.open(&Source { dataset: DatasetName::root(), snapshot: None }).unwrap();
         let options = PosixOptions { access_times: AccessTimes::Never, ..PosixOptions::default() };
         let files = Posix::new(view, options).unwrap();

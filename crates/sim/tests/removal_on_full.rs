@@ -37,7 +37,7 @@ fn new_pool() -> Arc<Pool> {
         now_seconds: 1_700_000_000,
     };
     create(std::slice::from_ref(&device), &options).unwrap();
-    Pool::open(vec![device], OpenOptions::default()).unwrap()
+    Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap()
 }
 
 fn name(text: &str) -> Name<'_> {

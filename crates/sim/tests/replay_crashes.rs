@@ -25,7 +25,7 @@ const CRASHES: usize = 12;
 const LOOKS: usize = 4;
 
 fn open(device: Arc<dyn Device>) -> (Arc<Pool>, Arc<dyn View>) {
-    let pool = Pool::open(vec![device], OpenOptions::default()).expect("it opens after any crash");
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens after any crash");
     let live = pool.open(&"root".parse().expect("a name")).expect("the dataset is there");
     (pool, live)
 }

@@ -38,7 +38,7 @@ impl Bench {
             now_seconds: 1_700_000_000,
         };
         create(&[Arc::clone(&device)], &options).unwrap();
-        let pool = Pool::open(vec![device], OpenOptions::default()).unwrap();
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap();
         let files = open(&pool, "root");
         let bench = Bench { pool, files };
         bench.write("old", 0, &noise(1, 8 * MIB));

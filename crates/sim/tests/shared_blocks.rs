@@ -51,7 +51,7 @@ fn a_reference_read_before_the_block_was_shared_is_counted() {
         now_seconds: 1,
     };
     create(&[Arc::clone(&device)], &options).unwrap();
-    let pool = Pool::open(vec![Arc::clone(&device)], OpenOptions::default()).unwrap();
+    let pool = Pool::open(vec![Arc::clone(&device)], OpenOptions::new(|| 0)).unwrap();
     let view = pool.open(&"root".parse().unwrap()).unwrap();
 
     put(&*view, &Block::fresh(marram_sim::pattern(2, BLOCK_BYTES)), &[0]);

@@ -163,7 +163,7 @@ impl Bench {
             now_seconds: 1,
         };
         create(&devices, &options).unwrap();
-        let pool = Pool::open(devices.clone(), OpenOptions::default()).unwrap();
+        let pool = Pool::open(devices.clone(), OpenOptions::new(|| 0)).unwrap();
         let files = mount(&pool);
         let node = NewNode::Directory { permissions: 0o755 };
         let directory = files.create(ROOT, Ino::ROOT, name("d"), node).unwrap().ino;
@@ -174,7 +174,7 @@ impl Bench {
         drop(files);
         pool.close().unwrap();
         // Opened anew, so that nothing of `cold` is in memory.
-        let pool = Pool::open(devices, OpenOptions::default()).unwrap();
+        let pool = Pool::open(devices, OpenOptions::new(|| 0)).unwrap();
         let files = mount(&pool);
         let bench = Bench { device, pool, files, directory, kept, cold };
         // What a program that works here has in memory; and the log takes frames from now on.

@@ -30,10 +30,7 @@ fn new_pool(id: u8, compression: &str) -> (Arc<MemoryDevice>, Arc<Pool>) {
     };
     create(std::slice::from_ref(&device), &options).unwrap();
     let now = AtomicI64::new(1);
-    let options = OpenOptions {
-        now_seconds: Arc::new(move || now.fetch_add(1, Ordering::Relaxed)),
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new(move || now.fetch_add(1, Ordering::Relaxed));
     (memory, Pool::open(vec![device], options).unwrap())
 }
 

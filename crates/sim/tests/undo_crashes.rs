@@ -14,7 +14,7 @@ use std::sync::Arc;
 const TORN: usize = 60;
 
 fn open(device: Arc<dyn Device>) -> Pool {
-    let pool = Pool::open(vec![device], OpenOptions::default()).expect("it opens");
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens");
     pool.acting_for(Author { user: Some(1), command: "test".to_owned() })
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn empty_pool(seed: u64) -> Result<Arc<[u8]>> {
 
 /// Opens the pool on a device, and the file system in it.
 pub(crate) fn open(device: Arc<dyn Device>) -> Result<(Arc<Pool>, Arc<Posix>)> {
-    let options = OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::new(|| 0) };
     let pool = Pool::open(vec![device], options).map_err(words)?;
     let source = Source { dataset: DatasetName::root(), snapshot: None };
     let view = pool.open(&source).map_err(words)?;

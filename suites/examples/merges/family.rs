@@ -68,7 +68,7 @@ impl Family {
             now_seconds: 1_700_000_000,
         };
         create(&[Arc::clone(&device)], &options).map_err(words)?;
-        let pool = Pool::open(vec![device], OpenOptions::default()).map_err(words)?;
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).map_err(words)?;
         let parent = Tree::open(&pool, "root")?;
         Ok(Family { pool, parent })
     }

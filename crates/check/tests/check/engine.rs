@@ -131,7 +131,7 @@ fn a_block_that_becomes_shared_stays_counted_whatever_happens_during_the_commit(
 #[test]
 fn the_last_item_is_found_while_a_commit_ends() {
     let device = Interrupted::new(64);
-    let options = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: 0, ..OpenOptions::new(|| 0) };
     let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
     let pool = marram_pool::Pool::open(devices, options).unwrap();
     let view = pool.open(&"root".parse().unwrap()).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn create_pool(devices: &[Arc<dyn Device>], properties: &[(&str, &str
 
 /// Opens a pool that gives back what destroyed snapshots had in the smallest steps.
 pub(crate) fn open_pool(devices: Vec<Arc<dyn Device>>) -> Arc<Pool> {
-    let options = OpenOptions { reclaim_pointers_max: 1, ..OpenOptions::default() };
+    let options = OpenOptions { reclaim_pointers_max: 1, ..OpenOptions::new(|| 0) };
     Pool::open(devices, options).unwrap()
 }
 

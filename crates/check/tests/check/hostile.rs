@@ -146,7 +146,7 @@ fn device_of(image: &Image) -> Vec<Arc<dyn Device>> {
 #[test]
 fn sums_that_no_device_can_have_are_refused() {
     let refused = |image: &Image| {
-        let opened = Pool::open(device_of(image), OpenOptions::default());
+        let opened = Pool::open(device_of(image), OpenOptions::new(|| 0));
         assert!(opened.is_err(), "it is open");
     };
     let mut image = base().image();

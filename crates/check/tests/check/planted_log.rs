@@ -380,7 +380,7 @@ fn hostile_frames_get_an_answer() {
         log.append(&frame);
         clean += u32::from(log.image.check().is_empty());
         let memory: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(log.image.bytes));
-        if let Ok(pool) = Pool::open(vec![memory], OpenOptions::default()) {
+        if let Ok(pool) = Pool::open(vec![memory], OpenOptions::new(|| 0)) {
             taken += u32::from(pool.commit().is_ok());
         }
     }

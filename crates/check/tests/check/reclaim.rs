@@ -293,7 +293,8 @@ fn a_pool_in_which_lists_are_in_reclaim_is_opened_for_reading() {
     let home = open(&history());
     home.pool.destroy(&snapshot(1), false).unwrap();
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(home.bytes()));
-    let options = marram_pool::OpenOptions { read_only: true, ..Default::default() };
+    let options =
+        marram_pool::OpenOptions { read_only: true, ..marram_pool::OpenOptions::new(|| 0) };
     let pool = marram_pool::Pool::open(vec![device], options).unwrap();
     assert_eq!(pool.reclaim_step(), Ok(false));
     let (here, there) = (home.pool.usage(true).unwrap(), pool.usage(true).unwrap());

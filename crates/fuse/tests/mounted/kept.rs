@@ -24,7 +24,7 @@ fn pool() -> Arc<Pool> {
         now_seconds: 0,
     };
     create(&devices, &options).unwrap();
-    Pool::open(devices, OpenOptions::default()).unwrap()
+    Pool::open(devices, OpenOptions::new(|| 0)).unwrap()
 }
 
 /// Different in each file, and nowhere the same for long.

@@ -83,7 +83,7 @@ fn pool_on(device: &Arc<HangingDevice>) -> Arc<Pool> {
         now_seconds: 1,
     };
     create(&devices, &options).unwrap();
-    Pool::open(devices, OpenOptions::default()).unwrap()
+    Pool::open(devices, OpenOptions::new(|| 0)).unwrap()
 }
 
 /// What a program does that does not sync.

@@ -75,8 +75,7 @@ pub fn create(devices: &[Arc<dyn Device>], options: &CreateOptions) -> Result<()
     erase_head(device.as_ref())?;
     let superblock = first_superblock(options, size_bytes);
     let now_seconds = options.now_seconds;
-    let options_of_open =
-        OpenOptions { now_seconds: Arc::new(move || now_seconds), ..OpenOptions::default() };
+    let options_of_open = OpenOptions::new(move || now_seconds);
     let pool = Pool {
         session: Session::new(open::start(devices.to_vec(), options_of_open, superblock, None)?),
     };

@@ -7,6 +7,13 @@ use std::sync::Arc;
 const RECLAIM_POINTERS_MAX: usize = 100_000;
 
 /// How a pool is to be opened.
+///
+/// The caller has the clock: what is made is dated by it, and what is kept for an undo goes by it.
+/// So there are no options without one:
+///
+/// ```compile_fail
+/// let options = marram_pool::OpenOptions::default();
+/// ```
 #[derive(Clone)]
 pub struct OpenOptions {
     /// Change nothing, not even to heal.
@@ -29,8 +36,9 @@ pub struct OpenOptions {
     pub now_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
 
-impl Default for OpenOptions {
-    fn default() -> Self {
+impl OpenOptions {
+    /// The usual options, with the clock that tells the present time in seconds since 1970.
+    pub fn new(now_seconds: impl Fn() -> i64 + Send + Sync + 'static) -> OpenOptions {
         OpenOptions {
             read_only: false,
             skip_log: false,
@@ -38,12 +46,10 @@ impl Default for OpenOptions {
             dirty_bytes_max: 64 << 20,
             threads: 1,
             reclaim_pointers_max: RECLAIM_POINTERS_MAX,
-            now_seconds: Arc::new(|| 0),
+            now_seconds: Arc::new(now_seconds),
         }
     }
-}
 
-impl OpenOptions {
     /// With at least one thread, and one pointer of a dead list a commit.
     pub(crate) fn within_bounds(self) -> OpenOptions {
         let (threads, pointers) = (self.threads.max(1), self.reclaim_pointers_max.max(1));

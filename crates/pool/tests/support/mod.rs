@@ -21,7 +21,7 @@ pub(crate) fn create_on(device: &Arc<dyn Device>, properties: &[(&str, &str)]) {
 }
 
 pub(crate) fn open(device: &Arc<dyn Device>) -> Arc<Pool> {
-    Pool::open(vec![device.clone()], OpenOptions::default())
+    Pool::open(vec![device.clone()], OpenOptions::new(|| 0))
         .expect("the test's pool does what it is asked")
 }
 

@@ -159,7 +159,7 @@ impl Trial {
             cache_bytes: self.setting.cache_bytes,
             dirty_bytes_max: usize::MAX / 4,
             reclaim_pointers_max: 1,
-            ..OpenOptions::default()
+            ..OpenOptions::new(|| 0)
         };
         match Pool::open(vec![self.device.clone()], options) {
             Ok(pool) => {

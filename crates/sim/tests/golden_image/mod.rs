@@ -84,7 +84,7 @@ fn empty_pool(label: &str) -> Arc<MemoryDevice> {
 }
 
 fn open(device: &Arc<dyn Device>) -> Pool {
-    let options = OpenOptions { now_seconds: Arc::new(|| NOW_SECONDS), ..OpenOptions::default() };
+    let options = OpenOptions::new(|| NOW_SECONDS);
     let pool = Pool::open(vec![device.clone()], options).expect("the pool opens");
     pool.acting_for(Author { user: Some(CALLER.uid), command: "marram golden".to_owned() })
 }

@@ -59,7 +59,7 @@ impl Target for PoolTarget {
             cache_bytes: 1 << 20,
             dirty_bytes_max: usize::MAX / 4,
             reclaim_pointers_max: 1,
-            ..OpenOptions::default()
+            ..OpenOptions::new(|| 0)
         };
         let pool = Pool::open(vec![device], options).map_err(text)?;
         destroy_leftovers(&*pool).map_err(text)?;

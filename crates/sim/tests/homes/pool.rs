@@ -170,7 +170,7 @@ impl OnDevice {
             cache_bytes: 1 << 20,
             dirty_bytes_max: usize::MAX / 4,
             reclaim_pointers_max: 1,
-            ..OpenOptions::default()
+            ..OpenOptions::new(|| 0)
         };
         let pool = Pool::open(vec![Arc::clone(&self.device)], options).map_err(text)?;
         self.pool = Some(pool);

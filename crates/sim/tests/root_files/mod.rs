@@ -11,7 +11,7 @@ use std::sync::Arc;
 const FILE_BYTES_MAX: usize = 1 << 24;
 
 pub(crate) fn open(device: Arc<dyn Device>) -> Arc<Pool> {
-    Pool::open(vec![device], OpenOptions::default()).unwrap()
+    Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap()
 }
 
 pub(crate) fn mount(pool: &Pool, source: &str) -> Arc<Posix> {

@@ -41,9 +41,8 @@ fn empty_pool(id: u8, bytes: usize, properties: &[(&str, &str)]) -> Vec<u8> {
 
 fn open(device: Arc<dyn Device>) -> Arc<Pool> {
     let options = OpenOptions {
-        now_seconds: Arc::new(|| NOW.fetch_add(1, Ordering::Relaxed)),
         dirty_bytes_max: 1 << 20,
-        ..OpenOptions::default()
+        ..OpenOptions::new(|| NOW.fetch_add(1, Ordering::Relaxed))
     };
     Pool::open(vec![device], options).unwrap()
 }

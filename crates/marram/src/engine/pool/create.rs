@@ -106,7 +106,7 @@ fn write_pool(device: FileDevice, request: &CreateRequest) -> Result<u64> {
         other => Error::failed(format!("cannot make a pool in {}: {other}", path.display())),
     };
     marram_pool::create(&devices, &options).map_err(failed)?;
-    let opening = OpenOptions { now_seconds: Arc::new(now_seconds), ..OpenOptions::default() };
+    let opening = OpenOptions::new(now_seconds);
     let pool = Pool::open(devices, opening).map_err(failed)?;
     make_root_directory(&pool, &DatasetName::root())?;
     pool.close()?;

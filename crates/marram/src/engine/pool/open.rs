@@ -51,8 +51,7 @@ impl OpenPool {
             cache_bytes: usize::try_from(mode.cache_bytes).unwrap_or(usize::MAX),
             dirty_bytes_max: DIRTY_BYTES_MAX,
             threads: threads(),
-            now_seconds: Arc::new(now_seconds),
-            ..OpenOptions::default()
+            ..OpenOptions::new(now_seconds)
         };
         let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
         let pool = Pool::open(devices, options).map_err(|error| match (error, probe(path)) {

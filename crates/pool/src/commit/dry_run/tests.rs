@@ -50,7 +50,7 @@ fn new_pool() -> Arc<Pool> {
         now_seconds: 1,
     };
     create(std::slice::from_ref(&device), &options).expect("the device works");
-    Pool::open(vec![device], OpenOptions::default()).expect("it was made just now")
+    Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it was made just now")
 }
 
 /// A pool whose free space is single grains between blocks of items, and its fork.
