@@ -136,6 +136,17 @@ pub(crate) fn log_folder() -> Result<PathBuf> {
     user_folder("XDG_STATE_HOME", ".local/state")
 }
 
+/// The folder for what programs of this user remember of pools.
+///
+/// # Errors
+/// When there is neither a home nor a folder named for it.
+pub(crate) fn state_folder() -> Result<PathBuf> {
+    if is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+        return Ok(PathBuf::from("/var/lib/marram"));
+    }
+    user_folder("XDG_STATE_HOME", ".local/state")
+}
+
 /// The folder for pools that the user did not name.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::workbench::{Workbench, can_mount, outcome};
 use marram_format::key::{Key, kind};
-use marram_format::log::{FrameWriter, LogBlock, LogHead};
+use marram_format::log::{FrameWriter, LogBlock, LogHead, frame_header};
 use marram_format::pointer::{Extent, GRAIN_BYTES};
 use marram_format::superblock::{RING_OFFSETS, RING_SLOTS, SUPERBLOCK_BYTES, Superblock};
 use rustix::process::Signal;
@@ -175,9 +175,12 @@ fn place(copy: &[Extent], mut grain: u64) -> u64 {
     panic!("the ring is shorter")
 }
 
-/// A frame of the log that is whole in both copies, and names a dataset that is not there.
-fn plant_malformed_frame(pool: &Path) {
-    let file = fs::File::options().read(true).write(true).open(pool).expect("the pool is there");
+fn open_pool(pool: &Path) -> fs::File {
+    fs::File::options().read(true).write(true).open(pool).expect("the pool is there")
+}
+
+/// The newest superblock of a pool, and the head of its log.
+fn head_of(file: &fs::File) -> (Superblock, LogHead) {
     let slots = RING_OFFSETS
         .iter()
         .flat_map(|ring| (0..RING_SLOTS).map(move |slot| ring + slot * SUPERBLOCK_BYTES as u64));
@@ -189,6 +192,13 @@ fn plant_malformed_frame(pool: &Path) {
     let superblock = found.max_by_key(|found| found.group).expect("it is a pool");
     let log = superblock.intent_log.as_ref().expect("it has a log");
     let head = LogHead::from_pointer(log).expect("its head is whole");
+    (superblock, head)
+}
+
+/// A frame of the log that is whole in both copies, and names a dataset that is not there.
+fn plant_malformed_frame(pool: &Path) {
+    let file = open_pool(pool);
+    let (superblock, head) = head_of(&file);
     let mut frame = FrameWriter::new();
     frame.begin_part(1 << 60, 999);
     frame.put(Key::new(9, kind::SECTION, 0), b"", LogBlock::None);
@@ -197,6 +207,50 @@ fn plant_malformed_frame(pool: &Path) {
         let offset = place(copy, head.start % u64::from(head.grains));
         file.write_all_at(&bytes, offset).expect("it can be written");
     }
+}
+
+/// Damages the first frame of the log in both copies; others follow it.
+fn damage_first_frame(pool: &Path) {
+    let file = open_pool(pool);
+    let (superblock, head) = head_of(&file);
+    for copy in &head.copies {
+        let offset = place(copy, head.start % u64::from(head.grains));
+        let mut grain = vec![0; 4096];
+        file.read_exact_at(&mut grain, offset).expect("it can be read");
+        assert!(frame_header(&grain, &superblock.pool_id, head.start).is_some(), "it has frames");
+        file.write_all_at(b"damaged", offset + 100).expect("it can be written");
+    }
+}
+
+#[test]
+fn what_a_damaged_log_has_lost_is_told_with_the_mount_and_after_it() {
+    let Some(bench) = mounted("-o commit=300") else { return };
+    for name in ["committed", "first", "second", "third"] {
+        let path = bench.path("mnt").join(name);
+        fs::write(&path, name).unwrap();
+        match name {
+            "committed" => drop(bench.run("snapshot mnt@a").good()),
+            _ => fs::File::open(&path).unwrap().sync_all().unwrap(),
+        }
+    }
+    kill_daemon(&bench);
+    damage_first_frame(&bench.path("work.pool"));
+    let words = ["the intent log", "later frames are whole", "is lost", "marram check"];
+    let told = bench.run("mount work.pool mnt").good().err;
+    for word in words {
+        assert!(told.contains(word), "{word:?} is missing: {told}");
+    }
+    let log = bench.log();
+    assert!(words[..3].iter().all(|word| log.contains(word)), "{log}");
+    assert!(bench.path("mnt/committed").exists() && !bench.path("mnt/third").exists());
+    fs::write(bench.path("mnt/after"), "").unwrap();
+    bench.run("unmount mnt").good();
+    let status = bench.run("status work.pool");
+    assert!(status.status == 3 && status.out.contains("is lost"), "{status:?}");
+    bench.run("check work.pool").good();
+    assert_eq!(bench.run("status work.pool").status, 3, "it has not looked at everything");
+    bench.run("check work.pool --data").good();
+    bench.run("status work.pool").good();
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod branches;
 mod checkouts;
 mod copies;
 mod crashes;
+mod damage;
 mod decisions;
 mod dedup;
 mod defragment;

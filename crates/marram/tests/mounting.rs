@@ -677,8 +677,7 @@ fn damaged_data_is_an_error_for_its_range_alone_and_is_named() {
     assert_eq!(damage["offset"], 5 * (64 << 10));
     assert_eq!(damage["len"], 64 << 10);
     bench.run("unmount mnt").good();
-    let state = fs::read_dir(bench.path("state/marram")).unwrap();
-    let log = fs::read_to_string(state.last().unwrap().unwrap().path()).unwrap();
+    let log = bench.log();
     assert!(log.contains("damaged: root:/deep/file at offset 327680"), "{log}");
 }
 

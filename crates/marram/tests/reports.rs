@@ -62,8 +62,7 @@ fn damage_is_told_of_each_file_in_a_line_whatever_its_name() {
         assert!(told.contains(place), "{told}");
     }
     bench.run("unmount mnt").good();
-    let state = fs::read_dir(bench.path("state/marram")).unwrap();
-    let log = fs::read_to_string(state.last().unwrap().unwrap().path()).unwrap();
+    let log = bench.log();
     assert!(log.contains(r"\376") && log.contains(r"\377") && !log.contains('\x1b'), "{log}");
 }
 

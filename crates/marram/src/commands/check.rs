@@ -70,6 +70,9 @@ pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
     })?;
     drop(progress);
     let report = report(&arguments.pool, summary, findings);
+    if report.clean && arguments.data && !arguments.no_snapshots {
+        engine::forget_damage(&report.pool_id);
+    }
     output.print(&report, || text(&report));
     let well = report.errors == 0 && report.fatal == 0;
     Ok(if well { 0 } else { Kind::Partial.exit_status() })

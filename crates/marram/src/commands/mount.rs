@@ -15,6 +15,7 @@ use crate::control::protocol::{
 use crate::daemon::{self, Launch, Log};
 use crate::dead_mounts;
 use crate::error::{Error, Kind, Result};
+use crate::names::printable;
 use crate::options::{AccessTimes, MountOptions};
 use crate::output::{Output, say};
 use crate::paths::absolute;
@@ -246,6 +247,11 @@ fn launch(launch: Launch, plan: &MountPlan) -> Result<(PathBuf, i32, MountReport
         ready = Some(daemon::launch::start(&launch)?);
     }
     let ready = ready.ok_or_else(|| Error::failed("the daemon ended before it mounted"))?;
+    for warning in ready.warnings.iter().filter(|_| !plan.foreground) {
+        let pool = launch.pool.display();
+        let told = format!("{pool}: {warning}; `marram status` and `marram check` tell more");
+        say(&format!("marram: warning: {}", printable(told)));
+    }
     let report = ready.mounts.into_iter().next();
     let report = report.ok_or_else(|| Error::failed("the mount ended at once"))?;
     Ok((launch.pool, ready.pid, report))

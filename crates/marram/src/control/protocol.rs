@@ -3,6 +3,7 @@
 mod answer;
 mod author;
 mod comparison;
+mod damage;
 mod datasets;
 mod dedup;
 mod defragment;
@@ -21,6 +22,7 @@ pub(crate) use author::Author;
 pub(crate) use comparison::{
     CompareOrder, DifferenceRow, DirectoryOrder, SelectionOrder, VersionRow, VersionsOrder,
 };
+pub(crate) use damage::DamageRow;
 pub(crate) use datasets::{DatasetRow, DestructionReport, ForkPlace, PropertyRow};
 pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
@@ -37,7 +39,7 @@ pub(crate) use space::{
     FootprintReport, FootprintRequest, FootprintRow, HolderRow, SpaceReport, StayRow, ThinReport,
     ThinRequest,
 };
-pub(crate) use status::{DaemonReport, DamageRow, DeviceRow, StatusReport};
+pub(crate) use status::{DaemonReport, DeviceRow, StatusReport};
 pub(crate) use streams::{
     PartialRow, ReceiveOrder, SendOrder, ShownFile, ShownReport, StreamSummary,
 };

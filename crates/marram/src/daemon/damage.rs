@@ -14,8 +14,7 @@ impl DamageList {
     /// Adds a place; returns whether it is new, and so worth a line in the log.
     pub(crate) fn add(&self, row: DamageRow) -> bool {
         let mut rows = self.0.lock();
-        let same = |known: &DamageRow| (&known.place, known.offset) == (&row.place, row.offset);
-        if rows.len() >= ROWS_MAX || rows.iter().any(same) {
+        if rows.len() >= ROWS_MAX || rows.iter().any(|known| known.is_same(&row)) {
             return false;
         }
         rows.push(row);
@@ -37,6 +36,8 @@ mod tests {
     fn a_place_is_told_once() {
         let row = |offset| DamageRow {
             place: "root:/a".to_owned(),
+            source: Some("root".to_owned()),
+            inode: Some(2),
             offset: Some(offset),
             len: Some(1),
             reason: "checksum".to_owned(),

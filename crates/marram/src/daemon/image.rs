@@ -97,7 +97,7 @@ pub(super) fn run(
         let _told_already = session.unmount(Unmount::Lazily);
     })?;
     log.write(&format!("marram {VERSION}: shows it at {}", report.directory.display()));
-    ready(&Ready { pid: own_pid(), mounts: vec![report] });
+    ready(&Ready { pid: own_pid(), mounts: vec![report], warnings: Vec::new() });
     let ended = session.wait().map_err(fuse_error);
     service.is_over.store(true, Ordering::Release);
     socket.withdraw().drain();

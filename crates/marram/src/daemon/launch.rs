@@ -44,6 +44,9 @@ pub(crate) struct Ready {
     pub(crate) pid: i32,
     /// What it has mounted.
     pub(crate) mounts: Vec<MountReport>,
+    /// What is known to be damaged, in a few lines.
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Starts a daemon in the background, and returns when its mount answers.

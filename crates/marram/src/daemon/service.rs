@@ -266,7 +266,8 @@ fn complete(daemon: &Daemon, mut status: StatusReport) -> StatusReport {
     if daemon.is_closed() && status.health == "read-only" {
         (status.health, status.reason) = ("online".to_owned(), None);
     }
-    let files = daemon.damage.rows();
+    let mut files = daemon.damage.rows();
+    files.retain(|row| !status.damage.iter().any(|known| known.is_same(row)));
     if !files.is_empty() && status.health == "online" {
         status.health = "damaged".to_owned();
         status.reason = Some("stored bytes are damaged; see below".to_owned());

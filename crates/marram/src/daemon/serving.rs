@@ -6,7 +6,7 @@ use super::mounts::mount;
 use super::service::Shared;
 use super::state::{Closed, Daemon};
 use super::{background, image};
-use crate::control::protocol::VERSION;
+use crate::control::protocol::{Answer, Operation, VERSION};
 use crate::control::server::{ControlSocket, clear_abandoned};
 use crate::engine::source::{CACHE_BYTES_DEFAULT, Pace};
 use crate::engine::{self, OpenMode};
@@ -14,6 +14,9 @@ use crate::error::Result;
 use crate::paths;
 use crate::process::own_pid;
 use std::sync::Arc;
+
+/// Most damage that is told with the first mount, of what is in no file.
+const WARNINGS_MAX: usize = 3;
 
 /// Serves what `launch` says until the last mount is gone. Calls `ready` once the first mount
 /// answers.
@@ -93,6 +96,21 @@ fn serve_control(daemon: &Arc<Daemon>) -> Result<ControlSocket> {
     ControlSocket::serve(&path, Arc::new(Shared(Arc::clone(daemon))))
 }
 
+/// What is known to be damaged: in files how much, and else what.
+fn known_damage(daemon: &Daemon) -> Vec<String> {
+    let damage = match daemon.home.perform(&Operation::Status, None, Some(daemon)) {
+        Ok(Answer::Status(status)) => status.damage,
+        _ => return Vec::new(),
+    };
+    let of_files = damage.iter().filter(|row| row.inode.is_some()).count();
+    let others = damage.iter().filter(|row| row.inode.is_none()).take(WARNINGS_MAX);
+    let mut lines: Vec<String> = others.map(|row| row.reason.clone()).collect();
+    if of_files > 0 {
+        lines.push(format!("damaged places in files are known: {of_files}"));
+    }
+    lines
+}
+
 fn announce(daemon: &Daemon, ready: impl FnOnce(&Ready)) {
     let reports = daemon.mounts.reports();
     for mount in &reports {
@@ -103,5 +121,7 @@ fn announce(daemon: &Daemon, ready: impl FnOnce(&Ready)) {
             mount.directory.display()
         ));
     }
-    ready(&Ready { pid: own_pid(), mounts: reports });
+    let warnings = known_damage(daemon);
+    warnings.iter().for_each(|line| daemon.log.write(line));
+    ready(&Ready { pid: own_pid(), mounts: reports, warnings });
 }

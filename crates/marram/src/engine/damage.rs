@@ -12,6 +12,8 @@ pub(super) fn row(source: &str, range: &DamagedRange) -> DamageRow {
     };
     DamageRow {
         place: format!("{source}:{file}"),
+        source: Some(source.to_owned()),
+        inode: Some(range.ino.0),
         offset: Some(range.offset),
         len: Some(range.len),
         reason: range.reason.clone(),

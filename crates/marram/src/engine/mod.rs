@@ -40,7 +40,8 @@ pub(crate) use kinds::{open, probe};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
 pub(crate) use pool::{
-    CreateRequest, ShownStreams, create, no_pool, pool_lock, properties, show_streams, streams,
+    CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,
+    show_streams, streams,
 };
 pub(crate) use source::OpenMode;
 pub(crate) use volume::Volume;

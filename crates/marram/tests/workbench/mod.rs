@@ -142,6 +142,14 @@ impl Workbench {
         table.lines().filter(below).map(str::to_owned).collect()
     }
 
+    /// What the daemon of the one pool has logged.
+    pub(crate) fn log(&self) -> String {
+        let files = std::fs::read_dir(self.path("state/marram")).expect("a folder");
+        let mut files = files.map(|file| file.expect("a file").path());
+        let log = files.find(|path| path.extension().is_some_and(|ending| ending == "log"));
+        std::fs::read_to_string(log.expect("a log")).expect("a text")
+    }
+
     /// The process id of the daemon that serves `target`.
     pub(crate) fn daemon_pid(&self, target: &str) -> i32 {
         let status = self.run(&format!("status {target} --json")).result();

@@ -1,6 +1,6 @@
 //! The status of a pool: devices, damage, mounts and daemon.
 
-use super::{BackgroundRewriting, DedupTotals, MountReport, PartialRow};
+use super::{BackgroundRewriting, DamageRow, DedupTotals, MountReport, PartialRow};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -66,19 +66,6 @@ pub(crate) struct DeviceRow {
     pub(crate) written_bytes: u64,
     /// Flushes asked for since then.
     pub(crate) flushes: u64,
-}
-
-/// Bytes that cannot be read as they were written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DamageRow {
-    /// The file, `DATASET:/path`, or the place on a device when no file is known.
-    pub(crate) place: String,
-    /// Where in the file, in bytes.
-    pub(crate) offset: Option<u64>,
-    /// How much of the file, in bytes.
-    pub(crate) len: Option<u64>,
-    /// What was found.
-    pub(crate) reason: String,
 }
 
 /// The daemon of a mounted pool.

@@ -7,7 +7,8 @@ use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
 use super::{dedup, defragment, history, open, operations, streams, volume};
 use crate::control::protocol::{
-    Answer, Author, CompareOrder, DifferenceRow, Operation, PassOrder, ReceiveOrder, SendOrder,
+    Answer, Author, CompareOrder, DamageRow, DifferenceRow, Operation, PassOrder, ReceiveOrder,
+    SendOrder,
 };
 use crate::engine::home::{
     BackgroundReport, Claim, ControlDirectory, Home, Member, Pass, Passes, Snapshots, Streams,
@@ -95,7 +96,12 @@ impl Home for PoolHome {
     }
 
     fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened> {
-        volume::open(self.pool(), source, options)
+        let (known, told) = (Arc::clone(self.open.known_damage()), options.on_damage);
+        let on_damage = Arc::new(move |row: DamageRow| {
+            known.add(row.clone());
+            told(row);
+        });
+        volume::open(self.pool(), source, VolumeOptions { on_damage, ..options })
     }
 
     fn perform(

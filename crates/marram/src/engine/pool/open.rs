@@ -3,7 +3,8 @@
 //! A process that opens a pool here has its lock, so that no two processes ever write to one. The
 //! lock ends with the process whatever happens, so a crash leaves nothing that is in the way.
 
-use crate::control::protocol::Author;
+use super::known_damage::KnownDamage;
+use crate::control::protocol::{Author, DamageRow};
 use crate::engine::source::{OpenMode, Pace, Probe};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
@@ -34,6 +35,7 @@ pub(crate) struct OpenPool {
     path: PathBuf,
     identity: Identity,
     mode: OpenMode,
+    known_damage: Arc<KnownDamage>,
 }
 
 impl OpenPool {
@@ -60,6 +62,8 @@ impl OpenPool {
             (error, _) => pool_error(path, error),
         })?;
         let pool = Arc::new(acting_for(&pool, &Author::of_this_process()));
+        let known_damage = Arc::new(KnownDamage::of(&hexadecimal(&pool.status().pool_id)));
+        known_damage.look_again(&pool);
         Ok(OpenPool {
             pool,
             device,
@@ -67,7 +71,31 @@ impl OpenPool {
             path: path.to_owned(),
             identity,
             mode: *mode,
+            known_damage,
         })
+    }
+
+    /// Where damage is remembered that a volume meets.
+    pub(super) fn known_damage(&self) -> &Arc<KnownDamage> {
+        &self.known_damage
+    }
+
+    /// All damage that is known. What was found below files, and is of no file, comes last.
+    pub(super) fn damage(&self) -> Vec<DamageRow> {
+        let mut rows = self.known_damage.rows();
+        for found in self.pool.status().damage {
+            let row = DamageRow::of_no_file(found.place, found.reason);
+            if !rows.iter().any(|known| known.is_same(&row)) {
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// Remembers what was found of no file, and forgets what is damaged no more.
+    fn remember_damage(&self) {
+        self.damage().into_iter().for_each(|row| self.known_damage.add(row));
+        self.known_damage.look_again(&self.pool);
     }
 
     /// How often it works in the background.
@@ -142,6 +170,7 @@ impl OpenPool {
     /// # Errors
     /// When something could not be made durable.
     pub(crate) fn close(&self) -> Result<()> {
+        self.remember_damage();
         self.pool.close().map_err(|error| self.not_closed(error))
     }
 
@@ -150,6 +179,7 @@ impl OpenPool {
     /// # Errors
     /// When something could not be made durable.
     pub(crate) fn close_for_good(&self) -> Result<()> {
+        self.remember_damage();
         self.pool.close_for_good().map_err(|error| self.not_closed(error))
     }
 

@@ -5,8 +5,7 @@ use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
 use super::{dedup, footprints, history, keeping, owners, places, streams, undo};
 use crate::control::protocol::{
-    Answer, DamageRow, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow,
-    StatusReport,
+    Answer, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow, StatusReport,
 };
 use crate::engine::members;
 use crate::error::{Error, Result};
@@ -189,14 +188,9 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         written_bytes: device.written_bytes,
         flushes: device.flushes,
     });
-    let damage = status.damage.iter().map(|damage| DamageRow {
-        place: damage.place.clone(),
-        offset: None,
-        len: None,
-        reason: damage.reason.clone(),
-    });
+    let damage = open.damage();
     let (health, reason) = match &status.health {
-        Health::Online if status.damage.is_empty() => ("online", None),
+        Health::Online if damage.is_empty() => ("online", None),
         Health::Online => ("damaged", Some("stored bytes are damaged; see below".to_owned())),
         Health::ReadOnly(reason) => ("read-only", Some(reason.clone())),
     };
@@ -215,7 +209,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         dirty_bytes: status.dirty_bytes,
         healed_blocks: status.healed_blocks,
         devices: devices.collect(),
-        damage: damage.collect(),
+        damage,
         mounts: Vec::new(),
         partials: streams::partials(open.pool())?,
         dead_mounts: Vec::new(),
