@@ -80,7 +80,11 @@ fn snapshots_of_one_command_go_together_and_come_together() {
     assert_eq!(rows(&bench, "mnt")[0]["together"], serde_json::Value::Null);
     assert!(bench.path("mnt/.marram/snapshots/all").exists());
 
-    let told = bench.run("undo mnt").good().out;
+    bench.run("undo mnt").refused(1, &["snapshot home/a@all", "marram undo TARGET 6"]);
+    assert_eq!(has_all(&list()), [true; 3], "a snapshot goes by its number alone");
+    let undone = bench.run("undo mnt 4").good();
+    assert_eq!(undone.err.matches("to be taken back: operation").count(), 3, "{undone:?}");
+    let told = undone.out;
     assert_eq!(told.matches("took back operation").count(), 3, "{told}");
     assert!(told.contains("this is operation 9: destroy") && told.contains("undoes 6"), "{told}");
     assert_eq!(has_all(&list()), [false; 3]);
@@ -102,29 +106,59 @@ fn snapshots_of_one_command_go_together_and_come_together() {
     bench.run("snapshot mnt@more --recursive").good();
     bench.make_folder("more");
     bench.run("mount work.pool@more more --dataset home").good();
-    bench.run("undo mnt").refused(11, &["home@more is mounted"]);
+    let last = rows(&bench, "mnt").pop().unwrap()["number"].clone();
+    bench.run(&format!("undo mnt {last}")).refused(11, &["home@more is mounted"]);
     assert!(list().contains("root@more"), "{}", list());
     bench.run("unmount more").good();
-    bench.run("undo mnt").good();
+    bench.run(&format!("undo mnt {last}")).good();
     assert!(!list().contains("@more"), "{}", list());
+    end(&bench);
+}
+
+#[test]
+fn a_merge_and_the_drop_of_its_fork_are_one_step() {
+    let Some(bench) = mounted() else { return };
+    let fork = || bench.path("mnt/.marram/forks/work/new").exists();
+    bench.run("fork mnt/src work").good();
+    fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
+    bench.run("merge mnt/.marram/forks/work --drop").good();
+    let row = rows(&bench, "mnt").pop().unwrap();
+    assert_eq!(row["together"], serde_json::json!([3, 4]));
+    // Any number of it stands for all of it, and so for what takes it back.
+    for (number, is_merged) in [("4", false), ("", true), ("", false), ("9", true), ("", false)] {
+        let undone = bench.run(&format!("undo mnt {number}")).good();
+        assert_eq!(undone.out.matches("took back operation").count(), 2, "{undone:?}");
+        assert!(!undone.out.contains("the same command"), "{undone:?}");
+        let is_there = (bench.path("mnt/src/new").exists(), fork());
+        assert_eq!(is_there, (is_merged, !is_merged), "{undone:?}");
+    }
+    // A merge and a destruction that were asked for apart are two steps.
+    bench.run("merge mnt/.marram/forks/work").good();
+    bench.run("destroy fork mnt work --yes").good();
+    bench.run("undo mnt").good();
+    assert!(fork() && bench.path("mnt/src/new").exists());
+    // What is in the way of the fork's name is in the way of all.
+    fs::write(bench.path("mnt/.marram/forks/work/other"), "other\n").unwrap();
+    bench.run("merge mnt/.marram/forks/work --drop").good();
+    bench.run("fork mnt/src work").good();
+    let number =
+        rows(&bench, "mnt").iter().rfind(|row| row["operation"] == "merge").unwrap()["number"]
+            .clone();
+    bench.run(&format!("undo mnt {number}")).refused(1, &["there is another work"]);
+    assert!(bench.path("mnt/src/other").exists());
     end(&bench);
 }
 
 #[test]
 fn what_one_command_does_in_several_steps_is_told() {
     let Some(bench) = mounted() else { return };
-    bench.run("fork mnt/src work").good();
-    fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
-    bench.run("merge mnt/.marram/forks/work --drop").good();
-    let merge = rows(&bench, "mnt").into_iter().find(|row| row["operation"] == "merge").unwrap();
-    let number = merge["number"].as_u64().unwrap();
-    let told = bench.run("undo mnt").good().out;
-    let stays = format!("the same command did operation {number}, which stays: merge work");
-    assert!(told.contains(&stays), "{told}");
-    assert!(told.contains(&format!("marram undo TARGET {number}")), "{told}");
-    let told = bench.run(&format!("undo mnt {number}")).good().out;
-    assert!(!told.contains("the same command"), "{told}");
-    assert!(!bench.path("mnt/src/new").exists());
+    bench.run("snapshot mnt@auto-2020-01-01T12-00-00Z").good();
+    bench.run("snapshot mnt --keep 1").good();
+    let made =
+        rows(&bench, "mnt").iter().rfind(|row| row["operation"] == "snapshot").unwrap()["number"]
+            .clone();
+    let told = bench.run(&format!("undo mnt {made}")).good().out;
+    assert!(told.contains(&format!("took back operation {made}")), "{told}");
 
     // Properties that are set together are one step.
     let value = |name: &str| bench.run(&format!("get mnt {name} -H")).good().out;
@@ -148,7 +182,7 @@ fn a_fork_that_a_merge_dropped_comes_back_also_where_nobody_has_mounted_it() {
     assert!(bench.run("forks work.pool").good().out.contains("work"));
     bench.run("mount work.pool mnt").good();
     assert_eq!(read(&bench, "mnt/.marram/forks/work/new"), "new\n");
-    assert_eq!(read(&bench, "mnt/src/new"), "new\n");
+    assert!(!bench.path("mnt/src/new").exists(), "the merge is one step with that");
     end(&bench);
 }
 
@@ -189,7 +223,7 @@ fn a_merge_of_which_nothing_is_left_to_take_back_is_not_entered_again() {
     let Some(bench) = mounted() else { return };
     bench.run("fork mnt/src work").good();
     fs::write(bench.path("mnt/.marram/forks/work/new"), "new\n").unwrap();
-    bench.run("merge mnt/.marram/forks/work --drop").good();
+    bench.run("merge mnt/.marram/forks/work").good();
     let entries = rows(&bench, "mnt");
     let merge = entries.iter().find(|row| row["operation"] == "merge").unwrap();
     let number = merge["number"].as_u64().unwrap();
@@ -248,7 +282,8 @@ fn what_was_destroyed_comes_back_until_it_is_let_go() {
     bench.run("undo mnt").refused(1, &["gone for good"]);
     bench.run("set mnt undo=off").good();
     bench.run("snapshot mnt@t").good();
-    bench.run("undo mnt").refused(1, &["undo is off"]);
+    let last = rows(&bench, "mnt").pop().unwrap()["number"].clone();
+    bench.run(&format!("undo mnt {last}")).refused(1, &["undo is off"]);
     bench.run("set mnt undo=tomorrow").refused(2, &["undo=tomorrow"]);
     end(&bench);
 }
@@ -352,4 +387,90 @@ fn a_part_of_a_stream_that_was_dropped_is_in_the_log() {
     assert!(out.contains("drop a part of copy@s that was received"), "{out}");
     bench.run("check other.pool --data").good();
     end(&bench);
+}
+
+#[test]
+fn an_undo_says_what_it_takes_back_before_and_does_not_with_dry_run() {
+    let Some(bench) = mounted() else { return };
+    bench.run("set mnt compression=zstd:3").good();
+    let value = || bench.run("get mnt compression -H").good().out;
+    let would = bench.run("undo mnt --dry-run").good().out;
+    assert!(
+        would.contains("would take back operation 2, of") && would.contains("zstd:3"),
+        "{would}"
+    );
+    assert!(value().contains("zstd:3") && rows(&bench, "mnt").len() == 2);
+    let would = bench.run("undo mnt 2 --dry-run --json").result();
+    assert_eq!(would["would_undo"][0]["number"], 2);
+    let undone = bench.run("undo mnt").good();
+    assert!(undone.err.contains("to be taken back: operation 2, of"), "{undone:?}");
+    assert!(value().contains("lz4"));
+    let again = bench.run("undo mnt").good().out;
+    assert!(again.contains("took back operation 3, and did again what that had: set"), "{again}");
+    end(&bench);
+}
+
+#[test]
+fn what_programs_have_removed_is_found_in_a_snapshot() {
+    let Some(bench) = mounted() else { return };
+    fs::remove_dir_all(bench.path("mnt/src")).unwrap();
+    // The first that is typed takes the one snapshot that has it all away? It does not.
+    let refused = bench.run("undo mnt");
+    let copy = "`cp -a ";
+    let words = ["mnt/src", "more is gone since the snapshot s", copy, "marram rollback mnt@s"];
+    let told = refused.refused(1, &words).err;
+    let line = told.lines().find(|line| line.contains(copy)).unwrap();
+    let command = line.split('`').nth(1).unwrap();
+    bench.host(&["sh", "-c", command]).good();
+    assert_eq!(read(&bench, "mnt/src/a"), "one\n");
+    fs::remove_dir_all(bench.path("mnt/src")).unwrap();
+    // Below a directory that is gone itself, too.
+    let told = bench.run("undo mnt/src").refused(10, &["1 snapshots have it", copy]).err;
+    let command = told.split('`').nth(1).unwrap();
+    bench.host(&["sh", "-c", command]).good();
+    assert_eq!(read(&bench, "mnt/src/a"), "one\n");
+    assert!(!bench.run("undo mnt").err.contains("is gone"), "nothing is");
+    end(&bench);
+}
+
+#[test]
+fn where_later_changes_are_in_the_way_force_takes_back_and_can_be_taken_back() {
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("mnt/src/a"), "two\n").unwrap();
+    fs::write(bench.path("mnt/src/b"), "b\n").unwrap();
+    bench.run("rollback mnt/src@s").good();
+    fs::write(bench.path("mnt/src/a"), "three\n").unwrap();
+    fs::write(bench.path("mnt/src/since"), "since\n").unwrap();
+    bench.run("undo mnt").refused(1, &["conflicts", "/a: changed since", "--force"]);
+    let told = bench.run("undo mnt --force").good().out;
+    assert!(told.contains("changed since, and as before all the same: /a"), "{told}");
+    assert_eq!(
+        (read(&bench, "mnt/src/a"), read(&bench, "mnt/src/b")),
+        ("two\n".into(), "b\n".into())
+    );
+    assert_eq!(read(&bench, "mnt/src/since"), "since\n");
+    bench.run("undo mnt").good();
+    assert_eq!(read(&bench, "mnt/src/a"), "three\n", "what was there comes back");
+
+    bench.run("set mnt compression=zstd:3").good();
+    let set = rows(&bench, "mnt").pop().unwrap()["number"].clone();
+    bench.run("set mnt compression=zstd:9").good();
+    bench.run(&format!("undo mnt {set}")).refused(1, &["was set to zstd:9 since"]);
+    bench.run(&format!("undo mnt {set} --force")).good();
+    assert!(bench.run("get mnt compression -H").good().out.contains("lz4"));
+    end(&bench);
+}
+
+#[test]
+fn snapshots_that_were_made_since_go_only_if_that_is_asked_for() {
+    let bench = Workbench::with_pool();
+    bench.run("create work.pool --dataset home").good();
+    bench.run("snapshot work.pool@by-hand --dataset home").good();
+    bench.run("undo work.pool 1").refused(1, &["home@by-hand", "--force"]);
+    assert!(bench.run("list work.pool").good().out.contains("home@by-hand"));
+    bench.run("undo work.pool 1 --force").good();
+    assert!(!bench.run("list work.pool").good().out.contains("home"));
+    bench.run("undo work.pool").good();
+    assert!(bench.run("list work.pool").good().out.contains("home@by-hand"));
+    bench.run("check work.pool").good();
 }

@@ -42,5 +42,5 @@ pub use send::{
 };
 pub use snapshots::operation_log::{Author, Operation};
 pub use snapshots::trash::Hidden;
-pub use snapshots::undo::Reversal;
+pub use snapshots::undo::{Rest, Reversal};
 pub use state::options::OpenOptions;

@@ -88,7 +88,7 @@ fn merge(pool: &Pool, files: &Posix, fork: &str, options: &MergeOptions<'_>) -> 
 
 fn undo_merge(pool: &Pool, files: &Posix) {
     let (number, reversal) = pool.reversal(None).unwrap();
-    let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+    let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
         panic!("{reversal:?}");
     };
     let root = Ino(root_object);

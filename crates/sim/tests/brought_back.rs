@@ -84,7 +84,7 @@ impl Scene {
     /// Takes a merge back.
     fn undo(&self, operation: u64) {
         let (number, reversal) = self.pool.reversal(Some(operation)).unwrap();
-        let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+        let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
             panic!("{reversal:?}");
         };
         let root = Ino(root_object);

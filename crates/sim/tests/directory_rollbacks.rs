@@ -115,7 +115,7 @@ fn roll_back(pool: &Pool, files: &Posix) -> Option<ChangeSet> {
 /// Takes the last operation, a rollback, back.
 fn undo(pool: &Pool, files: &Posix) {
     let (number, reversal) = pool.reversal(None).unwrap();
-    let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+    let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
         panic!("{reversal:?}");
     };
     let root = Ino(root_object);

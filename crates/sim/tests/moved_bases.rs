@@ -75,7 +75,7 @@ impl Forked {
     /// Takes the last operation back, a merge.
     fn undo(&self) {
         let (number, reversal) = self.pool.reversal(None).unwrap();
-        let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+        let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
             panic!("{reversal:?}");
         };
         let into = if dataset == name("f") { &self.fork } else { &self.files };

@@ -98,7 +98,7 @@ fn merge(pool: &Pool, files: &Posix, preview: bool) -> Result<MergeReport> {
 /// Takes the last operation, a merge or the rollback of a directory, back.
 fn undo(pool: &Pool, files: &Posix) -> Result<MergeReport> {
     let (number, reversal) = pool.reversal(None).unwrap();
-    let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+    let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
         panic!("{reversal:?}");
     };
     let root = Ino(root_object);

@@ -24,9 +24,18 @@ pub(crate) struct UndoArguments {
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// The operation, as `marram log` numbers it; the last one if left out, also if that was an
-    /// undo: then it is done again. What one command did together in one step, as `snapshot
+    /// undo: then it is done again. A snapshot is taken away only by its number. What one command did together in one step, as `snapshot
     /// --recursive` does, goes back together: any of its numbers stands for all of it
     pub(crate) number: Option<u64>,
+    /// Also where something was changed later: that goes back too, until an undo of this one
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only say what would be taken back
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Do not ask at a terminal
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
 }
 
 /// Arguments of `rename`.

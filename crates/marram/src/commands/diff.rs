@@ -128,7 +128,7 @@ fn common_root(before: &Side, after: &Side) -> Result<u64> {
 }
 
 /// Where a path leads below the root of the dataset, snapshot or fork that it is in.
-fn place_of(target: &Target, path: &Path) -> Option<PathBuf> {
+pub(super) fn place_of(target: &Target, path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     let below = path.strip_prefix(target.directory.as_ref()?).ok()?;
     let of_member = if below.starts_with(HIDDEN) { MEMBER_PARTS } else { 0 };

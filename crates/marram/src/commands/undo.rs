@@ -1,27 +1,38 @@
 //! `marram log` and `marram undo`: what was done to a pool, and taking it back.
+//!
+//! An undo says what it takes back before it does, and asks at a terminal. Without a number it
+//! takes no snapshot away.
+
+mod gone;
 
 use crate::arguments::{LogArguments, UndoArguments};
 use crate::commands::answers::{unexpected, write_back};
 use crate::control::owner_names;
 use crate::control::protocol::OwnerClass;
 use crate::control::protocol::{Answer, Operation, OperationRow, UndoReport};
-use crate::error::Result;
-use crate::output::{Align, Output, Table, instant_text, size_text};
+use crate::error::{Error, Kind, Result};
+use crate::output::{Align, Output, Table, instant_text, say, size_text};
 use crate::target::Target;
+use rustix::termios::isatty;
+use serde::Serialize;
+use std::io::BufRead;
 
 /// In an entry of the log: as much as there is.
 const NO_LIMIT: &str = "none";
 
 pub(super) fn log(arguments: &LogArguments, output: &Output) -> Result<()> {
-    let target = Target::find(&arguments.target)?;
-    let mut rows = match target.perform(&Operation::Log)? {
-        Answer::Operations(rows) => rows,
-        other => return Err(unexpected(&other)),
-    };
+    let mut rows = rows(&Target::find(&arguments.target)?)?;
     let skipped = rows.len().saturating_sub(arguments.last.unwrap_or(usize::MAX));
     rows.drain(..skipped);
     output.print(&rows, || table(&target, &rows, arguments, output));
     Ok(())
+}
+
+fn rows(target: &Target) -> Result<Vec<OperationRow>> {
+    match target.perform(&Operation::Log)? {
+        Answer::Operations(rows) => Ok(rows),
+        other => Err(unexpected(&other)),
+    }
 }
 
 fn table(
@@ -124,21 +135,120 @@ fn undo_text(row: &OperationRow, exact: bool) -> String {
 }
 
 pub(super) fn undo(arguments: &UndoArguments, output: &Output) -> Result<()> {
-    let target = Target::find(&arguments.target)?;
-    write_back(&target, &arguments.target)?;
-    let report = match target.perform(&Operation::Undo { number: arguments.number })? {
-        Answer::Undone(report) => report,
-        other => return Err(unexpected(&other)),
+    let path = &arguments.target;
+    let target = Target::find(path).map_err(|refusal| match refusal.kind {
+        Kind::NotFound => gone::at(path, refusal),
+        _ => refusal,
+    })?;
+    write_back(&target, path)?;
+    let entries = rows(&target)?;
+    let chosen = match arguments.number {
+        Some(number) => entries.iter().find(|row| row.number == number),
+        None => entries.last(),
     };
+    let gone = || arguments.number.is_none().then(|| gone::below(&target, path)).flatten();
+    if let (Some(row), None) = (chosen, arguments.number) {
+        refuse_snapshot(row).map_err(|refusal| with_gone(refusal, gone()))?;
+    }
+    let number = chosen.map(|row| row.number).or(arguments.number);
+    let intended = Intended::of(&entries, number);
+    if arguments.dry_run {
+        output.print(&intended, || intended.text(&target, "would take back"));
+        return Ok(());
+    }
+    intended.text(&target, "to be taken back:").lines().for_each(say);
+    if !arguments.yes && !intended.would_undo.is_empty() && is_at_terminal() {
+        gone().iter().for_each(|gone| say(gone));
+        ask()?;
+    }
+    let order = Operation::Undo { number, force: arguments.force };
+    let answer = target.perform(&order).map_err(|refusal| match entries.is_empty() {
+        true => with_gone(refusal, gone()),
+        false => refusal,
+    })?;
+    let Answer::Undone(report) = answer else { return Err(unexpected(&answer)) };
     output.print(&report, || text(&target, &report));
+    gone().iter().for_each(|gone| say(gone));
     Ok(())
+}
+
+/// What would be taken back.
+#[derive(Serialize)]
+struct Intended<'r> {
+    would_undo: Vec<&'r OperationRow>,
+}
+
+impl<'r> Intended<'r> {
+    /// All that is left of the step of an operation.
+    fn of(entries: &'r [OperationRow], number: Option<u64>) -> Intended<'r> {
+        let chosen = entries.iter().find(|row| Some(row.number) == number);
+        let (first, last) =
+            chosen.map_or((1, 0), |row| row.together.unwrap_or((row.number, row.number)));
+        let of_step = |row: &&OperationRow| (first..=last).contains(&row.number);
+        let is_left = |row: &&OperationRow| row.undone_by.is_none();
+        Intended { would_undo: entries.iter().filter(of_step).filter(is_left).collect() }
+    }
+
+    fn text(&self, target: &Target, verb: &str) -> String {
+        let line = |row: &&OperationRow| {
+            let user = row.user.map_or_else(|| "nobody".to_owned(), user_text);
+            let when = instant_text(row.seconds, false);
+            format!("{verb} operation {}, of {user} at {when}: {}\n", row.number, what(target, row))
+        };
+        self.would_undo.iter().map(line).collect()
+    }
+}
+
+/// A snapshot goes only by its number: it is what one comes back to.
+fn refuse_snapshot(row: &OperationRow) -> Result<()> {
+    let name = row.names.first().map_or("", String::as_str);
+    let verb = match row.operation.as_str() {
+        "snapshot" => "made",
+        "restore" if name.contains('@') => "brought back",
+        _ => return Ok(()),
+    };
+    let number = row.number;
+    Err(Error::failed(format!(
+        "the last operation, {number}, {verb} the snapshot {name}: nothing is taken back"
+    ))
+    .hint(format!(
+        "`marram undo TARGET {number}` takes the snapshot away; `marram log TARGET` tells what else \
+         can be taken back"
+    )))
+}
+
+fn with_gone(refusal: Error, gone: Option<String>) -> Error {
+    let Some(gone) = gone else { return refusal };
+    let details: Vec<String> =
+        refusal.details.iter().cloned().chain(gone.lines().map(str::to_owned)).collect();
+    refusal.details(details.into_iter())
+}
+
+/// Whether there is somebody to ask.
+fn is_at_terminal() -> bool {
+    isatty(rustix::stdio::stdin()) && isatty(rustix::stdio::stderr())
+}
+
+/// Asks whether to go on.
+fn ask() -> Result<()> {
+    say("go on? [y/N]");
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    match read.is_ok() && matches!(line.trim(), "y" | "yes") {
+        true => Ok(()),
+        false => Err(Error::failed("nothing was taken back")),
+    }
 }
 
 fn text(target: &Target, report: &UndoReport) -> String {
     let mut text = String::new();
     let what = |row| what(target, row);
     for row in &report.undone {
-        text.push_str(&format!("took back operation {}: {}\n", row.number, what(row)));
+        let again = row.undoes.map_or("", |_| ", and did again what that had");
+        text.push_str(&format!("took back operation {}{again}: {}\n", row.number, what(row)));
+    }
+    for path in &report.overwritten {
+        text.push_str(&format!("changed since, and as before all the same: {path}\n"));
     }
     for row in &report.entries {
         text.push_str(&format!("this is operation {}: {}\n", row.number, what(row)));

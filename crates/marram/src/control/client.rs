@@ -114,17 +114,37 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::ask`].
-    pub(crate) fn compare(mut self, order: &CompareOrder) -> Result<Vec<DifferenceRow>> {
+    pub(crate) fn compare(self, order: &CompareOrder) -> Result<Vec<DifferenceRow>> {
+        let mut rows = Vec::new();
+        let visit = &mut |row| {
+            rows.push(row);
+            true
+        };
+        self.compare_while(order, visit).map(|()| rows)
+    }
+
+    /// The same, one difference after the other, for as long as `visit` wants more.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn compare_while(
+        mut self,
+        order: &CompareOrder,
+        visit: &mut dyn FnMut(DifferenceRow) -> bool,
+    ) -> Result<()> {
         self.put(&Request::Compare(order.clone()))?;
-        let mut pieces = BufReader::new(ChunkReader::new(&mut self.stream));
-        let rows: std::result::Result<Vec<DifferenceRow>, _> =
-            serde_json::Deserializer::from_reader(&mut pieces).into_iter().collect();
-        let rows = rows.map_err(|error| match error.io_error_kind() {
-            Some(kind) => lost(kind.into()),
-            None => Error::failed(format!("the daemon's answer is garbled: {error}")),
-        })?;
-        drop(pieces);
-        self.answer(ANSWER_BYTES_MAX).map(|_| rows)
+        let pieces = BufReader::new(ChunkReader::new(&mut self.stream));
+        let rows = serde_json::Deserializer::from_reader(pieces).into_iter();
+        for row in rows {
+            let row = row.map_err(|error| match error.io_error_kind() {
+                Some(kind) => lost(kind.into()),
+                None => Error::failed(format!("the daemon's answer is garbled: {error}")),
+            })?;
+            if !visit(row) {
+                return Ok(());
+            }
+        }
+        self.answer(ANSWER_BYTES_MAX).map(|_| ())
     }
 
     /// Has a snapshot sent to `out`.

@@ -23,6 +23,13 @@ impl Pool {
         Pool { session: Session { undoes: number, ..self.session.clone() } }
     }
 
+    /// The same pool for an undo that goes back past later changes of the same thing: another
+    /// rollback or merge, another value or label. What they left is not lost: an undo of that undo
+    /// has it again.
+    pub fn past_later_changes(&self) -> Pool {
+        Pool { session: Session { goes_past: true, ..self.session.clone() } }
+    }
+
     /// Destroys as [`destroy_together`] does, but what goes is kept for an undo as long as the
     /// property `undo` of its dataset says: of several the shortest time holds. If that is off, or
     /// this handle acts for nobody, it goes at once.
@@ -52,8 +59,8 @@ impl Pool {
         undo::reversal(&self.session, number)
     }
 
-    /// Takes an operation back that is no merge, with all that is one step with it. Returns the
-    /// number of the new entry, of several the last.
+    /// Takes an operation back that is no merge, with all that is one step with it but a merge.
+    /// Returns the number of the new entry, of several the last.
     ///
     /// # Errors
     /// [`Error::Invalid`](marram_store::Error::Invalid) says what is in the way. Then nothing has

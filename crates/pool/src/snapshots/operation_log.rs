@@ -7,7 +7,8 @@
 //!
 //! A command that does one thing to many has an entry for each. They are a **step**: entries of one
 //! kind with the same group. A commit does one command's work and has a group of its own, so two
-//! commands are never one step, however alike they are.
+//! commands are never one step, however alike they are. A merge and the end of the fork that it
+//! dropped are a step too, though they are two commits: the ids say that they belong together.
 
 use crate::commit::draft::Commit;
 use crate::io::At;
@@ -62,13 +63,31 @@ impl Operation {
 /// Whether an entry and the next one are of one step. What changes a property is one step of a
 /// dataset; an entry of another kind is a step by itself, as is the snapshot that a merge took.
 pub(crate) fn is_one_step(one: &OperationRecord, next: &OperationRecord) -> bool {
-    one.group == next.group
-        && one.kind == next.kind
-        && match one.kind {
-            OperationKind::Snapshot | OperationKind::Destroy | OperationKind::Restore => true,
-            OperationKind::Set => one.subject == next.subject,
-            _ => false,
+    is_merge_and_end(one, next)
+        || one.group == next.group
+            && one.kind == next.kind
+            && match one.kind {
+                OperationKind::Snapshot | OperationKind::Destroy | OperationKind::Restore => true,
+                OperationKind::Set => one.subject == next.subject,
+                _ => false,
+            }
+}
+
+/// Whether the first is a merge and the next the end of what was merged, by the same command line:
+/// nothing came between them. The same holds for the entries of an undo of both, and of its undo.
+fn is_merge_and_end(one: &OperationRecord, next: &OperationRecord) -> bool {
+    let is_of_one_fork = match (one.undoes, next.undoes) {
+        (0, 0) => next.kind == OperationKind::Destroy && one.other == next.subject,
+        (0, _) | (_, 0) => false,
+        (merge, end) => {
+            let is_end = matches!(next.kind, OperationKind::Restore | OperationKind::Destroy);
+            is_end && merge.checked_add(1) == Some(end)
         }
+    };
+    one.kind == OperationKind::Merge
+        && is_of_one_fork
+        && !one.command.is_empty()
+        && (one.user, &one.command) == (next.user, &next.command)
 }
 
 /// Why what was taken back cannot be taken back.

@@ -10,7 +10,8 @@ pub(crate) fn operations(session: &Session) -> Result<Vec<Operation>> {
     let _no_commit = session.state.turns.committing.lock();
     let entries = entries(&session.state)?;
     let undone = undone_by(&entries);
-    let judge = |number: u64| match undo::judge(&session.state, (&entries, &undone), number) {
+    let log = undo::Log { entries: &entries, undone: &undone, goes_past: false };
+    let judge = |number: u64| match undo::judge(&session.state, log, number) {
         Ok(_) => None,
         Err(Error::Invalid(reason)) => Some(reason),
         Err(error) => Some(error.to_string()),

@@ -15,12 +15,14 @@ pub(crate) struct Session {
     pub(crate) author: Option<Arc<Author>>,
     /// The operation that a merge through this handle takes back; 0 is none.
     pub(crate) undoes: u64,
+    /// An undo through this handle goes back past what was changed later.
+    pub(crate) goes_past: bool,
 }
 
 impl Session {
     /// A handle that acts for nobody.
     pub(crate) fn new(state: State) -> Session {
         let (state, ephemeral) = (Arc::new(state), Arc::default());
-        Session { state, ephemeral, author: None, undoes: 0 }
+        Session { state, ephemeral, author: None, undoes: 0, goes_past: false }
     }
 }

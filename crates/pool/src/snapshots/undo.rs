@@ -35,8 +35,17 @@ const NAMES_MAX: u32 = 1 << 16;
 type Entry = (u64, OperationRecord);
 /// Entries of the log, oldest first.
 type Entries = [Entry];
-/// The log, and which of its entries others have taken back: each with the one that did.
-type Log<'e> = (&'e Entries, &'e BTreeSet<(u64, u64)>);
+
+/// The log as an undo is judged by it.
+#[derive(Clone, Copy)]
+pub(crate) struct Log<'e> {
+    /// Its entries.
+    pub(crate) entries: &'e Entries,
+    /// Which of them others have taken back: each with the one that did.
+    pub(crate) undone: &'e BTreeSet<(u64, u64)>,
+    /// What was changed later is no obstacle.
+    pub(crate) goes_past: bool,
+}
 
 /// How an operation is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +76,19 @@ pub enum Reversal {
         back_to: Source,
         /// The object that was the root of what was merged.
         root_object: u64,
+        /// What is one step with the merge, and is taken back by [`Pool::undo`](crate::Pool::undo)
+        /// when the merge has been.
+        rest: Option<Rest>,
     },
+}
+
+/// The end of a fork that a merge dropped, or the undo of that end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// Its number.
+    pub number: u64,
+    /// What is destroyed with its undo, and kept: nobody may have it open.
+    pub goes: Vec<Source>,
 }
 
 fn refusal(reason: impl Into<String>) -> Error {
@@ -86,16 +107,14 @@ fn step_of(entries: &Entries, number: u64) -> Result<&Entries> {
 
 /// Refuses to take something back that a later rollback, or with `merges` merge, of the same
 /// dataset has gone on from.
-fn refuse_later(
-    (entries, undone): Log<'_>,
-    number: u64,
-    record: &OperationRecord,
-    merges: bool,
-) -> Result<()> {
-    let later = entries.iter().find(|(later, other)| {
+fn refuse_later(log: Log<'_>, number: u64, record: &OperationRecord, merges: bool) -> Result<()> {
+    if log.goes_past {
+        return Ok(());
+    }
+    let later = log.entries.iter().find(|(later, other)| {
         let counts =
             other.kind == OperationKind::Rollback || (merges && other.kind == OperationKind::Merge);
-        let holds = other.undoes == 0 && !undone.iter().any(|(gone, _)| gone == later);
+        let holds = other.undoes == 0 && !log.undone.iter().any(|(gone, _)| gone == later);
         *later > number && other.subject == record.subject && counts && holds
     });
     match later {
@@ -153,8 +172,8 @@ pub(crate) fn judge(pool: &State, log: Log<'_>, number: u64) -> Result<Reversal>
 /// What there is to be taken back of an operation's step, and how; the first reason if nothing.
 fn judge_step<'e>(pool: &State, log: Log<'e>, number: u64) -> Result<(Vec<&'e Entry>, Reversal)> {
     let (mut parts, mut reason) = (Vec::new(), None);
-    for part in step_of(log.0, number)? {
-        let by = log.1.range((part.0, 0)..=(part.0, u64::MAX)).next();
+    for part in step_of(log.entries, number)? {
+        let by = log.undone.range((part.0, 0)..=(part.0, u64::MAX)).next();
         let undone = by.map_or(Ok(()), |(_, by)| Err(refusal(taken_back_by(*by))));
         match undone.and_then(|()| refuse_gone(pool, &part.1)) {
             Ok(()) => parts.push(part),
@@ -178,15 +197,19 @@ fn judge_parts(pool: &State, log: Log<'_>, parts: &[&Entry]) -> Result<Reversal>
         | OperationKind::Fork
         | OperationKind::Restore => return judge_destruction(pool, parts),
         OperationKind::Rollback => return judge_rollback(pool, log, *number, record),
-        OperationKind::Merge => return judge_merge(pool, log, *number, record),
+        OperationKind::Merge => return judge_merge(pool, log, parts),
         OperationKind::Promote => judge_promotion(pool, record)?,
         OperationKind::Hold | OperationKind::Release => judge_hold(pool, record)?,
+        OperationKind::Set if log.goes_past => {
+            parts.iter().try_for_each(|(_, set)| in_sight(pool, set.subject).map(|_| ()))?;
+        }
         OperationKind::Set => parts.iter().try_for_each(|(_, set)| judge_set(pool, set))?,
         OperationKind::Rename => {
             let renamed = Some(judge_rename(pool, record)?);
             return Ok(Reversal::Records { goes: Vec::new(), renamed });
         }
         OperationKind::Destroy => judge_restoration(pool, parts)?,
+        OperationKind::Label if log.goes_past => {}
         OperationKind::Label => judge_label(pool, record)?,
         OperationKind::Limit => drop(limits::judge_limit(pool, record)?),
         OperationKind::Grow => {
@@ -265,14 +288,17 @@ fn judge_rollback(
     Ok(Reversal::Rollback { dataset: subject.name.parse()?, to: before.name.parse()? })
 }
 
-fn judge_merge(
-    pool: &State,
-    log: Log<'_>,
-    number: u64,
-    record: &OperationRecord,
-) -> Result<Reversal> {
+fn judge_merge(pool: &State, log: Log<'_>, parts: &[&Entry]) -> Result<Reversal> {
+    let (number, record) = parts[0];
     let subject = in_sight(pool, record.subject)?;
-    refuse_later(log, number, record, false)?;
+    refuse_later(log, *number, record, false)?;
+    let rest = match parts.get(1) {
+        None => None,
+        Some((number, _)) => match judge_parts(pool, log, &parts[1..])? {
+            Reversal::Records { goes, .. } => Some(Rest { number: *number, goes }),
+            Reversal::Rollback { .. } | Reversal::Merge { .. } => None,
+        },
+    };
     let state = |id: u64| -> Result<Source> {
         let found = by_id(pool, id).ok().filter(|found| found.parent == subject.id);
         let found = found.ok_or_else(|| {
@@ -285,6 +311,7 @@ fn judge_merge(
         base: state(record.after)?,
         back_to: state(record.before)?,
         root_object: record.detail,
+        rest,
     })
 }
 
@@ -469,7 +496,14 @@ pub(crate) fn reversal(session: &Session, number: Option<u64>) -> Result<(u64, R
     let entries = operation_log::entries(&session.state)?;
     let last = entries.last().map(|(number, _)| *number);
     let number = number.or(last).ok_or_else(|| refusal("no operation is in the log"))?;
-    Ok((number, judge(&session.state, (&entries, &undone_by(&entries)), number)?))
+    let undone = undone_by(&entries);
+    let log = Log { entries: &entries, undone: &undone, goes_past: session.goes_past };
+    let (parts, reversal) = judge_step(&session.state, log, number)?;
+    let number = match reversal {
+        Reversal::Merge { .. } => parts[0].0,
+        _ => number,
+    };
+    Ok((number, reversal))
 }
 
 /// See `Pool::undo`.
@@ -481,7 +515,8 @@ pub(crate) fn undo(session: &Session, number: u64) -> Result<u64> {
     let turn = turn::take_turn(inner)?;
     let entries = operation_log::entries(inner)?;
     let undone = undone_by(&entries);
-    let (parts, reversal) = judge_step(inner, (&entries, &undone), number)?;
+    let log = Log { entries: &entries, undone: &undone, goes_past: session.goes_past };
+    let (parts, reversal) = beside_merge(inner, log, number)?;
     let (_, record) = parts[0];
     match (record.kind, reversal) {
         (_, Reversal::Merge { .. }) => {
@@ -505,6 +540,20 @@ pub(crate) fn undo(session: &Session, number: u64) -> Result<u64> {
     let undid = |undoes: u64| parts.iter().any(|(number, _)| *number == undoes);
     let own = now.iter().rev().find(|(_, record)| undid(record.undoes));
     Ok(own.map_or(0, |(number, _)| *number))
+}
+
+/// What there is to be taken back by a change of records: of a step that begins with a merge the
+/// rest, if that is what is asked for.
+fn beside_merge<'e>(pool: &State, log: Log<'e>, number: u64) -> Result<(Vec<&'e Entry>, Reversal)> {
+    let (parts, reversal) = judge_step(pool, log, number)?;
+    match reversal {
+        Reversal::Merge { rest: Some(rest), .. } if rest.number == number => {
+            let parts = parts[1..].to_vec();
+            let reversal = judge_parts(pool, log, &parts)?;
+            Ok((parts, reversal))
+        }
+        reversal => Ok((parts, reversal)),
+    }
 }
 
 fn undo_records(

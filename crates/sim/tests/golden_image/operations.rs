@@ -262,7 +262,7 @@ pub(crate) fn take_back(pool: &Pool, version: FormatVersion) {
     }
     pool.undo(DESTROYED).expect("nothing is in the way");
     let (_, reversal) = pool.reversal(Some(WENT_BACK)).expect("nothing is in the way");
-    let Reversal::Merge { dataset, base, back_to, root_object } = reversal else {
+    let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
         panic!("a directory comes again by a merge: {reversal:?}");
     };
     let root = Ino(root_object);

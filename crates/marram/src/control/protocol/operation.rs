@@ -108,6 +108,9 @@ pub(crate) enum Operation {
     Undo {
         /// Its number in the log; without one the last.
         number: Option<u64>,
+        /// What was changed later is no obstacle.
+        #[serde(default)]
+        force: bool,
     },
     /// List datasets and snapshots.
     List,

@@ -51,4 +51,7 @@ pub(crate) struct UndoReport {
     /// Operations before and after that the same command line did in steps of their own, and that
     /// were not taken back.
     pub(crate) others: Vec<OperationRow>,
+    /// What was changed since and is as before all the same, since that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) overwritten: Vec<String>,
 }

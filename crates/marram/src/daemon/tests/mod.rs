@@ -198,9 +198,9 @@ fn the_undo_of_a_rollback_and_the_undo_of_that_are_shown() {
     };
     perform(Operation::Rollback { to: "root@s".to_owned() });
     bench.shows_the_snapshot();
-    perform(Operation::Undo { number: None });
+    perform(Operation::Undo { number: None, force: false });
     bench.shows_the_change();
-    perform(Operation::Undo { number: None });
+    perform(Operation::Undo { number: None, force: false });
     bench.shows_the_snapshot();
 }
 
@@ -259,7 +259,7 @@ fn what_others_go_on_looking_at_is_destroyed_at_once() {
             pool.fork(&DatasetName::root(), &name, marram_vfs::Ino::ROOT.0)?;
             let goes = match number % 2 {
                 0 => Operation::Hide { sources: vec![name.to_string()] },
-                _ => Operation::Undo { number: None },
+                _ => Operation::Undo { number: None, force: false },
             };
             bench.perform(&goes).map(|_| ())
         });

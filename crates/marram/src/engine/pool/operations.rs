@@ -67,7 +67,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Rename { from, to } => pool.rename(&from.parse()?, &to.parse()?)?,
         Operation::Promote { name } => pool.promote(&name.parse()?)?,
         Operation::Log => return undo::log(pool),
-        Operation::Undo { number } => return undo::undo(pool, *number),
+        Operation::Undo { number, force } => return undo::undo(pool, *number, *force),
         Operation::List => {
             let usage = pool.usage(false)?;
             return Ok(Answer::Datasets(dataset_rows(pool, &usage.holders)));

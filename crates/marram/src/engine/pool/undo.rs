@@ -4,13 +4,16 @@ use super::places;
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::error::{Error, Result};
 use crate::names::{self, PathText};
-use marram_history::{ChangeSet, MergeOptions, MergeSides};
+use marram_history::{ChangeSet, Choice, MergeOptions, MergeSides};
 use marram_pool::{Operation, Pool, Reversal};
 use marram_posix::{OwnerClass, OwnerId, Posix};
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::Ino;
 use std::ops::RangeInclusive;
 
+/// What to do where a later change is in the way.
+const FORCE: &str = "`marram undo TARGET NUMBER --force` does it all the same; an undo of that \
+    has again what was there";
 /// Most conflicts that are named where a merge cannot be taken back.
 const CONFLICTS_TOLD_MAX: usize = 10;
 
@@ -105,12 +108,48 @@ fn is_receive(command: &str) -> bool {
     words.find(|word| !word.starts_with('-')) == Some("receive")
 }
 
+/// The same pool for an undo, which goes back past later changes if that is asked for.
+pub(super) fn acting(pool: &Pool, force: bool) -> Option<Pool> {
+    force.then(|| pool.past_later_changes())
+}
+
 /// How an operation is taken back.
 ///
 /// # Errors
-/// What stands in the way.
-pub(super) fn reversal(pool: &Pool, number: Option<u64>) -> Result<(u64, Reversal)> {
-    pool.reversal(number).map_err(|error| refusal(number, &error))
+/// What stands in the way; snapshots of a dataset that goes are, unless `force` says that they go
+/// with it.
+pub(super) fn reversal(pool: &Pool, number: Option<u64>, force: bool) -> Result<(u64, Reversal)> {
+    let (number, reversal) = pool.reversal(number).map_err(|error| refusal(number, &error))?;
+    if let (false, Reversal::Records { goes, .. }) = (force, &reversal) {
+        refuse_taken_along(pool, number, goes)?;
+    }
+    Ok((number, reversal))
+}
+
+/// Refuses to destroy the snapshots that somebody has made of a dataset since it was made.
+fn refuse_taken_along(pool: &Pool, number: u64, goes: &[Source]) -> Result<()> {
+    let is_along = |gone: &&Source| {
+        gone.snapshot.is_some() && goes.contains(&Source::live(gone.dataset.clone()))
+    };
+    let mut along: Vec<String> = goes.iter().filter(is_along).map(ToString::to_string).collect();
+    if along.is_empty() {
+        return Ok(());
+    }
+    // What came in with a stream is no snapshot of the log.
+    let log = pool.operations()?;
+    let is_made = |name: &String| {
+        let of_name = |known: &&Operation| known.record.text(0) == name;
+        log.iter().filter(of_name).any(|known| known.record.kind.name() == "snapshot")
+    };
+    along.retain(is_made);
+    if along.is_empty() {
+        return Ok(());
+    }
+    Err(Error::failed(format!(
+        "operation {number} cannot be taken back: with it would go {}, made since",
+        along.join(", ")
+    ))
+    .hint(FORCE))
 }
 
 /// Has the pool take an operation back.
@@ -142,33 +181,67 @@ fn refusal(number: Option<u64>, error: &marram_store::Error) -> Error {
         .hint("`marram log TARGET` shows which operations can be; `marram undo TARGET NUMBER`")
 }
 
-/// Takes a merge back in the file system of its dataset; also tells what has changed there.
+/// What has come of a merge that was taken back.
+pub(super) struct MergedBack {
+    /// What is not as it was.
+    pub(super) change_set: ChangeSet,
+    /// Paths that were changed since, and are as before the merge all the same.
+    pub(super) overwritten: Vec<String>,
+}
+
+/// Takes a merge back in the file system of its dataset. Where something was changed since, that
+/// is in the way, or with `force` goes back too.
 ///
 /// # Errors
 /// Files that were changed since the merge, or whatever else refuses it: nothing has changed.
 pub(super) fn by_merge(
     pool: &Pool,
-    number: u64,
+    (number, force): (u64, bool),
     files: &Posix,
     (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
-) -> Result<ChangeSet> {
+) -> Result<MergedBack> {
     let sides = MergeSides { dataset, base, fork: back_to, root: Ino(root) };
-    let report =
-        marram_history::merge(files, &pool.taking_back(number), sides, &MergeOptions::default())?;
+    let choice = if force { Choice::Theirs } else { Choice::Refuse };
+    let options = MergeOptions { choose: &|_| choice, ..MergeOptions::default() };
+    let report = marram_history::merge(files, &pool.taking_back(number), sides, &options)?;
     if report.applied {
-        return Ok(report.change_set);
+        let decided = report.decided.iter();
+        let overwritten = decided.map(|(conflict, _)| names::quoted(&conflict.path)).collect();
+        return Ok(MergedBack { change_set: report.change_set, overwritten });
     }
-    let told = report
-        .conflicts
-        .iter()
-        .take(CONFLICTS_TOLD_MAX)
-        .map(|conflict| format!("{}: {}", names::quoted(&conflict.path), conflict.detail));
+    let told =
+        report.conflicts.iter().take(CONFLICTS_TOLD_MAX).map(|conflict| {
+            format!("{}: {}", names::quoted(&conflict.path), since(&conflict.detail))
+        });
     let count = report.conflicts.len();
-    Err(Error::failed(format!(
-        "operation {number} cannot be taken back: {count} conflicts with what was changed since \
-         (as \"the fork\" is told what was before it)"
-    ))
-    .details(told))
+    let places = if count == 1 { "place conflicts" } else { "places conflict" };
+    let refused = Error::failed(format!(
+        "operation {number} cannot be taken back: {count} {places} with what was changed since"
+    ));
+    let hint = if force { "put in order by hand what is named, and try again" } else { FORCE };
+    Err(refused.details(told).hint(hint))
+}
+
+/// What a merge tells of a conflict, in the words of an undo: its fork is what was before, and its
+/// parent what is there now.
+fn since(detail: &str) -> String {
+    const WORDS: [(&str, &str); 12] = [
+        ("the directory is gone from the parent", "the directory is gone since"),
+        ("gone from the parent", "gone since"),
+        ("the parent gave the name to something else", "the name is of something else since"),
+        ("the parent changed it and removed its other names", "changed and its other names gone"),
+        ("new in the parent", "new since"),
+        ("that the fork removed", "that the undo removes"),
+        ("with what the parent moved", "with what was moved since"),
+        ("in the parent", "since"),
+        ("in the fork", "by the undo"),
+        ("changed by both", "changed since"),
+        ("spelt differently by both", "spelt anew since"),
+        ("moved by both, or moved by one and removed by the other", "moved or removed since"),
+    ];
+    WORDS
+        .iter()
+        .fold(detail.to_owned(), |told, (of_merge, of_undo)| told.replace(of_merge, of_undo))
 }
 
 /// What an undo of the step of `number` has done: the newest entries, if they are those of one.
@@ -194,7 +267,7 @@ pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
     let left = |entry: &&Operation| step.contains(&entry.number) && entry.undone_by.is_none();
     let left = if own.is_some() { rows(&left) } else { Vec::new() };
     let others = others(pool, &log, &step);
-    Ok(UndoReport { undone, entries: rows(&is_own), left, others })
+    Ok(UndoReport { undone, entries: rows(&is_own), left, others, overwritten: Vec::new() })
 }
 
 /// Operations beside a step that the same command line did at about the same time, and that were
@@ -225,16 +298,40 @@ fn others(pool: &Pool, log: &[Operation], step: &RangeInclusive<u64>) -> Vec<Ope
 ///
 /// # Errors
 /// What stands in the way; then nothing has changed.
-pub(super) fn undo(pool: &Pool, number: Option<u64>) -> Result<Answer> {
-    let (number, reversal) = reversal(pool, number)?;
+pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answer> {
+    let acting = acting(pool, force);
+    let pool = acting.as_ref().unwrap_or(pool);
+    let (number, reversal) = reversal(pool, number, force)?;
+    let mut overwritten = Vec::new();
     match reversal {
-        Reversal::Merge { dataset, base, back_to, root_object } => {
+        Reversal::Merge { dataset, base, back_to, root_object, rest } => {
             let files = super::volume::open_files(pool, &dataset)?;
-            by_merge(pool, number, &files, (&dataset, &base, &back_to, root_object))?;
+            let of = (&dataset, &base, &back_to, root_object);
+            overwritten = by_merge(pool, (number, force), &files, of)?.overwritten;
+            if let Some(rest) = rest {
+                after_merge(number, pool.undo(rest.number))?;
+            }
         }
         Reversal::Records { .. } | Reversal::Rollback { .. } => {
             by_records(pool, number)?;
         }
     }
-    Ok(Answer::Undone(Box::new(report(pool, number)?)))
+    let report = UndoReport { overwritten, ..report(pool, number)? };
+    Ok(Answer::Undone(Box::new(report)))
+}
+
+/// What is one step with a merge that was taken back.
+///
+/// # Errors
+/// It cannot be taken back, though the merge was.
+pub(super) fn after_merge<T, E: std::fmt::Display>(
+    number: u64,
+    done: std::result::Result<T, E>,
+) -> Result<T> {
+    done.map_err(|error| {
+        Error::partial(format!(
+            "operation {number} was taken back, but not what was one step with it: {error}"
+        ))
+        .hint("`marram undo TARGET NUMBER` tries again when that is out of the way")
+    })
 }

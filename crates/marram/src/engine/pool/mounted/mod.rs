@@ -30,7 +30,7 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         }
         Operation::Rename { from, to } => rename::rename(shown, &from.parse()?, &to.parse()?),
         Operation::Promote { name } => rename::promote(shown, &Source::live(name.parse()?)),
-        Operation::Undo { number } => undo::undo(shown, *number),
+        Operation::Undo { number, force } => undo::undo(shown, *number, *force),
         Operation::SnapshotBelow { dataset, snapshot } => {
             keeping::snapshot_below(shown, &dataset.parse()?, snapshot)
         }

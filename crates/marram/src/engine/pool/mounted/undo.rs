@@ -1,45 +1,66 @@
 //! Taking operations back while mounts show what changes.
 
 use super::shown::Shown;
-use crate::control::protocol::Answer;
+use crate::control::protocol::{Answer, UndoReport};
 use crate::engine::changes::Changes;
 use crate::engine::pool::{changes, undo as records};
 use crate::error::Result;
 use marram_pool::Reversal;
-use marram_store::Source;
+use marram_store::{DatasetName, Source};
 
-/// Takes an operation back, the last one if no number is given.
+/// Takes an operation back, the last one if no number is given; with `force` past later changes.
 ///
 /// # Errors
 /// What stands in the way; then nothing has changed.
-pub(super) fn undo(shown: &Shown<'_>, number: Option<u64>) -> Result<Answer> {
-    let pool = shown.pool;
-    let (number, reversal) = records::reversal(pool, number)?;
+pub(super) fn undo(shown: &Shown<'_>, number: Option<u64>, force: bool) -> Result<Answer> {
+    let acting = records::acting(shown.pool, force);
+    let shown = &Shown { pool: acting.as_ref().unwrap_or(shown.pool), ..*shown };
+    let (number, reversal) = records::reversal(shown.pool, number, force)?;
+    let mut overwritten = Vec::new();
     match reversal {
         Reversal::Records { goes, renamed } => {
             renamed.iter().try_for_each(|renamed| shown.refuse_mounted_dataset(renamed))?;
-            shown.mounts.refuse_mounted(&goes)?;
-            // A program that lists `.marram` would open again what was just taken away.
-            let withheld = shown.mounts.withhold(&goes);
-            shown.with_members(|| records::by_records(pool, number))?;
-            drop(withheld);
-            shown.reload()?;
+            undo_records(shown, number, &goes)?;
         }
         Reversal::Rollback { dataset, to } => {
             undo_rollback(shown, number, &Source::live(dataset), &to)?;
         }
-        Reversal::Merge { dataset, base, back_to, root_object } => {
-            let live = Source::live(dataset.clone());
-            let (files, change_set) = shown.on_whole(&live, |whole| {
-                let files = whole.files(pool, &live)?;
-                let of = (&dataset, &base, &back_to, root_object);
-                let change_set = records::by_merge(pool, number, &files, of)?;
-                Ok((files, change_set))
-            })?;
-            shown.mounts.changed(&live, &*files, &Changes::from(change_set));
+        Reversal::Merge { dataset, base, back_to, root_object, rest } => {
+            let goes = rest.as_ref().map_or(&[][..], |rest| &rest.goes);
+            shown.mounts.refuse_mounted(goes)?;
+            let of = (&dataset, &base, &back_to, root_object);
+            overwritten = undo_merge(shown, (number, force), of)?;
+            if let Some(rest) = &rest {
+                records::after_merge(number, undo_records(shown, rest.number, &rest.goes))?;
+            }
         }
     }
-    Ok(Answer::Undone(Box::new(records::report(pool, number)?)))
+    let report = UndoReport { overwritten, ..records::report(shown.pool, number)? };
+    Ok(Answer::Undone(Box::new(report)))
+}
+
+fn undo_records(shown: &Shown<'_>, number: u64, goes: &[Source]) -> Result<()> {
+    shown.mounts.refuse_mounted(goes)?;
+    // A program that lists `.marram` would open again what was just taken away.
+    let withheld = shown.mounts.withhold(goes);
+    shown.with_members(|| records::by_records(shown.pool, number))?;
+    drop(withheld);
+    shown.reload()
+}
+
+fn undo_merge(
+    shown: &Shown<'_>,
+    of_entry: (u64, bool),
+    of: (&DatasetName, &Source, &Source, u64),
+) -> Result<Vec<String>> {
+    let live = Source::live(of.0.clone());
+    let (files, merged) = shown.on_whole(&live, |whole| {
+        let files = whole.files(shown.pool, &live)?;
+        let merged = records::by_merge(shown.pool, of_entry, &files, of)?;
+        Ok((files, merged))
+    })?;
+    shown.mounts.changed(&live, &*files, &Changes::from(merged.change_set));
+    Ok(merged.overwritten)
 }
 
 fn undo_rollback(shown: &Shown<'_>, number: u64, live: &Source, to: &Source) -> Result<()> {
