@@ -1,8 +1,8 @@
 //! Damage stays known until what was damaged can be read again, or is gone; each is told once.
 
+use crate::workbench::{Workbench, can_mount};
 use serde_json::Value;
 use std::fs;
-use crate::workbench::{Workbench, can_mount};
 
 /// A pool with two files, `a` and `b`, of one damaged block each, mounted on `mnt`.
 fn damaged() -> Option<(Workbench, Vec<u8>)> {

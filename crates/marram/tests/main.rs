@@ -17,6 +17,7 @@ mod footprints;
 mod forks;
 mod full;
 mod help;
+mod hints;
 mod history;
 mod keeping;
 mod known_inodes;

@@ -91,7 +91,7 @@ fn bring_across(
         totals: Totals::of(&summary.differences),
         checkouts: checkouts(&target, &summary),
     };
-    output.print(&report, || text(&report, &place(&target, &summary), arguments.preview));
+    output.print(&report, || text(&report, &place(&target, &summary), arguments));
     Ok(match () {
         () if summary.is_outdated => REFUSED,
         () if !summary.conflicts.is_empty() || marked(&summary) > 0 && arguments.markers => {
@@ -194,7 +194,7 @@ fn place(target: &Target, summary: &MergeSummary) -> String {
     }
 }
 
-fn text(report: &Report<'_>, place: &str, preview: bool) -> String {
+fn text(report: &Report<'_>, place: &str, arguments: &BranchArguments) -> String {
     let summary = report.summary;
     let mut text = lines(&summary.differences, Detail::Lines, Directories::Whole);
     if summary.differences_left_out > 0 {
@@ -213,7 +213,7 @@ fn text(report: &Report<'_>, place: &str, preview: bool) -> String {
         Some(obstacle) => {
             format!("{from} would be refused: {obstacle}\n")
         }
-        None => outcome(report, place, preview),
+        None => outcome(report, place, arguments),
     });
     text
 }
@@ -232,7 +232,7 @@ fn ends<'s>(summary: &'s MergeSummary, place: &'s str) -> (&'s str, &'s str) {
     if summary.update { (place, &summary.fork) } else { (&summary.fork, place) }
 }
 
-fn outcome(report: &Report<'_>, place: &str, preview: bool) -> String {
+fn outcome(report: &Report<'_>, place: &str, arguments: &BranchArguments) -> String {
     let Report { summary, totals, .. } = report;
     let (from, into) = ends(summary, place);
     let rest = match summary.not_selected {
@@ -245,15 +245,14 @@ fn outcome(report: &Report<'_>, place: &str, preview: bool) -> String {
             format!("{from} or {into} has changed meanwhile: nothing was changed; merge again\n")
         }
         (0, true) => format!("{from} has nothing that {into} does not have{rest}\n"),
-        (0, false) if preview => format!("{from} would go into {into}: {totals}{rest}\n"),
+        (0, false) if arguments.preview => format!("{from} would go into {into}: {totals}{rest}\n"),
         (0, false) => {
             format!("{from} went into {into}: {totals}{rest}\n{}", to_edit(summary, place))
         }
         (count, _) => format!(
-            "{from} and {into} have both changed the same, {count} {}: nothing was changed\n\
-             take one side with --ours or --theirs, everywhere or at a PATH, or put them together \
-             with --text,\n--ranges, --interactive, --markers or --tool\n",
+            "{from} and {into} have both changed the same, {count} {}: nothing was changed\n{}\n",
             if count == 1 { "conflict" } else { "conflicts" }
+            ways(summary, arguments)
         ),
     }
 }
@@ -269,5 +268,29 @@ fn to_edit(summary: &MergeSummary, place: &str) -> String {
     match summary.update {
         true => format!("marks are in {files} of {fork}: edit them there, then merge it\n"),
         false => format!("marks are in {files} of {place}: edit them there\n"),
+    }
+}
+
+/// What there is left to do about conflicts: only contents can be put together, and not by what has
+/// been tried.
+fn ways(summary: &MergeSummary, arguments: &BranchArguments) -> &'static str {
+    let is_content = summary.conflicts.iter().any(|conflict| conflict.kind == "content");
+    match (is_content, arguments.text, arguments.ranges) {
+        (true, false, false) => {
+            "take one side with --ours or --theirs, everywhere or at a PATH, or put them together \
+             with --text,\n--ranges, --interactive, --markers or --tool"
+        }
+        (true, false, true) => {
+            "the same ranges were changed: take one side with --ours or --theirs, everywhere or at \
+             a PATH, or put\nthe lines of texts together with --text, --markers or --tool"
+        }
+        (true, true, _) => {
+            "the same lines were changed, or it is no text: take one side with --ours or --theirs, \
+             everywhere or\nat a PATH, or decide about each with --interactive, --markers or --tool"
+        }
+        (false, ..) => {
+            "take one side with --ours or --theirs, everywhere or at a PATH, or decide about each \
+             with --interactive"
+        }
     }
 }

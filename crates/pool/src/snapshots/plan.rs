@@ -199,7 +199,7 @@ impl Plan {
                 let names: BTreeSet<&str> =
                     began.map(|(_, id)| line_name(records, gone, *id)).collect();
                 let holder = what_began(&names.into_iter().collect::<Vec<_>>());
-                Err(Error::InUse { name: gone.name.clone(), holder })
+                Err(Error::InUse { name: name_in_sight(gone)?, holder })
             }
         }
     }
@@ -249,6 +249,12 @@ fn what_began(names: &[&str]) -> String {
         );
     }
     format!("{joined_names} began as it; destroy that first, or promote it")
+}
+
+/// What users know it as: the base of a fork, which no list shows, as the dataset that was forked.
+fn name_in_sight(gone: &DatasetRecord) -> Result<String> {
+    let source: Source = gone.name.parse()?;
+    Ok(if source.is_fork_base() { source.dataset.to_string() } else { gone.name.clone() })
 }
 
 /// The name of the dataset, or of the snapshot that a rollback has left, which began as `gone`.

@@ -38,7 +38,9 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Sharing => return dedup::sharing(pool),
         Operation::Fork { dataset, name, root } => {
             let (dataset, name) = (dataset.parse()?, name.parse()?);
-            return timed(|| Ok(pool.fork(&dataset, &name, *root)?));
+            return timed(|| {
+                pool.fork(&dataset, &name, *root).map_err(|error| not_forked(pool, &name, error))
+            });
         }
         Operation::ForkPlace { fork } => return members::fork_place(pool, &fork.parse()?),
         Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
@@ -106,6 +108,17 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
     work()?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     Ok(Answer::Timed { engine_nanoseconds })
+}
+
+/// Why there is no fork of this name; if the name is taken, by what.
+fn not_forked(pool: &Pool, name: &DatasetName, error: marram_store::Error) -> Error {
+    let taken = matches!(error, marram_store::Error::DatasetExists(_));
+    let found = pool.report(&Source::live(name.clone())).ok().filter(|_| taken);
+    let Some(found) = found else { return error.into() };
+    let kind = kind_of(&found);
+    let shown = if kind == "fork" { "forks" } else { "list" };
+    Error::failed(format!("a {kind} named {name} exists"))
+        .hint(format!("give the fork another name; `marram {shown} TARGET` shows which are taken"))
 }
 
 /// Destroys, but keeps for an undo.
