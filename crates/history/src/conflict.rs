@@ -86,6 +86,8 @@ pub struct MergeOptions<'a> {
     /// The merge is only done if both sides' changes are those of an earlier report: its
     /// [`MergeReport::state`].
     pub state: Option<u64>,
+    /// It is applied even if it changes nothing, so that the store enters it into its log.
+    pub always: bool,
     /// Asked about each conflict, perhaps more than once: it should answer the same then.
     pub choose: &'a dyn Fn(&Conflict) -> Choice,
     /// Asked what a file is to hold, of conflicts that are decided by [`Choice::Given`].
@@ -103,6 +105,7 @@ impl Default for MergeOptions<'_> {
             marks: false,
             names: ["parent", "fork"],
             state: None,
+            always: false,
             choose: &|_| Choice::Refuse,
             content: &|_| None,
         }
@@ -118,6 +121,7 @@ impl fmt::Debug for MergeOptions<'_> {
             .field("text", &self.text)
             .field("marks", &self.marks)
             .field("state", &self.state)
+            .field("always", &self.always)
             .finish_non_exhaustive()
     }
 }

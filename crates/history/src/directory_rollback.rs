@@ -124,7 +124,7 @@ fn roll_back_held(
         root_object: goes_back.within,
         moves_base: false,
     };
-    let judged = ((&sides, &names, &plan.files), true);
+    let judged = ((&sides, &names, &plan.files), false);
     let orphans = apply((parent, held), (store, &merged), judged, &mut report)?;
     report.applied = true;
     Ok((report, orphans))

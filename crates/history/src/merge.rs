@@ -289,7 +289,9 @@ impl Merge<'_> {
         if can_go && options.preview {
             report.obstacle = dry_run((self.parent, held), judged)?;
         } else if can_go {
-            orphans = apply((self.parent, held), into, (judged, has_changes), &mut report)?;
+            // Changes that the parent has already, or that were decided against, move the base.
+            let is_entered = options.always || into.1.moves_base && has_changes;
+            orphans = apply((self.parent, held), into, (judged, is_entered), &mut report)?;
             report.applied = true;
         }
         Ok((report, orphans))
@@ -345,15 +347,15 @@ fn prepare(
     }))
 }
 
-/// Turns what was judged into a batch, and applies it. Returns what has become an orphan.
+/// Turns what was judged into a batch, and applies it: an empty one only if the merge is entered
+/// all the same. Returns what has become an orphan.
 pub(crate) fn apply(
     (parent, held): (&dyn Parent, &mut dyn HeldParent),
     (store, merged): Into<'_>,
-    (judged, has_changes): (Judged<'_, '_>, bool),
+    (judged, is_entered): (Judged<'_, '_>, bool),
     report: &mut MergeReport,
 ) -> Result<Vec<u64>> {
-    // Changes that the parent has already, or that were decided against, move the base too.
-    let nothing = || (merged.moves_base && has_changes).then(Prepared::default);
+    let nothing = || is_entered.then(Prepared::default);
     let Some(prepared) = prepare((parent, held), judged)?.or_else(nothing) else {
         return Ok(Vec::new());
     };

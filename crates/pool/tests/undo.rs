@@ -450,6 +450,7 @@ fn a_merge_and_its_entry_are_one_step() {
         base: source(&format!("root@undo:{number}:after")),
         back_to: source(&format!("root@undo:{number}:before")),
         root_object: 1,
+        moved_base: false,
         rest: None,
     };
     assert_eq!(pool.reversal(None).unwrap(), (number, expected));

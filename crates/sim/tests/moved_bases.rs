@@ -75,14 +75,16 @@ impl Forked {
     /// Takes the last operation back, a merge.
     fn undo(&self) {
         let (number, reversal) = self.pool.reversal(None).unwrap();
-        let Reversal::Merge { dataset, base, back_to, root_object, .. } = reversal else {
+        let Reversal::Merge { dataset, base, back_to, root_object, moved_base, .. } = reversal
+        else {
             panic!("{reversal:?}");
         };
         let into = if dataset == name("f") { &self.fork } else { &self.files };
         let root = Ino(root_object);
         let sides = MergeSides { dataset: &dataset, base: &base, fork: &back_to, root };
         let pool = self.pool.taking_back(number);
-        let report = marram_history::merge(into, &pool, sides, &MergeOptions::default()).unwrap();
+        let options = MergeOptions { always: moved_base, ..MergeOptions::default() };
+        let report = marram_history::merge(into, &pool, sides, &options).unwrap();
         assert!(report.applied, "{:?}", report.conflicts);
     }
 
@@ -123,6 +125,49 @@ fn an_undo_moves_the_base_back_and_its_undo_forth() {
     let seen = forked.names();
     let bases: Vec<&String> = seen.iter().filter(|name| name.contains("@base:")).collect();
     assert_eq!(bases, [&third.to_string()], "the others are kept under other names");
+}
+
+#[test]
+fn an_undo_moves_the_base_back_also_of_a_merge_that_took_nothing() {
+    let forked = in_memory();
+    let origin = forked.base();
+    for files in [&forked.fork, &forked.files] {
+        write(files, "/both", 3);
+    }
+    assert_eq!(forked.bring(Direction::Merge), 0, "both have it");
+    let moved = forked.base();
+    assert_ne!(moved, origin);
+    forked.undo();
+    assert_eq!(forked.base(), origin);
+    forked.undo();
+    assert_eq!(forked.base(), moved, "the undo is taken back");
+    assert!(has(&forked.files, "/both") && has(&forked.fork, "/both"));
+}
+
+#[test]
+fn a_base_that_is_kept_for_nothing_goes_in_the_background() {
+    let forked = in_memory();
+    for dataset in [DatasetName::root(), name("f")] {
+        forked.pool.set_property(&dataset, "undo", Some("off")).unwrap();
+    }
+    for seed in 3..6 {
+        write(&forked.fork, "/one", seed);
+        forked.bring(Direction::Merge);
+        write(&forked.files, "/two", seed);
+        forked.bring(Direction::Update);
+        while forked.pool.reclaim_step().unwrap() {}
+        let bases = forked.names().into_iter().filter(|name| name.contains("base:"));
+        assert_eq!(bases.collect::<Vec<_>>(), [forked.base().to_string()]);
+    }
+    // One that a rollback has taken away goes too.
+    forked.pool.snapshot(&DatasetName::root(), "before").unwrap();
+    write(&forked.fork, "/one", 7);
+    forked.bring(Direction::Merge);
+    let failed = |error: marram_store::Error| marram_vfs::Error::Io(error.to_string());
+    let to: Source = "root@before".parse().unwrap();
+    forked.files.roll_back(|| forked.pool.rollback(&to, "kept").map_err(failed)).unwrap();
+    while forked.pool.reclaim_step().unwrap() {}
+    assert_eq!(forked.names().iter().filter(|name| name.contains("base:")).count(), 0);
 }
 
 #[test]

@@ -6,12 +6,13 @@
 //! crash between them would let the next merge bring again what is there, or leave out what is not.
 
 use crate::commit::draft::Commit;
+use crate::snapshots::trash;
 use crate::state::records::Records;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_store::{Error, Result, Source};
 use std::sync::Arc;
 
-/// With this the name begins of what was a base: the next daemon takes it away.
+/// With this the name begins of what was a base and is kept for nothing: see [`is_forgotten`].
 const FORGOTTEN_PREFIX: &str = "merge:";
 
 /// What a merge reads, and what it goes into: their ids.
@@ -146,12 +147,15 @@ pub(crate) fn forget_later(
     Ok(())
 }
 
-/// Gives a base a name by which it is kept for an entry, or none but until a daemon begins.
+/// Gives a base a name by which it is kept for an entry, or for nothing.
 fn put_away(commit: &mut Commit<'_>, record: &DatasetRecord, number: Option<u64>) -> Result<()> {
     let (dataset, base) = parts(&record.name)?;
     let name = match number {
         Some(number) => Source::former_base_name(number, base),
-        None => format!("{FORGOTTEN_PREFIX}{base}"),
+        None => {
+            trash::note_expiry(commit.pool, commit.now_seconds);
+            format!("{FORGOTTEN_PREFIX}{base}")
+        }
     };
     let name: Source = format!("{dataset}@{name}").parse()?;
     rename(commit, record.id, &name)
@@ -160,6 +164,17 @@ fn put_away(commit: &mut Commit<'_>, record: &DatasetRecord, number: Option<u64>
 /// The name that a base had before it was kept for an entry.
 fn kept_base(record: &DatasetRecord) -> Option<Source> {
     record.name.parse::<Source>().ok()?.former_base().map(|(_, base)| base)
+}
+
+/// Whether it was a base and is kept for nothing: it goes as soon as nobody reads it. The merge
+/// that has moved the base reads it until the end.
+pub(crate) fn is_forgotten(record: &DatasetRecord) -> bool {
+    let base = || {
+        let (dataset, snapshot) = record.name.split_once('@')?;
+        let base = snapshot.strip_prefix(FORGOTTEN_PREFIX)?;
+        format!("{dataset}@{base}").parse::<Source>().ok()?.merge_base()
+    };
+    record.state == DatasetState::Snapshot && base().is_some()
 }
 
 /// Whether it is a base that is kept for an entry.

@@ -28,7 +28,7 @@ use marram_store::{Batch, Error, MergedFrom, Result, Source, View};
 use std::cell::Cell;
 
 /// Which text of a merge's entry tells how the base has moved.
-const MOVED_TEXT: usize = 2;
+pub(crate) const MOVED_TEXT: usize = 2;
 
 /// What is kept for an undo of the operation that is entered next.
 fn kept_name(commit: &Commit<'_>, live: &DatasetRecord, which: &str) -> Result<Source> {

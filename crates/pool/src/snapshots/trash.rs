@@ -97,8 +97,37 @@ pub(crate) fn note_expiry(pool: &State, until_seconds: i64) {
 
 /// Lets go of what is kept for an entry; false if somebody looks at it.
 pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
+    let_go_of(pool, &|records| names(records, number))
+}
+
+/// Lets go of a former base that is kept for nothing; false if there is none, or somebody looks
+/// at each.
+fn let_go_of_forgotten(pool: &State) -> Result<bool> {
+    let forgotten: Vec<u64> = {
+        // A commit that is under way may leave one.
+        let _no_commit = pool.turns.committing.lock();
+        let records = pool.records.read();
+        let forgotten = records.known().filter(|record| merge_bases::is_forgotten(record));
+        forgotten.map(|record| record.id).collect()
+    };
+    for id in &forgotten {
+        let is_it = |record: &&Arc<DatasetRecord>| merge_bases::is_forgotten(record);
+        let name = |records: &Records| {
+            records.get(*id).filter(is_it).map(|record| record.name.parse()).into_iter().collect()
+        };
+        if let_go_of(pool, &name)? {
+            return Ok(true);
+        }
+    }
+    if !forgotten.is_empty() {
+        note_expiry(pool, (pool.options.now_seconds)().saturating_add(BUSY_SECONDS));
+    }
+    Ok(false)
+}
+
+fn let_go_of(pool: &State, find: &dyn Fn(&Records) -> Result<Vec<Source>>) -> Result<bool> {
     let turn = turn::take_turn(pool)?;
-    let sources = names(&pool.records.read(), number)?;
+    let sources = find(&pool.records.read())?;
     if sources.is_empty() {
         return Ok(true);
     }
@@ -130,6 +159,10 @@ pub(crate) fn let_go_of_expired(pool: &State) -> Result<bool> {
 }
 
 fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
+    if let_go_of_forgotten(pool)? {
+        note_expiry(pool, now_seconds);
+        return Ok(true);
+    }
     let numbers = pool.records.read().trash_entries();
     for number in numbers {
         let until = {
@@ -153,6 +186,9 @@ fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
 pub(crate) fn make_space(pool: &State) -> Result<bool> {
     if pool.records.read().is_leaving() {
         destroy::give_back_step(pool)?;
+        return Ok(true);
+    }
+    if let_go_of_forgotten(pool)? {
         return Ok(true);
     }
     let numbers = pool.records.read().trash_entries();

@@ -5,6 +5,7 @@
 //! such a step stands for all of it. What is not there any more, or was taken back before, is left
 //! out; anything else that is in the way of one is in the way of all.
 
+use super::merge_commit::MOVED_TEXT;
 use super::operation_log::{Author, entry, is_one_step, taken_back_by, undone_by};
 use super::plan::Plan;
 use super::properties::Change;
@@ -76,6 +77,9 @@ pub enum Reversal {
         back_to: Source,
         /// The object that was the root of what was merged.
         root_object: u64,
+        /// It has moved the base of later merges, which its undo moves back even if no file is
+        /// left to go back: see [`marram_store::OperationLog::apply_merge`].
+        moved_base: bool,
         /// What is one step with the merge, and is taken back by [`Pool::undo`](crate::Pool::undo)
         /// when the merge has been.
         rest: Option<Rest>,
@@ -311,6 +315,7 @@ fn judge_merge(pool: &State, log: Log<'_>, parts: &[&Entry]) -> Result<Reversal>
         base: state(record.after)?,
         back_to: state(record.before)?,
         root_object: record.detail,
+        moved_base: !record.text(MOVED_TEXT).is_empty(),
         rest,
     })
 }

@@ -199,10 +199,12 @@ pub(super) fn by_merge(
     (number, force): (u64, bool),
     files: &Posix,
     (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
+    moved_base: bool,
 ) -> Result<MergedBack> {
     let sides = MergeSides { dataset, base, fork: back_to, root: Ino(root) };
     let choice = if force { Choice::Theirs } else { Choice::Refuse };
-    let options = MergeOptions { choose: &|_| choice, ..MergeOptions::default() };
+    let options =
+        MergeOptions { choose: &|_| choice, always: moved_base, ..MergeOptions::default() };
     let report = marram_history::merge(files, &pool.taking_back(number), sides, &options)?;
     if report.applied {
         let decided = report.decided.iter();
@@ -304,10 +306,10 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answ
     let (number, reversal) = reversal(pool, number, force)?;
     let mut overwritten = Vec::new();
     match reversal {
-        Reversal::Merge { dataset, base, back_to, root_object, rest } => {
+        Reversal::Merge { dataset, base, back_to, root_object, moved_base, rest } => {
             let files = super::volume::open_files(pool, &dataset)?;
             let of = (&dataset, &base, &back_to, root_object);
-            overwritten = by_merge(pool, (number, force), &files, of)?.overwritten;
+            overwritten = by_merge(pool, (number, force), &files, of, moved_base)?.overwritten;
             if let Some(rest) = rest {
                 after_merge(number, pool.undo(rest.number))?;
             }

@@ -101,6 +101,7 @@ impl<'a> Merge<'a> {
             marks: self.asks_for_marks(),
             names: if self.request.update { ["fork", "parent"] } else { ["parent", "fork"] },
             state,
+            always: false,
             choose: &|conflict| self.choice(&decided, conflict),
             content: &|conflict| {
                 let row = conflict_row(conflict);

@@ -25,11 +25,11 @@ pub(super) fn undo(shown: &Shown<'_>, number: Option<u64>, force: bool) -> Resul
         Reversal::Rollback { dataset, to } => {
             undo_rollback(shown, number, &Source::live(dataset), &to)?;
         }
-        Reversal::Merge { dataset, base, back_to, root_object, rest } => {
+        Reversal::Merge { dataset, base, back_to, root_object, moved_base, rest } => {
             let goes = rest.as_ref().map_or(&[][..], |rest| &rest.goes);
             shown.mounts.refuse_mounted(goes)?;
             let of = (&dataset, &base, &back_to, root_object);
-            overwritten = undo_merge(shown, (number, force), of)?;
+            overwritten = undo_merge(shown, (number, force), of, moved_base)?;
             if let Some(rest) = &rest {
                 records::after_merge(number, undo_records(shown, rest.number, &rest.goes))?;
             }
@@ -52,11 +52,12 @@ fn undo_merge(
     shown: &Shown<'_>,
     of_entry: (u64, bool),
     of: (&DatasetName, &Source, &Source, u64),
+    moved_base: bool,
 ) -> Result<Vec<String>> {
     let live = Source::live(of.0.clone());
     let (files, merged) = shown.on_whole(&live, |whole| {
         let files = whole.files(shown.pool, &live)?;
-        let merged = records::by_merge(shown.pool, of_entry, &files, of)?;
+        let merged = records::by_merge(shown.pool, of_entry, &files, of, moved_base)?;
         Ok((files, merged))
     })?;
     shown.mounts.changed(&live, &*files, &Changes::from(merged.change_set));
