@@ -82,8 +82,7 @@ fn a_shut_down_mount_keeps_what_was_durable_and_nothing_else() {
         assert_eq!(fs::read_to_string(bench.path("mnt/kept")).unwrap(), "kept");
         assert!(!bench.path("mnt/lost").exists());
         bench.run("unmount mnt").good();
-        let logs = fs::read_dir(bench.path("state/marram")).unwrap();
-        let log = fs::read_to_string(logs.last().unwrap().unwrap().path()).unwrap();
+        let log = bench.log();
         assert!(log.contains("when it was shut down") && !log.contains("operation"), "{log}");
         assert!(!log.contains("failed") && !log.contains("group commit"), "{log}");
     }

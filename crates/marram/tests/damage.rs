@@ -1,4 +1,4 @@
-//! Damage stays known until what was damaged can be read again, or is gone; each is told once.
+//! Damage stays known until what was damaged can be read again, or is gone; each is named once.
 
 use crate::workbench::{Workbench, can_mount};
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn places(bench: &Workbench, target: &str) -> (i32, Vec<String>) {
 }
 
 #[test]
-fn what_is_damaged_is_told_once_and_stays_known() {
+fn what_is_damaged_is_named_once_and_stays_known() {
     let Some((bench, whole)) = damaged() else { return };
     assert_eq!(places(&bench, "mnt"), (0, Vec::new()), "nobody has read it");
     for name in ["mnt/a", "mnt/b"] {
@@ -50,8 +50,8 @@ fn what_is_damaged_is_told_once_and_stays_known() {
     assert_eq!(places(&bench, "mnt"), both, "each once, by its name");
     bench.run("unmount mnt").good();
     assert_eq!(places(&bench, "work.pool"), both, "nobody has read it again");
-    let told = bench.run("mount work.pool mnt").good().err;
-    assert!(told.contains("damaged places in files are known: 2"), "{told}");
+    let said = bench.run("mount work.pool mnt").good().err;
+    assert!(said.contains("damaged places in files are known: 2"), "{said}");
     assert!(bench.log().contains("damaged places in files are known: 2"));
     assert_eq!(places(&bench, "mnt"), both);
     assert!(fs::read(bench.path("mnt/a")).is_err());
@@ -63,7 +63,7 @@ fn what_is_damaged_is_told_once_and_stays_known() {
     assert_eq!(places(&bench, "work.pool"), (3, both.1[1..].to_vec()));
     fs::write(bench.path("work.pool"), whole).unwrap();
     assert_eq!(places(&bench, "work.pool"), (0, Vec::new()));
-    let told = bench.run("mount work.pool mnt").good().err;
-    assert_eq!(told, "");
+    let said = bench.run("mount work.pool mnt").good().err;
+    assert_eq!(said, "");
     bench.run("unmount mnt").good();
 }

@@ -24,8 +24,9 @@ pub(crate) struct UndoArguments {
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// The operation, as `marram log` numbers it; the last one if left out, also if that was an
-    /// undo: then it is done again. A snapshot is taken away only by its number. What one command did together in one step, as `snapshot
-    /// --recursive` does, goes back together: any of its numbers stands for all of it
+    /// undo: then it is done again. A snapshot is taken away only by its number. What one command
+    /// did together in one step, as `snapshot --recursive` does, goes back together: any of its
+    /// numbers stands for all of it
     pub(crate) number: Option<u64>,
     /// Also where something was changed later: that goes back too, until an undo of this one
     #[arg(long)]

@@ -14,6 +14,7 @@ use crate::paths::resolved;
 use crate::private_view::{Covered, Inherited, Refusal, View, check_program};
 use crate::target::Target;
 use marram_store::{DatasetName, Source};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -116,15 +117,19 @@ impl Place {
         let mut taken = Error::in_use("too many forks are made at once");
         for number in first..first + NAMES_TRIED_MAX {
             let name: DatasetName = format!("{NAME_PREFIX}{number}").parse()?;
-            let exists = marram_store::Error::DatasetExists(name.to_string()).to_string();
             match make(&self.target, &self.dataset, self.ino, &name) {
                 Ok(_) => return Ok(name),
-                Err(error) if error.message == exists => taken = error,
+                Err(error) if is_there(&shelf.join(name.to_string())) => taken = error,
                 Err(error) => return Err(error),
             }
         }
         Err(taken)
     }
+}
+
+/// Whether a fork has this path, be it in use elsewhere.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true)
 }
 
 /// The highest number that such a name has.

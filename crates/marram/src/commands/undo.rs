@@ -21,7 +21,8 @@ use std::io::BufRead;
 const NO_LIMIT: &str = "none";
 
 pub(super) fn log(arguments: &LogArguments, output: &Output) -> Result<()> {
-    let mut rows = rows(&Target::find(&arguments.target)?)?;
+    let target = Target::find(&arguments.target)?;
+    let mut rows = rows(&target)?;
     let skipped = rows.len().saturating_sub(arguments.last.unwrap_or(usize::MAX));
     rows.drain(..skipped);
     output.print(&rows, || table(&target, &rows, arguments, output));
@@ -212,8 +213,8 @@ fn refuse_snapshot(row: &OperationRow) -> Result<()> {
         "the last operation, {number}, {verb} the snapshot {name}: nothing is taken back"
     ))
     .hint(format!(
-        "`marram undo TARGET {number}` takes the snapshot away; `marram log TARGET` tells what else \
-         can be taken back"
+        "`marram undo TARGET {number}` takes the snapshot away; `marram log TARGET` lists what \
+         else can be taken back"
     )))
 }
 

@@ -15,7 +15,7 @@ use crate::paths;
 use crate::process::own_pid;
 use std::sync::Arc;
 
-/// Most damage that is told with the first mount, of what is in no file.
+/// Most damage that the first mount reports, of what is in no file.
 const WARNINGS_MAX: usize = 3;
 
 /// Serves what `launch` says until the last mount is gone. Calls `ready` once the first mount
@@ -33,14 +33,14 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
         return image::run(launch, log, signals, ready);
     }
     let daemon = Arc::new(open(launch, log)?);
-    let told = |line: &str| daemon.log.write(line);
-    daemon.home.clear_left(&told);
+    let log = |line: &str| daemon.log.write(line);
+    daemon.home.clear_left(&log);
     let socket = serve_control(&daemon)?;
     background::start(&daemon, signals)?;
     let mounted = mount(&daemon, &launch.mount);
     if mounted.is_ok() {
         announce(&daemon, ready);
-        daemon.home.settle(&told);
+        daemon.home.settle(&log);
         daemon.mounts.wait_until_empty();
     }
     daemon.mounts.shut();

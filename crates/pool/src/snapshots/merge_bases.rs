@@ -6,7 +6,6 @@
 //! crash between them would let the next merge bring again what is there, or leave out what is not.
 
 use crate::commit::draft::Commit;
-use crate::snapshots::trash;
 use crate::state::records::Records;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_store::{Error, Result, Source};
@@ -153,7 +152,7 @@ fn put_away(commit: &mut Commit<'_>, record: &DatasetRecord, number: Option<u64>
     let name = match number {
         Some(number) => Source::former_base_name(number, base),
         None => {
-            trash::note_expiry(commit.pool, commit.now_seconds);
+            commit.pool.note_expiry(commit.now_seconds);
             format!("{FORGOTTEN_PREFIX}{base}")
         }
     };

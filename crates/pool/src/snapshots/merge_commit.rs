@@ -19,7 +19,6 @@ use crate::snapshots::lineage;
 use crate::snapshots::merge_bases::{self, Moved, Moving};
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
-use crate::snapshots::trash;
 use crate::snapshots::trash::Reclaim;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
@@ -180,7 +179,7 @@ pub(crate) fn enter_merge(
     turn.commit_batch(&dataset, batch, Some(keep_before), &mut |commit| {
         kept.enter(session, commit, record.clone())
     })?;
-    trash::note_expiry(inner, kept.until.get());
+    inner.note_expiry(kept.until.get());
     Ok(())
 }
 

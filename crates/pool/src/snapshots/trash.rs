@@ -90,11 +90,6 @@ pub(crate) fn trash_seconds_of(pool: &State, record: &DatasetRecord) -> i64 {
     undo_seconds(&dataset.properties)
 }
 
-/// The time of the one that goes first may have come nearer.
-pub(crate) fn note_expiry(pool: &State, until_seconds: i64) {
-    pool.next_expiry_seconds.fetch_min(until_seconds, Ordering::AcqRel);
-}
-
 /// Lets go of what is kept for an entry; false if somebody looks at it.
 pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
     let_go_of(pool, &|records| names(records, number))
@@ -120,7 +115,7 @@ fn let_go_of_forgotten(pool: &State) -> Result<bool> {
         }
     }
     if !forgotten.is_empty() {
-        note_expiry(pool, (pool.options.now_seconds)().saturating_add(BUSY_SECONDS));
+        pool.note_expiry((pool.options.now_seconds)().saturating_add(BUSY_SECONDS));
     }
     Ok(false)
 }
@@ -153,14 +148,14 @@ pub(crate) fn let_go_of_expired(pool: &State) -> Result<bool> {
     pool.next_expiry_seconds.store(i64::MAX, Ordering::Release);
     let let_go = let_go_of_first_expired(pool, now_seconds);
     if let_go.is_err() {
-        note_expiry(pool, now_seconds.saturating_add(BUSY_SECONDS));
+        pool.note_expiry(now_seconds.saturating_add(BUSY_SECONDS));
     }
     let_go
 }
 
 fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
     if let_go_of_forgotten(pool)? {
-        note_expiry(pool, now_seconds);
+        pool.note_expiry(now_seconds);
         return Ok(true);
     }
     let numbers = pool.records.read().trash_entries();
@@ -170,12 +165,12 @@ fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
             operation_log::operation(pool, number)?.map_or(0, |entry| entry.kept_until_seconds)
         };
         if until > now_seconds {
-            note_expiry(pool, until);
+            pool.note_expiry(until);
         } else if let_go(pool, number)? {
-            note_expiry(pool, now_seconds);
+            pool.note_expiry(now_seconds);
             return Ok(true);
         } else {
-            note_expiry(pool, now_seconds.saturating_add(BUSY_SECONDS));
+            pool.note_expiry(now_seconds.saturating_add(BUSY_SECONDS));
         }
     }
     Ok(false)
@@ -290,7 +285,7 @@ pub(crate) fn move_to_trash(session: &Session, sources: &[Source]) -> Result<Hid
         until = commit.now_seconds.saturating_add(seconds);
         ids.iter().try_for_each(|id| hide(commit, *id, until, author, 0).map(|_| ()))
     }))?;
-    note_expiry(inner, until);
+    inner.note_expiry(until);
     Ok(Hidden { destruction, kept_until_seconds: Some(until) })
 }
 

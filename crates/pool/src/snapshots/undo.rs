@@ -581,7 +581,7 @@ fn undo_records(
         }
         Ok(())
     }))?;
-    trash::note_expiry(&session.state, until);
+    session.state.note_expiry(until);
     Ok(())
 }
 

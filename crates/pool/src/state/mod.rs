@@ -31,7 +31,7 @@ use crate::state::work::Work;
 use marram_format::pointer::Pointer;
 use marram_format::superblock::Superblock;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The open pool.
@@ -86,6 +86,11 @@ impl Default for Turns {
 }
 
 impl State {
+    /// The time at which something that is kept for an undo goes may have come nearer.
+    pub(crate) fn note_expiry(&self, until_seconds: i64) {
+        self.next_expiry_seconds.fetch_min(until_seconds, Ordering::AcqRel);
+    }
+
     /// Datasets that may have something that waits for a commit, in order of their ids.
     pub(crate) fn all_dirty_datasets(&self) -> Vec<Arc<Dataset>> {
         let datasets = self.datasets.read();

@@ -1,4 +1,4 @@
-//! Damage, as it is told.
+//! Damage, as reports have it.
 
 use serde::{Deserialize, Serialize};
 

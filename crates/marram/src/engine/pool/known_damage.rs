@@ -1,11 +1,11 @@
 //! Damage that is known of a pool, remembered from one opening to the next.
 //!
-//! The pool itself has no place for it: whoever finds damage may have it open for reading only, and
+//! The pool itself has no place for it: it may be open for reading only when damage is found, and
 //! a commit would have to read what is damaged. So what was found is a file in the folder for the
 //! state of this user's programs, named by the pool's id, a line for each place. Without that file
 //! damage is found again when it is read.
 //!
-//! Invariant: nothing is told of a file that can be read again, or is gone. Each opening looks
+//! Invariant: no file is named that can be read again, or is gone. Each opening looks
 //! again at what is known. What is known of no file stays until `check --data` finds all in order.
 
 use crate::control::protocol::DamageRow;
