@@ -1,5 +1,5 @@
 //! The program as its users run it: every test runs the real binary, in a folder of its own.
-//! One binary for all of them: linking is what costs.
+//! One binary for all of them, as linking is what costs, but for those with mount namespaces.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,6 @@ mod known_inodes;
 mod loop_devices;
 mod mounted_streams;
 mod mounting;
-mod namespaces;
 mod offline;
 mod patches;
 mod quotas;
@@ -33,7 +32,6 @@ mod receiving;
 mod refusals;
 mod reports;
 mod resumed;
-mod runs;
 mod selection;
 mod strange_names;
 mod strangers;
@@ -41,7 +39,6 @@ mod streams;
 mod together;
 mod tree;
 mod undo;
-mod users;
 mod versions;
 mod watching;
 mod workbench;

@@ -1,5 +1,10 @@
 //! Mounts and mount namespaces: an unmount takes away what its process sees, and nothing else.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "these tests use a part of the bench")]
+mod workbench;
+
 use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,7 +1,14 @@
 //! `marram run` and `marram enter`: a command in a fork, at the path that it knows.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod ordinary_user;
+#[allow(dead_code, reason = "these tests use a part of the bench")]
+mod tree;
+#[allow(dead_code, reason = "these tests use a part of the bench")]
+mod workbench;
+
 use crate::tree::{shell, wait_for};
-use crate::workbench;
 use crate::workbench::{Outcome, Workbench, outcome};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
@@ -686,5 +693,5 @@ cd "$HOME"
 #[test]
 fn an_ordinary_user_needs_no_root() {
     let _turn = turn();
-    workbench::ordinary_user::play("", USER_SCRIPT);
+    ordinary_user::play("", USER_SCRIPT);
 }

@@ -3,7 +3,13 @@
 //! The test runs as root, and plays the user in a mount namespace of its own, where `/dev/fuse` is
 //! open to all as on an ordinary system.
 
-use crate::workbench::ordinary_user::play;
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod ordinary_user;
+#[allow(dead_code, reason = "these tests use a part of the bench")]
+mod workbench;
+
+use ordinary_user::play;
 
 /// What the user does; each line has to succeed.
 const SCRIPT: &str = r#"

@@ -2,8 +2,6 @@
 //!
 //! Whatever a test has mounted below its folder is taken away when it ends, however it ends.
 
-pub(crate) mod ordinary_user;
-
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,7 +1,7 @@
 //! An ordinary user, played by root in a mount namespace of its own, where `/dev/fuse` is open to
 //! all as on an ordinary system.
 
-use super::{Workbench, can_mount, outcome};
+use crate::workbench::{Workbench, can_mount, outcome};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
