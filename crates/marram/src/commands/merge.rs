@@ -251,7 +251,7 @@ fn outcome(report: &Report<'_>, place: &str, arguments: &BranchArguments) -> Str
         }
         (count, _) => format!(
             "{from} and {into} have both changed the same, {count} {}: nothing was changed\n{}\n",
-            if count == 1 { "conflict" } else { "conflicts" }
+            if count == 1 { "conflict" } else { "conflicts" },
             ways(summary, arguments)
         ),
     }

@@ -21,11 +21,15 @@ pub(super) fn rename(shown: &Shown<'_>, from: &Source, to: &Source) -> Result<An
 /// # Errors
 /// One of these is mounted; whatever else refuses it.
 pub(super) fn promote(shown: &Shown<'_>, clone: &Source) -> Result<Answer> {
-    if let Some(origin) = shown.pool.report(clone)?.origin {
+    let origin = shown.pool.report(clone)?.origin;
+    if let Some(origin) = &origin {
         let all = shown.pool.list()?.into_iter().map(|report| report.source);
         let of_it = |source: &Source| source.dataset == origin.dataset && source.snapshot.is_some();
         shown.mounts.refuse_mounted(&all.filter(of_it).collect::<Vec<_>>())?;
     }
     shown.with_members(|| Ok(shown.pool.promote(&clone.dataset)?))?;
+    // Which of the two is a fork of the other has changed.
+    let other = origin.map(|origin| Source::live(origin.dataset));
+    shown.mounts.members_changed(&other.into_iter().chain([clone.clone()]).collect::<Vec<_>>());
     Ok(Answer::Done)
 }
