@@ -21,7 +21,7 @@ fn a_merge_that_has_tried_to_put_texts_together_does_not_say_to_try_that() {
     fs::write(bench.path("mnt/src/a"), "parent\n").unwrap();
     let first = bench.run("merge mnt --fork work");
     assert_eq!(first.status, 4);
-    assert!(first.out.contains("put them together with --text or --ranges"), "{first:?}");
+    assert!(first.out.contains("put them together with --text,\n--ranges"), "{first:?}");
     let second = bench.run("merge mnt --fork work --text");
     assert_eq!(second.status, 4);
     without(&second, &["with --text", "--ranges"]);
