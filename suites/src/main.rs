@@ -9,7 +9,7 @@ mod accepted;
 mod acl;
 mod build;
 mod copies;
-mod day;
+mod examples;
 mod differential;
 mod fio;
 mod folding;
@@ -59,7 +59,7 @@ struct Request {
 enum Task {
     /// Run real programs on a real mount of the release binary.
     Real(Arguments),
-    /// Record the terminal picture of the README.
+    /// Record the terminal pictures of the documents.
     Picture,
 }
 
@@ -179,7 +179,8 @@ const SCRIPTS: &[Script] = &[
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
     script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
     script("runs", "git, make, cargo, python and bwrap in forks, by marram run", runs::run_all),
-    script("day", "the example of a day with forks, as the README has it", day::run_all),
+    script("day", "the example of a day with forks, as the README has it", examples::run_all),
+    script("loose", "the example of a program let loose, as the README has it", examples::let_loose),
 ];
 
 const fn script(

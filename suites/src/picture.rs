@@ -1,14 +1,19 @@
-//! `cargo xtask picture`: the terminal picture of the README, recorded from a run of
-//! `examples/day-in-the-life` on the whole Linux tree.
+//! `cargo xtask picture`: the terminal pictures of the documents, recorded from runs of the
+//! examples; `examples/day-in-the-life` on the whole Linux tree.
 
-use crate::day;
+use crate::examples;
 use marram_lab::failure::{Context, Result};
 use marram_lab::project;
 use marram_lab::svg::escape;
 use std::fmt::Write;
+use std::path::Path;
 
-/// Where the picture lies in the project.
-const PICTURE: &str = "docs/day-in-the-life.svg";
+/// Where the pictures lie in the project.
+const LOOSE: &str = "docs/let-it-loose.svg";
+const DAY: &str = "docs/day-in-the-life.svg";
+
+/// Runs an example in a folder; what it prints.
+type Tell = fn(&Path) -> Result<String>;
 
 const COLUMNS: usize = 100;
 const COLUMN_WIDTH: usize = 8;
@@ -19,13 +24,17 @@ const INK: &str = "#d7dae0";
 const COMMAND_INK: &str = "#e5b567";
 const TIME_INK: &str = "#7f8c98";
 
-/// Runs the example and draws what it said.
+/// Runs the examples and draws what they print.
 pub(crate) fn record() -> Result<()> {
-    let folder = tempfile::tempdir_in(project::target())?;
-    let told = day::tell(folder.path(), false)?;
-    let picture = project::root().join(PICTURE);
-    std::fs::write(&picture, draw(&told)).context(|| picture.display())?;
-    println!("{told}\n\nwritten to {PICTURE}");
+    let examples: [(&str, Tell); 2] =
+        [(LOOSE, examples::tell_loose), (DAY, |folder| examples::tell(folder, false))];
+    for (name, tell) in examples {
+        let folder = tempfile::tempdir_in(project::target())?;
+        let told = tell(folder.path())?;
+        let picture = project::root().join(name);
+        std::fs::write(&picture, draw(&told)).context(|| picture.display())?;
+        println!("{told}\n\nwritten to {name}");
+    }
     Ok(())
 }
 

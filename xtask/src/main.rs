@@ -46,7 +46,7 @@ enum Chore {
     Crash(crash::Arguments),
     /// Merge files and trees here and by git, and compare.
     Merges(merges::Arguments),
-    /// Record the terminal picture of the README.
+    /// Record the terminal pictures of the documents.
     Picture,
     /// Compare with other file systems.
     #[command(disable_help_flag = true)]

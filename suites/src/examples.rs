@@ -1,4 +1,4 @@
-//! `examples/day-in-the-life`, as a reader of the README runs it.
+//! The scripts of `examples`, as a reader of the README runs them.
 
 use super::{GIB, Setting, linux_tree};
 use marram_lab::failure::{Context, Result, fail};
@@ -32,22 +32,45 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     Ok(())
 }
 
-/// What the example prints on a pool of its own in `folder`, which is shown as `/mnt`.
+/// Runs `examples/let-it-loose`, and checks what it has shown.
+pub(super) fn let_loose(setting: &Setting) -> Result<()> {
+    setting.marram_only()?;
+    let told = tell_loose(&setting.folder)?;
+    println!("{told}");
+    for expected in ["D src/", "M src/part-1.c", "+int reply_1", "tidy went into", "undone"] {
+        if !told.contains(expected) {
+            return fail(format!("the example does not say {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What that example prints on a pool of its own in `folder`, which is shown as `/mnt`.
+pub(crate) fn tell_loose(folder: &Path) -> Result<String> {
+    require(&[("git", "git"), ("make", "make")])?;
+    tell_example(folder, "let-it-loose", &[])
+}
+
+/// What the example of a day prints on a pool of its own in `folder`, which is shown as `/mnt`.
 pub(crate) fn tell(folder: &Path, is_short: bool) -> Result<String> {
     require(&[("git", "git"), ("cc", "gcc")])?;
     let linux = linux_tree(is_short)?;
+    tell_example(folder, "day-in-the-life", &[&linux.archive])
+}
+
+fn tell_example(folder: &Path, example: &str, arguments: &[&Path]) -> Result<String> {
     let mut marram = Marram::make(&folder.join("subject"), &Making::sized(8 * GIB))?;
-    let mut day = command(&["bash"]);
-    day.arg(project::root().join("examples/day-in-the-life"));
-    day.arg(marram.root()).arg(&linux.archive);
+    let mut shell = command(&["bash"]);
+    shell.arg(project::root().join("examples").join(example));
+    shell.arg(marram.root()).args(arguments);
     // As where it is installed: found by its name.
     let binary = project::release_binary()?;
     let others = std::env::var_os("PATH").unwrap_or_default();
     let folders = binary.parent().map(Path::to_owned).into_iter();
     let path = std::env::join_paths(folders.chain(std::env::split_paths(&others)))
         .context(|| "the folders that programs are looked for in")?;
-    day.env("PATH", path).env_remove("MARRAM");
-    let told = text(&mut day)?.replace(&*marram.root().to_string_lossy(), "/mnt");
+    shell.env("PATH", path).env_remove("MARRAM");
+    let told = text(&mut shell)?.replace(&*marram.root().to_string_lossy(), "/mnt");
     marram.unmount()?;
     marram.check()?;
     Ok(told)
