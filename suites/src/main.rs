@@ -9,8 +9,8 @@ mod accepted;
 mod acl;
 mod build;
 mod copies;
-mod examples;
 mod differential;
+mod examples;
 mod fio;
 mod folding;
 mod forks;
@@ -180,7 +180,11 @@ const SCRIPTS: &[Script] = &[
     script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
     script("runs", "git, make, cargo, python and bwrap in forks, by marram run", runs::run_all),
     script("day", "the example of a day with forks, as the README has it", examples::run_all),
-    script("loose", "the example of a program let loose, as the README has it", examples::let_loose),
+    script(
+        "loose",
+        "the example of a program let loose, as the README has it",
+        examples::let_loose,
+    ),
 ];
 
 const fn script(

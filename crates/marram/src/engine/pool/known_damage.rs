@@ -14,10 +14,10 @@ use marram_pool::Pool;
 use marram_records::sections::section_at;
 use marram_store::{Error, Source, Store};
 use parking_lot::Mutex;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Most places that are remembered.
@@ -69,7 +69,7 @@ impl KnownDamage {
         }
         let Some(file) = &self.file else { return };
         let appended = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-            let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
+            let mut file = made(OpenOptions::new().append(true), file)?;
             file.write_all((serde_json::to_string(&row)? + "\n").as_bytes())
         });
         let _found_again_when_it_is_read = appended;
@@ -98,7 +98,9 @@ impl KnownDamage {
             true => fs::remove_file(file),
             false => {
                 let new = file.with_extension("new");
-                fs::write(&new, text).and_then(|()| fs::rename(&new, file))
+                made(OpenOptions::new().write(true).truncate(true), &new)
+                    .and_then(|mut made| made.write_all(text.as_bytes()))
+                    .and_then(|()| fs::rename(&new, file))
             }
         };
     }
@@ -107,6 +109,11 @@ impl KnownDamage {
     pub(super) fn rows(&self) -> Vec<DamageRow> {
         self.rows.lock().clone()
     }
+}
+
+/// Opens a file, or makes it: names of files of the pool are in it, which others need not see.
+fn made(options: &mut OpenOptions, file: &Path) -> std::io::Result<File> {
+    options.create(true).mode(0o600).open(file)
 }
 
 /// Forgets what is known of the pool with this id: all of it was found in order.
@@ -146,6 +153,7 @@ fn found_again(pool: &Pool, row: &DamageRow) -> Option<DamageRow> {
 #[cfg(test)]
 mod tests {
     use super::{DamageRow, KnownDamage, ROWS_MAX};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_was_noted_is_known_again_whatever_else_the_file_has() {
@@ -158,6 +166,9 @@ mod tests {
         }
         let mut text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(text.lines().count(), 2);
+        known.rewrite(&text);
+        let permissions = std::fs::metadata(&file).unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o777, 0o600);
         text.push_str("half a li");
         std::fs::write(&file, text).unwrap();
         assert_eq!(KnownDamage::in_file(Some(file)).rows(), [row("a"), row("b")]);
