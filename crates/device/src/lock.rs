@@ -101,9 +101,8 @@ fn lock_behind(behind: &Behind) -> std::result::Result<Option<File>, String> {
     match locked {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Err(in_use(file.metadata().ok().as_ref())),
-        Err(TryLockError::Error(error)) => {
-            Err(format!("shows {}, which cannot be locked: {error}", behind.path.display()))
-        }
+        // A file that cannot be locked (on NFS, what is open for reading) no pool holds a lock of.
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -173,6 +173,17 @@ fn five_commands_at_once_have_forks_of_their_own() {
 }
 
 #[test]
+fn a_report_stands_behind_what_a_merge_has_brought_into_the_same_log() {
+    let Some(bench) = mounted() else { return };
+    let line = "marram run --merge mnt/src -- sh -c 'echo one; echo two >&2' > mnt/src/log 2>&1";
+    assert_eq!(shell(&bench, line).status, 0);
+    let log = read(&bench, "mnt/src/log");
+    let report = log.strip_prefix("one\ntwo\n").unwrap_or_else(|| panic!("{log:?}"));
+    assert!(report.contains("log"), "the report names the file: {log:?}");
+    end(&bench);
+}
+
+#[test]
 fn what_would_write_past_the_fork_is_opened_again_or_refused() {
     let Some(bench) = mounted() else { return };
     let ran = shell(
@@ -324,8 +335,10 @@ impl AtTerminal {
         let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = || fs::File::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap());
-        let mut command = bench.command_as(Path::new("setsid"));
-        command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_marram")]).args(words);
+        // What the tests were started with may ignore the keys that interrupt.
+        let mut command = bench.command_as(Path::new("env"));
+        command.args(["--default-signal", "setsid", "--ctty", "--wait"]);
+        command.arg(env!("CARGO_BIN_EXE_marram")).args(words);
         let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
         let keys = fs::File::from(master);
         let (mut screen, said) = (keys.try_clone().unwrap(), Arc::default());

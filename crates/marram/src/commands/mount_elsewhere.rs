@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::names::shell_word;
 use crate::options::MountOptions;
+use rustix::mount::UnmountFlags;
 use std::path::{Path, PathBuf};
 
 /// Shows on a directory what `daemon`, of another mount namespace, has mounted, and what this
@@ -42,6 +43,10 @@ pub(super) fn bind(daemon: &Daemon, request: &MountRequest) -> Result<(PathBuf, 
     rustix::mount::mount_bind(&entry.directory, directory)
         .map_err(|error| Error::system("bind the mount to", directory, error))?;
     let report = MountReport { directory: directory.clone(), ..mount.clone() };
+    // What is seen at a path may be covered by another mount, and that was bound then.
+    check_in_sight(&report).inspect_err(|_| {
+        let _stays_and_is_named = rustix::mount::unmount(directory, UnmountFlags::empty());
+    })?;
     Ok((pool.clone(), *pid, report))
 }
 

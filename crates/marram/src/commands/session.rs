@@ -64,6 +64,7 @@ impl Session<'_> {
         let survivors = running.settle(self.leftovers());
         let changes = changes_of_fork(&self.workspace.view.shown);
         let decided = decide(self, &mut running, end, &survivors, &changes);
+        self.inherited.move_to_ends();
         let status = status_of(end, &decided, changes.as_ref().err());
         Report { session: self, end, survivors: &survivors, changes: &changes, decided: &decided }
             .print(output);

@@ -5,10 +5,10 @@
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::names::quoted;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{Seek, SeekFrom};
+use std::io::Seek;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +73,15 @@ impl Inherited {
         }
         reopened.sort_by_key(|again: &Reopened| again.descriptor);
         Ok(Inherited { workdir, reopened })
+    }
+
+    /// Moves standard output and error to the ends of their files, if the command had them opened
+    /// again: its words may have come into the same files meanwhile, by a merge, and what is said
+    /// next stands behind them.
+    pub(crate) fn move_to_ends(&self) {
+        for file in self.reopened.iter().filter(|file| file.descriptor > 0) {
+            let _is_where_it_was = rustix::fs::seek(same_as(file.descriptor), SeekFrom::End(0));
+        }
     }
 }
 
@@ -185,7 +194,7 @@ pub(super) fn reopen(files: &[Reopened]) -> Result<()> {
         let flags = file.flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = rustix::fs::open(&file.path, flags, Mode::empty());
         let mut opened = fs::File::from(opened.map_err(|error| failed(error.into()))?);
-        opened.seek(SeekFrom::Start(file.offset)).map_err(failed)?;
+        opened.seek(std::io::SeekFrom::Start(file.offset)).map_err(failed)?;
         put(&opened, file.descriptor).map_err(|error| failed(error.into()))?;
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::mountinfo::own_namespace;
 use crate::process::own_pid;
 use marram_fuse::{SessionHandle, Unmount};
 use marram_store::Source;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -174,7 +174,9 @@ impl MountTable {
         while is_there(&state) && !state.given_up {
             // What is not served any more, or nobody's, is only being made durable.
             let is_somebodys = session.is_served() && !session.is_destroyed();
-            if is_somebodys && is_used(&session, began.elapsed()) {
+            // Looking for them reads all of `/proc`.
+            let look = || is_used(&session, began.elapsed());
+            if is_somebodys && MutexGuard::unlocked(&mut state, look) {
                 return false;
             }
             self.changed.wait_for(&mut state, USED_TICK);
