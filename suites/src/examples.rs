@@ -37,7 +37,7 @@ pub(super) fn let_loose(setting: &Setting) -> Result<()> {
     setting.marram_only()?;
     let told = tell_loose(&setting.folder)?;
     println!("{told}");
-    for expected in ["D src/", "M src/part-1.c", "+int reply_1", "tidy went into", "took back"] {
+    for expected in ["D /src/", "M src/part-1.c", "+int reply_1", "tidy went into", "took back"] {
         if !told.contains(expected) {
             return fail(format!("the example does not say {expected:?}"));
         }
