@@ -5,7 +5,10 @@ use super::family::{Family, Tree, open, source};
 use ConflictKind::{Content, Removed};
 use Direction::{Merge, Update};
 use marram_history::{Branch, Choice, Conflict, ConflictKind, Direction, MergeOptions};
+use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Lineage, Store};
+use marram_vfs::{Clock, Ino, SteppedClock};
+use std::sync::Arc;
 
 fn prepare(tree: &Tree) {
     tree.directory("/d");
@@ -223,4 +226,59 @@ fn a_fork_takes_its_bases_along_when_it_goes() {
     store.destroy(&source("fork"), false).unwrap();
     let left: Vec<String> = store.list().unwrap().iter().map(|it| it.source.to_string()).collect();
     assert_eq!(left, ["root"]);
+}
+
+/// A family whose parent goes back to before it had `/kept`, and gives the number of that again:
+/// to the file `/other`.
+fn with_a_number_given_again() -> Family {
+    let store = MemoryStore::new();
+    let clock: Arc<dyn Clock> = Arc::new(SteppedClock::default());
+    let opened = |name| open(&store, name, Ino::ROOT, &clock);
+    let parent = opened("root");
+    prepare(&parent);
+    store.commit();
+    store.snapshot(&DatasetName::root(), "s").unwrap();
+    // Opened anew, it takes new numbers.
+    let parent = opened("root");
+    let kept = parent.directory("/kept");
+    parent.file("/kept/x", b"x");
+    store.commit();
+    store.fork(&DatasetName::root(), &"fork".parse().unwrap(), Ino::ROOT.0).unwrap();
+    let fork = opened("fork");
+    let back = || store.rollback(&source("root@s"), "undone");
+    parent.0.roll_back(|| back().map_err(|_| marram_vfs::Error::Busy)).unwrap();
+    let parent = opened("root");
+    assert_eq!(parent.file("/other", b"other"), kept, "the number is given again");
+    let base = source("root@fork:fork");
+    Family { store, clock, parent, fork, base, root: Ino::ROOT }
+}
+
+#[test]
+fn a_number_that_is_given_again_after_a_rollback_is_of_another_inode() {
+    let family = with_a_number_given_again();
+    family.fork.file("/mine", b"mine");
+    family.brings(Merge);
+    family.brings(Update);
+    assert!(family.fork.find("/kept").is_err(), "what the parent went back from goes");
+    assert_eq!(family.fork.read("/other"), b"other");
+    family.fork.file("/other", b"changed in the fork");
+    family.brings(Merge);
+    assert_eq!(family.parent.read("/other"), b"changed in the fork");
+    assert_eq!(unmerged(&family), [""; 0]);
+}
+
+#[test]
+fn what_the_fork_changed_under_such_a_number_is_a_conflict_and_stays() {
+    let family = with_a_number_given_again();
+    family.fork.file("/mine", b"mine");
+    family.brings(Merge);
+    family.fork.file("/kept/y", b"y");
+    let refused = conflicts(&family, Update);
+    assert!(refused.iter().any(|(_, path)| path.starts_with("/kept")), "{refused:?}");
+    choosing(&family, Update, Choice::Ours);
+    assert_eq!(family.fork.read("/kept/y"), b"y");
+    assert_eq!(family.fork.read("/other"), b"other");
+    family.fork.file("/kept/z", b"z");
+    family.brings(Merge);
+    assert_eq!(family.parent.read("/other"), b"other");
 }
