@@ -74,7 +74,12 @@ impl Forked {
 
     /// Takes the last operation back, a merge.
     fn undo(&self) {
-        let (number, reversal) = self.pool.reversal(None).unwrap();
+        self.undo_of(&self.pool, None);
+    }
+
+    /// Takes a merge back, by its number or the last operation.
+    fn undo_of(&self, pool: &Pool, number: Option<u64>) {
+        let (number, reversal) = pool.reversal(number).unwrap();
         let Reversal::Merge { dataset, base, back_to, root_object, moved_base, .. } = reversal
         else {
             panic!("{reversal:?}");
@@ -82,7 +87,7 @@ impl Forked {
         let into = if dataset == name("f") { &self.fork } else { &self.files };
         let root = Ino(root_object);
         let sides = MergeSides { dataset: &dataset, base: &base, fork: &back_to, root };
-        let pool = self.pool.taking_back(number);
+        let pool = pool.taking_back(number);
         let options = MergeOptions { always: moved_base, ..MergeOptions::default() };
         let report = marram_history::merge(into, &pool, sides, &options).unwrap();
         assert!(report.applied, "{:?}", report.conflicts);
@@ -90,6 +95,18 @@ impl Forked {
 
     fn names(&self) -> Vec<String> {
         names(&self.pool)
+    }
+
+    /// The number of the last operation.
+    fn last(&self) -> u64 {
+        self.pool.operations().unwrap().last().unwrap().number
+    }
+
+    /// Lets the parent or the fork go back to a snapshot of it.
+    fn roll_back(&self, files: &Posix, to: &str, keep: &str) {
+        let to: Source = to.parse().unwrap();
+        let failed = |error: marram_store::Error| marram_vfs::Error::Io(error.to_string());
+        files.roll_back(|| self.pool.rollback(&to, keep).map_err(failed)).unwrap();
     }
 }
 
@@ -163,9 +180,7 @@ fn a_base_that_is_kept_for_nothing_goes_in_the_background() {
     forked.pool.snapshot(&DatasetName::root(), "before").unwrap();
     write(&forked.fork, "/one", 7);
     forked.bring(Direction::Merge);
-    let failed = |error: marram_store::Error| marram_vfs::Error::Io(error.to_string());
-    let to: Source = "root@before".parse().unwrap();
-    forked.files.roll_back(|| forked.pool.rollback(&to, "kept").map_err(failed)).unwrap();
+    forked.roll_back(&forked.files, "root@before", "kept");
     while forked.pool.reclaim_step().unwrap() {}
     assert_eq!(forked.names().iter().filter(|name| name.contains("base:")).count(), 0);
 }
@@ -180,18 +195,48 @@ fn a_rollback_past_a_merge_takes_the_base_away() {
     forked.pool.snapshot(&DatasetName::root(), "after").unwrap();
     write(&forked.files, "/own", 4);
     let base = forked.base();
-    let back_to = |name: &str, keep: &str| {
-        let to: Source = format!("root@{name}").parse().unwrap();
-        let failed = |error: marram_store::Error| marram_vfs::Error::Io(error.to_string());
-        forked.files.roll_back(|| forked.pool.rollback(&to, keep).map_err(failed)).unwrap();
-    };
-    back_to("after", "k1");
+    forked.roll_back(&forked.files, "root@after", "k1");
     assert_eq!(forked.base(), base, "it has the merge");
-    back_to("before", "k2");
+    forked.roll_back(&forked.files, "root@before", "k2");
     assert_eq!(forked.base(), origin);
     assert!(!has(&forked.files, "/one"));
     forked.bring(Direction::Merge);
     assert!(has(&forked.files, "/one"), "nothing of the fork is left out");
+}
+
+/// A fork with `/one` and `/two`, merged one after the other; the number of the second merge.
+fn merged_twice() -> (Forked, u64) {
+    let forked = in_memory();
+    for dataset in ["root", "f"] {
+        forked.pool.snapshot(&name(dataset), "before").unwrap();
+    }
+    for (path, seed) in [("/one", 3), ("/two", 4)] {
+        write(&forked.fork, path, seed);
+        forked.bring(Direction::Merge);
+    }
+    let number = forked.last();
+    (forked, number)
+}
+
+#[test]
+fn an_undo_brings_no_base_back_that_the_fork_has_gone_back_from() {
+    let (forked, second) = merged_twice();
+    forked.roll_back(&forked.fork, "f@before", "kept");
+    forked.undo_of(&forked.pool, Some(second));
+    assert_eq!(forked.base().to_string(), "root@fork:f");
+    assert!(has(&forked.files, "/one") && !has(&forked.files, "/two"));
+    forked.bring(Direction::Merge);
+    assert!(has(&forked.files, "/one"), "the fork never had it, as it is now");
+}
+
+#[test]
+fn an_undo_brings_no_base_back_that_the_parent_has_gone_back_from() {
+    let (forked, second) = merged_twice();
+    forked.roll_back(&forked.files, "root@before", "kept");
+    forked.undo_of(&forked.pool.past_later_changes(), Some(second));
+    assert_eq!(forked.base().to_string(), "root@fork:f");
+    forked.bring(Direction::Merge);
+    assert!(has(&forked.files, "/one") && has(&forked.files, "/two"), "nothing is left out");
 }
 
 #[test]

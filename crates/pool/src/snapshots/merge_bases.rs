@@ -127,7 +127,8 @@ pub(crate) fn swap(
     Ok(Some(Moved { new: former, former: new }))
 }
 
-/// The dataset goes back to a snapshot: what it or another has taken in since is no base any more.
+/// The dataset goes back to a snapshot: what it or another has taken in since is no base any more,
+/// and no undo makes it one again.
 pub(crate) fn forget_later(
     commit: &mut Commit<'_>,
     dataset: u64,
@@ -135,7 +136,7 @@ pub(crate) fn forget_later(
 ) -> Result<()> {
     let records = Arc::clone(&commit.pool.records.read());
     let is_lost = |record: &&Arc<DatasetRecord>| {
-        base_of(record).is_some_and(|(taker, at)| {
+        placed(record).is_some_and(|(taker, at)| {
             record.parent == dataset && record.created_group > to.created_group
                 || taker == dataset && at > to.created_group.0
         })
@@ -148,7 +149,8 @@ pub(crate) fn forget_later(
 
 /// Gives a base a name by which it is kept for an entry, or for nothing.
 fn put_away(commit: &mut Commit<'_>, record: &DatasetRecord, number: Option<u64>) -> Result<()> {
-    let (dataset, base) = parts(&record.name)?;
+    let name = kept_base(record).map_or_else(|| record.name.clone(), |base| base.to_string());
+    let (dataset, base) = parts(&name)?;
     let name = match number {
         Some(number) => Source::former_base_name(number, base),
         None => {
@@ -182,10 +184,15 @@ pub(crate) fn is_kept_for(record: &DatasetRecord, number: u64) -> bool {
     record.state == DatasetState::Snapshot && former().is_some_and(|(entry, _)| entry == number)
 }
 
+/// Which dataset has taken a base in, and its place in the order of merges, whether it is still one
+/// or kept for an entry.
+fn placed(record: &DatasetRecord) -> Option<(u64, u64)> {
+    base_of(record).or_else(|| kept_base(record)?.merge_base())
+}
+
 /// The two datasets that a base is between, whatever it is kept for.
 fn pair_of(record: &DatasetRecord) -> Option<(u64, u64)> {
-    let base = base_of(record).or_else(|| kept_base(record)?.merge_base());
-    base.map(|(taker, _)| (record.parent, taker))
+    placed(record).map(|(taker, _)| (record.parent, taker))
 }
 
 fn parts(snapshot: &str) -> Result<(&str, &str)> {
