@@ -12,6 +12,13 @@ use std::os::fd::OwnedFd;
 struct Watch(OwnedFd);
 
 impl Watch {
+    /// A watch on one file, of its end.
+    fn on_file(bench: &Workbench, path: &str) -> Watch {
+        let watch = init(CreateFlags::NONBLOCK).expect("inotify");
+        add_watch(&watch, bench.path(path), WatchFlags::DELETE_SELF).expect("a watch");
+        Watch(watch)
+    }
+
     fn on(bench: &Workbench, path: &str) -> Watch {
         let watch = init(CreateFlags::NONBLOCK).expect("inotify");
         let kinds = WatchFlags::CREATE
@@ -100,8 +107,12 @@ fn a_watcher_sees_a_merge_and_its_undo() {
         entry.unwrap().metadata().unwrap();
     }
     let watch = Watch::on(&bench, "mnt/src");
+    let [removed, moved] =
+        ["removed", "moved"].map(|name| Watch::on_file(&bench, &format!("mnt/src/{name}")));
     bench.run("merge mnt/src --fork try").good();
     assert_eq!(watch.seen(), set(&CHANGED));
+    assert!(removed.seen().contains("DELETE_SELF "), "a file that is gone");
+    assert_eq!(moved.seen(), set(&[]), "one that lives on");
     assert_eq!(fs::read_to_string(bench.path("mnt/src/new/inside")).unwrap(), "new\n");
     assert_eq!(
         fs::read_to_string(bench.path("mnt/src/replaced")).unwrap(),
@@ -151,4 +162,48 @@ fn a_watcher_sees_a_rollback_of_the_whole_and_of_a_directory() {
         assert_eq!(fs::read_to_string(bench.path("mnt/src/same")).unwrap(), "before\n");
     }
     bench.run("unmount work.pool").good();
+}
+
+#[test]
+fn what_a_merge_has_moved_is_shown_and_goes_on_as_before() {
+    let Some(bench) = workbench::mounted() else { return };
+    bench.make_folder("mnt/src/moved");
+    fs::write(bench.path("mnt/src/moved/inside"), "inside\n").unwrap();
+    fs::write(bench.path("mnt/src/file"), "file\n").unwrap();
+    bench.run("fork mnt/src try").good();
+    let fork = bench.path("mnt/.marram/forks/try");
+    fs::rename(fork.join("moved"), fork.join("named")).unwrap();
+    fs::rename(fork.join("file"), fork.join("called")).unwrap();
+    // Known, and in use.
+    let open = fs::File::open(bench.path("mnt/src/moved")).unwrap();
+    fs::metadata(bench.path("mnt/src/moved/inside")).unwrap();
+    fs::metadata(bench.path("mnt/src/file")).unwrap();
+    let watch = Watch::on(&bench, "mnt/src");
+    let moves = |from: [&str; 2], to: [&str; 2]| {
+        let lines = [
+            format!("DELETE ISDIR {}", from[0]),
+            format!("CREATE ISDIR {}", to[0]),
+            format!("DELETE {}", from[1]),
+            format!("CREATE {}", to[1]),
+        ];
+        assert_eq!(watch.seen(), BTreeSet::from(lines));
+        let (directory, file) =
+            (bench.path("mnt/src").join(to[0]), bench.path("mnt/src").join(to[1]));
+        assert_eq!(fs::read_to_string(directory.join("inside")).unwrap(), "inside\n");
+        fs::write(directory.join("more"), "more\n").unwrap();
+        fs::remove_file(directory.join("more")).unwrap();
+        fs::hard_link(&file, directory.join("linked")).unwrap();
+        fs::remove_file(directory.join("linked")).unwrap();
+        let made = rustix::fs::mkdirat(&open, "by-descriptor", rustix::fs::Mode::RWXU);
+        assert_eq!(made, Ok(()), "the open directory is the same");
+        fs::remove_dir(directory.join("by-descriptor")).unwrap();
+        watch.seen();
+    };
+    bench.run("merge mnt/src --fork try").good();
+    moves(["moved", "file"], ["named", "called"]);
+    bench.run("undo mnt/src").good();
+    moves(["named", "called"], ["moved", "file"]);
+    drop(open);
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
 }

@@ -1,6 +1,6 @@
 //! Which method of the adapter serves which request.
 
-use super::reenacting::is_stand_in;
+use super::reenacted::is_stand_in;
 use super::{Adapter, Answer, Outcome};
 use crate::errno::Errno;
 use crate::protocol::{Encoder, Operation, Request};

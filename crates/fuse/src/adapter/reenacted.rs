@@ -3,15 +3,29 @@
 use crate::protocol::Header;
 use marram_vfs::Ino;
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// With this bit the numbers of stand-ins begin: no inode of a file system has it, as some programs
+/// take numbers for signed. The lowest bit is set for a directory.
+const STAND_INS: u64 = 1 << 63;
+
+/// Whether a number is of a stand-in.
+pub(super) fn is_stand_in(ino: Ino) -> bool {
+    ino.0 & STAND_INS != 0
+}
+
+/// Whether that stands for a directory.
+pub(super) fn is_directory(stand_in: Ino) -> bool {
+    stand_in.0 & 1 != 0
+}
 
 /// What the thread is about to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Makes a name that is there already.
     Make { parent: Ino, name: Vec<u8> },
-    /// Removes a name that is gone already.
-    Remove { parent: Ino, name: Vec<u8>, is_directory: bool },
+    /// Removes a name that is gone already, of what the kernel took for this inode.
+    Remove { parent: Ino, name: Vec<u8>, was: Ino, is_directory: bool },
     /// Changes attributes that are as they are to be.
     Touch(Ino),
 }
@@ -24,6 +38,8 @@ pub(crate) struct Reenacted {
     step: Mutex<Option<Step>>,
     /// One thread at a time.
     turn: Mutex<()>,
+    /// How many stand-ins there were.
+    stand_ins: AtomicU64,
 }
 
 /// While this lives, the requests of the thread that made it are answered by its steps.
@@ -39,6 +55,12 @@ impl Reenacted {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         self.thread.store(thread.unsigned_abs(), Ordering::Release);
         Turn { of: self, _alone: alone }
+    }
+
+    /// The number of a new stand-in for a directory or a file.
+    pub(super) fn stand_in(&self, is_directory: bool) -> Ino {
+        let count = self.stand_ins.fetch_add(1, Ordering::Relaxed);
+        Ino(STAND_INS | count << 1 & !STAND_INS | u64::from(is_directory))
     }
 
     /// What the caller of a request is at, if it is that thread.

@@ -7,22 +7,11 @@
 //! for beside its step, on the way to a directory, is answered like for any other caller; what
 //! would change anything is refused.
 
-use super::reenacted::Step;
+use super::reenacted::{Step, is_directory, is_stand_in};
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
 use crate::protocol::{Encoder, Operation, Request};
 use marram_vfs::{Attributes, Error, Ino, Kind, Timestamp};
-
-/// Stands for a file whose name the kernel had not remembered when its removal is shown: the file
-/// system has no such inode.
-const STAND_IN: Ino = Ino(u64::MAX);
-/// The same for a directory.
-const STAND_IN_DIRECTORY: Ino = Ino(u64::MAX - 1);
-
-/// Whether the inode is none of the file system's.
-pub(super) fn is_stand_in(ino: Ino) -> bool {
-    matches!(ino, STAND_IN | STAND_IN_DIRECTORY)
-}
 
 impl Adapter {
     /// The answer to a request of the thread that shows changes; none for what is to be answered as
@@ -32,7 +21,7 @@ impl Adapter {
         let step = self.reenacted.step_of(header)?;
         let at = Ino(header.node);
         if is_stand_in(at) && matches!(request.operation, Operation::GetAttributes { .. }) {
-            self.encoding.timed_attributes(out, &stand_in(at == STAND_IN_DIRECTORY));
+            self.encoding.timed_attributes(out, &stand_in(at));
             return Some(Ok(()));
         }
         match (&request.operation, step) {
@@ -43,9 +32,9 @@ impl Adapter {
             }
             (
                 Operation::Lookup { name },
-                Some(Step::Remove { parent, name: gone, is_directory }),
+                Some(Step::Remove { parent, name: gone, was, is_directory }),
             ) if (parent, &*gone) == (at, *name) => {
-                self.encoding.entry(out, &stand_in(is_directory));
+                self.encoding.entry(out, &self.removed(was, is_directory));
                 Some(Ok(()))
             }
             (
@@ -60,6 +49,18 @@ impl Adapter {
             }
             (operation, _) => (!only_looks(operation)).then_some(REFUSED),
         }
+    }
+
+    /// What a name is shown to have led to before it goes: the inode itself if it is gone with it,
+    /// which the kernel then reports too. One that lives on under another name would be dead to the
+    /// kernel after that, so another inode stands for it, as for one that is not known.
+    fn removed(&self, was: Ino, is_directory: bool) -> Attributes {
+        match self.file_system.pin(was) {
+            Ok(gone) if gone.links == 0 => return gone,
+            Ok(_) => self.file_system.forget(was, 1),
+            Err(_) => (),
+        }
+        stand_in(self.reenacted.stand_in(is_directory))
     }
 
     /// Answers the making of a name by what is there, if it is of the kind that is made: the kernel
@@ -105,18 +106,15 @@ fn only_looks(operation: &Operation<'_>) -> bool {
     )
 }
 
-fn stand_in(is_directory: bool) -> Attributes {
-    let (ino, kind) = match is_directory {
-        true => (STAND_IN_DIRECTORY, Kind::Directory),
-        false => (STAND_IN, Kind::Regular),
-    };
+fn stand_in(ino: Ino) -> Attributes {
+    let (kind, links) = if is_directory(ino) { (Kind::Directory, 2) } else { (Kind::Regular, 1) };
     let never = Timestamp::default();
     Attributes {
         ino,
         generation: 0,
         kind,
         permissions: 0,
-        links: if is_directory { 2 } else { 1 },
+        links,
         uid: 0,
         gid: 0,
         device: 0,

@@ -11,13 +11,16 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+/// No inode has this number.
+const UNKNOWN: Ino = Ino(0);
+
 /// A change of a name in a directory, or of what the name leads to, that was made already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// The name is there and was not, or led elsewhere.
     Made(Kind),
-    /// The name is gone. To be shown before the kernel is notified of it, as it knows best then
-    /// what it was.
+    /// The name is gone. To be shown before the kernel is notified of it otherwise, as it knows
+    /// best then what it was.
     Removed,
     /// The content of the inode, which is a file, is another.
     Modified(Ino),
@@ -68,7 +71,7 @@ impl Reenactment<'_> {
     pub fn show(&self, name: Name<'_>, shown: Shown) -> Result<(), Errno> {
         match shown {
             Shown::Made(kind) => self.make(name.as_bytes(), kind),
-            Shown::Removed => self.remove(name.as_bytes()),
+            Shown::Removed => self.remove(name),
             Shown::Modified(ino) => self.touch(name.as_bytes(), ino, true),
             Shown::Attributes(ino) => self.touch(name.as_bytes(), ino, false),
         }
@@ -84,15 +87,24 @@ impl Reenactment<'_> {
         })
     }
 
-    fn remove(&self, name: &[u8]) -> Result<(), Errno> {
-        let step =
-            |is_directory| Step::Remove { parent: self.parent, name: name.to_vec(), is_directory };
+    fn remove(&self, name: Name<'_>) -> Result<(), Errno> {
+        let text = name.as_bytes();
+        let step = |was, is_directory| Step::Remove {
+            parent: self.parent,
+            name: text.to_vec(),
+            was,
+            is_directory,
+        };
         let remembered = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-        let look = || statx(&self.directory, name, remembered, StatxFlags::TYPE);
-        let was = self.turn.act(step(false), look)?;
+        let asked = StatxFlags::TYPE | StatxFlags::INO;
+        let look = || statx(&self.directory, text, remembered, asked);
+        let was = self.turn.act(step(UNKNOWN, false), look)?;
         let is_directory = FileType::from_raw_mode(was.stx_mode.into()) == FileType::Directory;
+        // It has to ask again what the name leads to: it must not take an inode away that lives on.
+        self.handle.notify_entry(self.parent, name);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        self.turn.act(step(is_directory), || unlinkat(&self.directory, name, flags))
+        let unlink = || unlinkat(&self.directory, text, flags);
+        self.turn.act(step(Ino(was.stx_ino), is_directory), unlink)
     }
 
     /// A call that sets the time of the last change alone counts as a change of the content; one

@@ -38,6 +38,9 @@ impl ShownChanges {
     /// Those of directories that the kernel knows, and of inodes that it knows elsewhere.
     pub(super) fn of(volume: &dyn Volume, known: &dyn Known, changes: &Changes) -> ShownChanges {
         let mut shown = ShownChanges::default();
+        if known.count() == 0 {
+            return shown;
+        }
         let mut is_made = BTreeSet::new();
         let names: BTreeSet<_> =
             changes.names.iter().filter(|(parent, _)| known.has(*parent)).collect();
