@@ -145,7 +145,8 @@ pub(super) fn all_changed(mounts: &MountTable, source: &Source, volume: &dyn Vol
     let inodes = volume.known().map(Known::inodes).unwrap_or_default();
     let inodes = inodes.into_iter().map(all).collect();
     changed(mounts, source, volume, &Changes { inodes, names: Vec::new() });
-    for mount in mounts.served() {
+    // Other mounts keep their names: what is mounted in one, as a command's view, goes with them.
+    for mount in mounts.served().iter().filter(|mount| shown_by(mount, source).is_some()) {
         mount.session.notify_all_names();
     }
 }

@@ -12,45 +12,15 @@ use crate::control::protocol::{
 use crate::error::{Error, Result};
 use crate::names::quoted;
 use std::ffi::OsStr;
-use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// Names of folders that are tried.
-const FOLDERS_MAX: u32 = 1 << 10;
 
 /// The files, by the variables that name them to the program.
 const FILES: [&str; 4] = ["BASE", "LOCAL", "REMOTE", "MERGED"];
 
 /// How the program is called if its command names none of the files.
 const FILES_OF_PLAIN: &str = r#" "$LOCAL" "$MERGED" "$REMOTE""#;
-
-/// A folder that goes with what is in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        let all = std::env::temp_dir();
-        let pid = std::process::id();
-        for number in 0..FOLDERS_MAX {
-            let path = all.join(format!("marram-merge-{pid}-{number}"));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Folder(path)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::system("make the folder", &path, error)),
-            }
-        }
-        Err(Error::failed(format!("no free name for a folder in {}", all.display())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _stays_at_worst = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Fills a request with what the program makes of each conflict that is left.
 ///
@@ -96,7 +66,10 @@ fn put_together(
     command: &str,
     shows_json: bool,
 ) -> Result<String> {
-    let folder = Folder::new()?;
+    let folder = tempfile::Builder::new()
+        .prefix("marram-merge-")
+        .tempdir()
+        .map_err(|error| Error::system("make a folder in", &std::env::temp_dir(), error))?;
     let path = row.path_in_bytes();
     let name = OsStr::from_bytes(path.rsplit(|byte| *byte == b'/').next().unwrap_or_default());
     let contents = [&texts.base, &texts.ours, &texts.theirs, marked];
@@ -105,7 +78,7 @@ fn put_together(
     program.arg("-c").arg(format!("{command}{plain}"));
     let mut merged = PathBuf::new();
     for (variable, content) in FILES.into_iter().zip(contents) {
-        merged = write(&folder.0.join(variable), name, content)?;
+        merged = write(&folder.path().join(variable), name, content)?;
         program.env(variable, &merged);
     }
     if shows_json {
