@@ -144,7 +144,7 @@ impl<'a, 's> MergeBatch<'a, 's> {
         }
         let next = self.next_number;
         let number = *self.odd_numbers.entry(ino).or_insert(next);
-        self.next_number = next.max(number + 1);
+        self.next_number = next.max(number.checked_add(1).ok_or(Error::NoSpace)?);
         Ok(number)
     }
 

@@ -47,7 +47,9 @@ pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
 
 /// The process at the other end as it is known here; none if it is in another PID namespace.
 pub(crate) fn process_of(stream: &UnixStream) -> Option<i32> {
-    socket_peercred(stream).ok().map(|found| found.pid.as_raw_nonzero().get())
+    let process = socket_peercred(stream).ok().map(|found| found.pid.as_raw_nonzero().get());
+    // The kernel calls a process that is not seen here 0.
+    process.filter(|process| *process > 0)
 }
 
 /// Whether the user is root or the one of this process.
@@ -71,7 +73,7 @@ pub(crate) fn may_answer(socket: &Path, user: Option<u32>, owner: Option<u32>) -
 /// Whether the caller may ask this daemon: its own user may, and root. The folder of the socket is
 /// closed to all others too, and so is the socket.
 pub(crate) fn may_ask(stream: &UnixStream) -> bool {
-    user_of(stream).is_none_or(is_own_or_root)
+    user_of(stream).is_some_and(is_own_or_root)
 }
 
 /// Says that a socket is passed over because of its user: once, however often a command looks.
