@@ -9,7 +9,7 @@ use crate::checker::Checker;
 use crate::finding::{FindingKind, Place};
 use crate::pool::{FoundDataset, PoolTree, ReclaimList};
 use marram_format::dataset::{
-    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
+    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, OWNER_PROPERTY, ROOT_OBJECT_PROPERTY,
 };
 use marram_format::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,6 +196,9 @@ fn check_properties(checker: &mut Checker<'_>, record: &DatasetRecord) {
         holds += u32::from(name.starts_with(HOLD_PROPERTY_PREFIX));
         if name == ROOT_OBJECT_PROPERTY && value.parse::<u64>().is_err() {
             report(format!("its root is object {value:?}"));
+        }
+        if name == OWNER_PROPERTY && value.parse::<u32>().is_err() {
+            report(format!("its owner is user {value:?}"));
         }
     }
     if holds != record.holds {

@@ -27,6 +27,8 @@ pub const DATASET_RECORD_BYTES_MAX: usize = 4096;
 
 /// Property: the object that is the root of what a fork shows, in decimal; without it object 1.
 pub const ROOT_OBJECT_PROPERTY: &str = ".root-object";
+/// Property: the user whose fork it is, in decimal; without it root's.
+pub const OWNER_PROPERTY: &str = ".owner";
 /// With this the name of a property begins that says that a snapshot is held; the tag follows.
 pub const HOLD_PROPERTY_PREFIX: &str = ".hold:";
 

@@ -12,6 +12,7 @@ mod event;
 mod file_calls;
 mod mount;
 mod options;
+mod peer;
 pub mod protocol;
 mod session;
 mod transport;
@@ -24,6 +25,7 @@ pub use mount::{
     unmount,
 };
 pub use options::{AccessTimes, MountOptions, Offer, TransportChoice};
+pub use peer::{PeerIdentity, peer_identity};
 pub use session::{
     Reenactment, Session, SessionHandle, Shown, TransportInUse, can_be_wakeful, mount,
     should_be_wakeful,

@@ -304,6 +304,12 @@ impl SessionHandle {
         self.transport.strong_count() > 0
     }
 
+    /// Whether the kernel still has the mount, which may end before the last answers are sent: its
+    /// device number can be another mount's from then on.
+    pub fn is_connected(&self) -> bool {
+        self.transport.upgrade().is_some_and(|transport| transport.is_connected())
+    }
+
     /// Whether nobody has it mounted or open any more, in whatever namespace, though its last
     /// answers may have still to be sent. The kernel says so of mounts of block devices alone.
     pub fn is_destroyed(&self) -> bool {

@@ -15,8 +15,9 @@ pub(crate) use ring_lane::{RingLane, RingQueue, Space};
 
 use crate::protocol::{Encoder, NotifyCode, reply_header};
 use calls::{Calls, Fate};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -64,6 +65,15 @@ impl ClassicTransport {
         let lane = ClassicTransport::open()?;
         clone_connection(lane.device.as_fd(), self.device.as_fd())?;
         Ok(lane)
+    }
+
+    /// Whether the kernel still has the mount. It says so before the number of the mount's device
+    /// can be another mount's.
+    pub fn is_connected(&self) -> bool {
+        let mut polled = [PollFd::new(&self.device, PollFlags::empty())];
+        let looked = retry_on_intr(|| poll(&mut polled, Some(&Timespec::default())));
+        let [device] = polled;
+        looked.is_ok() && !device.revents().contains(PollFlags::ERR)
     }
 }
 
@@ -127,7 +137,7 @@ impl ClassicTransport {
     }
 
     fn pass_on(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
-        rustix::io::retry_on_intr(|| rustix::io::writev(&self.device, parts)).map(|_| ())
+        retry_on_intr(|| rustix::io::writev(&self.device, parts)).map(|_| ())
     }
 }
 

@@ -11,6 +11,9 @@
 //! changed is a [`Parent`]: it holds still, says which numbers are free, takes one batch, and frees
 //! what has lost its last name.
 //!
+//! **The rights of a user.** [`Bound`] stands before a parent, and takes only what a user could
+//! have done to it by system calls; see `permission`.
+//!
 //! **The same inode.** Inode numbers are not used again, except after a rollback, which goes
 //! back to what had been handed out then. So an inode of two states is the same if its number,
 //! generation and birth are. To users, a copy that a rollback made is the same too: see
@@ -36,6 +39,7 @@ mod merge_names;
 mod parent;
 mod parted;
 mod paths;
+mod permission;
 mod ranges;
 mod restoring;
 mod selection;
@@ -54,6 +58,7 @@ pub use line_merge::{TextPiece, merge_lines};
 pub use merge::{MergeSides, bring_across, merge};
 pub use parent::{HeldParent, Parent, ParentChange};
 pub use paths::path_of;
+pub use permission::{Bound, Refusal, Refusals, Seen, Sight, may_change_names};
 pub use selection::Select;
 pub use stable_source::{StableSource, destroy_leftovers};
 pub use versions::{Aspect, Counts, Found, Version, VersionChange, VersionsOf, versions};

@@ -11,6 +11,7 @@ use crate::counterpart::way_to;
 use crate::diff::{AttributeChange, Difference, What, attribute_changes, diff};
 use crate::equal::file_ranges;
 use crate::paths::{Paths, join};
+use crate::permission::Sight;
 use crate::stable_source::StableSource;
 use marram_format::record::{Inode, InodeKind};
 use marram_records::failure::from_store;
@@ -18,13 +19,14 @@ use marram_records::inode::kind_of;
 use marram_records::sections::Section;
 use marram_records::state::{State, same_block, same_inode};
 use marram_store::{DatasetName, DatasetReport, Source, Store};
-use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
+use marram_vfs::{Error, Identity, Ino, Kind, Result, Timestamp};
+use std::sync::Arc;
 
 /// Of larger files with another time the bytes are not read, in bytes.
 const COMPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct VersionsOf<'a> {
     /// The dataset.
     pub dataset: &'a DatasetName,
@@ -32,6 +34,8 @@ pub struct VersionsOf<'a> {
     pub directory: Ino,
     /// The path below it; none for the directory itself. There need not be anything now.
     pub names: &'a [Vec<u8>],
+    /// The user whose rights in each state bound the answer; none if nothing does.
+    pub user: Option<&'a dyn Identity>,
 }
 
 /// A state of the file or directory, and which snapshots have it.
@@ -136,15 +140,15 @@ pub fn versions(store: &dyn Store, of: VersionsOf<'_>) -> Result<Vec<Version>> {
     let live = Source::live(of.dataset.clone());
     let present = StableSource::of(store, &live, "diff")?;
     let root = store.report(&live).map_err(from_store)?.root_object;
-    let mut track = Track { store, root, names: Vec::new(), known: None };
-    track.names = names_of(&track.open(present.source())?, of)?;
-    let mut newer = track.sight(live, present.source().clone(), None)?.ok_or(Error::Stale)?;
+    let mut track = Track { store, root, user: of.user, names: Vec::new(), known: None };
+    track.names = track.names_of(&track.open(present.source())?, of)?;
+    let mut newer = track.look(live, present.source().clone(), None)?.ok_or(Error::Stale)?;
     let mut versions = vec![of_sighting(&newer)];
     for report in snapshots_of(store, of.dataset)? {
         let created = Some(report.created_seconds);
-        let sighted = track.sight(report.source.clone(), report.source, created)?;
+        let sighted = track.look(report.source.clone(), report.source, created)?;
         let Some(older) = sighted else { continue };
-        let change = changes(store, &older, &newer)?;
+        let change = track.changes(&older, &newer)?;
         if let Some(version) = versions.last_mut() {
             match change {
                 None => {
@@ -177,17 +181,6 @@ fn snapshots_of(store: &dyn Store, dataset: &DatasetName) -> Result<Vec<DatasetR
     Ok(reports)
 }
 
-/// The path that is meant, from the root.
-fn names_of(present: &State, of: VersionsOf<'_>) -> Result<Vec<Vec<u8>>> {
-    let inode = present.named_inode(of.directory.0)?.ok_or(Error::Stale)?;
-    if inode.kind != InodeKind::Directory {
-        return Err(Error::NotDirectory);
-    }
-    let path = Paths::new(present).of(of.directory.0)?.ok_or(Error::NotFound)?;
-    let above = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-    Ok(above.map(<[u8]>::to_vec).chain(of.names.iter().cloned()).collect())
-}
-
 fn of_sighting(sighting: &Sighting) -> Version {
     let found = sighting.found.as_ref().map(|(_, inode, path)| Found {
         path: path.clone(),
@@ -210,18 +203,47 @@ fn of_sighting(sighting: &Sighting) -> Version {
 struct Track<'s> {
     store: &'s dyn Store,
     root: u64,
+    user: Option<&'s dyn Identity>,
     names: Vec<Vec<u8>>,
     /// The inode that a newer state has.
     known: Option<(u64, Inode)>,
 }
 
-impl Track<'_> {
+impl<'s> Track<'s> {
+    /// The path that is meant, from the root.
+    fn names_of(&self, present: &State, of: VersionsOf<'_>) -> Result<Vec<Vec<u8>>> {
+        let inode = present.named_inode(of.directory.0)?.ok_or(Error::Stale)?;
+        if inode.kind != InodeKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let path = Paths::new(present).of(of.directory.0)?.ok_or(Error::NotFound)?;
+        if !self.is_reached(present, &path)? {
+            return Err(Error::NotFound);
+        }
+        let above = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        Ok(above.map(<[u8]>::to_vec).chain(of.names.iter().cloned()).collect())
+    }
+
+    /// What the user may know of a state below a directory; none if nothing bounds it.
+    fn sight(&self, state: &State, below: u64) -> Result<Option<Sight<'s>>> {
+        let of = (Ino(self.root), Ino(below));
+        self.user.map(|user| Sight::new(Arc::clone(&state.view), of, user)).transpose()
+    }
+
+    /// Whether the user comes to a path in a state.
+    fn is_reached(&self, state: &State, path: &[u8]) -> Result<bool> {
+        match self.sight(state, self.root)? {
+            Some(mut sight) => Ok(sight.at(path)?.is_reached),
+            None => Ok(true),
+        }
+    }
+
     fn open(&self, source: &Source) -> Result<State> {
         State::open(self.store.open(source).map_err(from_store)?, self.root)
     }
 
     /// What a state has of it; `None` if the state has gone meanwhile.
-    fn sight(
+    fn look(
         &mut self,
         shown: Source,
         read: Source,
@@ -247,57 +269,84 @@ impl Track<'_> {
         };
         if let Some(ino) = ino {
             let path = self.names.iter().fold(b"/".to_vec(), |path, name| join(&path, name));
+            if !self.is_reached(state, &path)? {
+                return Ok(None);
+            }
             return Ok(state.named_inode(ino)?.map(|inode| (ino, inode, path)));
         }
         let Some((ino, known)) = &self.known else { return Ok(None) };
         let Some(inode) = state.named_inode(*ino)?.filter(|inode| same_inode(inode, known)) else {
             return Ok(None);
         };
-        let Some(path) = Paths::new(state).of(*ino)? else { return Ok(None) };
+        let path = Paths::new(state).of(*ino)?;
+        let Some(path) = path else { return Ok(None) };
+        if !self.is_reached(state, &path)? {
+            return Ok(None);
+        }
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         self.names = names.map(<[u8]>::to_vec).collect();
         Ok(Some((*ino, inode, path)))
     }
-}
-
-/// What happened between two states of it, if anything did.
-fn changes(store: &dyn Store, older: &Sighting, newer: &Sighting) -> Result<Option<VersionChange>> {
-    let ((a_ino, a, a_path), (b_ino, b, b_path)) = match (&older.found, &newer.found) {
-        (None, None) => return Ok(None),
-        (None, Some(_)) => return Ok(Some(VersionChange::Created)),
-        (Some(_), None) => return Ok(Some(VersionChange::Removed)),
-        (Some(older), Some(newer)) => (older, newer),
-    };
-    if a.kind != b.kind {
-        return Ok(Some(VersionChange::Changed(vec![Aspect::Kind])));
-    }
-    let mut aspects = match a.kind {
-        InodeKind::Directory => {
-            let counts = counts_below(store, (&older.read, &newer.read), *b_ino)?;
-            if counts != Counts::default() {
-                return Ok(Some(VersionChange::Below(counts)));
-            }
-            Vec::new()
+    /// What happened between two states of it, if anything did.
+    fn changes(&self, older: &Sighting, newer: &Sighting) -> Result<Option<VersionChange>> {
+        let ((a_ino, a, a_path), (b_ino, b, b_path)) = match (&older.found, &newer.found) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => return Ok(Some(VersionChange::Created)),
+            (Some(_), None) => return Ok(Some(VersionChange::Removed)),
+            (Some(older), Some(newer)) => (older, newer),
+        };
+        if a.kind != b.kind {
+            return Ok(Some(VersionChange::Changed(vec![Aspect::Kind])));
         }
-        _ => aspects((&older.state, *a_ino, a), (&newer.state, *b_ino, b))?,
-    };
-    if a_path != b_path {
-        aspects.push(Aspect::Path);
+        let mut aspects = match a.kind {
+            InodeKind::Directory => {
+                let counts = self.counts_below((older, newer), *b_ino)?;
+                if counts != Counts::default() {
+                    return Ok(Some(VersionChange::Below(counts)));
+                }
+                Vec::new()
+            }
+            _ => aspects((&older.state, *a_ino, a), (&newer.state, *b_ino, b))?,
+        };
+        if a_path != b_path {
+            aspects.push(Aspect::Path);
+        }
+        Ok((!aspects.is_empty()).then_some(VersionChange::Changed(aspects)))
     }
-    Ok((!aspects.is_empty()).then_some(VersionChange::Changed(aspects)))
+
+    /// How much differs below a directory, of what the user may know.
+    fn counts_below(
+        &self,
+        (older, newer): (&Sighting, &Sighting),
+        directory: u64,
+    ) -> Result<Counts> {
+        let mut sights =
+            self.sight(&older.state, directory)?.zip(self.sight(&newer.state, directory)?);
+        let (mut counts, mut failure) = (Counts::default(), None);
+        let mut note = |difference: &Difference| -> Result<()> {
+            let is_known = match &mut sights {
+                Some((before, after)) => are_names_known((before, after), difference)?,
+                None => true,
+            };
+            is_known.then(|| counts.note(difference));
+            Ok(())
+        };
+        diff(self.store, &older.read, &newer.read, Ino(directory), &mut |difference| {
+            failure = note(&difference).err();
+            failure.is_none()
+        })?;
+        failure.map_or(Ok(counts), Err)
+    }
 }
 
-fn counts_below(
-    store: &dyn Store,
-    (older, newer): (&Source, &Source),
-    directory: u64,
-) -> Result<Counts> {
-    let mut counts = Counts::default();
-    diff(store, older, newer, Ino(directory), &mut |difference| {
-        counts.note(&difference);
-        true
-    })?;
-    Ok(counts)
+/// Whether the names of a difference are in directories that the user can list, in both states.
+fn are_names_known(
+    (before, after): (&mut Sight<'_>, &mut Sight<'_>),
+    difference: &Difference,
+) -> Result<bool> {
+    let old = difference.old_path.as_deref().unwrap_or(&difference.path);
+    let both = [before.at(old)?, after.at(&difference.path)?];
+    Ok(both.iter().all(|seen| !seen.exists || seen.is_listed))
 }
 
 /// In what two states of a file differ, times aside.

@@ -54,6 +54,7 @@ Targets:
 
 Exit status:
   0 done, 1 failed, 2 wrong usage, 10 not found, 11 locked or in use,
+  12 the user may not do it,
   3 done in part; of status and check: there is damage,
   4 of merge: there are conflicts; of diff --quiet: the two differ";
 

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     NotFound,
     /// What it names is locked, mounted or busy.
     InUse,
+    /// The user may not do it.
+    Refused,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
             Kind::Partial => 3,
             Kind::NotFound => 10,
             Kind::InUse => 11,
+            Kind::Refused => 12,
         }
     }
 }
@@ -86,6 +89,11 @@ impl Error {
     /// What it names is locked, mounted or busy.
     pub(crate) fn in_use(message: impl Into<String>) -> Error {
         Error::new(Kind::InUse, message)
+    }
+
+    /// The user may not do it.
+    pub(crate) fn refused(message: impl Into<String>) -> Error {
+        Error::new(Kind::Refused, message)
     }
 
     /// The system refused to do `action` to `path`.
@@ -178,6 +186,7 @@ mod tests {
             (Kind::Partial, 3),
             (Kind::NotFound, 10),
             (Kind::InUse, 11),
+            (Kind::Refused, 12),
         ];
         for (kind, status) in statuses {
             assert_eq!(kind.exit_status(), status);

@@ -11,7 +11,7 @@ use marram_vfs::Caller;
 use rustix::process::{getegid, geteuid};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The user of this process.
@@ -85,6 +85,21 @@ fn users_named_in(folder: &str, prefix: &str) -> Vec<u32> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
+}
+
+/// Makes the folder for control sockets if needed. Root's is open to others, since they may ask
+/// root's daemons; nobody but its user can put anything into it.
+///
+/// # Errors
+/// As for [`make_private_folder`].
+pub(crate) fn make_control_folder(folder: &Path) -> Result<()> {
+    make_private_folder(folder)?;
+    if !is_root() {
+        return Ok(());
+    }
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder, open)
+        .map_err(|error| Error::system("open the folder", folder, error))
 }
 
 /// Makes `folder` if needed, and makes sure that it is ours alone.

@@ -40,7 +40,7 @@ fn snapshots_are_seen_below_the_hidden_directory() {
     let read = |path: &str| fs::read_to_string(bench.path(path)).unwrap();
     fs::write(bench.path("mnt/src/b"), "changed\n").unwrap();
     assert_eq!(names(&bench.path("mnt")), ["src"]);
-    assert_eq!(names(&bench.path("mnt/.marram")), ["forks", "snapshots"]);
+    assert_eq!(names(&bench.path("mnt/.marram")), ["forks", "snapshots", "users"]);
     assert_eq!(names(&bench.path("mnt/.marram/snapshots")), ["s"]);
     assert_eq!(read("mnt/.marram/snapshots/s/src/b"), "two\n");
     assert_eq!(read("mnt/src/b"), "changed\n");

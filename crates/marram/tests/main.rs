@@ -26,6 +26,7 @@ mod mounted_streams;
 mod mounting;
 mod offline;
 mod patches;
+mod permissions;
 mod quotas;
 mod ranges;
 mod receiving;

@@ -102,7 +102,7 @@ user "$marram" unmount mnt
 }
 
 #[test]
-fn the_daemon_of_root_answers_nobody_else() {
+fn the_daemon_of_root_does_for_others_only_what_they_may() {
     let bench = Workbench::with_pool();
     let script = r#"
 user mkdir mnt
@@ -114,8 +114,9 @@ status=0; user "$marram" snapshot copy.pool@a 2> refused || status=$?
 test "$status" = 11
 grep 'in use' refused
 status=0; user "$marram" snapshot mnt@a 2> refused || status=$?
-test "$status" = 10
-grep 'belongs to another user' refused
+test "$status" = 12
+grep 'user 65534 may not' refused
+user "$marram" list mnt > list
 root "$marram" list mnt > list
 ! grep root@a list
 root "$marram" unmount mnt

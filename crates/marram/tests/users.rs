@@ -25,7 +25,7 @@ test "$(stat -c %u:%g mnt)" = 65534:65534
 ./marram snapshot mnt@a
 ./marram list mnt
 ! ./marram mount my.pool mnt2 2> refused
-./marram status | grep online
+./marram status > told; cat told; grep online told
 ./marram unmount mnt
 ! grep "$HOME" /proc/mounts
 ./marram quickstart qs
@@ -52,7 +52,7 @@ test -e "$log"
 bare ./marram unmount mnt
 mv .local .hidden; touch .local
 bare ./marram mount my.pool mnt
-bare ./marram status mnt | grep "^log: .* /tmp/marram-65534/"
+bare ./marram status mnt > told; cat told; grep "^log: .* /tmp/marram-65534/" told
 bare ./marram unmount mnt
 test -x /sbin/mount.fuse.marram || exit 0
 unset HOME

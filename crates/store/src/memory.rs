@@ -160,6 +160,7 @@ fn report(history: &History, source: &Source, view: &MemoryDataset) -> DatasetRe
         origin,
         root_object: view.state().root_object,
         is_fork: is_live && history.is_fork(view.id),
+        owner: 0,
         holds: history.holds(view.id),
         created_seconds: 0,
         referenced_bytes: dataset::used_bytes([view.contents()].into_iter()),

@@ -88,6 +88,7 @@ impl Datasets {
             origin,
             root_object: dataset.root_object,
             is_fork: is_base && !dataset.is_snapshot,
+            owner: 0,
             holds: Vec::new(),
             created_seconds: 0,
             referenced_bytes: bytes_of([dataset].into_iter()),

@@ -59,6 +59,8 @@ pub struct DatasetReport {
     pub root_object: u64,
     /// It was made by [`Store::fork`], and its origin is the snapshot that was taken for that.
     pub is_fork: bool,
+    /// The user whose fork it is, or whose fork it is a snapshot of; 0 is root, and nobody else.
+    pub owner: u32,
     /// The tags that keep a snapshot from being destroyed ([`Holds`]), sorted.
     pub holds: Vec<String>,
     /// When it was made: seconds since 1970.

@@ -51,6 +51,31 @@ fn a_mount_in_use_is_busy_unless_it_may_end_lazily() {
 }
 
 #[test]
+fn a_mount_that_ends_is_known_to_have_ended_before_its_last_work_is_done() {
+    if !can_mount() {
+        return;
+    }
+    let proxy = Proxy::new();
+    let mut mounted = Mounted::with(proxy.clone(), |_| ());
+    let session = mounted.session.take().unwrap();
+    let handle = session.handle();
+    assert!(handle.is_connected());
+    proxy.sync_ms.store(1500, SeqCst);
+    let slow = mounted.path("slow");
+    let caller = std::thread::spawn(move || slow.exists());
+    std::thread::sleep(Duration::from_millis(300));
+    // By force, it ends in the middle of a request.
+    let umount = Command::new("umount").args(["-f", "-l"]).arg(mounted.root()).status().unwrap();
+    assert!(umount.success());
+    assert!(handle.is_served(), "a thread is at work for it");
+    assert!(!handle.is_connected());
+    assert!(!caller.join().unwrap());
+    proxy.sync_ms.store(0, SeqCst);
+    session.wait().unwrap();
+    assert!(!handle.is_connected());
+}
+
+#[test]
 fn nothing_of_a_session_is_left_behind() {
     if !can_mount() {
         return;

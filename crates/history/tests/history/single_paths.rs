@@ -28,7 +28,7 @@ fn ino(tree: &Tree, path: &str) -> Ino {
 
 fn of(family: &Family, path: &str) -> Vec<Version> {
     let (dataset, names) = (DatasetName::root(), names(path));
-    let of = VersionsOf { dataset: &dataset, directory: Ino::ROOT, names: &names };
+    let of = VersionsOf { dataset: &dataset, directory: Ino::ROOT, names: &names, user: None };
     versions(&family.store, of).unwrap()
 }
 

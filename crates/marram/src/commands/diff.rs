@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 
 /// The inode of a root directory.
 const ROOT: u64 = 1;
-/// The directory that shows snapshots and forks, and how many parts of a path lead to the root of
-/// one of them.
+/// The directories that show snapshots and forks, and those of users; and how many parts of a path
+/// lead to the root of what they show.
 const HIDDEN: &str = ".marram";
 const MEMBER_PARTS: usize = 3;
+const USERS: &str = ".marram/users";
+const USERS_MEMBER_PARTS: usize = 4;
 
 #[derive(Serialize)]
 struct Told<'a> {
@@ -63,6 +65,7 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
         selection.paths = vec![PathText::of(&below.collect::<Vec<u8>>())];
     }
     let order = CompareOrder {
+        bound: None,
         before: before.source.to_string(),
         after: after.source.to_string(),
         root,
@@ -131,7 +134,11 @@ fn common_root(before: &Side, after: &Side) -> Result<u64> {
 pub(super) fn place_of(target: &Target, path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     let below = path.strip_prefix(target.directory.as_ref()?).ok()?;
-    let of_member = if below.starts_with(HIDDEN) { MEMBER_PARTS } else { 0 };
+    let of_member = match () {
+        () if below.starts_with(USERS) => USERS_MEMBER_PARTS,
+        () if below.starts_with(HIDDEN) => MEMBER_PARTS,
+        () => 0,
+    };
     Some(below.components().skip(of_member).collect())
 }
 
@@ -158,6 +165,7 @@ fn compare(target: &Target, order: &CompareOrder) -> Result<Vec<DifferenceRow>> 
 pub(super) fn changes_of_fork(path: &Path) -> Result<Vec<DifferenceRow>> {
     let (before, after) = alone(side(path)?, path)?;
     let order = CompareOrder {
+        bound: None,
         before: before.source.to_string(),
         after: after.source.to_string(),
         root: common_root(&before, &after)?,

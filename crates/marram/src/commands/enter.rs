@@ -1,10 +1,11 @@
 //! `marram enter`: a shell, or a command, in a fork that was kept, seen at the path that the
 //! directory has now which was forked.
 
-use super::fork::{fork_name, shelf_of};
+use super::fork::{fork_name, shelf_of, shown_at};
 use super::session::{self, Session, Workspace};
 use crate::arguments::EnterArguments;
 use crate::commands::answers::unexpected;
+use crate::control::daemons::Daemon;
 use crate::control::protocol::{Answer, ForkPlace, Operation};
 use crate::error::{Error, Result};
 use crate::mountinfo;
@@ -64,16 +65,17 @@ fn find(arguments: &EnterArguments) -> Result<Workspace> {
     };
     let shelf = shelf_of(&target).ok_or_else(unmounted)?;
     let mount = target.directory.clone().ok_or_else(unmounted)?;
-    let shown = shelf.join(&name);
-    if !shown.is_dir() {
-        return Err(Error::not_found(format!("no fork {name} below {}", shelf.display()))
-            .hint(format!("`marram forks {}` shows what there is", shell_word(&mount))));
-    }
+    let is_roots = target.daemon.as_ref().is_some_and(Daemon::is_roots);
+    let shown = shown_at(&mount, is_roots, &name).ok_or_else(|| {
+        Error::not_found(format!("no fork {name} below {}", shelf.display()))
+            .hint(format!("`marram forks {}` shows what there is", shell_word(&mount)))
+    })?;
     let found = match target.perform(&Operation::ForkPlace { fork: name.clone() })? {
         Answer::ForkPlace(place) => place,
         other => return Err(unexpected(&other)),
     };
-    let place = path_of(&target, &found, &shelf).ok_or_else(|| gone(&name, &shown))?;
+    let place = path_of(&target, &found, shown.parent().unwrap_or(&shelf))
+        .ok_or_else(|| gone(&name, &shown))?;
     let covered = Covered::at(&place)?;
     let view = View { shown, place, mount, covered };
     Ok(Workspace { target, fork: name, parent: found.parent, view })
@@ -84,8 +86,8 @@ fn mounted_with(name: &str) -> Result<Target> {
     let mut found: BTreeMap<PathBuf, Target> = BTreeMap::new();
     for entry in mountinfo::mounts()? {
         let is_whole = entry.is_marram() && entry.root == Path::new("/");
-        let shown = entry.directory.join(".marram/forks").join(name);
-        if is_whole && shown.is_dir() {
+        let is_roots = entry.owner_uid() == Some(0);
+        if is_whole && shown_at(&entry.directory, is_roots, name).is_some() {
             let target = Target::find(&entry.directory)?;
             found.entry(target.pool.clone()).or_insert(target);
         }

@@ -3,16 +3,18 @@
 
 use crate::arguments::{ForkArguments, ForksArguments, FormatArguments};
 use crate::commands::answers::{timed, unexpected, write_back};
+use crate::control::daemons::Daemon;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
 use crate::error::{Error, Result};
 use crate::names::{PathText, quoted, shell_word};
 use crate::output::{Align, Output, Table, instant_text, size_text};
+use crate::paths;
 use crate::target::Target;
 use marram_store::{DatasetName, Source};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The inode of the root directory.
 const ROOT: u64 = 1;
@@ -63,9 +65,28 @@ pub(super) fn make(
     timed(target, &Operation::Fork { dataset, name, root })
 }
 
-/// The directory in which the mount of a target shows forks.
+/// The directory in which the mount of a target shows the forks of this user.
 pub(super) fn shelf_of(target: &Target) -> Option<PathBuf> {
-    Some(target.directory.as_ref()?.join(".marram").join("forks"))
+    let is_roots = target.daemon.as_ref().is_some_and(Daemon::is_roots);
+    Some(own_shelf(target.directory.as_ref()?, is_roots))
+}
+
+/// The same of a mount, which root's daemon may have made.
+pub(super) fn own_shelf(mount: &Path, is_roots: bool) -> PathBuf {
+    let hidden = mount.join(".marram");
+    match is_roots && !paths::is_root() {
+        true => hidden.join("users").join(paths::own_uid().to_string()),
+        false => hidden.join("forks"),
+    }
+}
+
+/// Where a mount shows a fork: root finds those of all users.
+pub(super) fn shown_at(mount: &Path, is_roots: bool, name: &str) -> Option<PathBuf> {
+    let users = std::fs::read_dir(mount.join(".marram/users")).into_iter().flatten();
+    let of_users = users.filter_map(|user| Some(user.ok()?.path()));
+    let shelves = std::iter::once(own_shelf(mount, is_roots));
+    let all = shelves.chain(of_users.filter(|_| paths::is_root()));
+    all.map(|shelf| shelf.join(name)).find(|shown| shown.is_dir())
 }
 
 fn text_of(made: &Forked) -> String {

@@ -113,6 +113,11 @@ impl Daemon {
         self.user.filter(|user| !peer::is_own_or_root(*user))
     }
 
+    /// Whether root runs it.
+    pub(crate) fn is_roots(&self) -> bool {
+        self.user == Some(0)
+    }
+
     /// Where it has mounts that this process sees, in its own mount namespace.
     ///
     /// # Errors

@@ -6,6 +6,8 @@
 
 pub(crate) mod chunks;
 pub(crate) mod client;
+mod connections;
+pub(crate) mod credentials;
 pub(crate) mod daemons;
 pub(crate) mod owner_names;
 pub(crate) mod peer;

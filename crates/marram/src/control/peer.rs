@@ -1,12 +1,12 @@
 //! The user at the other end of a control socket.
 //!
-//! A daemon has its user's powers over the pool, and a command does with what a daemon answers
-//! what its own user may do. So each end looks up the other's user before it takes anything.
+//! A command does with what a daemon answers what its own user may do, and a daemon does for other
+//! users only what they may. So each end looks up the other's user before it takes anything.
 //! Names prove nothing: root looks for daemons in folders of others, into which their users can put
 //! a socket that answers for any pool of which they know the id.
 //!
-//! The kernel names that user, but not for processes of other PID namespaces. There the folder
-//! decides: a folder that is the user's own and closed to others has no foreign socket.
+//! Where the kernel does not name that user the folder decides: a folder that is the user's own and
+//! closed to others has no foreign socket.
 
 use crate::output::say;
 use crate::{names, paths};
@@ -42,7 +42,7 @@ pub(crate) fn connect(socket: &Path) -> io::Result<UnixStream> {
 
 /// The user at the other end; none if the kernel does not tell.
 pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
-    socket_peercred(stream).ok().map(|found| found.uid.as_raw())
+    marram_fuse::peer_identity(stream).ok().map(|found| found.uid)
 }
 
 /// The process at the other end as it is known here; none if it is in another PID namespace.
@@ -70,12 +70,6 @@ pub(crate) fn may_answer(socket: &Path, user: Option<u32>, owner: Option<u32>) -
     is_trusted
 }
 
-/// Whether the caller may ask this daemon: its own user may, and root. The folder of the socket is
-/// closed to all others too, and so is the socket.
-pub(crate) fn may_ask(stream: &UnixStream) -> bool {
-    user_of(stream).is_some_and(is_own_or_root)
-}
-
 /// Says that a socket is passed over because of its user: once, however often a command looks.
 pub(crate) fn warn_of(socket: &Path, user: Option<u32>) {
     static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -94,7 +88,7 @@ pub(crate) fn warn_of(socket: &Path, user: Option<u32>) {
 mod tests {
     use super::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, is_own_or_root,
-        may_answer, may_ask, socket_with, user_of,
+        may_answer, socket_with, user_of,
     };
     use crate::paths::own_uid;
     use rustix::net::{bind, listen};
@@ -119,9 +113,8 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_who_is_at_the_other_end() {
-        let (one, other) = UnixStream::pair().unwrap();
+        let (one, _other) = UnixStream::pair().unwrap();
         assert_eq!(user_of(&one), Some(own_uid()));
-        assert!(may_ask(&other));
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! The daemon's end of the control socket.
 //!
-//! Each connection has a thread, and there are at most [`CONNECTIONS_MAX`]; a request is read with
-//! a time limit and a length limit, so that a client that misbehaves costs nothing lasting. Slow
-//! requests are answered from their own thread and never hold up the mounts.
+//! Each connection has a thread, and there are only so many of each user (`connections`); a request
+//! is read with a time limit and a length limit, so that a client that misbehaves costs nothing
+//! lasting. Slow requests are answered from their own thread and never hold up the mounts.
+//!
+//! A client is the user that made the connection, as the kernel says at each request. The service
+//! admits requests of users other than root and its own one by one.
 
 use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
+use crate::control::connections::Connections;
+use crate::control::credentials::Credentials;
 use crate::control::peer;
 use crate::control::protocol::{
     Answer, CompareOrder, Greeting, PassOrder, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response,
@@ -17,11 +22,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Most connections at a time; further ones are closed at once.
-const CONNECTIONS_MAX: usize = 32;
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a stream that stands still looks whether it is to be given up.
@@ -36,6 +38,21 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) trait Service: Send + Sync + 'static {
     /// What is said to every client first.
     fn greeting(&self) -> Greeting;
+
+    /// Whether other users than root and the daemon's own may ask.
+    fn is_open_to_others(&self) -> bool {
+        false
+    }
+
+    /// The request of another user as it is to be performed: within the rights of that user.
+    fn admit(&self, _by: &Credentials, _request: Request) -> Result<Request> {
+        Err(Error::refused("only its own user and root may ask this daemon"))
+    }
+
+    /// What of an answer another user may see.
+    fn reveal(&self, _by: &Credentials, answer: Answer) -> Answer {
+        answer
+    }
 
     /// Does what is asked.
     fn handle(&self, request: Request) -> Result<Answer>;
@@ -63,7 +80,7 @@ pub(crate) trait Service: Send + Sync + 'static {
 /// A socket that is being served; taking it away ends that.
 pub(crate) struct ControlSocket {
     path: PathBuf,
-    connections: Arc<AtomicUsize>,
+    connections: Connections,
 }
 
 impl ControlSocket {
@@ -85,9 +102,10 @@ impl ControlSocket {
             _ => {}
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let connections = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&connections);
+        let mode = if service.is_open_to_others() { 0o666 } else { 0o600 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+        let connections = Connections::default();
+        let counted = connections.clone();
         std::thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || accept(&listener, &service, &counted))
@@ -97,7 +115,7 @@ impl ControlSocket {
 
     /// Takes the name away, so that no new client finds it; those that are there go on.
     pub(crate) fn withdraw(self) -> Conversations {
-        Conversations(Arc::clone(&self.connections))
+        Conversations(self.connections.clone())
     }
 }
 
@@ -136,45 +154,29 @@ fn hold_folder(folder: &Path) -> std::io::Result<File> {
 }
 
 /// The conversations that are still being held.
-pub(crate) struct Conversations(Arc<AtomicUsize>);
+pub(crate) struct Conversations(Connections);
 
 impl Conversations {
     /// Returns when they have their answers, after [`DRAIN_TIMEOUT`] at the latest.
     pub(crate) fn drain(self) {
         let began = Instant::now();
-        while self.0.load(Ordering::Acquire) > 0 && began.elapsed() < DRAIN_TIMEOUT {
+        while self.0.count() > 0 && began.elapsed() < DRAIN_TIMEOUT {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
-/// Counts a connection as long as it lives.
-struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    fn take(connections: &Arc<AtomicUsize>) -> Option<Slot> {
-        let slot = Slot(Arc::clone(connections));
-        let before = connections.fetch_add(1, Ordering::Relaxed);
-        (before < CONNECTIONS_MAX).then_some(slot)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
-    }
-}
-
-fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Arc<AtomicUsize>) {
+fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Connections) {
     for stream in listener.incoming() {
-        if stream.as_ref().is_ok_and(|stream| !peer::may_ask(stream)) {
-            continue;
-        }
-        let (Ok(stream), Some(slot)) = (stream, Slot::take(connections)) else {
-            // Out of descriptors or too many at once: those that are there end soon.
+        let Ok(stream) = stream else {
+            // Out of descriptors: those that are there end soon.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
+        let by = Credentials::of_peer(&stream).ok();
+        let by = by.filter(|by| by.is_unbound() || service.is_open_to_others());
+        // One that may not ask, or of which there are too many, is closed.
+        let Some(slot) = by.and_then(|by| connections.take(&by)) else { continue };
         let service = Arc::clone(service);
         let connection = move || {
             let _held = slot;
@@ -200,13 +202,31 @@ fn converse(stream: UnixStream, service: &dyn Service) {
         let Some(request) = request else { return };
         let unmounts = matches!(request, Ok(Request::Unmounting));
         let goes_on = unmounts || matches!(request, Ok(Request::Locate { .. }));
-        patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts);
-        let response = request.and_then(|request| answer((&stream, &mut reader), request, service));
+        let response =
+            request.and_then(|request| respond((&stream, &mut reader), request, service));
+        // A refused client waits no longer than others.
+        patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts || response.is_err());
         let sent = send(&stream, &response);
         if sent.is_err() || !goes_on {
             return;
         }
     }
+}
+
+/// Answers, within the rights of the client.
+fn respond(
+    (stream, reader): (&UnixStream, &mut BufReader<&UnixStream>),
+    request: Request,
+    service: &dyn Service,
+) -> Response {
+    let unknown = |error| Error::refused(format!("the kernel does not tell the client: {error}"));
+    let by = Credentials::of_peer(stream).map_err(unknown)?;
+    if by.is_unbound() {
+        return answer((stream, reader), request, service);
+    }
+    let request = service.admit(&by, request)?;
+    let answer = answer((stream, reader), request, service)?;
+    Ok(service.reveal(&by, answer))
 }
 
 fn answer(
@@ -451,7 +471,7 @@ mod tests {
                 dataset: "a".to_owned(),
                 force,
                 resumable: false,
-                author: Author { user: 0, command: String::new() },
+                author: Author { user: 0, command: String::new(), bound: None },
             };
             match connect().receive_stream(&order, &mut &content[..]) {
                 Ok(Answer::Grown { size_bytes }) => assert_eq!(size_bytes, len as u64),

@@ -8,6 +8,7 @@ use crate::error::Kind;
 use crate::options::{AccessTimes, MountOptions};
 use marram_store::DatasetName;
 use marram_vfs::{Error, Result};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 /// The members of a mount of a dataset.
@@ -48,6 +49,10 @@ impl Catalogue for HomeCatalogue {
         snapshots(&*self.daemon()?)?.names(&self.dataset, directory)
     }
 
+    fn users(&self) -> Result<BTreeSet<u32>> {
+        snapshots(&*self.daemon()?)?.users(&self.dataset)
+    }
+
     fn open(&self, directory: ControlDirectory, name: &str) -> Result<Opened> {
         let daemon = self.daemon()?;
         let member = snapshots(&daemon)?.find(&self.dataset, directory, name)?;
@@ -55,11 +60,11 @@ impl Catalogue for HomeCatalogue {
         daemon.mounts.refuse_withheld(&source)?;
         let hold: Option<Borrowed> = match directory {
             ControlDirectory::Snapshots => None,
-            ControlDirectory::Forks => Some(Borrowed::take(&daemon.mounts, &source)?),
+            _ => Some(Borrowed::take(&daemon.mounts, &source)?),
         };
         let access_times = match directory {
             ControlDirectory::Snapshots => AccessTimes::Never,
-            ControlDirectory::Forks => self.access_times,
+            _ => self.access_times,
         };
         let opened = daemon.open(&source, Some(access_times), &self.options);
         let opened = opened.map_err(|error| match error.kind {

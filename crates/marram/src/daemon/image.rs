@@ -123,7 +123,7 @@ fn note_in(log: &Arc<Log>, damage: &Arc<DamageList>) -> Arc<dyn Fn(DamageRow) + 
 
 fn serve_control(service: &Arc<ImageService>) -> Result<ControlSocket> {
     let folder = paths::control_folder();
-    paths::make_private_folder(&folder)?;
+    paths::make_control_folder(&folder)?;
     clear_abandoned(&folder);
     let path = folder.join(format!("stream-{}.sock", own_pid()));
     ControlSocket::serve(&path, Arc::clone(service) as Arc<dyn Service>)
@@ -195,7 +195,8 @@ impl Service for ImageService {
             pool: self.file.clone(),
             served: None,
             namespace: mountinfo::own_namespace(),
-            mounts: vec![self.report.clone()],
+            // The device number of a mount that has ended may be another's.
+            mounts: Vec::from_iter(self.session.is_connected().then(|| self.report.clone())),
             shows_streams: true,
             shown: self.shown.clone(),
         }

@@ -48,13 +48,15 @@ pub(super) fn forget_unused(mount: &Served, place: &Place) {
     }
 }
 
-/// Where a source is seen in a control directory, if it is: a snapshot by its own name, a fork by
-/// its dataset's.
-fn place_of(source: &Source) -> Place {
-    match &source.snapshot {
-        Some(name) => Place { directory: ControlDirectory::Snapshots, name: name.clone() },
-        None => Place { directory: ControlDirectory::Forks, name: source.dataset.to_string() },
+/// Where a source may be seen in control directories: a snapshot by its own name, a fork by its
+/// dataset's, below the user whose it is or was.
+fn places_of(mount: &Served, source: &Source) -> Vec<Place> {
+    if let Some(name) = &source.snapshot {
+        return vec![Place { directory: ControlDirectory::Snapshots, name: name.clone() }];
     }
+    let name = source.dataset.to_string();
+    let directories = mount.namespace.directories_of_forks().into_iter();
+    directories.map(|directory| Place { directory, name: name.clone() }).collect()
 }
 
 /// The volume that a mount shows a dataset as, if it does.
@@ -68,7 +70,7 @@ fn shown_by(mount: &Served, source: &Source) -> Option<Arc<dyn Volume>> {
 /// Snapshots or forks have come or gone: no mount shows its control directories as they were.
 pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
     for mount in mounts.served() {
-        for place in sources.iter().map(place_of) {
+        for place in sources.iter().flat_map(|source| places_of(&mount, source)) {
             let directory = mount.namespace.control_directory_changed(place.directory);
             if let (Some(directory), Ok(name)) = (directory, Name::new(place.name.as_bytes())) {
                 mount.session.notify_gone(directory, name);
@@ -81,7 +83,9 @@ pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
 /// Any snapshots or forks may have come or gone.
 pub(super) fn all_members_changed(mounts: &MountTable) {
     for mount in mounts.served() {
-        for directory in [ControlDirectory::Snapshots, ControlDirectory::Forks] {
+        let mut directories = mount.namespace.directories_of_forks();
+        directories.push(ControlDirectory::Snapshots);
+        for directory in directories {
             if let Some(directory) = mount.namespace.control_directory_changed(directory) {
                 mount.session.notify_inode(directory, &ChangedInode::ALL);
             }

@@ -142,7 +142,7 @@ fn default_log(pool: &Path) -> Result<PathBuf> {
     };
     let beside_sockets = |_| {
         let folder = paths::control_folder();
-        paths::make_private_folder(&folder).map(|()| folder)
+        paths::make_control_folder(&folder).map(|()| folder)
     };
     let folder = paths::log_folder().and_then(made).or_else(beside_sockets)?;
     Ok(folder.join(log_name(pool)))

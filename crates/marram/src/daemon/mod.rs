@@ -8,6 +8,7 @@
 //! it crashes, the kernel drops lock and connection, and what it leaves (a socket file, a mount
 //! that answers nothing) is cleared by the next command that meets it.
 
+mod authority;
 mod background;
 mod catalogue;
 mod damage;

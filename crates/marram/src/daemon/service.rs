@@ -1,8 +1,10 @@
 //! What a daemon answers over its control socket.
 
+use super::authority::Authority;
 use super::mounts::mount;
 use super::namespace::Resolved;
 use super::state::Daemon;
+use crate::control::credentials::Credentials;
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DaemonReport, Greeting, MountReport, MountRequest, Operation,
     PassOrder, ReceiveOrder, Request, SendOrder, StatusReport, UnmountedPlace, VERSION,
@@ -11,6 +13,7 @@ use crate::control::server::Service;
 use crate::engine::home::{Pass, Streams, Watched, lacks};
 use crate::error::{Error, Result};
 use crate::mountinfo;
+use crate::paths;
 use crate::process::own_pid;
 use marram_vfs::{Ino, Kind};
 use std::io::{BufWriter, Read, Write};
@@ -36,6 +39,18 @@ impl Service for Shared {
             shows_streams: false,
             shown: Vec::new(),
         }
+    }
+
+    fn is_open_to_others(&self) -> bool {
+        paths::is_root()
+    }
+
+    fn admit(&self, by: &Credentials, request: Request) -> Result<Request> {
+        Authority::new(&self.0, by).admit(request)
+    }
+
+    fn reveal(&self, by: &Credentials, answer: Answer) -> Answer {
+        Authority::new(&self.0, by).reveal(answer)
     }
 
     fn handle(&self, request: Request) -> Result<Answer> {
@@ -242,7 +257,7 @@ fn perform(daemon: &Daemon, operation: &Operation, author: Option<&Author>) -> R
 ///
 /// # Errors
 /// Nothing is mounted there, or the inode is gone.
-fn locate(daemon: &Daemon, directory: &Path, ino: u64) -> Result<Answer> {
+pub(super) fn locate(daemon: &Daemon, directory: &Path, ino: u64) -> Result<Answer> {
     let place = directory.display();
     let found = daemon.mounts.namespace_at(directory);
     let (mounted, namespace) =

@@ -90,7 +90,7 @@ fn mode(launch: &Launch) -> OpenMode {
 
 fn serve_control(daemon: &Arc<Daemon>) -> Result<ControlSocket> {
     let folder = paths::control_folder();
-    paths::make_private_folder(&folder)?;
+    paths::make_control_folder(&folder)?;
     clear_abandoned(&folder);
     let path = folder.join(format!("{}.sock", daemon.id));
     ControlSocket::serve(&path, Arc::new(Shared(Arc::clone(daemon))))

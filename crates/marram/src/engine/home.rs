@@ -12,9 +12,11 @@ use crate::control::protocol::{
     PassOrder, ReceiveOrder, SendOrder,
 };
 use crate::error::{Error, Result};
-use crate::identity::Identity;
+use crate::identity;
+use crate::paths;
 use marram_store::{DatasetName, Source};
-use marram_vfs::Ino;
+use marram_vfs::{Identity, Ino};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ pub(crate) trait Home: Send + Sync {
     fn path(&self) -> &Path;
 
     /// What was there when it was opened.
-    fn identity(&self) -> Identity;
+    fn identity(&self) -> identity::Identity;
 
     /// Opens a dataset or snapshot as a file system.
     ///
@@ -141,8 +143,22 @@ pub(crate) struct BackgroundReport {
 pub(crate) enum ControlDirectory {
     /// Snapshots of the dataset, which never change.
     Snapshots,
-    /// Forks of it, and of those.
+    /// Forks of it, and of those, that belong to the user of this process.
     Forks,
+    /// The same that belong to another user.
+    ForksOf(u32),
+}
+
+impl ControlDirectory {
+    /// Where a fork of the user `owner` is shown. Another user than root has the pool for itself,
+    /// so all forks are its own.
+    pub(crate) fn of_fork(owner: u32) -> ControlDirectory {
+        match owner {
+            0 => ControlDirectory::Forks,
+            _ if !paths::is_root() => ControlDirectory::Forks,
+            other => ControlDirectory::ForksOf(other),
+        }
+    }
 }
 
 /// A snapshot or fork that is seen below a mount of its dataset.
@@ -166,6 +182,36 @@ pub(crate) trait Snapshots {
         dataset: &DatasetName,
         directory: ControlDirectory,
     ) -> marram_vfs::Result<Vec<String>>;
+
+    /// The users, other than that of this process, that have forks of `dataset`.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn users(&self, _dataset: &DatasetName) -> marram_vfs::Result<BTreeSet<u32>> {
+        Ok(BTreeSet::new())
+    }
+
+    /// The owner of a fork, or of the fork that something is a snapshot of; none if it is
+    /// of no fork.
+    ///
+    /// # Errors
+    /// It is not there.
+    fn owner_of_fork(&self, _source: &Source) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
+    /// Whether a user may change names in a directory of a dataset, and comes to it.
+    ///
+    /// # Errors
+    /// It cannot be read; rights are decided in another way there.
+    fn may_change_names(
+        &self,
+        _dataset: &DatasetName,
+        _directory: u64,
+        _user: &dyn Identity,
+    ) -> Result<bool> {
+        Ok(false)
+    }
 
     /// The member of that name.
     ///

@@ -24,6 +24,24 @@ pub(crate) fn names(
     Ok(reports.iter().map(|report| name_of(directory, report).to_owned()).collect())
 }
 
+/// The users, other than that of this process, that have forks of a dataset.
+///
+/// # Errors
+/// They cannot be read.
+pub(crate) fn users(store: &dyn Store, dataset: &DatasetName) -> Result<BTreeSet<u32>> {
+    let forks = forks_of(dataset, store.list().map_err(failure)?);
+    let owner = |fork: &DatasetReport| match shelf_of(fork) {
+        ControlDirectory::ForksOf(owner) => Some(owner),
+        _ => None,
+    };
+    Ok(forks.iter().filter_map(owner).collect())
+}
+
+/// The control directory in which a fork is shown.
+fn shelf_of(fork: &DatasetReport) -> ControlDirectory {
+    ControlDirectory::of_fork(fork.owner)
+}
+
 /// The member of a name.
 ///
 /// # Errors
@@ -35,6 +53,9 @@ pub(crate) fn find(
     name: &str,
 ) -> Result<Member> {
     let report = report_in(store, dataset, directory, name)?;
+    if directory != ControlDirectory::Snapshots && shelf_of(&report) != directory {
+        return Err(Error::NotFound);
+    }
     let (root, mark) = (Ino(report.root_object), mark(&report));
     Ok(Member { source: report.source, root, mark })
 }
@@ -95,7 +116,10 @@ fn reports(
             };
             all.into_iter().filter(is_shown).collect()
         }
-        ControlDirectory::Forks => forks_of(dataset, all),
+        _ => {
+            let forks = forks_of(dataset, all).into_iter();
+            forks.filter(|fork| shelf_of(fork) == directory).collect()
+        }
     })
 }
 
@@ -134,7 +158,7 @@ fn is_fork(report: &DatasetReport) -> bool {
 fn name_of(directory: ControlDirectory, report: &DatasetReport) -> &str {
     match directory {
         ControlDirectory::Snapshots => report.source.snapshot.as_deref().unwrap_or_default(),
-        ControlDirectory::Forks => report.source.dataset.as_str(),
+        _ => report.source.dataset.as_str(),
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn clone_snapshot(session: &Session, origin: &Source, name: &DatasetN
     }))
 }
 
-/// See [`marram_store::Store::fork`].
+/// See [`marram_store::Store::fork`]. It belongs to the user of the session.
 pub(crate) fn fork(
     session: &Session,
     dataset: &DatasetName,
@@ -79,8 +79,9 @@ pub(crate) fn fork(
     let id = session.state.find_live(dataset)?.id;
     let is_taken = |base: &Source| session.state.find(base).is_ok();
     let base = Source::fork_base(dataset, name, &is_taken)?;
+    let owner = session.author.as_ref().and_then(|author| author.user).unwrap_or(0);
     turn.commit(Some(&mut |commit| {
-        let record = lineage::fork(commit, id, &base, name, root_object)?;
+        let record = lineage::fork(commit, id, &base, name, (root_object, owner))?;
         let texts = [name.as_str(), dataset.as_str()];
         let entry = entry(OperationKind::Fork, record.id, &texts);
         let entry = OperationRecord { other: record.origin, ..entry };

@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::state::records::parent_of;
 use crate::state::records::root_of;
 use marram_format::dataset::{
-    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, ROOT_OBJECT_PROPERTY,
+    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, OWNER_PROPERTY, ROOT_OBJECT_PROPERTY,
 };
 use marram_format::group::Group;
 use marram_format::version::feature;
@@ -113,27 +113,30 @@ pub(crate) fn clone_of(
     record.root = origin.root.clone();
     record.referenced_grains = origin.referenced_grains;
     record.properties = origin.properties.clone();
-    record
-        .properties
-        .retain(|(name, _)| name != RESERVATION && !name.starts_with(HOLD_PROPERTY_PREFIX));
+    record.properties.retain(|(name, _)| {
+        name != RESERVATION && name != OWNER_PROPERTY && !name.starts_with(HOLD_PROPERTY_PREFIX)
+    });
     origin.clones += 1;
     commit.keep(origin)?;
     Ok(record)
 }
 
-/// A clone of a snapshot that is taken now, with another root of what it shows; it is still
-/// to be added.
+/// A clone of a snapshot that is taken now, with another root of what it shows, that belongs to
+/// the user `owner`; it is still to be added.
 pub(crate) fn fork(
     commit: &mut Commit<'_>,
     dataset: u64,
     base: &Source,
     name: &DatasetName,
-    root_object: u64,
+    (root_object, owner): (u64, u32),
 ) -> Result<DatasetRecord> {
     let base = snapshot(commit, dataset, base)?;
     let mut record = clone_of(commit, base, name)?;
     record.properties.retain(|(name, _)| name != ROOT_OBJECT_PROPERTY);
     record.properties.push((ROOT_OBJECT_PROPERTY.to_owned(), root_object.to_string()));
+    if owner != 0 {
+        record.properties.push((OWNER_PROPERTY.to_owned(), owner.to_string()));
+    }
     record.properties.sort();
     commit.set_feature(feature::OWNERS);
     Ok(record)

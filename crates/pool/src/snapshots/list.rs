@@ -5,7 +5,7 @@ use crate::snapshots::session::Session;
 use crate::state::State;
 use crate::state::records::Records;
 use crate::state::records::is_hidden;
-use crate::state::records::root_object;
+use crate::state::records::{owner, root_object};
 use marram_format::dataset::{DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX};
 use marram_format::pointer::GRAIN_BYTES;
 use marram_store::{DatasetKind, DatasetReport, Result, Source};
@@ -51,6 +51,7 @@ pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<Datase
         origin,
         root_object: root_object(record),
         is_fork,
+        owner: owner(record),
         holds: holds(record).map(str::to_owned).collect(),
         created_seconds: record.created_seconds,
         referenced_bytes: record.referenced_grains * GRAIN_BYTES,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use marram_format::dataset::{
-    DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY,
+    DATASET_RECORD_BYTES_MAX, DatasetRecord, DatasetState, OWNER_PROPERTY, ROOT_OBJECT_PROPERTY,
 };
 use marram_format::operation::{TRASH_PREFIX, trash_entry};
 use marram_format::space::ReclaimRecord;
@@ -169,6 +169,12 @@ pub(crate) fn refuse_too_long(record: &DatasetRecord) -> Result<()> {
     }
     let reason = format!("the properties of {} take too many bytes", record.name);
     Err(Error::Invalid(reason))
+}
+
+/// The user whose fork it is; 0 is root.
+pub(crate) fn owner(record: &DatasetRecord) -> u32 {
+    let own = record.properties.iter().find(|(name, _)| name == OWNER_PROPERTY);
+    own.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
 pub(crate) fn root_object(record: &DatasetRecord) -> u64 {

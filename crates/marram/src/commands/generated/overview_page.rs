@@ -108,7 +108,7 @@ const SECTIONS: &[(&str, &[Block])] = &[
              and result or error. Wrong usage is answered so too. Tables take -H (tabs, no header) \
              and -p (bytes and seconds). The exit status is 0 if all was done, 1 if it failed, 2 \
              for wrong usage, 3 if it was done in part or damage was found, 10 if something is not \
-             there, and 11 if something is locked or in use.",
+             there, 11 if something is locked or in use, and 12 if the user may not do it.",
         )],
     ),
     (

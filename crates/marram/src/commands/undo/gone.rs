@@ -30,6 +30,7 @@ pub(super) fn below(target: &Target, path: &Path) -> Option<String> {
     let snapshots = snapshots_of(target, mounted.dataset.as_str());
     snapshots.iter().take(SNAPSHOTS_MAX).find_map(|snapshot| {
         let order = CompareOrder {
+            bound: None,
             before: snapshot.name.clone(),
             after: mounted.to_string(),
             root,

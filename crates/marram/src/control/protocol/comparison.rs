@@ -1,5 +1,6 @@
 //! What is said of the differences between two states.
 
+use crate::control::credentials::Credentials;
 use crate::names::{PathText, bytes, quoted};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub(crate) struct CompareOrder {
     /// Which paths are meant.
     #[serde(default)]
     pub(crate) selection: SelectionOrder,
+    /// The user whose rights bound the answer; none if nothing does.
+    #[serde(skip)]
+    pub(crate) bound: Option<Credentials>,
 }
 
 /// Which paths a comparison or a merge is about.

@@ -55,9 +55,12 @@ struct State {
 }
 
 impl MountTable {
-    /// What is mounted, in the order in which it was.
+    /// What is mounted, in the order in which it was. What the kernel has let go of is not: its
+    /// device number may be that of a mount of another daemon.
     pub(in crate::daemon) fn reports(&self) -> Vec<MountReport> {
-        self.state.lock().mounts.iter().flat_map(|mount| mount.reports()).collect()
+        let state = self.state.lock();
+        let mounts = state.mounts.iter().filter(|mount| mount.session.is_connected());
+        mounts.flat_map(|mount| mount.reports()).collect()
     }
 
     /// The volumes behind the mounts.

@@ -5,6 +5,7 @@ use crate::engine::home::ControlDirectory;
 use marram_store::Source;
 use marram_vfs::{Ino, Result};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A member that has been opened.
@@ -28,6 +29,12 @@ pub(in crate::daemon) trait Catalogue: Send + Sync {
     /// # Errors
     /// They cannot be read.
     fn names(&self, directory: ControlDirectory) -> Result<Vec<String>>;
+
+    /// The users that have forks of their own.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn users(&self) -> Result<BTreeSet<u32>>;
 
     /// Opens the member of that name.
     ///

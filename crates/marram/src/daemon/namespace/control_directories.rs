@@ -3,7 +3,8 @@
 //! Nothing can be made, removed or changed in them; what they list changes by commands. Snapshots
 //! are open to the users to whom the dataset was open. A fork may be of a directory that lies
 //! below one that is closed to others: so the control directory of forks is open to the daemon's
-//! own user alone.
+//! own user alone. The forks of another user are in a directory that is open to that user alone,
+//! `users/UID`: the kernel itself lets nobody else in, whatever it has in its caches.
 
 use super::catalogue::Catalogue;
 use super::numbers::{CONTROL_SLOT, inner_of, join};
@@ -11,18 +12,27 @@ use crate::engine::home::ControlDirectory;
 use marram_vfs::{Attributes, Caller, Clock, DirectoryEntry, Error, Ino, Kind, Result};
 use marram_vfs::{SystemClock, Timestamp};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// The name at the root of a mount that shows what belongs to its dataset.
 pub(super) const HIDDEN_NAME: &[u8] = b".marram";
 
 /// The directories below `.marram`, in the order in which they are listed.
-const ALL: [ControlDirectory; 2] = [ControlDirectory::Snapshots, ControlDirectory::Forks];
+const ALL: [(&str, Directory); 3] = [
+    ("snapshots", Directory::Listing(ControlDirectory::Snapshots)),
+    ("forks", Directory::Listing(ControlDirectory::Forks)),
+    ("users", Directory::Users),
+];
+/// The number of the directory of the user 0; those of others follow.
+const FIRST_USER_NUMBER: u64 = 1 << 32;
 
-/// The name of one.
-pub(super) const fn name_of(directory: ControlDirectory) -> &'static str {
+/// Where members are listed, below `.marram`.
+pub(super) fn path_of(directory: ControlDirectory) -> PathBuf {
     match directory {
-        ControlDirectory::Snapshots => "snapshots",
-        ControlDirectory::Forks => "forks",
+        ControlDirectory::Snapshots => PathBuf::from("snapshots"),
+        ControlDirectory::Forks => PathBuf::from("forks"),
+        ControlDirectory::ForksOf(user) => PathBuf::from("users").join(user.to_string()),
     }
 }
 
@@ -31,35 +41,57 @@ pub(super) const fn name_of(directory: ControlDirectory) -> &'static str {
 pub(super) enum Directory {
     /// `.marram`.
     Hidden,
-    /// One of those in it.
+    /// One of those in it that lists members.
     Listing(ControlDirectory),
+    /// The one in it that lists users.
+    Users,
 }
 
 impl Directory {
-    const ALL: [Directory; 3] = [
-        Directory::Hidden,
-        Directory::Listing(ControlDirectory::Snapshots),
-        Directory::Listing(ControlDirectory::Forks),
-    ];
-
     /// Its number.
     pub(super) fn number(self) -> Ino {
         let number = match self {
             Directory::Hidden => 1,
             Directory::Listing(ControlDirectory::Snapshots) => 2,
             Directory::Listing(ControlDirectory::Forks) => 3,
+            Directory::Users => 4,
+            Directory::Listing(ControlDirectory::ForksOf(user)) => {
+                FIRST_USER_NUMBER + u64::from(user)
+            }
         };
         join(CONTROL_SLOT, Ino(number)).expect("small numbers fit")
     }
 
     /// The directory of a number in their slot.
     pub(super) fn of(ino: Ino) -> Option<Directory> {
-        Directory::ALL.into_iter().find(|one| inner_of(one.number()) == inner_of(ino))
+        match inner_of(ino).0 {
+            1 => Some(Directory::Hidden),
+            2 => Some(Directory::Listing(ControlDirectory::Snapshots)),
+            3 => Some(Directory::Listing(ControlDirectory::Forks)),
+            4 => Some(Directory::Users),
+            number => {
+                let user = u32::try_from(number.checked_sub(FIRST_USER_NUMBER)?).ok()?;
+                Some(Directory::Listing(ControlDirectory::ForksOf(user)))
+            }
+        }
     }
 
-    /// Whether only the daemon's user may look into it.
-    pub(super) fn is_private(self) -> bool {
-        self == Directory::Listing(ControlDirectory::Forks)
+    /// The directory that it is in.
+    pub(super) fn above(self) -> Option<Directory> {
+        match self {
+            Directory::Hidden => None,
+            Directory::Listing(ControlDirectory::ForksOf(_)) => Some(Directory::Users),
+            Directory::Listing(_) | Directory::Users => Some(Directory::Hidden),
+        }
+    }
+
+    /// Its mode: what is private is its owner's alone, and users are not listed to others.
+    pub(super) fn permissions(self) -> u32 {
+        match self {
+            Directory::Hidden | Directory::Listing(ControlDirectory::Snapshots) => 0o555,
+            Directory::Listing(_) => 0o700,
+            Directory::Users => 0o711,
+        }
     }
 }
 
@@ -69,12 +101,38 @@ pub(super) struct ControlDirectories {
     pub(super) owner: Caller,
     made: Timestamp,
     changed: Mutex<Timestamp>,
+    /// Users of whose directories the kernel may know names.
+    users: Mutex<BTreeSet<u32>>,
 }
 
 impl ControlDirectories {
     pub(super) fn new(catalogue: Box<dyn Catalogue>, owner: Caller) -> ControlDirectories {
         let made = SystemClock.now();
-        ControlDirectories { catalogue, owner, made, changed: Mutex::new(made) }
+        let users = Mutex::default();
+        ControlDirectories { catalogue, owner, made, changed: Mutex::new(made), users }
+    }
+
+    /// The owner of a directory.
+    pub(super) fn owner_of(&self, directory: Directory) -> u32 {
+        match directory {
+            Directory::Listing(ControlDirectory::ForksOf(user)) => user,
+            _ => self.owner.uid,
+        }
+    }
+
+    /// The kernel gets to know names in a directory: those of a user only for that user and root,
+    /// so there are as many as users came.
+    pub(super) fn note_use(&self, directory: Directory) {
+        if let Directory::Listing(ControlDirectory::ForksOf(user)) = directory {
+            self.users.lock().insert(user);
+        }
+    }
+
+    /// The directories of forks of which the kernel may know names.
+    pub(super) fn of_forks(&self) -> Vec<ControlDirectory> {
+        let users: Vec<u32> = self.users.lock().iter().copied().collect();
+        let of_users = users.into_iter().map(ControlDirectory::ForksOf);
+        std::iter::once(ControlDirectory::Forks).chain(of_users).collect()
     }
 
     /// Names have come or gone.
@@ -89,9 +147,9 @@ impl ControlDirectories {
             ino: of.number(),
             generation: 1,
             kind: Kind::Directory,
-            permissions: if of.is_private() { 0o700 } else { 0o555 },
+            permissions: of.permissions(),
             links: 2 + u32::try_from(entries).expect("a few"),
-            uid: self.owner.uid,
+            uid: self.owner_of(of),
             gid: self.owner.gid,
             device: 0,
             size: 0,
@@ -105,8 +163,18 @@ impl ControlDirectories {
 
     /// The directory of that name in `.marram`.
     pub(super) fn find(name: &[u8]) -> Result<Directory> {
-        let directory = ALL.into_iter().find(|directory| name_of(*directory).as_bytes() == name);
-        directory.map(Directory::Listing).ok_or(Error::NotFound)
+        let found = ALL.into_iter().find(|(known, _)| known.as_bytes() == name);
+        found.map(|(_, directory)| directory).ok_or(Error::NotFound)
+    }
+
+    /// The directory of a user whose number is that name. It is there though nothing is in it: its
+    /// user alone may know what is.
+    pub(super) fn find_user(name: &[u8]) -> Result<Directory> {
+        let text = str::from_utf8(name).map_err(|_| Error::NotFound)?;
+        let user: u32 = text.parse().map_err(|_| Error::NotFound)?;
+        let is_plain = user.to_string() == text && user != u32::MAX;
+        let found = Directory::Listing(ControlDirectory::ForksOf(user));
+        if is_plain { Ok(found) } else { Err(Error::NotFound) }
     }
 
     /// Lists a directory. Members come without attributes, and under a number that stands for none:
@@ -118,9 +186,11 @@ impl ControlDirectories {
         with_attributes: bool,
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
+        self.note_use(directory);
         let names = match directory {
-            Directory::Hidden => ALL.map(|directory| name_of(directory).to_owned()).to_vec(),
+            Directory::Hidden => ALL.map(|(name, _)| name.to_owned()).to_vec(),
             Directory::Listing(directory) => self.catalogue.names(directory)?,
+            Directory::Users => self.catalogue.users()?.iter().map(ToString::to_string).collect(),
         };
         let mut entries: Vec<(u64, &String)> =
             names.iter().map(|name| (cookie(name), name)).collect();
@@ -130,6 +200,10 @@ impl ControlDirectories {
                 Directory::Hidden => {
                     let found = self.attributes(ControlDirectories::find(name.as_bytes())?);
                     (found.ino, with_attributes.then_some(found))
+                }
+                Directory::Users => {
+                    let found = ControlDirectories::find_user(name.as_bytes())?;
+                    (found.number(), with_attributes.then(|| self.attributes(found)))
                 }
                 Directory::Listing(_) => (directory.number(), None),
             };

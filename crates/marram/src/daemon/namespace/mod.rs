@@ -25,7 +25,7 @@ pub(super) use members::Place;
 use crate::engine::Volume;
 use crate::engine::changes::Known;
 use crate::engine::home::ControlDirectory;
-use control_directories::{ControlDirectories, Directory, HIDDEN_NAME, name_of};
+use control_directories::{ControlDirectories, Directory, HIDDEN_NAME, path_of};
 use marram_store::Source;
 use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
@@ -173,7 +173,7 @@ impl Namespace {
     pub(super) fn path_of_member(&self, source: &Source) -> Option<PathBuf> {
         let place = self.place_of(source)?;
         let hidden = PathBuf::from(OsStr::from_bytes(HIDDEN_NAME));
-        Some(hidden.join(name_of(place.directory)).join(place.name))
+        Some(hidden.join(path_of(place.directory)).join(place.name))
     }
 
     /// What the open member is that is seen there.
@@ -203,6 +203,11 @@ impl Namespace {
     /// The number of a control directory.
     pub(super) fn control_directory_ino(&self, directory: ControlDirectory) -> Option<Ino> {
         self.control.as_ref().map(|_| Directory::Listing(directory).number())
+    }
+
+    /// The control directories of forks of which the kernel may know names.
+    pub(super) fn directories_of_forks(&self) -> Vec<ControlDirectory> {
+        self.control.as_ref().map(ControlDirectories::of_forks).unwrap_or_default()
     }
 
     /// The number of a control directory, and a note that its names have changed.

@@ -27,11 +27,17 @@ impl Namespace {
 
     fn authorize_in(&self, who: &dyn Identity, of: Directory, action: Action<'_>) -> Result<()> {
         let control = self.control.as_ref().ok_or(Error::Stale)?;
-        let is_open = || !of.is_private() || who.is_privileged() || who.uid() == control.owner.uid;
+        let is_own = || who.is_privileged() || who.uid() == control.owner_of(of);
+        let grants = |bit| of.permissions() & bit != 0 || is_own();
         match action {
             Action::Reach(_) | Action::ReadAttributes(_) | Action::ReadXattr { .. } => Ok(()),
             Action::Search(_) | Action::List(_) | Action::Probe { write: false, .. } => {
-                if is_open() { Ok(()) } else { Err(Error::AccessDenied) }
+                let lists = matches!(action, Action::List(_) | Action::Probe { read: true, .. });
+                if grants(if lists { 0o4 } else { 0o1 }) {
+                    Ok(())
+                } else {
+                    Err(Error::AccessDenied)
+                }
             }
             Action::Probe { .. } => Err(Error::AccessDenied),
             _ => Err(Error::NotPermitted),

@@ -29,8 +29,12 @@ impl Namespace {
 
     fn look_up_in(&self, directory: Directory, name: Name<'_>) -> Result<Attributes> {
         let control = self.control()?;
+        control.note_use(directory);
         match directory {
             Directory::Hidden => Ok(control.attributes(ControlDirectories::find(name.as_bytes())?)),
+            Directory::Users => {
+                Ok(control.attributes(ControlDirectories::find_user(name.as_bytes())?))
+            }
             Directory::Listing(directory) => self.look_up_member(control, directory, name),
         }
     }
@@ -54,9 +58,9 @@ impl Namespace {
 
     fn parent_of(&self, ino: Ino) -> Result<Attributes> {
         if let Some(directory) = self.directory(ino) {
-            return match directory {
-                Directory::Hidden => self.pin(Ino::ROOT),
-                Directory::Listing(_) => Ok(self.control()?.attributes(Directory::Hidden)),
+            return match directory.above() {
+                None => self.pin(Ino::ROOT),
+                Some(above) => Ok(self.control()?.attributes(above)),
             };
         }
         let (files, inner) = self.at(ino)?;

@@ -9,6 +9,7 @@ use marram_vfs::{
     Attributes, Caller, Copying, Error, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result,
     Sharing,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
@@ -21,17 +22,19 @@ impl Catalogue for Shown {
         let sources = self.0.list().unwrap().into_iter().map(|report| report.source);
         let name = |source: Source| match directory {
             ControlDirectory::Snapshots => source.snapshot,
-            ControlDirectory::Forks => {
-                source.snapshot.is_none().then(|| source.dataset.to_string())
-            }
+            _ => source.snapshot.is_none().then(|| source.dataset.to_string()),
         };
         Ok(sources.filter_map(name).collect())
+    }
+
+    fn users(&self) -> Result<BTreeSet<u32>> {
+        Ok(BTreeSet::from([1000]))
     }
 
     fn open(&self, directory: ControlDirectory, name: &str) -> Result<Opened> {
         let text = match directory {
             ControlDirectory::Snapshots => format!("root@{name}"),
-            ControlDirectory::Forks => name.to_owned(),
+            _ => name.to_owned(),
         };
         let source: Source = text.parse().map_err(|_| Error::NotFound)?;
         let reports = self.0.list().unwrap();
@@ -112,7 +115,7 @@ fn what_belongs_to_a_dataset_is_found_but_not_listed() {
     let bench = Bench::new();
     assert_eq!(bench.names(Ino::ROOT), ["d"]);
     let hidden = bench.find(".marram").unwrap().ino;
-    assert_eq!(bench.names(hidden), ["forks", "snapshots"]);
+    assert_eq!(bench.names(hidden), ["forks", "snapshots", "users"]);
     assert!(bench.names(bench.find(".marram/snapshots").unwrap().ino).contains(&"s".into()));
     let file = bench.find(".marram/snapshots/s/d/f").unwrap();
     let forked = bench.find(".marram/forks/copy/f").unwrap();

@@ -103,7 +103,7 @@ impl Bench {
     }
 
     fn perform(&self, operation: &Operation) -> crate::error::Result<Answer> {
-        let nobody = Author { user: 0, command: String::new() };
+        let nobody = Author { user: 0, command: String::new(), bound: None };
         self.home.perform(operation, Some(&nobody), Some(&*self.daemon))
     }
 

@@ -11,6 +11,7 @@ pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
 pub(crate) use versions::versions;
 
+use super::rights::BothSights;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow};
 use crate::error::{Error, Result};
 use crate::names;
@@ -152,12 +153,20 @@ fn compare(
             Ok(vec![state(pool, of.1, order.root)?, state(pool, of.0, order.root)?])
         })?),
     };
+    let mut sight = match &order.bound {
+        Some(user) => Some(BothSights::new(pool, of, order.root, user)?),
+        None => None,
+    };
     let mut tell = |row: DifferenceRow| {
         let is_meant = match &mut selection {
             Some(selection) => is_selected(selection, &row)?,
             None => true,
         };
-        if is_meant { tell(row) } else { Ok(()) }
+        let row = match &mut sight {
+            Some(sight) if is_meant => sight.of(row)?,
+            _ => Some(row).filter(|_| is_meant),
+        };
+        row.map_or(Ok(()), &mut *tell)
     };
     let tell: &mut dyn FnMut(DifferenceRow) -> Result<()> = &mut tell;
     let (mut place, mut told) = (Vec::new(), Ok(()));

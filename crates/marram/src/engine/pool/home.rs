@@ -5,7 +5,7 @@ use super::background::rewriting::Rewriting;
 use super::background::{commit, reclaim};
 use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
-use super::{dedup, defragment, history, open, operations, streams, volume};
+use super::{dedup, defragment, history, open, operations, rights, streams, volume};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DamageRow, DifferenceRow, Operation, PassOrder, ReceiveOrder,
     SendOrder,
@@ -23,6 +23,7 @@ use crate::identity::Identity;
 use crate::names::hexadecimal;
 use marram_pool::Pool;
 use marram_store::{DatasetName, Source, Store};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ impl PoolHome {
 
     /// The pool with the mounts that show it, acting through `pool`, a handle of it.
     pub(crate) fn shown<'s>(&'s self, pool: &'s Pool, mounts: &'s dyn Mounts) -> Shown<'s> {
-        Shown { open: &self.open, pool, mounts }
+        Shown { open: &self.open, pool, mounts, user: None }
     }
 
     fn task(
@@ -113,7 +114,10 @@ impl Home for PoolHome {
         let acting = author.map(|author| acting_for(self.pool(), author));
         let pool = acting.as_ref().unwrap_or(self.pool());
         match mounts {
-            Some(mounts) => mounted::perform(&self.shown(pool, mounts), operation),
+            Some(mounts) => {
+                let user = author.and_then(|author| author.bound.as_ref());
+                mounted::perform(&Shown { user, ..self.shown(pool, mounts) }, operation)
+            }
             None => operations::perform(&self.open, pool, operation),
         }
     }
@@ -216,6 +220,23 @@ impl Snapshots for PoolHome {
         directory: ControlDirectory,
     ) -> marram_vfs::Result<Vec<String>> {
         members::names(&**self.pool(), dataset, directory)
+    }
+
+    fn users(&self, dataset: &DatasetName) -> marram_vfs::Result<BTreeSet<u32>> {
+        members::users(&**self.pool(), dataset)
+    }
+
+    fn owner_of_fork(&self, source: &Source) -> Result<Option<u32>> {
+        rights::owner_of_fork(self.pool(), source)
+    }
+
+    fn may_change_names(
+        &self,
+        dataset: &DatasetName,
+        directory: u64,
+        user: &dyn marram_vfs::Identity,
+    ) -> Result<bool> {
+        rights::may_change_names(self.pool(), dataset, directory, user)
     }
 
     fn find(

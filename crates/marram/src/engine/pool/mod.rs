@@ -24,6 +24,7 @@ mod pass;
 mod places;
 pub(crate) mod pool_lock;
 pub(crate) mod properties;
+mod rights;
 pub(crate) mod streams;
 mod undo;
 mod volume;

@@ -249,6 +249,6 @@ fn pool_error(path: &Path, error: marram_pool::Error) -> Error {
 
 /// The same pool, which enters operations into its log as those of `author`.
 pub(crate) fn acting_for(pool: &Pool, author: &Author) -> Pool {
-    let Author { user, command } = author.clone();
+    let Author { user, command, .. } = author.clone();
     pool.acting_for(marram_pool::Author { user: Some(user), command })
 }

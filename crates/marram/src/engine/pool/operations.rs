@@ -45,11 +45,11 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::ForkPlace { fork } => return members::fork_place(pool, &fork.parse()?),
         Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
-        Operation::Versions(order) => return history::versions(pool, order),
+        Operation::Versions(order) => return history::versions(pool, order, None),
         Operation::Merge(request) => {
             let merge = history::Merge::of(pool, request)?;
             let files = open_files(pool, &merge.taker().dataset)?;
-            let (summary, _nobody_remembers) = merge.run(pool, &files)?;
+            let (summary, _nobody_remembers) = merge.run(pool, (&files, None))?;
             // As `marram destroy fork` does: an undo can bring it back.
             return merge.conclude(summary, || {
                 pool.move_to_trash(std::slice::from_ref(merge.fork()))?;

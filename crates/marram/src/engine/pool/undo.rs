@@ -1,6 +1,8 @@
 //! The log of operations, and taking operations back.
 
 use super::places;
+use super::rights::within;
+use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::error::{Error, Result};
 use crate::names::{self, PathText};
@@ -197,7 +199,7 @@ pub(super) struct MergedBack {
 pub(super) fn by_merge(
     pool: &Pool,
     (number, force): (u64, bool),
-    files: &Posix,
+    (files, user): (&Posix, Option<&Credentials>),
     (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
     moved_base: bool,
 ) -> Result<MergedBack> {
@@ -205,7 +207,10 @@ pub(super) fn by_merge(
     let choice = if force { Choice::Theirs } else { Choice::Refuse };
     let options =
         MergeOptions { choose: &|_| choice, always: moved_base, ..MergeOptions::default() };
-    let report = marram_history::merge(files, &pool.taking_back(number), sides, &options)?;
+    let taking_back = pool.taking_back(number);
+    let report = within(files, user, |files| {
+        Ok(marram_history::merge(files, &taking_back, sides, &options)?)
+    })?;
     if report.applied {
         let decided = report.decided.iter();
         let overwritten = decided.map(|(conflict, _)| names::quoted(&conflict.path)).collect();
@@ -309,7 +314,8 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answ
         Reversal::Merge { dataset, base, back_to, root_object, moved_base, rest } => {
             let files = super::volume::open_files(pool, &dataset)?;
             let of = (&dataset, &base, &back_to, root_object);
-            overwritten = by_merge(pool, (number, force), &files, of, moved_base)?.overwritten;
+            overwritten =
+                by_merge(pool, (number, force), (&files, None), of, moved_base)?.overwritten;
             if let Some(rest) = rest {
                 after_merge(number, pool.undo(rest.number))?;
             }

@@ -2,11 +2,13 @@
 //! in a clone or fork.
 
 use super::{free_name, gone_or, kept_as};
+use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, DirectoryOrder};
+use crate::engine::pool::rights::{check_reached, within};
 use crate::engine::pool::volume::open_files;
 use crate::error::{Error, Result};
 use crate::names::PathText;
-use marram_history::{ChangeSet, DirectoryRollback, StableSource};
+use marram_history::{ChangeSet, DirectoryRollback, Parent, StableSource};
 use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{ROOT_OBJECT, Source, Store};
@@ -20,16 +22,19 @@ use std::time::Instant;
 pub(crate) fn rollback_directory(
     pool: &Pool,
     order: &DirectoryOrder,
-    files: &Posix,
+    (files, user): (&Posix, Option<&Credentials>),
 ) -> Result<(Answer, ChangeSet)> {
     let (live, to) = (Source::live(order.dataset.parse()?), order.to.parse::<Source>()?);
     let directory = directory_of(pool, (&live, &to), order.directory)?;
+    let names: Vec<Vec<u8>> = order.names.iter().map(PathText::bytes).collect();
     let keep = free_name(pool, &live, "before-rollback-")?;
+    check_reached(pool, (&live, &to), (directory, &names), user)?;
     let began = Instant::now();
     let keep_as = (!order.discard).then_some(keep.as_str());
-    let names: Vec<Vec<u8>> = order.names.iter().map(PathText::bytes).collect();
-    let change_set = go_back(pool, files, (&live, directory, &names), (&to, keep_as))
-        .map_err(|error| gone_or(pool, &to, refusal(error, &to, &order.names)))?;
+    let change_set = within(files, user, |files| {
+        let gone = go_back(pool, files, (&live, directory, &names), (&to, keep_as));
+        gone.map_err(|error| gone_or(pool, &to, refusal(error, &to, &order.names)))
+    })?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let is_changed = change_set.is_some();
     let kept = (is_changed && !order.discard).then(|| kept_as(&live, keep).to_string());
@@ -39,7 +44,7 @@ pub(crate) fn rollback_directory(
 
 fn go_back(
     pool: &Pool,
-    files: &Posix,
+    files: &dyn Parent,
     (live, directory, names): (&Source, Ino, &[Vec<u8>]),
     (to, keep): (&Source, Option<&str>),
 ) -> marram_vfs::Result<Option<ChangeSet>> {
@@ -71,7 +76,7 @@ fn directory_of(pool: &Pool, (live, to): (&Source, &Source), named: Option<u64>)
 /// Whatever refuses it or fails: nothing has changed.
 pub(crate) fn directory_alone(pool: &Pool, order: &DirectoryOrder) -> Result<Answer> {
     let files = open_files(pool, &order.dataset.parse()?)?;
-    let (answer, _nobody_remembers) = rollback_directory(pool, order, &files)?;
+    let (answer, _nobody_remembers) = rollback_directory(pool, order, (&files, None))?;
     Ok(answer)
 }
 

@@ -2,10 +2,12 @@
 
 use super::selection::{Selection, is_there};
 use super::{row, state};
+use crate::control::credentials::Credentials;
 use crate::control::protocol::{
     self, Answer, ConflictChoice, ConflictKey, ConflictRow, Decision, MergeRequest, MergeSummary,
 };
 use crate::engine::pool::places;
+use crate::engine::pool::rights::{is_reached, within};
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
@@ -75,16 +77,20 @@ impl<'a> Merge<'a> {
         if self.request.update { &self.branch.fork } else { &self.branch.parent }
     }
 
-    /// Merges, in the file system of the dataset that the changes go into; also tells what has
-    /// changed there.
+    /// Merges, in the file system of the dataset that the changes go into, within the rights of a
+    /// user; also tells what has changed there.
     ///
     /// # Errors
     /// Whatever refuses it or fails, other than conflicts: nothing has changed.
-    pub(crate) fn run(&self, pool: &Pool, files: &Posix) -> Result<(MergeSummary, ChangeSet)> {
+    pub(crate) fn run(
+        &self,
+        pool: &Pool,
+        (files, user): (&Posix, Option<&Credentials>),
+    ) -> Result<(MergeSummary, ChangeSet)> {
         let state = self.request.state.as_ref().map(|state| u64::from_str_radix(state, 16));
         let state = state.transpose().map_err(|_| Error::usage("that is no state of a merge"))?;
         let decided = self.decided();
-        let selection = self.selection(pool)?;
+        let selection = self.selection(pool, user)?;
         let failure = Cell::new(None);
         let select = |path: &[u8], is_directory: bool| {
             let Some(selection) = &selection else { return Ok(true) };
@@ -112,8 +118,10 @@ impl<'a> Merge<'a> {
         let direction = if self.request.update { Direction::Update } else { Direction::Merge };
         let branch = (&self.branch.fork.dataset, direction);
         let began = Instant::now();
-        let merged = marram_history::bring_across(files, pool, branch, &options);
-        let report = merged.map_err(|error| failure.take().unwrap_or_else(|| error.into()))?;
+        let report = within(files, user, |files| {
+            let merged = marram_history::bring_across(files, pool, branch, &options);
+            merged.map_err(|error| failure.take().unwrap_or_else(|| error.into()))
+        })?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (mut summary, change_set) = self.summary(report, engine_nanoseconds);
         summary.directory = places::directory(pool, &self.branch.parent, self.branch.root.0);
@@ -131,7 +139,11 @@ impl<'a> Merge<'a> {
     ///
     /// # Errors
     /// A pattern that makes no sense; a path at which neither side has anything.
-    fn selection(&self, pool: &Pool) -> Result<Option<RefCell<Selection>>> {
+    fn selection(
+        &self,
+        pool: &Pool,
+        user: Option<&Credentials>,
+    ) -> Result<Option<RefCell<Selection>>> {
         let order = &self.request.selection;
         if order.is_all() {
             return Ok(None);
@@ -143,7 +155,10 @@ impl<'a> Merge<'a> {
         for path in &order.paths {
             let mut found = false;
             for side in sides {
-                found |= is_there(&state(pool, side, root)?, &path.bytes());
+                found |= match user {
+                    Some(user) => is_reached(pool, (side, root), &path.bytes(), user)?,
+                    None => is_there(&state(pool, side, root)?, &path.bytes()),
+                };
             }
             if !found {
                 let (path, [from, into]) = (names::quoted(&path.bytes()), sides);

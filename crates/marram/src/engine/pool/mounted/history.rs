@@ -38,7 +38,7 @@ pub(super) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> R
     let live = Source::live(order.dataset.parse()?);
     let (files, (answer, change_set)) = shown.on_whole(&live, |whole| {
         let files = whole.files(shown.pool, &live)?;
-        let done = history::rollback_directory(shown.pool, order, &files)?;
+        let done = history::rollback_directory(shown.pool, order, (&files, shown.user))?;
         Ok((files, done))
     })?;
     shown.mounts.changed(&live, &*files, &Changes::from(change_set));
@@ -57,7 +57,7 @@ pub(super) fn merge(shown: &Shown<'_>, request: &MergeRequest) -> Result<Answer>
     let merge = history::Merge::of(shown.pool, request)?;
     let work = |whole: &Whole<'_>| {
         let files = whole.files(shown.pool, merge.taker())?;
-        let done = merge.run(shown.pool, &files)?;
+        let done = merge.run(shown.pool, (&files, shown.user))?;
         Ok((files, done))
     };
     if request.preview {

@@ -13,6 +13,7 @@ mod undo;
 pub(super) use receive::receive;
 pub(super) use shown::Shown;
 
+use super::history::versions;
 use super::keeping::named;
 use super::operations;
 use crate::control::protocol::{Answer, Operation};
@@ -38,6 +39,7 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         Operation::Merge(request) => history::merge(shown, request),
         Operation::Rollback { to } => history::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => history::rollback_directory(shown, order),
+        Operation::Versions(order) => versions(shown.pool, order, shown.user),
         _ => with_new_member(shown, operation),
     }
 }

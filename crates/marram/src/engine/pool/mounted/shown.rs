@@ -1,5 +1,6 @@
 //! A pool with the mounts that show it, for the time of one operation.
 
+use crate::control::credentials::Credentials;
 use crate::engine::changes::Changes;
 use crate::engine::mounts::{Held, Mounts};
 use crate::engine::pool::open::OpenPool;
@@ -20,6 +21,8 @@ pub(crate) struct Shown<'s> {
     pub(crate) pool: &'s Pool,
     /// The mounts.
     pub(crate) mounts: &'s dyn Mounts,
+    /// The user whose rights bound what the request changes; none if all may be done.
+    pub(crate) user: Option<&'s Credentials>,
 }
 
 /// A dataset during an operation on the whole of it.

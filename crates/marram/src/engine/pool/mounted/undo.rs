@@ -57,7 +57,7 @@ fn undo_merge(
     let live = Source::live(of.0.clone());
     let (files, merged) = shown.on_whole(&live, |whole| {
         let files = whole.files(shown.pool, &live)?;
-        let merged = records::by_merge(shown.pool, of_entry, &files, of, moved_base)?;
+        let merged = records::by_merge(shown.pool, of_entry, (&files, shown.user), of, moved_base)?;
         Ok((files, merged))
     })?;
     shown.mounts.changed(&live, &*files, &Changes::from(merged.change_set));

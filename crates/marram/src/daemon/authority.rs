@@ -1,0 +1,315 @@
+//! What users may ask of root's daemon, and what of its answers they may see.
+//!
+//! A user has the datasets in sight that are mounted where the user can go, and forks of its own.
+//! Whatever is asked of another one is answered as if it were not there. A request that goes
+//! through carries the rights of its user, and whatever it changes of files is bound by them: see
+//! [`crate::engine::home::Home::perform`].
+
+use super::service::locate;
+use super::state::Daemon;
+use crate::control::credentials::Credentials;
+use crate::control::protocol::{
+    Answer, Author, CompareOrder, DatasetRow, DirectoryOrder, MergeRequest, MountReport, Operation,
+    OperationRow, Request,
+};
+use crate::engine::home::{Snapshots, lacks};
+use crate::error::{Error, Result};
+use crate::names::shell_word;
+use marram_store::{DatasetName, Source};
+use marram_vfs::Identity;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Most forks of one user.
+const FORKS_MAX: usize = 256;
+/// Operations that a user may take back after making them; what changes of files is judged anew.
+const CAN_TAKE_BACK: [&str; 7] =
+    ["fork", "merge", "rollback-directory", "snapshot", "rename", "destroy", "restore"];
+
+/// One user before a daemon.
+pub(super) struct Authority<'a> {
+    daemon: &'a Daemon,
+    by: &'a Credentials,
+}
+
+impl<'a> Authority<'a> {
+    /// What `by` may ask of `daemon`.
+    pub(super) fn new(daemon: &'a Daemon, by: &'a Credentials) -> Authority<'a> {
+        Authority { daemon, by }
+    }
+
+    /// A request as it is to be performed.
+    ///
+    /// # Errors
+    /// What the user lacks for it.
+    pub(super) fn admit(&self, request: Request) -> Result<Request> {
+        let command = String::new();
+        match request {
+            Request::Locate { directory, ino } => {
+                let gone = || Error::not_found("nothing of that mount is in sight");
+                let Answer::Located { source, .. } = locate(self.daemon, &directory, ino)? else {
+                    return Err(gone());
+                };
+                self.check_sight(&source).map_err(|_| gone())?;
+                Ok(Request::Locate { directory, ino })
+            }
+            Request::Perform(operation) => {
+                let author = Author { user: self.by.uid(), command, bound: None };
+                self.admit_operation(operation, author)
+            }
+            Request::PerformFor { operation, author } => self.admit_operation(operation, author),
+            Request::Compare(order) => {
+                self.check_sight(&order.before)?;
+                self.check_sight(&order.after)?;
+                Ok(Request::Compare(CompareOrder { bound: Some(self.by.clone()), ..order }))
+            }
+            _ => Err(self.refusal("do this")),
+        }
+    }
+
+    /// What of an answer the user may see.
+    pub(super) fn reveal(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Datasets(rows) => Answer::Datasets(self.rows_in_sight(rows)),
+            Answer::Operations(rows) => {
+                let own = |row: &OperationRow| row.user == Some(self.by.uid());
+                Answer::Operations(rows.into_iter().filter(own).collect())
+            }
+            Answer::Status(mut status) => {
+                // Both name files and datasets, whosever they are.
+                (status.damage, status.partials) = (Vec::new(), Vec::new());
+                status.mounts.retain(|mount| self.can_go_to(mount));
+                Answer::Status(status)
+            }
+            other => other,
+        }
+    }
+
+    fn admit_operation(&self, operation: Operation, author: Author) -> Result<Request> {
+        let operation = self.admitted(operation)?;
+        let command = author.command.chars();
+        let command = command.map(|it| if it.is_control() { '?' } else { it }).collect();
+        let author = Author { user: self.by.uid(), command, bound: Some(self.by.clone()) };
+        Ok(Request::PerformFor { operation, author })
+    }
+
+    fn admitted(&self, operation: Operation) -> Result<Operation> {
+        match &operation {
+            Operation::Status | Operation::List | Operation::Log | Operation::Sync => (),
+            Operation::Get { dataset } => self.check_sight(dataset)?,
+            Operation::Fork { dataset, name, root } => self.check_fork(dataset, name, *root)?,
+            Operation::ForkPlace { fork } => self.check_own(fork)?,
+            Operation::Merge(request) => {
+                self.check_own(&request.fork)?;
+                if request.update {
+                    self.check_update(request)?;
+                }
+                // The lines of both sides tell of files that the user may not be able to read.
+                let request = request.clone();
+                let request = MergeRequest { marks: false, texts: false, ..request };
+                return Ok(Operation::Merge(request));
+            }
+            Operation::Versions(order) => self.check_sight(&order.dataset)?,
+            Operation::RollbackDirectory(order) => self.check_way_back(order)?,
+            Operation::Destroy { sources, .. } | Operation::Hide { sources } => {
+                sources.iter().try_for_each(|source| self.check_own(source))?;
+            }
+            Operation::Snapshot { dataset, .. } => self.check_own(dataset)?,
+            Operation::Rename { from, to } => {
+                self.check_own(from)?;
+                check_plain(to)?;
+            }
+            Operation::Undo { number, force } => {
+                let number = Some(self.own_entry(*number)?);
+                return Ok(Operation::Undo { number, force: *force });
+            }
+            _ => return Err(self.refusal("do this")),
+        }
+        Ok(operation)
+    }
+
+    fn refusal(&self, what: &str) -> Error {
+        Error::refused(format!("user {} may not {what} here", self.by.uid()))
+            .hint("root may; ask the administrator")
+    }
+
+    fn snapshots(&self) -> Result<&dyn Snapshots> {
+        let home = &*self.daemon.home;
+        home.snapshots().ok_or_else(|| lacks(home, "snapshots"))
+    }
+
+    /// Whether a dataset, snapshot or fork is in sight.
+    fn sees(&self, source: &Source) -> Result<bool> {
+        if let Some(owner) = self.snapshots()?.owner_of_fork(source)? {
+            return Ok(owner == self.by.uid());
+        }
+        let shows = |mount: &MountReport| {
+            let mounted: Option<Source> = mount.source.parse().ok();
+            mounted.is_some_and(|mounted| {
+                let is_it = mounted.snapshot.is_none() || mounted == *source;
+                is_it && mounted.dataset == source.dataset
+            })
+        };
+        let mounts = self.daemon.mounts.reports();
+        Ok(mounts.iter().any(|mount| shows(mount) && self.can_go_to(mount)))
+    }
+
+    /// Whether the user can go to the directory of a mount. The modes of those above it decide.
+    fn can_go_to(&self, mount: &MountReport) -> bool {
+        let is_for_all = mount.options.split(',').any(|option| option == "allow_other");
+        let may_search = |directory: &Path| {
+            std::fs::symlink_metadata(directory).is_ok_and(|found| {
+                let shift = match () {
+                    () if found.uid() == self.by.uid() => 6,
+                    () if self.by.is_member(found.gid()) => 3,
+                    () => 0,
+                };
+                found.mode() >> shift & 1 != 0
+            })
+        };
+        is_for_all && mount.directory.ancestors().skip(1).all(may_search)
+    }
+
+    /// What is out of sight is not there.
+    fn check_sight(&self, source: &str) -> Result<()> {
+        let parsed: Source = source.parse()?;
+        let is_internal = parsed.is_own() && self.owner_of(&parsed).is_none();
+        let is_seen = match is_internal {
+            true => self.bases()?.contains(source),
+            false => self.sees(&parsed).unwrap_or(false),
+        };
+        match is_seen {
+            true => Ok(()),
+            false => Err(out_of_sight(&parsed)),
+        }
+    }
+
+    fn owner_of(&self, source: &Source) -> Option<u32> {
+        self.snapshots().ok()?.owner_of_fork(source).ok()?
+    }
+
+    /// A fork of the user's, or a snapshot of one.
+    fn check_own(&self, source: &str) -> Result<()> {
+        // A range of snapshots is one of the dataset that it names.
+        let dataset = source.split('@').next().unwrap_or_default();
+        let live = Source::live(dataset.parse::<DatasetName>()?);
+        match self.owner_of(&live) {
+            Some(owner) if owner == self.by.uid() => Ok(()),
+            None if self.sees(&live).unwrap_or(false) => {
+                Err(self.refusal(&format!("do this to {dataset}, which is no fork of yours,")))
+            }
+            _ => Err(out_of_sight(&live)),
+        }
+    }
+
+    fn check_fork(&self, dataset: &str, name: &str, root: u64) -> Result<()> {
+        self.check_sight(dataset)?;
+        check_plain(name)?;
+        let dataset: DatasetName = dataset.parse()?;
+        if self.snapshots()?.may_change_names(&dataset, root, self.by)? {
+            return self.check_number();
+        }
+        Err(Error::refused(format!("user {} may not write this directory", self.by.uid()))
+            .hint("a fork needs the rights to write and to search the directory"))
+    }
+
+    /// An update reads what the user can come to, and the whole of it: a part would leave out that
+    /// a directory around it has been closed.
+    fn check_update(&self, request: &MergeRequest) -> Result<()> {
+        if !request.selection.is_all() {
+            return Err(self.refusal("update a part of a fork"));
+        }
+        let Answer::Datasets(rows) = self.daemon.home.perform(&Operation::List, None, None)? else {
+            return Ok(());
+        };
+        let row = rows.iter().find(|row| row.name == request.fork);
+        let origin = row.and_then(|row| Some((row.origin.as_ref()?.parse::<Source>().ok()?, row)));
+        let Some((origin, row)) = origin else { return Ok(()) };
+        self.check_sight(origin.dataset.as_str())?;
+        match self.snapshots()?.may_change_names(&origin.dataset, row.root, self.by)? {
+            true => Ok(()),
+            false => Err(self.refusal("write the directory of which this is a fork, any more,")),
+        }
+    }
+
+    /// A user has only so many forks at a time.
+    fn check_number(&self) -> Result<()> {
+        let Answer::Datasets(rows) = self.daemon.home.perform(&Operation::List, None, None)? else {
+            return Ok(());
+        };
+        let is_fork = |row: &&DatasetRow| row.kind == "fork" && self.is_of_user(row);
+        match rows.iter().filter(is_fork).count() < FORKS_MAX {
+            true => Ok(()),
+            false => Err(Error::refused(format!("a user has at most {FORKS_MAX} forks"))
+                .hint("`marram forks TARGET` lists yours; `marram destroy fork` drops one")),
+        }
+    }
+
+    fn check_way_back(&self, order: &DirectoryOrder) -> Result<()> {
+        self.check_sight(&order.dataset)?;
+        self.check_sight(&order.to)
+    }
+
+    /// The entry of the log that an undo is about: one of the user's own.
+    fn own_entry(&self, number: Option<u64>) -> Result<u64> {
+        let log = self.daemon.home.perform(&Operation::Log, None, None)?;
+        let Answer::Operations(rows) = log else { return Err(self.refusal("undo")) };
+        let is_own = |row: &&OperationRow| row.user == Some(self.by.uid());
+        let row = match number {
+            Some(number) => rows.iter().find(|row| row.number == number).filter(is_own),
+            None => rows.iter().rfind(is_own),
+        };
+        let Some(row) = row else {
+            return Err(Error::not_found("no such operation of yours is in the log")
+                .hint("`marram log TARGET` shows your operations"));
+        };
+        match CAN_TAKE_BACK.contains(&row.operation.as_str()) {
+            true => Ok(row.number),
+            false => Err(self.refusal(&format!("take back a {}", row.operation))),
+        }
+    }
+
+    /// Whether a row is of a fork of the user's.
+    fn is_of_user(&self, row: &DatasetRow) -> bool {
+        let source = row.name.parse::<Source>().ok();
+        source.and_then(|it| self.owner_of(&it)) == Some(self.by.uid())
+    }
+
+    /// What the forks of the user began as, and have been merged at.
+    fn bases(&self) -> Result<BTreeSet<String>> {
+        match self.daemon.home.perform(&Operation::List, None, None)? {
+            Answer::Datasets(rows) => Ok(self.bases_in(&rows)),
+            _ => Ok(BTreeSet::new()),
+        }
+    }
+
+    fn bases_in(&self, rows: &[DatasetRow]) -> BTreeSet<String> {
+        let own = rows.iter().filter(|row| self.is_of_user(row));
+        own.flat_map(|row| [row.origin.clone(), row.base.clone()]).flatten().collect()
+    }
+
+    /// Rows of what the user has in sight; of what the pool made for forks, what is for the user's.
+    fn rows_in_sight(&self, rows: Vec<DatasetRow>) -> Vec<DatasetRow> {
+        let own = self.bases_in(&rows);
+        let is_seen = |row: &DatasetRow| match row.internal {
+            true => own.contains(&row.name) || self.is_of_user(row),
+            false => {
+                row.name.parse::<Source>().is_ok_and(|source| self.sees(&source).unwrap_or(false))
+            }
+        };
+        rows.into_iter().filter(is_seen).collect()
+    }
+}
+
+/// As the pool says it of what is not there.
+fn out_of_sight(source: &Source) -> Error {
+    marram_store::Error::NoDataset(source.to_string()).into()
+}
+
+/// The name of a fork: one in a directory.
+fn check_plain(name: &str) -> Result<()> {
+    let is_plain = !name.contains('/') && name.parse::<DatasetName>().is_ok();
+    let told = || Error::usage(format!("{} is no name of a fork", shell_word(Path::new(name))));
+    if is_plain { Ok(()) } else { Err(told()) }
+}

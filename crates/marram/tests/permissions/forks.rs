@@ -1,0 +1,122 @@
+//! Forks of ordinary users: made, worked in, merged, taken back, and closed to everybody else.
+
+use super::{ANN, BOB, fork_of, marram, owned, shared, shell};
+use std::fs;
+
+#[test]
+fn a_user_forks_works_merges_and_takes_back() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/a", ANN, 0o644, Some("one\n"));
+    owned(&bench, "mnt/ann/roots", 0, 0o644, Some("root\n"));
+    let told = marram(&bench, ANN, "fork mnt/ann try").good().out;
+    let fork = fork_of(ANN, "try");
+    assert!(told.contains(&fork), "{told}");
+    shell(&bench, ANN, &format!("echo two > {fork}/a && echo new > {fork}/b")).good();
+    let told = marram(&bench, ANN, &format!("diff {fork}")).good().out;
+    assert!(told.contains("M /a") && told.contains("A /b"), "{told}");
+    marram(&bench, ANN, &format!("merge {fork}")).good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "two\n");
+    let made = fs::metadata(bench.path("mnt/ann/b")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&made), ANN);
+    let log = marram(&bench, ANN, "log mnt").good().out;
+    assert!(log.contains("merge") && log.contains("4001"), "{log}");
+    assert!(!log.contains("create"), "root's operations: {log}");
+
+    marram(&bench, ANN, "undo mnt").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "one\n");
+    assert!(!bench.path("mnt/ann/b").exists());
+    marram(&bench, ANN, "destroy fork mnt try --yes").good();
+    assert!(!bench.path(&fork).exists());
+    marram(&bench, ANN, "undo mnt").good();
+    assert_eq!(fs::read_to_string(bench.path(&format!("{fork}/b"))).unwrap(), "new\n");
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
+}
+
+#[test]
+fn a_merge_of_what_the_user_may_not_change_is_refused_by_path() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/a", ANN, 0o644, Some("one\n"));
+    owned(&bench, "mnt/ann/roots", 0, 0o644, Some("root\n"));
+    marram(&bench, ANN, "fork mnt/ann try").good();
+    let fork = fork_of(ANN, "try");
+    shell(&bench, ANN, &format!("echo two > {fork}/a")).good();
+    // As a program with more rights would, that works in the fork.
+    fs::write(bench.path(&format!("{fork}/roots")), "changed\n").unwrap();
+    for preview in ["", " --preview"] {
+        let line = format!("merge {fork}{preview}");
+        marram(&bench, ANN, &line).refused(12, &["user 4001", "/ann/roots: write"]);
+    }
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "one\n");
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/roots")).unwrap(), "root\n");
+    // Root may.
+    bench.run("merge mnt --fork try").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/roots")).unwrap(), "changed\n");
+}
+
+#[test]
+fn a_fork_is_closed_to_everybody_but_its_user_and_root() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/a", ANN, 0o644, Some("one\n"));
+    marram(&bench, ANN, "fork mnt/ann try").good();
+    let fork = fork_of(ANN, "try");
+    shell(&bench, ANN, &format!("cat {fork}/a")).good();
+    fs::read(bench.path(&format!("{fork}/a"))).unwrap();
+    for refused in [
+        format!("cat {fork}/a"),
+        format!("ls {fork}"),
+        "ls mnt/.marram/users/4001".to_owned(),
+        "ls mnt/.marram/users".to_owned(),
+        "ls mnt/.marram/forks".to_owned(),
+    ] {
+        let told = shell(&bench, BOB, &refused);
+        assert!(told.status != 0 && told.err.contains("ermission denied"), "{refused}: {told:?}");
+    }
+    // Also by commands, which know names and not only paths.
+    for (line, status) in [
+        ("merge mnt --fork try", 10),
+        ("update mnt --fork ann-runs", 10),
+        ("destroy fork mnt try --yes", 10),
+        ("rename mnt mine --dataset try", 10),
+        ("undo mnt", 10),
+        ("undo mnt 1", 10),
+        ("snapshot mnt@s", 12),
+        ("set mnt quota=1G", 12),
+        ("clone mnt@s c", 12),
+    ] {
+        let told = marram(&bench, BOB, line);
+        assert_eq!(told.status, status, "{line}: {told:?}");
+    }
+    assert!(!marram(&bench, BOB, "forks mnt").good().out.contains("try"));
+    assert!(!marram(&bench, BOB, "list mnt").good().out.contains("try"));
+    assert!(!marram(&bench, BOB, "log mnt").good().out.contains("fork"));
+    assert!(marram(&bench, ANN, "forks mnt").good().out.contains("try"));
+    assert!(bench.run("forks mnt").good().out.contains("try"));
+    // What is not Bob's to write is not Bob's to fork.
+    marram(&bench, BOB, "fork mnt/ann other").refused(12, &["user 4002", "may not write"]);
+    marram(&bench, BOB, "fork mnt/bob own").good();
+}
+
+#[test]
+fn a_user_runs_commands_in_forks_and_goes_back_into_them() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/a", ANN, 0o644, Some("one\n"));
+    let run = |line: &str, command: &str| {
+        let program = format!("./marram-of-all {line} -- sh -c '{command}'");
+        shell(&bench, ANN, &program)
+    };
+    let ran = run("run --keep --name ann-runs mnt/ann", "echo two > mnt/ann/a; id -u");
+    if ran.status == 125 && ran.err.contains("namespace") {
+        eprintln!("skipped: needs user namespaces: {ran:?}");
+        return;
+    }
+    let ran = ran.good();
+    assert!(ran.out.contains("4001"), "{ran:?}");
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "one\n");
+    run("enter ann-runs", "echo three >> a").good();
+    run("run --merge mnt/ann", "echo new > mnt/ann/b").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/b")).unwrap(), "new\n");
+    marram(&bench, ANN, "update mnt --fork ann-runs").good();
+    marram(&bench, ANN, "merge mnt --fork ann-runs --drop").good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "two\nthree\n");
+}
