@@ -8,9 +8,13 @@
 //!
 //! Automatic snapshots are known by their names, `auto-2026-11-21T23-57-00Z`, and no others are
 //! ever touched. The time is that of the name: it stays the same where a snapshot is sent to.
+//!
+//! Those that the daemon takes by the property `snapshots` have names apart from these,
+//! `auto:2026-11-21T23:57:00Z`, and a rule apart: see [`marram_store::Source::is_automatic`].
 
 use crate::error::{Error, Result};
 use crate::timestamps::{SECONDS_A_DAY, civil_date, day_of_date};
+use marram_store::AUTOMATIC_PREFIX;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -148,9 +152,33 @@ pub(crate) fn automatic_moment(name: &str) -> Option<i64> {
     (automatic_name(seconds) == name).then_some(seconds)
 }
 
+/// The name of a snapshot that the daemon takes at a moment.
+pub(crate) fn scheduled_name(seconds: i64) -> String {
+    let (year, month, day) = civil_date(seconds);
+    let second = seconds.rem_euclid(SECONDS_A_DAY);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let date = format!("{AUTOMATIC_PREFIX}{year:04}-{month:02}-{day:02}");
+    format!("{date}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The moment of such a snapshot; `None` of any other name.
+pub(crate) fn scheduled_moment(name: &str) -> Option<i64> {
+    let (date, time) = name.strip_prefix(AUTOMATIC_PREFIX)?.strip_suffix('Z')?.split_once('T')?;
+    let numbers = |text: &str, between: char| -> Option<[i64; 3]> {
+        let parts: Option<Vec<i64>> = text.split(between).map(|part| part.parse().ok()).collect();
+        parts?.try_into().ok()
+    };
+    let ([year, month, day], [hour, minute, second]) = (numbers(date, '-')?, numbers(time, ':')?);
+    let is_near = [hour, minute, second].iter().all(|part| (0..60).contains(part));
+    let days = day_of_date((year, month, day)).filter(|_| is_near)?;
+    let seconds = days * SECONDS_A_DAY + hour * 3600 + minute * 60 + second;
+    (scheduled_name(seconds) == name).then_some(seconds)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Rule, automatic_moment, automatic_name};
+    use super::{Rule, automatic_moment, automatic_name, scheduled_moment, scheduled_name};
+    use marram_store::is_automatic_name;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -222,6 +250,25 @@ mod tests {
         ];
         for name in others {
             assert_eq!(automatic_moment(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn scheduled_names_are_read_as_they_are_written() {
+        assert_eq!(scheduled_name(NOW + 59), "auto:2026-11-21T23:57:59Z");
+        for seconds in [0, NOW, NOW + 59, 249_999_999_999] {
+            let name = scheduled_name(seconds);
+            assert_eq!(scheduled_moment(&name), Some(seconds));
+            assert!(is_automatic_name(&name), "{name}");
+        }
+        for name in
+            ["auto:", "auto:mine", "auto:1T2Z", "auto:2026-11-21T23:57Z", "auto:a-b-cT1:2:3Z"]
+        {
+            assert_eq!(scheduled_moment(name), None, "{name}");
+            assert!(!is_automatic_name(name), "{name}");
+        }
+        for name in ["auto:2026-11-21T24:00:00Z", "auto:2026-02-30T10:00:00Z"] {
+            assert_eq!(scheduled_moment(name), None, "{name}");
         }
     }
 

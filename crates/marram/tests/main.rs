@@ -33,6 +33,7 @@ mod receiving;
 mod refusals;
 mod reports;
 mod resumed;
+mod schedules;
 mod selection;
 mod strange_names;
 mod strangers;

@@ -595,6 +595,8 @@ fn quickstart_can_be_run_again() {
     let text = bench.run("quickstart mnt --size 256M").good().out;
     assert!(text.contains("Three things to try") && text.contains("marram snapshot"), "{text}");
     assert!(bench.path(".local/share/marram/quickstart.pool").exists());
+    let rule = bench.run("get mnt snapshots -H").good().out;
+    assert_eq!(rule.trim(), "root\tsnapshots\t15m:8,1h:24,1d:7\tlocal");
     let again = bench.run("quickstart mnt --json").result();
     assert_eq!((&again["created"], &again["mounted"]), (&false.into(), &false.into()));
     bench.run("unmount mnt").good();

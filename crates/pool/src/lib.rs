@@ -34,12 +34,14 @@ pub use front::status::{DeviceStatus, Health, PoolStatus};
 pub use io::DamageReport;
 pub use marram_format::stream::{ResumeToken, is_stream};
 pub use memtable::settings::check_property;
+pub use memtable::snapshot_rule::SnapshotRule;
 pub use send::partial::Partial;
 pub use send::unchanged::Accessed;
 pub use send::{
     Incoming, Progress, ReadAt, ReceiveRequest, Received, SendRequest, StreamFile, StreamImage,
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
+pub use snapshots::automatic::Scheduled;
 pub use snapshots::operation_log::{Author, Operation};
 pub use snapshots::trash::Hidden;
 pub use snapshots::undo::{Rest, Reversal};

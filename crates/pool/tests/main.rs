@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod administration;
+mod automatic;
 mod conformance;
 mod creation;
 mod damage;

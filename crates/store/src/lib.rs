@@ -26,7 +26,9 @@ pub use batch::{Admission, Batch, Counter, Edit};
 pub use block::{Block, FreshBlock, Item, SharedContent, StoredForm, Token};
 pub use error::{Damage, Error};
 pub use marram_format::key::{Key, kind};
-pub use name::{DatasetName, Source, check_rename, check_tag, merge_bases};
+pub use name::{
+    AUTOMATIC_PREFIX, DatasetName, Source, check_rename, check_tag, is_automatic_name, merge_bases,
+};
 pub use store::{
     DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, FrozenViews, Holds, ItemChange,
     Lineage, MergedFrom, OperationLog, Properties, PropertySource, ROOT_OBJECT, SpaceUsage, Store,

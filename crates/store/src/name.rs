@@ -122,8 +122,22 @@ const RECEIVE_PREFIX: &str = "receive:";
 const PARTIAL_PREFIX: &str = "receive:part:";
 /// With this the name begins of what is kept for an undo.
 const TRASH_PREFIX: &str = "undo:";
+/// With this the name of an automatic snapshot begins.
+pub const AUTOMATIC_PREFIX: &str = "auto:";
 /// With this the name of a fork's base begins.
 const FORK_PREFIX: &str = "fork:";
+
+/// Whether a snapshot of this name is an automatic one: the prefix and a moment, as in
+/// `auto:2026-11-24T15:02:07Z`. Anything else that begins so is of a user of the library.
+pub fn is_automatic_name(name: &str) -> bool {
+    let moment = name.strip_prefix(AUTOMATIC_PREFIX).and_then(|rest| rest.strip_suffix('Z'));
+    let is_number = |part: &str| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let are_three = |text: &str, between: char| {
+        text.split(between).count() == 3 && text.split(between).all(is_number)
+    };
+    let parts = moment.and_then(|moment| moment.split_once('T'));
+    parts.is_some_and(|(date, time)| are_three(date, '-') && are_three(time, ':'))
+}
 
 impl Source {
     /// A dataset as it is now.
@@ -144,6 +158,11 @@ impl Source {
         let of_snapshot = self.snapshot.as_ref();
         self.dataset.0.starts_with(TRASH_PREFIX)
             || of_snapshot.is_some_and(|name| name.starts_with(TRASH_PREFIX))
+    }
+
+    /// Whether it is an automatic snapshot, which goes by a rule or when its space is needed.
+    pub fn is_automatic(&self) -> bool {
+        self.snapshot.as_deref().is_some_and(is_automatic_name)
     }
 
     /// Whether it is the base of a fork.

@@ -183,6 +183,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "set",
         &[
             ("marram set ~/work compression=zstd:3 quota=10G", "several at once"),
+            ("marram set ~/work snapshots=15m:8,1h:24,1d:7", "snapshots that the daemon takes"),
             ("marram set ~/work --default compression", "back to the default"),
         ],
     ),

@@ -14,6 +14,9 @@ macro_rules! property_list {
   quota=none|SIZE             most that it may refer to
   recordsize=128K             largest block of a file from then on: a power of two from 4K to 1M
   reservation=none|SIZE       space that is kept for it
+  snapshots=off|RULE          snapshots that are taken by themselves where something has changed:
+                              15m:8,1h:24,1d:7 is each quarter of an hour; 8, then 24 hourly
+                              and 7 daily ones stay; m, h, d and w are units
   undo=1h|TIME|off            how long what is destroyed is kept for `marram undo`, as in 30m, 7d"
     };
 }

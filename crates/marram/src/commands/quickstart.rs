@@ -12,7 +12,11 @@ use crate::sizes::parse_size;
 use crate::target::Target;
 use crate::{mountinfo, paths};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Which snapshots are taken by themselves of what is made here.
+const SNAPSHOTS: &str = "15m:8,1h:24,1d:7";
 
 #[derive(Serialize)]
 struct Quickstart {
@@ -51,6 +55,7 @@ fn make_pool(pool: &Path, size_bytes: u64) -> Result<bool> {
     let request = CreateRequest {
         size_bytes: Some(size_bytes),
         label: "quickstart".to_owned(),
+        properties: BTreeMap::from([("snapshots".to_owned(), SNAPSHOTS.to_owned())]),
         ..CreateRequest::default()
     };
     engine::create(pool, &request).map(|_size| true)
@@ -106,6 +111,8 @@ fn text(done: &Quickstart) -> String {
          3. Go on from there in a clone beside it, changing neither:\n     \
          marram clone {at}@before again && mkdir -p /tmp/again\n     \
          marram mount {at} /tmp/again --dataset again && touch /tmp/again/new\n\n\
+         Snapshots are taken by themselves where something has changed: after a mistake,\n\
+         marram versions PATH shows what there was, also of what was removed.\n\
          When done: marram unmount {pool}\n"
     )
 }

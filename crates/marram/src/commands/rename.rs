@@ -2,6 +2,7 @@
 //! clone began as.
 
 use crate::arguments::{PromoteArguments, RenameArguments};
+use crate::commands::snapshot::refuse_automatic;
 use crate::control::protocol::Operation;
 use crate::error::{Error, Result};
 use crate::options::snapshot_name;
@@ -24,6 +25,7 @@ pub(super) fn rename(arguments: &RenameArguments, output: &Output) -> Result<()>
     let dataset = target.dataset(arguments.dataset.as_deref())?;
     let (from, to) = match snapshot {
         Some(snapshot) => {
+            refuse_automatic(&arguments.name)?;
             let to = Some(snapshot_name(&arguments.name)?);
             let from = Source { dataset: dataset.clone(), snapshot: Some(snapshot) };
             (from, Source { dataset, snapshot: to })

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::names::shell_word;
 use crate::output::Output;
 use crate::target::{Target, with_snapshot};
-use marram_store::{DatasetName, Source};
+use marram_store::{AUTOMATIC_PREFIX, DatasetName, Source};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,7 @@ pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> 
         return automatic::run(arguments, output);
     }
     let (path, snapshot) = with_snapshot(&arguments.target)?;
+    refuse_automatic(&snapshot)?;
     let (target, dataset) = find(arguments, &path)?;
     write_back(&target, &path)?;
     let (names, engine_nanoseconds) = take(&target, &dataset, &snapshot, arguments.recursive)?;
@@ -39,6 +40,20 @@ pub(super) fn run(arguments: &SnapshotArguments, output: &Output) -> Result<()> 
     let made = Made { pool, name, names, origin: None, engine_nanoseconds };
     output.print(&made, || created(&made.names));
     Ok(())
+}
+
+/// Refuses to give by hand a name that the daemon gives: such snapshots go by themselves.
+///
+/// # Errors
+/// It is such a name.
+pub(super) fn refuse_automatic(name: &str) -> Result<()> {
+    if !name.starts_with(AUTOMATIC_PREFIX) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "{name}: the daemon gives such names, and its snapshots go by a rule"
+    ))
+    .hint(format!("take a name that does not begin with {AUTOMATIC_PREFIX}")))
 }
 
 fn created(names: &[String]) -> String {

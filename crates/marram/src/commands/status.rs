@@ -8,7 +8,7 @@ use crate::commands::answers::unexpected;
 use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, DamageRow, MountReport, Operation, ShownReport, StatusReport,
+    Answer, DamageRow, MountReport, Operation, ScheduleRow, ShownReport, StatusReport,
 };
 use crate::control::server::clear_abandoned;
 use crate::error::{Error, Kind, Result};
@@ -154,12 +154,22 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
         lines.push(format!("healed:       {} blocks from another copy", report.healed_blocks));
     }
     lines.extend(daemon_lines(report, exact));
+    lines.extend(report.snapshots.iter().map(|row| schedule(row, report, exact)));
     let mut text = lines.join("\n") + "\n";
     text.push_str(&devices(report, exact, output.colour));
     text.push_str(&mounts(&report.mounts, output.colour));
     text.push_str(&partials(report, exact, output.colour));
     text.push_str(&damage(&report.damage));
     text
+}
+
+/// How snapshots of a dataset are taken by themselves.
+fn schedule(row: &ScheduleRow, report: &StatusReport, exact: bool) -> String {
+    let next = match report.daemon.is_some() && report.mounts.iter().any(|it| !it.read_only) {
+        true => format!("next {}, if changed", instant_text(row.next_seconds, exact)),
+        false => "none while the pool is not mounted for writing".to_owned(),
+    };
+    format!("snapshots:    {} by {}: {} there; {next}", row.dataset, row.rule, row.count)
 }
 
 fn health(report: &StatusReport, colour: bool) -> String {

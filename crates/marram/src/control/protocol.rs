@@ -39,7 +39,7 @@ pub(crate) use space::{
     FootprintReport, FootprintRequest, FootprintRow, HolderRow, SpaceReport, StayRow, ThinReport,
     ThinRequest,
 };
-pub(crate) use status::{DaemonReport, DeviceRow, StatusReport};
+pub(crate) use status::{DaemonReport, DeviceRow, ScheduleRow, StatusReport};
 pub(crate) use streams::{
     PartialRow, ReceiveOrder, SendOrder, ShownFile, ShownReport, StreamSummary,
 };

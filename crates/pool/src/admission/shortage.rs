@@ -237,11 +237,12 @@ fn is_hopeless(
     back.map(with_all).is_some_and(|room| bytes > room)
 }
 
-/// What comes back at most if all goes that is being destroyed or is kept for an undo: not what
-/// the largest of the other datasets refers to since the last commit.
+/// What comes back at most if all goes that is being destroyed, is kept for an undo, or is an
+/// automatic snapshot: not what the largest of the other datasets refers to since the last commit.
 fn bytes_to_give_up(pool: &State) -> u64 {
     let records = pool.records.read();
-    if !records.is_leaving() && records.trash_entries().is_empty() {
+    let has_trash = records.is_leaving() || !records.trash_entries().is_empty();
+    if !has_trash && !records.has_automatic() {
         return 0;
     }
     let live = records.known().filter(|it| it.state == DatasetState::Live && !is_hidden(it));

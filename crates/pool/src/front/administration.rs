@@ -1,6 +1,7 @@
 //! Administration through a handle: its author, the trash, undo, properties, the label.
 
 use crate::front::Pool;
+use crate::snapshots::automatic::{self, Scheduled};
 use crate::snapshots::operation_log::{Author, Operation};
 use crate::snapshots::operations;
 use crate::snapshots::session::Session;
@@ -16,6 +17,11 @@ impl Pool {
     /// operations.
     pub fn acting_for(&self, author: Author) -> Pool {
         Pool { session: Session { author: Some(Arc::new(author)), ..self.session.clone() } }
+    }
+
+    /// The same pool for what nobody has asked for: the log of operations has nothing of it.
+    pub fn without_author(&self) -> Pool {
+        Pool { session: Session { author: None, ..self.session.clone() } }
     }
 
     /// The same pool for a merge that takes back the merge with this number in the log.
@@ -88,6 +94,14 @@ impl Pool {
         values: &BTreeMap<String, Option<String>>,
     ) -> Result<()> {
         properties::set_properties(&self.session, name, values)
+    }
+
+    /// The datasets that have a rule for automatic snapshots. Looks at records in memory alone.
+    ///
+    /// # Errors
+    /// A name in the pool that makes no sense.
+    pub fn scheduled(&self) -> Result<Vec<Scheduled>> {
+        automatic::scheduled(&self.session)
     }
 
     /// Gives the pool another label: at most 64 bytes, none to take it away. It is durable when

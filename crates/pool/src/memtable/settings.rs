@@ -1,5 +1,6 @@
 //! Properties of datasets: their names, values and defaults.
 
+use super::snapshot_rule::SnapshotRule;
 use marram_codec::{ChecksumKind, Compression};
 use marram_store::{Error, Properties, Result};
 use std::collections::BTreeMap;
@@ -29,7 +30,11 @@ const UNDO: &str = "undo";
 /// How long, if nobody says.
 const UNDO_DEFAULT: &str = "1h";
 /// Nothing is kept.
-const UNDO_OFF: &str = "off";
+const UNDO_OFF: &str = OFF;
+/// The property that says how often snapshots are taken by themselves, and how many stay.
+const SNAPSHOTS: &str = "snapshots";
+/// Nothing of it.
+const OFF: &str = "off";
 /// Longest time, in seconds: a year.
 const UNDO_SECONDS_MAX: i64 = 366 * 24 * 3600;
 /// No quota, and no reservation.
@@ -39,7 +44,7 @@ const NO_BYTES: &str = "none";
 type CheckValue = fn(&str) -> Result<String>;
 
 /// Name, default and check of each property.
-const KNOWN: [(&str, &str, CheckValue); 10] = [
+const KNOWN: [(&str, &str, CheckValue); 11] = [
     ("acl", "posix", |text| one_of("acl", text, &["posix", "nfsv4", "off"])),
     ("atime", "relative", |text| one_of("atime", text, &["off", "relative", "strict"])),
     (CASE_FOLDING, "off", |text| one_of(CASE_FOLDING, text, &["off", "on"])),
@@ -49,6 +54,7 @@ const KNOWN: [(&str, &str, CheckValue); 10] = [
     (QUOTA, NO_BYTES, |text| space_text(QUOTA, text)),
     ("recordsize", "131072", |text| Ok(record_bytes(text)?.to_string())),
     (RESERVATION, NO_BYTES, |text| space_text(RESERVATION, text)),
+    (SNAPSHOTS, OFF, |text| snapshots_text(text)),
     (UNDO, UNDO_DEFAULT, |text| undo_text(text)),
 ];
 
@@ -108,6 +114,20 @@ fn seconds_of(text: &str) -> Option<i64> {
 pub(crate) fn undo_seconds(local: &[(String, String)]) -> i64 {
     let set = local.iter().find(|(name, _)| name == UNDO);
     seconds_of(set.map_or(UNDO_DEFAULT, |(_, value)| value)).unwrap_or(0)
+}
+
+/// A rule of automatic snapshots, or none.
+fn snapshots_text(text: &str) -> Result<String> {
+    match text {
+        OFF => Ok(text.to_owned()),
+        rule => Ok(rule.parse::<SnapshotRule>()?.to_string()),
+    }
+}
+
+/// The rule of automatic snapshots of a dataset with these properties, if it has one.
+pub(crate) fn snapshot_rule(local: &[(String, String)]) -> Option<SnapshotRule> {
+    let set = local.iter().find(|(name, _)| name == SNAPSHOTS);
+    set.and_then(|(_, value)| value.parse().ok())
 }
 
 fn record_bytes(text: &str) -> Result<u32> {
@@ -181,6 +201,12 @@ mod tests {
             ("undo", "h"),
             ("undo", "400d"),
             ("undo", "for good"),
+            ("snapshots", "hourly"),
+            ("snapshots", ""),
+            ("snapshots", "15m"),
+            ("snapshots", "15m:0"),
+            ("snapshots", "1h:3,60m:2"),
+            ("snapshots", "on"),
         ] {
             let error = check_property(name, value).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

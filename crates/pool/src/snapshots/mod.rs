@@ -1,5 +1,6 @@
 //! Datasets and snapshots: made, listed, destroyed. Each change is part of one commit.
 
+pub(crate) mod automatic;
 pub(crate) mod begin;
 pub(crate) mod comparing;
 pub(crate) mod datasets;

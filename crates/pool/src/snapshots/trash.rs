@@ -6,6 +6,7 @@
 //! Letting go is an ordinary destruction in its steps, and the entry says so in the same commit. A
 //! crash before it leaves what can be brought back, and one after it what is being destroyed.
 
+use super::automatic;
 use super::destroy::{Prepared, prepare};
 use super::lineage::handed_over;
 use super::list;
@@ -177,7 +178,8 @@ fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
 }
 
 /// Gives back something for a writer that finds no space: a piece of what is being destroyed,
-/// or else what has been kept for longest. False if there is nothing of either.
+/// or else what has been kept for longest, or the oldest automatic snapshot. False if there is
+/// nothing of it.
 pub(crate) fn make_space(pool: &State) -> Result<bool> {
     if pool.records.read().is_leaving() {
         destroy::give_back_step(pool)?;
@@ -192,7 +194,7 @@ pub(crate) fn make_space(pool: &State) -> Result<bool> {
             return Ok(true);
         }
     }
-    Ok(false)
+    automatic::let_go_of_oldest(pool)
 }
 
 /// Lets go of what is kept for the entries that so many new ones may push out of the log.

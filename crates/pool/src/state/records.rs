@@ -7,7 +7,7 @@ use marram_format::dataset::{
 };
 use marram_format::operation::{TRASH_PREFIX, trash_entry};
 use marram_format::space::ReclaimRecord;
-use marram_store::{Error, ROOT_OBJECT, Result};
+use marram_store::{Error, ROOT_OBJECT, Result, is_automatic_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -67,6 +67,14 @@ impl Records {
         id: u64,
     ) -> impl Iterator<Item = &Arc<DatasetRecord>> {
         index.range((id, 0)..=(id, u64::MAX)).filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    /// Whether there is an automatic snapshot.
+    pub(crate) fn has_automatic(&self) -> bool {
+        let is_one = |it: &Arc<DatasetRecord>| {
+            it.name.split_once('@').is_some_and(|(_, name)| is_automatic_name(name))
+        };
+        self.known().any(is_one)
     }
 
     /// Numbers of the entries for which something is kept, ascending.

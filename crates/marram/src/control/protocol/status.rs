@@ -39,6 +39,9 @@ pub(crate) struct StatusReport {
     pub(crate) damage: Vec<DamageRow>,
     /// What is mounted.
     pub(crate) mounts: Vec<MountReport>,
+    /// Datasets of which snapshots are taken by themselves.
+    #[serde(default)]
+    pub(crate) snapshots: Vec<ScheduleRow>,
     /// What is kept of streams that were cut, or is being received.
     #[serde(default)]
     pub(crate) partials: Vec<PartialRow>,
@@ -47,6 +50,21 @@ pub(crate) struct StatusReport {
     pub(crate) dead_mounts: Vec<PathBuf>,
     /// The daemon, if the pool is mounted.
     pub(crate) daemon: Option<DaemonReport>,
+}
+
+/// A dataset of which snapshots are taken by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScheduleRow {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// The property `snapshots` of it.
+    pub(crate) rule: String,
+    /// How many there are.
+    pub(crate) count: usize,
+    /// The newest of them.
+    pub(crate) newest: Option<String>,
+    /// When the next is due, if something has changed by then: seconds since 1970.
+    pub(crate) next_seconds: i64,
 }
 
 /// A device of a pool.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod homes;
+mod schedules;
 
 use super::Log;
 use super::mounts::mount;

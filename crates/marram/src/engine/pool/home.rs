@@ -2,7 +2,8 @@
 
 use super::background::dedup::Deduplication;
 use super::background::rewriting::Rewriting;
-use super::background::{commit, reclaim};
+use super::background::snapshots::AutomaticSnapshots;
+use super::background::{commit, reclaim, snapshots};
 use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
 use super::{dedup, defragment, history, open, operations, rights, streams, volume};
@@ -47,6 +48,7 @@ pub(crate) struct PoolHome {
     open: OpenPool,
     dedup: Deduplication,
     rewriting: Rewriting,
+    snapshots: AutomaticSnapshots,
 }
 
 impl PoolHome {
@@ -56,7 +58,12 @@ impl PoolHome {
     /// There is none, another process has it (named), or it cannot be read.
     pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<PoolHome> {
         let open = OpenPool::open(path, mode)?;
-        Ok(PoolHome { open, dedup: Deduplication::default(), rewriting: Rewriting::default() })
+        Ok(PoolHome {
+            open,
+            dedup: Deduplication::default(),
+            rewriting: Rewriting::default(),
+            snapshots: AutomaticSnapshots::default(),
+        })
     }
 
     /// The engine.
@@ -67,6 +74,12 @@ impl PoolHome {
     /// The pool with the mounts that show it, acting through `pool`, a handle of it.
     pub(crate) fn shown<'s>(&'s self, pool: &'s Pool, mounts: &'s dyn Mounts) -> Shown<'s> {
         Shown { open: &self.open, pool, mounts, user: None }
+    }
+
+    /// Takes the automatic snapshots that are due at a moment, in seconds since 1970, and destroys
+    /// those that are too many.
+    pub(crate) fn take_due_snapshots(&self, mounts: &dyn Mounts, now: i64) {
+        self.snapshots.step(&self.open, mounts, now);
     }
 
     fn task(
@@ -171,6 +184,9 @@ impl Home for PoolHome {
             self.task("commit", move |home, mounts| commit::run(home.pool(), interval, mounts)),
             self.task("reclaim", |home, mounts| reclaim::run(home.pool(), mounts)),
             self.task("dedup", |home, mounts| home.dedup.run(home.pool(), mounts)),
+            self.task("snapshots", |home, mounts| {
+                snapshots::run(home.pool(), mounts, &|now| home.take_due_snapshots(mounts, now));
+            }),
             self.task("rewriting", move |home, mounts| {
                 home.rewriting.run(home.pool(), pace.rewriting_seconds, mounts);
             }),

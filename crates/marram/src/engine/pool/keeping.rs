@@ -91,6 +91,25 @@ impl Thinning {
         Ok(thinning)
     }
 
+    /// Those of some snapshots that may go.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub(super) fn of(
+        pool: &Pool,
+        sources: &[Source],
+        mounted: &BTreeSet<Source>,
+    ) -> Result<Thinning> {
+        let reports = pool.list()?;
+        let origins: BTreeSet<&Source> =
+            reports.iter().filter_map(|report| report.origin.as_ref()).collect();
+        let mut thinning = Thinning { goes: Vec::new(), stayed: Vec::new(), kept: 0 };
+        for report in reports.iter().filter(|report| sources.contains(&report.source)) {
+            thinning.sort(report, &origins, mounted);
+        }
+        Ok(thinning)
+    }
+
     fn sort(
         &mut self,
         report: &DatasetReport,

@@ -25,6 +25,7 @@ mod places;
 pub(crate) mod pool_lock;
 pub(crate) mod properties;
 mod rights;
+mod schedules;
 pub(crate) mod streams;
 mod undo;
 mod volume;

@@ -3,7 +3,7 @@
 use super::kinds::kind_of;
 use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
-use super::{dedup, footprints, history, keeping, owners, places, streams, undo};
+use super::{dedup, footprints, history, keeping, owners, places, schedules, streams, undo};
 use crate::control::protocol::{
     Answer, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow, StatusReport,
 };
@@ -224,6 +224,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         devices: devices.collect(),
         damage,
         mounts: Vec::new(),
+        snapshots: schedules::schedules(open.pool())?,
         partials: streams::partials(open.pool())?,
         dead_mounts: Vec::new(),
         daemon: None,

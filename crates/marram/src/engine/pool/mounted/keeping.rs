@@ -1,7 +1,7 @@
 //! Snapshots of many datasets and their thinning, as mounts show it.
 
 use super::shown::Shown;
-use crate::control::protocol::{Answer, ThinRequest};
+use crate::control::protocol::{Answer, ThinReport, ThinRequest};
 use crate::engine::pool::keeping::{self, Thinning};
 use crate::error::Result;
 use marram_store::{DatasetName, Source};
@@ -29,15 +29,27 @@ pub(super) fn snapshot_below(
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(super) fn thin(shown: &Shown<'_>, request: &ThinRequest) -> Result<Answer> {
+pub(super) fn thin_by(shown: &Shown<'_>, request: &ThinRequest) -> Result<Answer> {
     let mounted: BTreeSet<Source> = shown.mounts.mounted().into_iter().collect();
     let thinning = Thinning::plan(shown.pool, request, &mounted)?;
+    thin(shown, thinning, request.dry_run).map(Answer::Thinned)
+}
+
+/// Destroys what was found to be too many, and has the mounts show it.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(in crate::engine::pool) fn thin(
+    shown: &Shown<'_>,
+    thinning: Thinning,
+    dry_run: bool,
+) -> Result<ThinReport> {
     let goes = thinning.goes().to_vec();
-    let withheld = (!request.dry_run).then(|| shown.mounts.withhold(&goes));
-    let report = thinning.perform(shown.pool, request.dry_run);
+    let withheld = (!dry_run).then(|| shown.mounts.withhold(&goes));
+    let report = thinning.perform(shown.pool, dry_run);
     drop(withheld);
-    if !request.dry_run {
+    if !dry_run {
         shown.mounts.members_changed(&goes);
     }
-    Ok(Answer::Thinned(report?))
+    report
 }

@@ -10,6 +10,7 @@ mod rename;
 mod shown;
 mod undo;
 
+pub(super) use keeping::thin;
 pub(super) use receive::receive;
 pub(super) use shown::Shown;
 
@@ -35,7 +36,7 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         Operation::SnapshotBelow { dataset, snapshot } => {
             keeping::snapshot_below(shown, &dataset.parse()?, snapshot)
         }
-        Operation::Thin(request) => keeping::thin(shown, request),
+        Operation::Thin(request) => keeping::thin_by(shown, request),
         Operation::Merge(request) => history::merge(shown, request),
         Operation::Rollback { to } => history::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => history::rollback_directory(shown, order),
