@@ -7,11 +7,12 @@
 //! Invariant: looking changes nothing. A file that has no name in this mount namespace is left out.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, minor};
+use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
 
 /// Most devices on top of each other that are looked through.
 const DEPTH_MAX: usize = 8;
@@ -21,8 +22,10 @@ const FILES_MAX: usize = 64;
 /// A file, or another block device, that a loop device shows.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
-    /// Where it is.
+    /// Where it is, or was when something else came to that place.
     pub(crate) path: PathBuf,
+    /// The number of the device that shows it.
+    pub(crate) device: u64,
     /// Whether all of it is shown. Of an image with partitions each device shows a part.
     pub(crate) is_whole: bool,
 }
@@ -40,7 +43,7 @@ fn look(system: &Path, (number, is_whole): (u64, bool), depth: usize, found: &mu
         return;
     }
     let device = system.join(format!("dev/block/{}:{}", major(number), minor(number)));
-    if let Some(shown) = shown_by(&device, is_whole) {
+    if let Some(shown) = shown_by(&device, (number, is_whole)) {
         let below = fs::metadata(&shown.path).ok().filter(|it| it.file_type().is_block_device());
         let below = below.map(|it| (it.rdev(), shown.is_whole));
         found.push(shown);
@@ -52,7 +55,7 @@ fn look(system: &Path, (number, is_whole): (u64, bool), depth: usize, found: &mu
 }
 
 /// What a loop device shows.
-fn shown_by(device: &Path, is_whole: bool) -> Option<Behind> {
+fn shown_by(device: &Path, (number, is_whole): (u64, bool)) -> Option<Behind> {
     let mut path = fs::read(device.join("loop/backing_file")).ok()?;
     path.truncate(path.strip_suffix(b"\n").unwrap_or(&path).len());
     let is_zero = |name: &str| {
@@ -60,7 +63,41 @@ fn shown_by(device: &Path, is_whole: bool) -> Option<Behind> {
         told.trim() == "0"
     };
     let is_whole = is_whole && is_zero("offset") && is_zero("sizelimit");
-    Some(Behind { path: PathBuf::from(std::ffi::OsString::from_vec(path)), is_whole })
+    let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+    Some(Behind { path, device: number, is_whole })
+}
+
+/// The file that a loop device shows, by the numbers of its device and inode. What lies at the path
+/// that `/sys` tells may be another: in another mount namespace, or below a mount that has come
+/// there since. None if the device is no loop device, or may not be asked.
+#[must_use]
+pub fn file_of_loop_device(number: u64) -> Option<(u64, u64)> {
+    let told = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+    let told = fs::canonicalize(told).ok().filter(|told| told.join("loop").is_dir())?;
+    // What has come to the place of the device node meanwhile is not waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let node = open(Path::new("/dev").join(told.file_name()?), flags, Mode::empty()).ok()?;
+    let is_it = fstat(&node).is_ok_and(|found| found.st_rdev == number);
+    let status = if is_it { status_of(&node).ok()? } else { return None };
+    let number = |at: usize| status[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
+    Some((number(0)?, number(8)?))
+}
+
+/// `struct loop_info64` of the kernel, which begins with the device and the inode of the file.
+const LOOP_STATUS_BYTES: usize = 232;
+/// The code of the call for it, `LOOP_GET_STATUS64`.
+const LOOP_GET_STATUS: rustix::ioctl::Opcode = 0x4c05;
+
+#[allow(unsafe_code, reason = "rustix has no safe wrapper for a driver's own ioctl")]
+fn status_of(device: &OwnedFd) -> rustix::io::Result<[u8; LOOP_STATUS_BYTES]> {
+    // SAFETY: the device is a loop device, whose driver writes one `struct loop_info64` for this
+    // code; that is as long as the array.
+    unsafe {
+        rustix::ioctl::ioctl(
+            device,
+            rustix::ioctl::Getter::<LOOP_GET_STATUS, [u8; LOOP_STATUS_BYTES]>::new(),
+        )
+    }
 }
 
 /// The numbers of the devices that a partition is a part of, or that a volume is made of.
@@ -112,7 +149,7 @@ mod tests {
     }
 
     fn file(is_whole: bool) -> Behind {
-        Behind { path: "/srv/a b.pool".into(), is_whole }
+        Behind { path: "/srv/a b.pool".into(), device: rustix::fs::makedev(7, 3), is_whole }
     }
 
     #[test]

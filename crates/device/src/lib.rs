@@ -13,6 +13,7 @@ mod memory;
 
 use std::ops::Range;
 
+pub use behind::file_of_loop_device;
 pub use error::Error;
 pub use file::FileDevice;
 pub use lock::Lock;

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, major, minor, open};
 use rustix::io::Errno;
 
-use crate::behind::{Behind, files_behind};
+use crate::behind::{Behind, file_of_loop_device, files_behind};
 use crate::{Error, Result};
 
 /// A device held for one process; dropping it lets go.
@@ -43,7 +43,7 @@ impl Lock {
         match holder.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(refused(in_use(holder.metadata().ok().as_ref())));
+                return Err(refused(in_use(holder.metadata().ok().as_ref().map(place_of))));
             }
             Err(TryLockError::Error(error)) => {
                 return Err(refused(format!("cannot be locked: {error}")));
@@ -86,27 +86,36 @@ fn claim(path: &str) -> std::result::Result<OwnedFd, String> {
     })
 }
 
-/// Locks a file behind a block device. One that cannot be opened is looked up in the kernel's list
-/// of locks instead.
+/// Locks a file behind a block device. One that cannot be opened, also since another has come to
+/// its path, is looked up in the kernel's list of locks instead.
 fn lock_behind(behind: &Behind) -> std::result::Result<Option<File>, String> {
     let in_use = |found| format!("shows {}, which {}", behind.path.display(), in_use(found));
     // A pipe that has come to the place of the file does not hold the opening up.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(file) = open(&behind.path, flags, Mode::empty()).map(File::from) else {
-        let found = behind.path.metadata().ok();
-        let is_held = found.as_ref().is_some_and(|found| holder_of(found).is_some());
-        return if is_held { Err(in_use(found.as_ref())) } else { Ok(None) };
+    let shown = file_of_loop_device(behind.device);
+    let is_shown = |found: &Metadata| shown.is_none_or(|shown| shown == place_of(found));
+    let file = open(&behind.path, flags, Mode::empty()).map(File::from);
+    let file = file.ok().filter(|file| file.metadata().is_ok_and(|found| is_shown(&found)));
+    let Some(file) = file else {
+        let place = shown.or_else(|| behind.path.metadata().ok().as_ref().map(place_of));
+        let is_held = place.is_some_and(|place| holder_of(place).is_some());
+        return if is_held { Err(in_use(place)) } else { Ok(None) };
     };
     let locked = if behind.is_whole { file.try_lock() } else { file.try_lock_shared() };
     match locked {
         Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(in_use(file.metadata().ok().as_ref())),
+        Err(TryLockError::WouldBlock) => Err(in_use(file.metadata().ok().as_ref().map(place_of))),
         // A file that cannot be locked (on NFS, what is open for reading) no pool holds a lock of.
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-fn in_use(target: Option<&Metadata>) -> String {
+/// The numbers of a file's device and inode.
+fn place_of(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+fn in_use(target: Option<(u64, u64)>) -> String {
     match target.and_then(holder_of) {
         Some(pid) => {
             let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -121,9 +130,9 @@ fn in_use(target: Option<&Metadata>) -> String {
 }
 
 /// The process that holds a `flock` on the file, where the kernel's list of locks shows it.
-fn holder_of(target: &Metadata) -> Option<u32> {
-    let (major, minor) = (major(target.dev()), minor(target.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", target.ino());
+fn holder_of((device, inode): (u64, u64)) -> Option<u32> {
+    let (major, minor) = (major(device), minor(device));
+    let place = format!("{major:02x}:{minor:02x}:{inode}");
     find_holder(&std::fs::read_to_string("/proc/locks").ok()?, &place)
 }
 

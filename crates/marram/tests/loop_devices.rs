@@ -61,3 +61,23 @@ fn pools_in_two_parts_of_one_file_are_apart() {
         bench.run(&format!("unmount {at}")).good();
     }
 }
+
+#[test]
+fn another_file_at_the_path_that_a_device_tells_is_another() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::new();
+    for folder in ["place", "over", "mnt"] {
+        bench.make_folder(folder);
+    }
+    bench.run("create place/one.pool --size 64M").good();
+    let Some(device) = Attached::to(&bench, "place/one.pool", "") else { return };
+    bench.host(&["mount", "--bind", "over", "place"]).good();
+    bench.run("create place/one.pool --size 64M").good();
+    bench.run("mount place/one.pool mnt").good();
+    bench.run(&format!("check {} --data", device.path)).good();
+    bench.run("unmount mnt").good();
+    bench.host(&["umount", "place"]).good();
+    bench.run("create --force place/one.pool").refused(11, &["in use by the loop device"]);
+}

@@ -13,6 +13,13 @@ pub(crate) struct DeviceNumber {
     minor: u32,
 }
 
+impl DeviceNumber {
+    /// As files tell it.
+    pub(crate) fn encoded(self) -> u64 {
+        rustix::fs::makedev(self.major, self.minor)
+    }
+}
+
 impl From<(u32, u32)> for DeviceNumber {
     fn from((major, minor): (u32, u32)) -> DeviceNumber {
         DeviceNumber { major, minor }

@@ -11,9 +11,11 @@
 use super::open::probe;
 use crate::control::daemons;
 use crate::error::{Error, Result};
-use crate::mountinfo;
+use crate::mountinfo::{self, DeviceNumber};
 use crate::paths;
-use marram_device::{FileDevice, Lock};
+use marram_device::{FileDevice, Lock, file_of_loop_device};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -81,9 +83,15 @@ pub(crate) fn check_not_looped(path: &Path) -> Result<()> {
 /// What the kernel tells of the loop device that uses `file`, as a folder.
 fn loop_device_of(file: &Path) -> Option<PathBuf> {
     let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let found = file.metadata().ok().map(|found| (found.dev(), found.ino()));
     let uses = |device: &PathBuf| {
-        let backing = std::fs::read_to_string(device.join("loop/backing_file"));
-        backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == file)
+        let Ok(backing) = std::fs::read(device.join("loop/backing_file")) else { return false };
+        let number = std::fs::read_to_string(device.join("dev")).ok();
+        let number = number.and_then(|told| told.trim().parse::<DeviceNumber>().ok());
+        match number.and_then(|number| file_of_loop_device(number.encoded())) {
+            Some(shown) => Some(shown) == found,
+            None => backing.strip_suffix(b"\n") == Some(file.as_os_str().as_bytes()),
+        }
     };
     devices.map(|device| device.path()).find(uses)
 }
