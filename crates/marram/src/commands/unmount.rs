@@ -29,11 +29,14 @@ pub(crate) struct Unmounted {
     used_elsewhere: Vec<(PathBuf, String)>,
 }
 
+/// Hears what is waited for, in words.
+type Tell<'t> = &'t dyn Fn(String);
+
 pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
     let mut all = Unmounted::default();
     for target in &arguments.targets {
-        let _progress = Progress::begin(output, waiting_for(target));
-        match unmount(target, arguments.detach) {
+        let progress = Progress::begin(output, format!("unmounting {}", target.display()));
+        match unmount_telling(target, arguments.detach, &|what| progress.tell(what)) {
             Ok(one) => {
                 all.directories.extend(one.directories);
                 all.used_elsewhere.extend(one.used_elsewhere);
@@ -56,24 +59,16 @@ pub(super) fn run(arguments: &UnmountArguments, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// What an unmount waits for, in words.
-fn waiting_for(target: &Path) -> String {
-    let place = target.display();
-    let entry = absolute(target).ok().and_then(|path| mountinfo::mount_on(&path).ok()?);
-    let mount = entry.as_ref().and_then(daemons::behind).map(|served| served.daemon.greeting.pid);
-    let pool = || Some(Target::find(target).ok()?.daemon?.greeting.pid);
-    match mount.or_else(pool) {
-        Some(pid) => format!("unmounting {place}: waiting for process {pid} to write what is left"),
-        None => format!("unmounting {place}"),
-    }
-}
-
-/// Unmounts the directory `target`, or all mounts of the pool or stream `target`; tells which came
-/// off.
+/// Unmounts the directory `target`, or all mounts of the pool or stream `target`; returns which
+/// came off.
 ///
 /// # Errors
 /// When nothing is mounted, it is busy, or something could not be made durable.
 pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Unmounted> {
+    unmount_telling(target, detach, &|_| ())
+}
+
+fn unmount_telling(target: &Path, detach: bool, tell: Tell<'_>) -> Result<Unmounted> {
     if marram_fuse::is_dead_mount(target) {
         dead_mounts::clear(target)?;
         return Ok(Unmounted { directories: vec![target.to_owned()], ..Unmounted::default() });
@@ -83,7 +78,7 @@ pub(crate) fn unmount(target: &Path, detach: bool) -> Result<Unmounted> {
     for directory in unmounted.directories.iter().rev() {
         if marram_fuse::is_dead_mount(directory) {
             dead_mounts::clear(directory)?;
-        } else if let Some(user) = unmount_one(directory, detach)? {
+        } else if let Some(user) = unmount_one(directory, detach, tell)? {
             unmounted.used_elsewhere.push((directory.clone(), user));
         }
     }
@@ -162,12 +157,16 @@ fn named(path: &Path, directories: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
 
 /// Unmounts what is on `directory`, in the mount namespace of this process; what still uses its
 /// file system, if anything does. The daemon, if one can be asked, tells when that is gone.
-fn unmount_one(directory: &Path, detach: bool) -> Result<Option<String>> {
+fn unmount_one(directory: &Path, detach: bool, tell: Tell<'_>) -> Result<Option<String>> {
     let entry = mountinfo::mount_on(directory)?;
     // A daemon that knows of it does not end before it has heard how that went.
     let knows = |served: &mut Served| served.client.unmounting().is_ok();
     let served = entry.as_ref().and_then(daemons::behind);
     let served = served.and_then(|mut served| knows(&mut served).then_some(served));
+    if let Some(served) = &served {
+        let (place, pid) = (directory.display(), served.daemon.greeting.pid);
+        tell(format!("unmounting {place}: waiting for process {pid} to write what is left"));
+    }
     marram_fuse::unmount(directory, detach).map_err(|error| refusal(&error))?;
     match (served, entry) {
         (Some(served), Some(entry)) => wait_until_gone(served, entry.device, directory, detach),

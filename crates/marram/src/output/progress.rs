@@ -49,6 +49,11 @@ impl Progress {
         Progress { bar, going_on: Some(going_on), appearing }
     }
 
+    /// What goes on is this now, in words.
+    pub(crate) fn tell(&self, what: impl Into<String>) {
+        self.bar.set_message(what.into());
+    }
+
     /// So many more bytes have been done.
     pub(crate) fn advance(&self, bytes: u64) {
         if self.bar.position() == 0 && self.bar.length().is_none() {

@@ -75,17 +75,29 @@ impl KnownDamage {
         let _found_again_when_it_is_read = appended;
     }
 
-    /// Looks again at what is known, as `pool` has it now.
+    /// Looks again at what is known, as `pool` has it now. What is noted meanwhile stays as it is:
+    /// reading may take long, and nobody waits for it.
     pub(super) fn look_again(&self, pool: &Pool) {
-        let mut rows = self.rows.lock();
         let began = Instant::now();
-        let before = std::mem::take(&mut *rows);
-        for row in &before {
-            rows.extend(match began.elapsed() < PATIENCE {
-                true => found_again(pool, row),
+        let looked = self.rows().into_iter().map(|row| {
+            let now = match began.elapsed() < PATIENCE {
+                true => found_again(pool, &row),
                 false => Some(row.clone()),
-            });
-        }
+            };
+            (row, now)
+        });
+        self.take_in(looked.collect());
+    }
+
+    /// Takes in how places are now: of each how it was known, and how it is, if it is damaged.
+    fn take_in(&self, looked: Vec<(DamageRow, Option<DamageRow>)>) {
+        let mut rows = self.rows.lock();
+        let before = std::mem::take(&mut *rows);
+        let now = |row: &DamageRow| match looked.iter().find(|(known, _)| known == row) {
+            Some((_, now)) => now.clone(),
+            None => Some(row.clone()),
+        };
+        rows.extend(before.iter().filter_map(now));
         if *rows != before {
             let lines = rows.iter().filter_map(|row| serde_json::to_string(row).ok());
             self.rewrite(&lines.map(|line| line + "\n").collect::<String>());
@@ -172,6 +184,14 @@ mod tests {
         text.push_str("half a li");
         std::fs::write(&file, text).unwrap();
         assert_eq!(KnownDamage::in_file(Some(file)).rows(), [row("a"), row("b")]);
+        // What is noted while others are looked at again stays.
+        let known = KnownDamage::in_file(Some(folder.path().join("2.damage")));
+        known.add(row("gone"));
+        let looked = known.rows().into_iter().map(|row| (row, None)).collect();
+        known.add(row("new"));
+        known.take_in(looked);
+        assert_eq!(known.rows(), [row("new")]);
+        assert_eq!(KnownDamage::in_file(known.file.clone()).rows(), [row("new")]);
         let without = KnownDamage::in_file(None);
         (0..2 * ROWS_MAX).for_each(|number| without.add(row(&number.to_string())));
         assert_eq!(without.rows().len(), ROWS_MAX);
