@@ -7,12 +7,15 @@ mod device;
 mod namespace;
 
 pub(crate) use device::DeviceNumber;
-pub(crate) use namespace::{Sight, is_in_user_namespace, own_namespace, sights_elsewhere};
+pub(crate) use namespace::{
+    Sight, is_in_user_namespace, is_shown_elsewhere, own_namespace, sights_elsewhere,
+};
 
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +75,22 @@ pub(crate) fn mounts() -> Result<Vec<MountEntry>> {
 /// The same of another process.
 fn mounts_in(path: &Path) -> Result<Vec<MountEntry>> {
     let text = fs::read(path).map_err(|error| Error::system("read", path, error))?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+    Ok(entries_of(&text))
+}
+
+/// The same of an open list, from its beginning, as it is now.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn mounts_of(table: &mut File) -> io::Result<Vec<MountEntry>> {
+    let mut text = Vec::new();
+    table.rewind()?;
+    table.read_to_end(&mut text)?;
+    Ok(entries_of(&text))
+}
+
+fn entries_of(text: &[u8]) -> Vec<MountEntry> {
+    text.split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
 
 /// The mount on exactly `directory`.

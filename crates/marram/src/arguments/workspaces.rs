@@ -99,6 +99,12 @@ pub(crate) struct ViewArguments {
     /// Where to write why the command was not begun
     #[arg(long)]
     pub(crate) report: PathBuf,
+    /// Where to say that the view is made
+    #[arg(long)]
+    pub(crate) made: PathBuf,
+    /// Where to wait until the starter has seen it
+    #[arg(long)]
+    pub(crate) going: PathBuf,
     /// The working directory, if it lies in the place
     #[arg(long)]
     pub(crate) workdir: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo;
 use crate::names::{bytes, quoted, shell_word};
 use crate::output::Output;
-use crate::private_view::{Covered, Inherited, Refusal, View, check_program};
+use crate::private_view::{Caught, Covered, Inherited, Refusal, View, check_program};
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -45,7 +45,7 @@ fn in_kept_fork(arguments: &EnterArguments, output: &Output) -> std::result::Res
         is_new: false,
         is_named: true,
     }
-    .conduct(output)
+    .conduct(output, Caught::begin()?)
 }
 
 fn shell() -> OsString {

@@ -7,11 +7,11 @@ use super::session::{self, Session, Workspace};
 use crate::arguments::RunArguments;
 use crate::commands::answers::write_back;
 use crate::error::{Error, Result};
-use crate::mountinfo;
+use crate::mountinfo::{self, MountEntry};
 use crate::names::quoted;
 use crate::output::Output;
 use crate::paths::resolved;
-use crate::private_view::{Covered, Inherited, Refusal, View, check_program};
+use crate::private_view::{Caught, Covered, Inherited, Refusal, View, check_program};
 use crate::target::Target;
 use marram_store::{DatasetName, Source};
 use std::io::ErrorKind;
@@ -33,6 +33,7 @@ fn in_new_fork(arguments: &RunArguments, output: &Output) -> std::result::Result
     let place = Place::find(&arguments.directory)?;
     output.refuse_untold(&place.path)?;
     let inherited = Inherited::of_this_process(&place.path)?;
+    let caught = Caught::begin()?;
     let workspace = place.fork(name)?;
     Session {
         workspace: &workspace,
@@ -42,7 +43,7 @@ fn in_new_fork(arguments: &RunArguments, output: &Output) -> std::result::Result
         is_new: true,
         is_named: arguments.name.is_some(),
     }
-    .conduct(output)
+    .conduct(output, caught)
 }
 
 /// A directory that can be forked, and in whose place its fork can be seen.
@@ -102,8 +103,11 @@ impl Place {
 
     /// Forks are reached by the mount of their dataset, which another one may lie over.
     fn refuse_covered(&self, mount: &Path) -> Result<()> {
-        let seen = mountinfo::mount_on(mount)?;
-        if seen.is_some_and(|entry| entry.is_marram() && entry.root == Path::new("/")) {
+        let of_place = mountinfo::mount_of(&self.path)?.map(|entry| entry.device);
+        let is_it = |entry: MountEntry| {
+            entry.is_marram() && entry.root == Path::new("/") && Some(entry.device) == of_place
+        };
+        if mountinfo::mount_on(mount)?.is_some_and(is_it) {
             return Ok(());
         }
         let mount = quoted(mount.as_os_str().as_bytes());

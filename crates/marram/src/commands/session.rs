@@ -10,14 +10,16 @@ use super::diff::changes_of_fork;
 use crate::arguments::SessionArguments;
 use crate::control::protocol::Operation;
 use crate::error::Error;
+use crate::names::quoted;
 use crate::output::Output;
 use crate::private_view::{
-    Begun, Covered, End, Inherited, Leftovers, Refusal, Running, View, begin,
+    Begun, Caught, Covered, End, Inherited, Leftovers, Refusal, Running, View, begin,
 };
 use crate::target::Target;
 use decision::{Decided, decide};
 use report::Report;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,12 +60,14 @@ pub(super) fn exit_status(outcome: Result<u8, Refusal>, output: &Output) -> u8 {
 }
 
 impl Session<'_> {
-    /// Runs the command; the exit status of it all.
-    pub(super) fn conduct(&self, output: &Output) -> Result<u8, Refusal> {
-        let (mut running, end) = self.run_command(output).inspect_err(|_| self.take_fork_back())?;
+    /// Runs the command; the exit status of it all. Signals were caught before the fork was made.
+    pub(super) fn conduct(&self, output: &Output, caught: Caught) -> Result<u8, Refusal> {
+        let begun = self.run_command(output, caught);
+        let (mut running, end) = begun.inspect_err(|_| self.take_fork_back())?;
         let survivors = running.settle(self.leftovers());
+        let loss = self.loss(&mut running);
         let changes = changes_of_fork(&self.workspace.view.shown);
-        let decided = decide(self, &mut running, end, &survivors, &changes);
+        let decided = decide(self, &mut running, end, (&survivors, &changes, loss));
         self.inherited.move_to_ends();
         let status = status_of(end, &decided, changes.as_ref().err());
         Report { session: self, end, survivors: &survivors, changes: &changes, decided: &decided }
@@ -71,24 +75,41 @@ impl Session<'_> {
         Ok(status)
     }
 
-    /// Whether another directory has come to the place of the view meanwhile. The kernel has taken
-    /// the view away with what was there, and what the command wrote by that path from then on is
-    /// not in the fork.
-    fn is_replaced(&self) -> bool {
+    /// Why some of what the command wrote by the path of the view may not be in the fork, if so:
+    /// the kernel has taken the view away with what was there, or the command has.
+    fn loss(&self, running: &mut Running) -> Option<Error> {
         let view = &self.workspace.view;
-        Covered::at(&view.place).is_ok_and(|now| now != view.covered)
+        let place = quoted(view.place.as_os_str().as_bytes());
+        let is_replaced = Covered::at(&view.place).is_ok_and(|now| now != view.covered);
+        let what = match running.has_lost_view() {
+            _ if is_replaced => {
+                format!("another directory has come to {place} while the command ran")
+            }
+            Ok(true) => format!("the fork was taken away from {place} while the command ran"),
+            Ok(false) => return None,
+            Err(error) => return Some(error),
+        };
+        Some(Error::failed(what).hint(
+            "what the command wrote by that path afterwards is there, and not in the fork: look at \
+             both before you merge",
+        ))
     }
 
-    fn run_command(&self, output: &Output) -> Result<(Running, End), Refusal> {
+    fn run_command(&self, output: &Output, mut caught: Caught) -> Result<(Running, End), Refusal> {
         let workspace = self.workspace;
-        keep_open(workspace.view.shown.clone());
-        let mut running = begin(Begun {
+        if let Some(signal) = caught.interruption() {
+            let error = Error::failed("interrupted before the command was begun");
+            return Err(Refusal { error, status: End::Killed(signal).status() });
+        }
+        keep_open([workspace.view.shown.clone(), workspace.view.place.clone()]);
+        let begun = Begun {
             view: &workspace.view,
             inherited: self.inherited,
             words: self.words,
             variables: &[("MARRAM_FORK", &workspace.fork)],
             output_to_error: output.json,
-        })?;
+        };
+        let mut running = begin(begun, caught)?;
         let end = running.wait()?;
         Ok((running, end))
     }
@@ -111,14 +132,16 @@ impl Session<'_> {
     }
 }
 
-/// Asks the daemon for something of the fork now and then, for as long as this process lives: what
-/// has been at rest for long the kernel is made to forget, and with it the path of a working
-/// directory.
-fn keep_open(shown: PathBuf) {
+/// Asks the daemon now and then for something of what is seen and of what it is seen in the place
+/// of, which may be in a fork too, for as long as this process lives: what has been at rest for
+/// long the kernel is made to forget, and with it the path of a working directory.
+fn keep_open(places: [PathBuf; 2]) {
     let ask = move || loop {
         std::thread::sleep(KEEP_OPEN_TICK);
-        // The kernel never answers that by itself.
-        let _any_answer = rustix::fs::getxattr(&shown, "user.marram", &mut [0_u8; 0]);
+        for place in &places {
+            // The kernel never answers that by itself.
+            let _any_answer = rustix::fs::getxattr(place, "user.marram", &mut [0_u8; 0]);
+        }
     };
     // Without it all goes on as long as the command does something in the fork.
     let _at_rest = std::thread::Builder::new().name("keep open".to_owned()).spawn(ask);

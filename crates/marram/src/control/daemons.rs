@@ -174,8 +174,9 @@ pub(crate) fn behind(entry: &MountEntry) -> Option<Served> {
     let folders = paths::private_control_folders_of(owner);
     folders.iter().find_map(|folder| {
         greeting_in(folder, owner).find_map(|(socket, client)| {
-            let mounts = &client.greeting().mounts;
-            let report = mounts.iter().find(|mount| is_of(entry, mount))?.clone();
+            // The number of one that has just ended is the next one's: the newest is it.
+            let mut mounts = client.greeting().mounts.iter().rev();
+            let report = mounts.find(|mount| is_of(entry, mount))?.clone();
             Some(Served { daemon: Daemon::of(socket, &client), client, report })
         })
     })
@@ -185,6 +186,7 @@ pub(crate) fn behind(entry: &MountEntry) -> Option<Served> {
 /// it may lead to another. What a daemon of another version has made is known by that all the same.
 pub(crate) fn is_of(entry: &MountEntry, mount: &MountReport) -> bool {
     entry.is_marram()
+        && !mount.has_ended
         && match mount.device {
             Some(device) => entry.device == device,
             None => entry.directory == mount.directory,
@@ -258,4 +260,41 @@ fn sockets_in(folder: &Path) -> Vec<PathBuf> {
 /// The owner of what is at `path`.
 fn owner_of(path: &Path) -> Option<u32> {
     std::fs::metadata(path).ok().map(|found| found.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+    use crate::control::protocol::MountReport;
+    use crate::mountinfo::MountEntry;
+
+    #[test]
+    fn the_number_of_a_mount_that_has_ended_is_that_of_another_mount() {
+        let entry = MountEntry {
+            number: 1,
+            device: (0, 50).into(),
+            root: "/".into(),
+            directory: "/mnt".into(),
+            file_system: "fuse.marram".to_owned(),
+            source: "work.pool".into(),
+            options: String::new(),
+            super_options: String::new(),
+        };
+        let report = MountReport {
+            directory: "/other".into(),
+            source: "root".to_owned(),
+            read_only: false,
+            options: String::new(),
+            block_device: None,
+            device: Some((0, 50).into()),
+            has_ended: false,
+            in_sight: None,
+            elsewhere: Vec::new(),
+        };
+        assert!(is_of(&entry, &report), "wherever it is seen");
+        let ended = MountReport { has_ended: true, ..report };
+        assert!(!is_of(&entry, &ended));
+        let ended = MountReport { device: None, directory: "/mnt".into(), ..ended };
+        assert!(!is_of(&entry, &ended), "nor is the place");
+    }
 }

@@ -72,6 +72,7 @@ pub(super) fn run(
         read_only: true,
         options: describe(&fuse, &request.options, kernel_checks),
         block_device: None,
+        has_ended: false,
         device: None,
         in_sight: None,
         elsewhere: Vec::new(),

@@ -10,6 +10,7 @@ use crate::engine::Volume;
 use crate::engine::changes::{ChangedInode, Changes, Known};
 use crate::engine::home::ControlDirectory;
 use crate::error::{Error, Result};
+use crate::mountinfo::is_shown_elsewhere;
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
 use std::sync::Arc;
@@ -42,10 +43,20 @@ pub(super) fn forget_unused(mount: &Served, place: &Place) {
         }
         before = known.len();
         if !mount.session.notify_unused(&known) {
-            return forget_member(mount, place);
+            // Such a kernel can only be made to drop it all, with what is mounted from it.
+            if !is_view(mount, place) {
+                forget_member(mount, place);
+            }
+            return;
         }
         std::thread::sleep(FORGET_TICK);
     }
+}
+
+/// Whether a command has its view of a member, or of something in it, so that it is in use though
+/// no file of it need be.
+fn is_view(mount: &Served, place: &Place) -> bool {
+    is_shown_elsewhere(mount.session.device().into(), &place.path())
 }
 
 /// Where a source may be seen in control directories: a snapshot by its own name, a fork by its
@@ -80,17 +91,23 @@ pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
     }
 }
 
-/// Any snapshots or forks may have come or gone.
+/// Any snapshots or forks may have come or gone. The kernel asks anew for each that there is or
+/// that is open, and takes away what is mounted from those alone that are gone.
 pub(super) fn all_members_changed(mounts: &MountTable) {
     for mount in mounts.served() {
         let mut directories = mount.namespace.directories_of_forks();
         directories.push(ControlDirectory::Snapshots);
         for directory in directories {
-            if let Some(directory) = mount.namespace.control_directory_changed(directory) {
-                mount.session.notify_inode(directory, &ChangedInode::ALL);
+            let Some(number) = mount.namespace.control_directory_changed(directory) else {
+                continue;
+            };
+            for name in mount.namespace.member_names(directory) {
+                if let Ok(name) = Name::new(name.as_bytes()) {
+                    mount.session.notify_entry(number, name);
+                }
             }
+            mount.session.notify_inode(number, &ChangedInode::ALL);
         }
-        mount.session.notify_all_names();
     }
 }
 
@@ -104,12 +121,15 @@ pub(super) fn evict(mounts: &MountTable, sources: &[Source]) {
 }
 
 /// Has a fork closed that is open below `.marram` and that nobody uses there, so that it can
-/// be mounted on its own.
+/// be mounted on its own. A command's view of it stays.
 pub(super) fn give_back(mounts: &MountTable, source: &Source) {
     for mount in mounts.served() {
         let Some(place) = mount.namespace.place_of(source) else {
             continue;
         };
+        if is_view(&mount, &place) {
+            continue;
+        }
         forget_member(&mount, &place);
         let began = Instant::now();
         while !mount.namespace.close_if_forgotten(source) && began.elapsed() < FORGET_PATIENCE {

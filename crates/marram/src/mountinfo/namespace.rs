@@ -63,20 +63,43 @@ fn namespace_of(process: &Path) -> Option<u64> {
 
 /// Where the Marram mount of `device` is seen from other mount namespaces: the first place of each.
 pub(crate) fn sights_elsewhere(device: DeviceNumber) -> Vec<Sight> {
-    let mut known: BTreeSet<u64> = own_namespace().into_iter().collect();
+    let known = own_namespace().into_iter().collect();
+    let processes = one_process_of_each(known).into_iter();
+    processes.filter_map(|(pid, process)| sight_of(pid, &process, device)).collect()
+}
+
+/// Whether a directory of the Marram mount of `device`, given by its path there, is seen in another
+/// place, or has something mounted in it, in any mount namespace: as the view of a command has.
+pub(crate) fn is_shown_elsewhere(device: DeviceNumber, directory: &Path) -> bool {
+    let shows = |entries: &[MountEntry]| {
+        let of_it = || entries.iter().filter(|entry| entry.device == device);
+        let is_whole = |entry: &&MountEntry| entry.root == Path::new("/");
+        let places: Vec<PathBuf> =
+            of_it().filter(is_whole).map(|entry| entry.directory.join(directory)).collect();
+        let is_in = |entry: &MountEntry| places.iter().any(|at| entry.directory.starts_with(at));
+        let is_of = |entry: &MountEntry| entry.root.starts_with(Path::new("/").join(directory));
+        of_it().any(is_of) || entries.iter().any(is_in)
+    };
+    one_process_of_each(BTreeSet::new()).into_iter().any(|(_, process)| {
+        mounts_in(&process.join("mountinfo")).is_ok_and(|entries| shows(&entries))
+    })
+}
+
+/// A process of each mount namespace that is not known yet: that with the least number.
+fn one_process_of_each(mut known: BTreeSet<u64>) -> Vec<(i32, PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut processes: Vec<i32> =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     processes.sort_unstable();
-    let mut sights = Vec::new();
+    let mut found = Vec::new();
     for pid in processes {
         let process = PathBuf::from(format!("/proc/{pid}"));
         let is_new = namespace_of(&process).is_some_and(|namespace| known.insert(namespace));
         if is_new && known.len() <= NAMESPACES_MAX {
-            sights.extend(sight_of(pid, &process, device));
+            found.push((pid, process));
         }
     }
-    sights
+    found
 }
 
 fn sight_of(pid: i32, process: &Path, device: DeviceNumber) -> Option<Sight> {

@@ -6,12 +6,16 @@ use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::names::quoted;
 use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Seek;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// The mode of output that is made anew, less what the caller's mask takes: as shells have it.
+const NEW_FILE_MODE: u32 = 0o666;
 
 /// What is to be entered and opened again in a view.
 #[derive(Debug, Default)]
@@ -31,6 +35,8 @@ pub(super) struct Reopened {
     flags: OFlags,
     /// Where it stands, in bytes.
     offset: u64,
+    /// How long the file outside is, in bytes.
+    len: u64,
     /// Where it is.
     path: PathBuf,
 }
@@ -136,6 +142,7 @@ impl Area {
                 descriptor: opened.descriptor,
                 flags: opened.flags,
                 offset: opened.offset,
+                len: found.len(),
                 path,
             })),
         }
@@ -157,21 +164,53 @@ impl Area {
 impl Reopened {
     /// As a word of a command line.
     pub(super) fn word(&self) -> OsString {
-        let numbers = format!("{}:{:o}:{}:", self.descriptor, self.flags.bits(), self.offset);
-        let mut word = OsString::from(numbers);
+        let (flags, offset, len) = (self.flags.bits(), self.offset, self.len);
+        let mut word = OsString::from(format!("{}:{flags:o}:{offset}:{len}:", self.descriptor));
         word.push(&self.path);
         word
     }
 
     /// What [`Reopened::word`] has made.
     pub(super) fn parse(word: &OsStr) -> Option<Reopened> {
-        let mut parts = word.as_bytes().splitn(4, |byte| *byte == b':');
+        let mut parts = word.as_bytes().splitn(5, |byte| *byte == b':');
         let mut text = || std::str::from_utf8(parts.next()?).ok();
         let descriptor = text()?.parse().ok()?;
         let flags = OFlags::from_bits_retain(u32::from_str_radix(text()?, 8).ok()?);
         let offset = text()?.parse().ok()?;
+        let len = text()?.parse().ok()?;
         let path = PathBuf::from(OsString::from_vec(parts.next()?.to_vec()));
-        Some(Reopened { descriptor, flags, offset, path })
+        Some(Reopened { descriptor, flags, offset, len, path })
+    }
+
+    /// Whether it is standard output or error, and written to.
+    fn is_output(&self) -> bool {
+        let is_read_only = self.flags.intersection(OFlags::RWMODE) == OFlags::RDONLY;
+        self.descriptor > 0 && !is_read_only
+    }
+
+    /// Whether nothing stands behind its offset outside, as after `> FILE`. The kernel does not
+    /// tell of a file that it was cut when it was opened. In the view it may be another one, and
+    /// longer.
+    fn is_at_end(&self) -> bool {
+        self.is_output() && !self.flags.contains(OFlags::APPEND) && self.offset >= self.len
+    }
+
+    /// Opens it again, by its name as this process sees it. Output that the caller has made since
+    /// the view's directory became its own is made there too.
+    fn open(&self) -> std::io::Result<fs::File> {
+        let flags = self.flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let opened = match rustix::fs::open(&self.path, flags, Mode::empty()) {
+            Err(Errno::NOENT) if self.is_output() => {
+                rustix::fs::open(&self.path, flags | OFlags::CREATE, Mode::from(NEW_FILE_MODE))
+            }
+            opened => opened,
+        };
+        let mut opened = fs::File::from(opened?);
+        if self.is_at_end() && opened.metadata()?.len() > self.offset {
+            opened.set_len(self.offset)?;
+        }
+        opened.seek(std::io::SeekFrom::Start(self.offset))?;
+        Ok(opened)
     }
 
     /// Whether both may be one opening, whose offset moves with either.
@@ -191,10 +230,7 @@ pub(super) fn reopen(files: &[Reopened]) -> Result<()> {
             put(same_as(same.descriptor), file.descriptor).map_err(|error| failed(error.into()))?;
             continue;
         }
-        let flags = file.flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let opened = rustix::fs::open(&file.path, flags, Mode::empty());
-        let mut opened = fs::File::from(opened.map_err(|error| failed(error.into()))?);
-        opened.seek(std::io::SeekFrom::Start(file.offset)).map_err(failed)?;
+        let opened = file.open().map_err(failed)?;
         put(&opened, file.descriptor).map_err(|error| failed(error.into()))?;
     }
     Ok(())
@@ -224,14 +260,34 @@ fn open_files() -> Result<Vec<Opened>> {
     let entries = fs::read_dir(folder).map_err(|error| Error::system("list", folder, error))?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let numbers: Vec<u32> = numbers.collect();
-    let opened = numbers.into_iter().filter_map(|descriptor| {
-        let path = fs::read_link(folder.join(descriptor.to_string())).ok()?;
-        let told = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?;
-        let opened = opened_from(descriptor, path, &told)?;
-        let is_closed = opened.flags.contains(OFlags::CLOEXEC) && descriptor > 2;
-        (opened.path.is_absolute() && !is_closed).then_some(opened)
-    });
-    Ok(opened.collect())
+    let mut found = Vec::new();
+    for descriptor in numbers {
+        found.extend(open_file(descriptor, &folder.join(descriptor.to_string()))?);
+    }
+    Ok(found)
+}
+
+/// What a descriptor is, if a command inherits it and it is a file.
+fn open_file(descriptor: u32, link: &Path) -> Result<Option<Opened>> {
+    // It has been closed meanwhile: the one by which the folder was read.
+    let Ok(path) = fs::read_link(link) else { return Ok(None) };
+    if !path.is_absolute() {
+        return Ok(None);
+    }
+    let told = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}"));
+    let opened = told.ok().and_then(|told| opened_from(descriptor, path.clone(), &told));
+    let Some(opened) = opened else {
+        if fs::symlink_metadata(link).is_err() {
+            return Ok(None);
+        }
+        let path = quoted(path.as_os_str().as_bytes());
+        return Err(Error::usage(format!(
+            "descriptor {descriptor} is {path}, and the system does not tell how it was opened"
+        ))
+        .hint(format!("it may lead past the fork: close it first ({descriptor}>&- in a shell)")));
+    };
+    let is_closed = opened.flags.contains(OFlags::CLOEXEC) && descriptor > 2;
+    Ok(Some(opened).filter(|_| !is_closed))
 }
 
 /// An open file, from what `/proc/self/fdinfo` tells of it.
@@ -258,9 +314,9 @@ mod tests {
     fn a_word_brings_any_path_back() {
         let path = PathBuf::from(OsStr::from_bytes(b"/a:b/\xff\n"));
         let flags = OFlags::WRONLY | OFlags::APPEND;
-        let file = Reopened { descriptor: 1, flags, offset: 7, path };
+        let file = Reopened { descriptor: 1, flags, offset: 7, len: 8, path };
         assert_eq!(Reopened::parse(&file.word()), Some(file.clone()));
-        for word in ["", "1", "1:2:3", "x:2:3:/a", "1:9:3:/a"] {
+        for word in ["", "1", "1:2:3:4", "x:2:3:4:/a", "1:9:3:4:/a", "1:2:3:/a"] {
             assert_eq!(Reopened::parse(OsStr::new(word)), None, "{word}");
         }
         let other = Reopened { descriptor: 2, offset: 9, ..file.clone() };

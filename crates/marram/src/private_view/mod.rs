@@ -13,12 +13,15 @@
 mod inherited;
 mod program;
 mod running;
+mod sight;
+mod signals;
 mod stage;
 mod survivors;
 
 pub(crate) use inherited::Inherited;
 pub(crate) use program::check_program;
 pub(crate) use running::{End, Leftovers, Running, is_in_foreground};
+pub(crate) use signals::Caught;
 pub(crate) use stage::become_command;
 pub(crate) use survivors::Survivor;
 
@@ -111,10 +114,10 @@ pub(crate) struct Begun<'a> {
     pub(crate) output_to_error: bool,
 }
 
-/// Begins a command in a view.
+/// Begins a command in a view. It gets what comes of the signals that were `caught`.
 ///
 /// # Errors
 /// When no process can be started. What keeps the view from being made is an end of that process.
-pub(crate) fn begin(begun: Begun<'_>) -> Result<Running> {
-    Running::start(begun)
+pub(crate) fn begin(begun: Begun<'_>, caught: Caught) -> Result<Running> {
+    Running::start(begun, caught)
 }

@@ -4,7 +4,9 @@
 //! Ctrl-C at a terminal reaches the command from the terminal itself, and this process too, which
 //! goes on: what becomes of the fork is decided in any case.
 
-use super::survivors::{Survivor, living};
+use super::sight::{Meeting, Sight};
+use super::signals::Caught;
+use super::survivors::{Below, Survivor, living};
 use super::{Begun, Refusal};
 use crate::error::{Error, Result};
 use crate::process::own_pid;
@@ -12,8 +14,6 @@ use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpgrp, kill_process, wait};
 use rustix::termios::tcgetpgrp;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -22,21 +22,23 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Signals that are handed on to the command.
-const HANDED_ON: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// How long what the command has left running may take to end before a report names it.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long it may take to heed a request to end.
 const KILL_GRACE: Duration = Duration::from_secs(5);
-/// How often to look.
-const TICK: Duration = Duration::from_millis(10);
+/// How often to look at least: signals, and what has been begun meanwhile.
+const TICK: Duration = Duration::from_millis(100);
+/// How often to look at most: what ends in great numbers is not looked at one by one.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A command that has been begun, or could not be.
 pub(crate) struct Running {
     pid: Pid,
     /// What kept the process from becoming the command; empty if nothing did.
     report: File,
-    signals: Signals,
+    caught: Caught,
+    /// The view as the command's mounts show it, if it was made and can be seen.
+    sight: Option<Sight>,
 }
 
 /// How a command ended.
@@ -70,18 +72,20 @@ pub(crate) enum Leftovers {
 }
 
 impl Running {
-    pub(super) fn start(begun: Begun<'_>) -> Result<Running> {
+    pub(super) fn start(begun: Begun<'_>, mut caught: Caught) -> Result<Running> {
         let failed = |error: std::io::Error| Error::failed(format!("cannot begin: {error}"));
         let report = rustix::fs::memfd_create("marram-view", MemfdFlags::CLOEXEC);
         let report = File::from(report.map_err(|error| failed(error.into()))?);
-        let signals = catch().map_err(failed)?;
+        let meeting = Meeting::new().map_err(failed)?;
         // Without it, what loses its parent is not found any more; all else goes on.
         let _adopts = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let program = std::env::current_exe().map_err(failed)?;
-        let child = command(&begun, program, &report).spawn().map_err(failed)?;
-        let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = number.ok_or_else(|| Error::failed("the new process has no number"))?;
-        Ok(Running { pid, report, signals })
+        let mut command = command(&begun, program, &report, &meeting);
+        let child = command.spawn().map_err(failed)?;
+        let pid = Pid::from_child(&child);
+        let heed = || hand_on(pid, caught.pending());
+        let sight = meeting.wait(pid, &begun.view.place, heed);
+        Ok(Running { pid, report, caught, sight })
     }
 
     /// Returns when the command has ended.
@@ -93,9 +97,7 @@ impl Running {
             if let Some(status) = self.reap()? {
                 break status;
             }
-            for signal in self.signals.wait() {
-                self.hand_on(signal);
-            }
+            hand_on(self.pid, self.caught.wait());
         };
         let mut text = Vec::new();
         let read = self.report.rewind().and_then(|()| self.report.read_to_end(&mut text));
@@ -121,51 +123,68 @@ impl Running {
         }
     }
 
-    /// Hands a signal on to the command, unless the terminal has sent it to both.
-    fn hand_on(&self, signal: i32) {
-        let is_by_key = matches!(signal, SIGINT | SIGQUIT) && is_in_foreground();
-        let signal = Signal::from_named_raw(signal);
-        if let Some(signal) = signal.filter(|_| !is_by_key && signal != Some(Signal::CHILD)) {
-            let _it_has_ended = kill_process(self.pid, signal);
-        }
-    }
-
-    /// Waits for what the command has left running, or ends it; what still runs then.
+    /// Waits for what the command has left running, or ends it; what still runs then. A signal
+    /// means that there is no more waiting.
     pub(crate) fn settle(&mut self, how: Leftovers) -> Vec<Survivor> {
         let began = Instant::now();
-        let mut asked = BTreeSet::new();
+        let (mut asked, mut at_once) = (BTreeSet::new(), false);
         while has_children() {
-            let waited = began.elapsed();
-            let patience = match how {
-                Leftovers::Tell => GRACE,
-                Leftovers::Wait => Duration::MAX,
-                Leftovers::Kill => KILL_GRACE * 2,
+            let (waited, is_interrupted) = (began.elapsed(), self.is_interrupted());
+            let is_over = match how {
+                Leftovers::Tell => is_interrupted || waited > GRACE,
+                Leftovers::Wait => is_interrupted,
+                Leftovers::Kill => waited > KILL_GRACE * 2,
             };
-            if waited > patience || self.is_interrupted() {
+            if is_over {
                 return living();
             }
+            let below = Below::now();
             if how == Leftovers::Kill {
-                end(&mut asked, waited > KILL_GRACE);
+                at_once |= is_interrupted || waited > KILL_GRACE;
+                end(&below, &mut asked, at_once);
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(PAUSE);
+            below.wait_for_one(TICK);
         }
         Vec::new()
     }
 
     /// Whether a signal has come that means the end.
     pub(crate) fn is_interrupted(&mut self) -> bool {
-        self.signals.pending().any(|signal| signal != SIGCHLD)
+        self.caught.interruption().is_some()
+    }
+
+    /// Whether the view is gone that the command began in. It is looked at no more afterwards.
+    ///
+    /// # Errors
+    /// That cannot be found out.
+    pub(crate) fn has_lost_view(&mut self) -> Result<bool> {
+        self.sight.take().map_or(Ok(false), |mut sight| sight.is_there().map(|is_there| !is_there))
+    }
+}
+
+/// Hands signals on to the command.
+fn hand_on(pid: Pid, signals: Vec<Signal>) {
+    for signal in signals {
+        let _it_has_ended = kill_process(pid, signal);
     }
 }
 
 /// This program once more, which makes the view and becomes the command.
-fn command(begun: &Begun<'_>, program: std::path::PathBuf, report: &File) -> Command {
+fn command(
+    begun: &Begun<'_>,
+    program: std::path::PathBuf,
+    report: &File,
+    meeting: &Meeting,
+) -> Command {
     let view = begun.view;
     let mut command = Command::new(program);
     command.arg0("marram").arg("view");
     command.arg("--shown").arg(&view.shown).arg("--place").arg(&view.place);
     command.arg("--mount").arg(&view.mount).arg("--covered").arg(view.covered.word());
     command.arg("--report").arg(format!("/proc/{}/fd/{}", own_pid(), report.as_raw_fd()));
+    let [made, going] = meeting.paths();
+    command.arg("--made").arg(made).arg("--going").arg(going);
     if let Some(workdir) = &begun.inherited.workdir {
         command.arg("--workdir").arg(workdir);
     }
@@ -177,20 +196,6 @@ fn command(begun: &Begun<'_>, program: std::path::PathBuf, report: &File) -> Com
     }
     command.arg("--").args(begun.words).envs(begun.variables.iter().copied());
     command
-}
-
-/// Catches the signals that are not ignored: what is, the command ignores too, as after nohup(1).
-fn catch() -> std::io::Result<Signals> {
-    let ignored = ignored_signals();
-    let is_caught = |signal: &i32| ignored & (1_u64 << (signal - 1)) == 0;
-    Signals::new(HANDED_ON.into_iter().filter(is_caught).chain([SIGCHLD]))
-}
-
-/// A bit for each signal that this process ignores.
-fn ignored_signals() -> u64 {
-    let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = told.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Whether keys at the terminal reach this process.
@@ -211,15 +216,9 @@ fn has_children() -> bool {
 }
 
 /// Asks all that runs below this process to end, once, or ends it.
-fn end(asked: &mut BTreeSet<i32>, at_once: bool) {
+fn end(below: &Below, asked: &mut BTreeSet<i32>, at_once: bool) {
     let signal = if at_once { Signal::KILL } else { Signal::TERM };
-    for survivor in living() {
-        if let Some(pid) = Pid::from_raw(survivor.pid)
-            && (asked.insert(survivor.pid) || at_once)
-        {
-            let _it_has_ended = kill_process(pid, signal);
-        }
-    }
+    below.send(signal, |pid| asked.insert(pid) || at_once);
 }
 
 fn end_of(status: WaitStatus) -> End {

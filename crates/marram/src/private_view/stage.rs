@@ -5,6 +5,7 @@
 //! written into the report, which its starter reads when it has ended.
 
 use super::inherited::{Reopened, reopen};
+use super::sight::Waiting;
 use super::{Covered, Refusal, program};
 use crate::arguments::ViewArguments;
 use crate::error::{Error, Result};
@@ -26,7 +27,8 @@ const REFUSED_HINT: &str = "run it as root, or let users have user namespaces: t
 /// Makes the view and becomes the command. Returns only if that fails, with the exit status.
 pub(crate) fn become_command(arguments: &ViewArguments) -> u8 {
     let report = std::fs::OpenOptions::new().write(true).open(&arguments.report);
-    let refusal = match prepare(arguments) {
+    let waiting = Waiting::at(&arguments.made, &arguments.going);
+    let refusal = match waiting.and_then(|waiting| prepare(arguments, waiting)) {
         Ok(()) => execute(arguments),
         Err(error) => Refusal::from(error),
     };
@@ -39,7 +41,7 @@ pub(crate) fn become_command(arguments: &ViewArguments) -> u8 {
 }
 
 /// Makes the view, and enters and opens in it what lies in it.
-fn prepare(arguments: &ViewArguments) -> Result<()> {
+fn prepare(arguments: &ViewArguments, waiting: Waiting) -> Result<()> {
     let ids = (geteuid().as_raw(), getegid().as_raw());
     let separation = marram_fuse::separate_mounts().map_err(|error| no_namespace(&error))?;
     if separation == Separation::UserNamespace {
@@ -47,6 +49,7 @@ fn prepare(arguments: &ViewArguments) -> Result<()> {
     }
     keep_private(&arguments.mount)?;
     bind(arguments)?;
+    waiting.meet();
     if let Some(workdir) = &arguments.workdir {
         std::env::set_current_dir(workdir)
             .map_err(|error| Error::system("enter", workdir, error))?;

@@ -3,9 +3,17 @@
 
 use crate::names::printable;
 use crate::process::own_pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Most processes that are held at a time: each is an open file. More are held when some have
+/// ended.
+const HELD_MAX: usize = 256;
 
 /// Longest command line of a report, in characters.
 const COMMAND_MAX: usize = 80;
@@ -21,14 +29,49 @@ pub(crate) struct Survivor {
 
 /// All living processes below this one.
 pub(super) fn living() -> Vec<Survivor> {
+    pids().into_iter().map(|pid| Survivor { pid, command: command_of(pid) }).collect()
+}
+
+/// The same, each held by what cannot come to mean another process.
+pub(super) struct Below(Vec<(i32, OwnedFd)>);
+
+impl Below {
+    /// As it is now. A number that is looked up, held, and looked up again is of the same process.
+    pub(super) fn now() -> Below {
+        let hold = |pid: i32| {
+            let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            Some((pid, process))
+        };
+        let mut held: Vec<(i32, OwnedFd)> =
+            pids().into_iter().take(HELD_MAX).filter_map(hold).collect();
+        let still = pids();
+        held.retain(|(pid, _)| still.contains(pid));
+        Below(held)
+    }
+
+    /// Sends a signal to those that are meant.
+    pub(super) fn send(&self, signal: Signal, mut is_meant: impl FnMut(i32) -> bool) {
+        for (_, process) in self.0.iter().filter(|(pid, _)| is_meant(*pid)) {
+            let _it_has_ended = pidfd_send_signal(process, signal);
+        }
+    }
+
+    /// Returns when one of them ends, or a signal comes, at the latest after `patience`.
+    pub(super) fn wait_for_one(&self, patience: Duration) {
+        let mut ends: Vec<PollFd<'_>> =
+            self.0.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)).collect();
+        let patience = Timespec::try_from(patience).ok();
+        let _whatever_it_was = poll(&mut ends, patience.as_ref());
+    }
+}
+
+/// The numbers of all living processes below this one.
+fn pids() -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let parents: BTreeMap<i32, i32> =
         numbers.filter_map(|pid: i32| Some((pid, living_parent(pid)?))).collect();
     below(own_pid(), &parents)
-        .into_iter()
-        .map(|pid| Survivor { pid, command: command_of(pid) })
-        .collect()
 }
 
 /// What descends from `root`, by the parent of each process.
@@ -74,7 +117,7 @@ fn command_of(pid: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{below, living, parent_in};
+    use super::{Below, below, living, parent_in};
     use std::collections::{BTreeMap, BTreeSet};
     use std::process::Command;
 
@@ -102,5 +145,18 @@ mod tests {
         let told = found.iter().find(|survivor| survivor.pid == pid).unwrap();
         // Before it is `sleep` it is a copy of this process.
         assert!(!told.command.is_empty(), "{told:?}");
+    }
+
+    #[test]
+    fn what_is_held_gets_signals_and_tells_of_its_end() {
+        let mut child = Command::new("sleep").arg("3600").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let held = Below::now();
+        held.send(super::Signal::KILL, |one| one == pid);
+        held.wait_for_one(std::time::Duration::from_secs(60));
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+        // Its number may be another's by now, and what was held stays what it was.
+        held.send(super::Signal::KILL, |one| one == pid);
     }
 }

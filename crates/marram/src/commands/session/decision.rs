@@ -6,14 +6,12 @@ use crate::commands::answers::write_back;
 use crate::commands::merge::merge_and_drop;
 use crate::control::protocol::{ConflictRow, DifferenceRow, Operation};
 use crate::error::{Error, Result};
-use crate::names::quoted;
 use crate::output::say;
 use crate::private_view::{End, Running, Survivor, is_in_foreground};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::isatty;
 use serde::Serialize;
 use std::io::{BufRead, Write};
-use std::os::unix::ffi::OsStrExt;
 
 /// How long to wait for an answer before looking for signals again.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -61,26 +59,39 @@ enum Wish {
     Ask,
 }
 
+/// What is found when a command has ended: what it has left running, what it has changed, and
+/// whether some of that may be elsewhere.
+pub(super) type Found<'f> = (&'f [Survivor], &'f Result<Vec<DifferenceRow>>, Option<Error>);
+
 /// Decides, and does it.
 pub(super) fn decide(
     session: &Session<'_>,
     running: &mut Running,
     end: End,
-    survivors: &[Survivor],
-    changes: &Result<Vec<DifferenceRow>>,
+    (survivors, changes, loss): Found<'_>,
 ) -> Decided {
     let wish = match wish_of(session) {
         Wish::Merge if end.status() != 0 => Wish::Keep,
+        Wish::Ask if loss.is_some() => Wish::Keep,
         Wish::Ask if is_empty(session, survivors, changes) => Wish::Drop,
         Wish::Ask => ask(session, running, changes),
         wish => wish,
     };
+    match (wish, loss) {
+        (Wish::Drop, loss) => match drop(session) {
+            Ok(decision) => Decided { problem: loss, ..decision.into() },
+            Err(error) => error.into(),
+        },
+        (_, Some(loss)) => loss.into(),
+        (wish, None) => merge_or_keep(session, wish, survivors),
+    }
+}
+
+fn merge_or_keep(session: &Session<'_>, wish: Wish, survivors: &[Survivor]) -> Decided {
     match wish {
-        Wish::Merge | Wish::Keep if session.is_replaced() => replaced(session).into(),
         Wish::Merge if !survivors.is_empty() => still_running(survivors).into(),
         Wish::Merge => merge(session),
-        Wish::Drop => drop(session).map_or_else(Decided::from, Decided::from),
-        Wish::Keep | Wish::Ask => Decision::Kept.into(),
+        Wish::Drop | Wish::Keep | Wish::Ask => Decision::Kept.into(),
     }
 }
 
@@ -104,12 +115,6 @@ fn is_empty(
 ) -> bool {
     let is_unchanged = changes.as_ref().is_ok_and(Vec::is_empty);
     session.is_new && !session.is_named && is_unchanged && survivors.is_empty()
-}
-
-fn replaced(session: &Session<'_>) -> Error {
-    let place = quoted(session.workspace.view.place.as_os_str().as_bytes());
-    Error::failed(format!("another directory has come to {place} while the command ran"))
-        .hint("what the command wrote by that path afterwards is there, and not in the fork")
 }
 
 fn still_running(survivors: &[Survivor]) -> Error {

@@ -43,6 +43,10 @@ pub(crate) struct MountReport {
     /// The device number of its files; some other versions leave it out.
     #[serde(default)]
     pub(crate) device: Option<DeviceNumber>,
+    /// Nobody has it mounted or open any more, and it is being made durable: another may have its
+    /// device number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_ended: bool,
     /// Whether it is seen where it was made, by the process that asks for a status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) in_sight: Option<bool>,

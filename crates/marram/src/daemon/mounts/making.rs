@@ -125,6 +125,7 @@ fn make_mount(
         options: describe(&fuse, options, kernel_checks),
         block_device,
         device: None,
+        has_ended: false,
         in_sight: None,
         elsewhere: Vec::new(),
     };

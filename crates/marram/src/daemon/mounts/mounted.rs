@@ -47,6 +47,10 @@ pub(in crate::daemon) struct Served {
 impl Mounted {
     /// The places that it was mounted in and is still seen in; if none is, the first.
     pub(super) fn reports(&self) -> Vec<MountReport> {
+        if !self.session.is_served() {
+            let report = self.report.clone();
+            return vec![MountReport { device: None, has_ended: true, ..report }];
+        }
         let mut elsewhere = self.elsewhere.lock();
         if elsewhere.is_empty() {
             return vec![self.report.clone()];

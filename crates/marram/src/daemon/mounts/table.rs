@@ -152,10 +152,20 @@ impl MountTable {
 
     /// Returns when the mount is gone that somebody has taken from `place`, or is known to stay.
     /// False if it was made there and is still used elsewhere, in a place that nobody asked for.
+    /// One that ended before may have had the same device number: that is waited for too.
     pub(in crate::daemon) fn has_ended(&self, place: &UnmountedPlace) -> bool {
         let is_meant = |mount: &&Arc<Mounted>| mount.session.device() == place.device.into();
-        let found = self.state.lock().mounts.iter().find(is_meant).map(Arc::clone);
-        let Some(mount) = found.filter(|_| !place.detached) else { return true };
+        let found: Vec<_> =
+            self.state.lock().mounts.iter().filter(is_meant).map(Arc::clone).collect();
+        let meant = found.into_iter().filter(|_| !place.detached);
+        let have_ended: Vec<bool> = meant.map(|mount| self.one_has_ended(mount, place)).collect();
+        have_ended.into_iter().all(|has_ended| has_ended)
+    }
+
+    fn one_has_ended(&self, mount: Arc<Mounted>, place: &UnmountedPlace) -> bool {
+        if !mount.session.is_served() {
+            return self.wait_until_gone(mount);
+        }
         let directory = &place.directory;
         let is_made = mount.is_at(directory) && place.namespace == own_namespace();
         if is_made && mount.is_seen_beside(directory) || !is_made && mount.session.is_mounted() {

@@ -8,12 +8,16 @@
 //! Each operation holds the member that it works on, and an eviction waits until no operation
 //! does. The clock of "unused for a while" is the number of lookups.
 
+use super::control_directories::{HIDDEN_NAME, path_of};
 use super::numbers::{FIRST_MEMBER_SLOT, SLOTS, join};
 use super::{ControlDirectory, Opened};
 use crate::engine::Volume;
 use marram_store::Source;
 use marram_vfs::{Attributes, Error, Ino, Result};
 use parking_lot::{Mutex, RwLock};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +38,14 @@ pub(in crate::daemon) struct Place {
     pub(in crate::daemon) directory: ControlDirectory,
     /// Under which name.
     pub(in crate::daemon) name: String,
+}
+
+impl Place {
+    /// Its path from the root of the mount.
+    pub(in crate::daemon) fn path(&self) -> PathBuf {
+        let hidden = PathBuf::from(OsStr::from_bytes(HIDDEN_NAME));
+        hidden.join(path_of(self.directory)).join(&self.name)
+    }
 }
 
 /// A member that is open.

@@ -25,14 +25,13 @@ pub(super) use members::Place;
 use crate::engine::Volume;
 use crate::engine::changes::Known;
 use crate::engine::home::ControlDirectory;
-use control_directories::{ControlDirectories, Directory, HIDDEN_NAME, path_of};
+use control_directories::{ControlDirectories, Directory};
 use marram_store::Source;
 use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
 use numbers::{BASE_SLOT, CONTROL_SLOT, join, slot_of};
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -171,9 +170,15 @@ impl Namespace {
 
     /// The path of an open member below the root of the mount.
     pub(super) fn path_of_member(&self, source: &Source) -> Option<PathBuf> {
-        let place = self.place_of(source)?;
-        let hidden = PathBuf::from(OsStr::from_bytes(HIDDEN_NAME));
-        Some(hidden.join(path_of(place.directory)).join(place.name))
+        self.place_of(source).map(|place| place.path())
+    }
+
+    /// What is listed in a control directory, and what is open there, be it that it is gone.
+    pub(super) fn member_names(&self, directory: ControlDirectory) -> BTreeSet<String> {
+        let listed = self.control.iter().filter_map(|it| it.catalogue.names(directory).ok());
+        let open = self.members.all().into_iter().map(|member| member.place().clone());
+        let open = open.filter(|place| place.directory == directory).map(|place| place.name);
+        listed.flatten().chain(open).collect()
     }
 
     /// What the open member is that is seen there.

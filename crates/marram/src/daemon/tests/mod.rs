@@ -291,3 +291,20 @@ fn a_snapshot_that_goes_during_a_rollback_to_it_is_said_to_be_gone() {
     assert_eq!(gone.kind, Kind::NotFound);
     assert!(gone.message.contains("root@s") && gone.hint.is_some(), "{gone:?}");
 }
+
+#[test]
+fn what_is_mounted_in_a_mount_stays_when_any_member_may_have_come_or_gone() {
+    let Some(bench) = Bench::mounted() else { return };
+    let (place, name) = (bench.path("place"), bench.path("place/name"));
+    fs::create_dir(&place).unwrap();
+    fs::write(bench.path("under"), "").unwrap();
+    if rustix::mount::mount_bind(bench.mount.directory.join(".marram"), &place).is_err() {
+        return;
+    }
+    bench.daemon.all_members_changed();
+    let is_bound = || place.join("snapshots").exists();
+    let held = (0..3).all(|_| is_bound() && !name.exists());
+    let _gone_if_it_has_not_held =
+        rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH);
+    assert!(held);
+}

@@ -49,18 +49,23 @@ pub(in crate::engine::pool) fn receive(
 fn tell(shown: &Shown<'_>, live: &Source, files: &Posix, received: &Received) {
     let Some(before) = received.kept.as_ref().or(received.base.as_ref()) else { return };
     let changes = changes::between(shown.pool, before, &received.snapshot);
+    let changes = changes.map(|found| with_accessed(found, accessed(received, files)));
+    shown.tell_changes(live, files, changes);
+}
+
+/// Inodes that the kernel may know an old access time of. If there are too many for a list, that is
+/// all that it knows. Names stay as they are: a view that is mounted on one stays too.
+fn accessed(received: &Received, files: &Posix) -> Vec<Ino> {
     match &received.accessed {
-        Accessed::Many => shown.mounts.all_changed(live, files),
-        Accessed::These(inodes) => {
-            shown.tell_changes(live, files, changes.map(|found| with_accessed(found, inodes)));
-        }
-        Accessed::None => shown.tell_changes(live, files, changes),
+        Accessed::None => Vec::new(),
+        Accessed::These(inodes) => inodes.iter().copied().map(Ino).collect(),
+        Accessed::Many => files.known(),
     }
 }
 
 /// What has changed, and inodes whose access times are as they were.
-fn with_accessed(mut changes: Changes, inodes: &[u64]) -> Changes {
-    let accessed = |ino: &u64| ChangedInode { ino: Ino(*ino), content: ChangedInode::ATTRIBUTES };
-    changes.inodes.extend(inodes.iter().map(accessed));
+fn with_accessed(mut changes: Changes, inodes: Vec<Ino>) -> Changes {
+    let accessed = |ino| ChangedInode { ino, content: ChangedInode::ATTRIBUTES };
+    changes.inodes.extend(inodes.into_iter().map(accessed));
     changes
 }

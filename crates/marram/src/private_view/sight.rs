@@ -1,0 +1,156 @@
+//! Whether a view is still there when its command has ended.
+//!
+//! Nobody outside sees the mounts of a command. Its table of mounts is opened when the view has
+//! been made and before the command begins: an open table keeps the namespace, and can be read
+//! when all of its processes have ended. For that the process that makes the view waits a moment.
+
+use crate::error::{Error, Result};
+use crate::mountinfo::{MountEntry, mounts_of};
+use crate::process::own_pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// How long to wait before looking for signals.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// The ends of two pipes: by one the view's process says that the view is made, by the other it
+/// is let go on. It opens its ends by their paths, which tell it of the end of this process.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    is_made: PipeReader,
+    made: PipeWriter,
+    going: PipeReader,
+    go_on: PipeWriter,
+}
+
+impl Meeting {
+    pub(super) fn new() -> io::Result<Meeting> {
+        let ((is_made, made), (going, go_on)) = (io::pipe()?, io::pipe()?);
+        Ok(Meeting { is_made, made, going, go_on })
+    }
+
+    /// Where the view's process says that the view is made, and where it waits.
+    pub(super) fn paths(&self) -> [PathBuf; 2] {
+        let path = |descriptor| PathBuf::from(format!("/proc/{}/fd/{descriptor}", own_pid()));
+        [path(self.made.as_raw_fd()), path(self.going.as_raw_fd())]
+    }
+
+    /// Returns when `process` has made the view of `place` or has ended; calls `heed` meanwhile.
+    /// Without the view, or where the kernel does not tell of it, there is no sight of it.
+    pub(super) fn wait(
+        mut self,
+        process: Pid,
+        place: &Path,
+        mut heed: impl FnMut(),
+    ) -> Option<Sight> {
+        let ended = pidfd_open(process, PidfdFlags::empty()).ok()?;
+        loop {
+            let both = &mut [
+                PollFd::new(&self.is_made, PollFlags::IN),
+                PollFd::new(&ended, PollFlags::IN),
+            ];
+            let count = poll(both, Some(&TICK));
+            if count.is_ok_and(|count| count > 0) {
+                break;
+            }
+            heed();
+        }
+        let sight = Sight::of(process, place);
+        let _has_ended = self.go_on.write_all(b"g");
+        sight
+    }
+}
+
+/// The other side of a meeting, in the process of the view.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    made: File,
+    going: File,
+}
+
+impl Waiting {
+    /// Opens the ends; before the process leaves the namespaces of its starter.
+    ///
+    /// # Errors
+    /// They cannot be opened.
+    pub(super) fn at(made: &Path, going: &Path) -> Result<Waiting> {
+        let failed = |error| Error::system("open", made, error);
+        let made_end = OpenOptions::new().write(true).open(made).map_err(failed)?;
+        let going_end = File::open(going).map_err(|error| Error::system("open", going, error))?;
+        Ok(Waiting { made: made_end, going: going_end })
+    }
+
+    /// Says that the view is made, and returns when the starter has seen it or has ended.
+    pub(super) fn meet(mut self) {
+        if self.made.write_all(b"m").is_ok() {
+            let _or_the_starter_has_ended = self.going.read(&mut [0_u8; 1]);
+        }
+    }
+}
+
+/// A view as the mounts of its command show it.
+#[derive(Debug)]
+pub(super) struct Sight {
+    table: File,
+    view: MountEntry,
+}
+
+impl Sight {
+    fn of(process: Pid, place: &Path) -> Option<Sight> {
+        let path = format!("/proc/{}/mountinfo", process.as_raw_nonzero());
+        let mut table = File::open(path).ok()?;
+        let entries = mounts_of(&mut table).ok()?;
+        let view = entries.into_iter().rev().find(|entry| entry.directory == place)?;
+        Some(Sight { table, view })
+    }
+
+    /// Whether it is mounted still, be it that its place was moved.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub(super) fn is_there(&mut self) -> Result<bool> {
+        let is_it = |entry: &MountEntry| {
+            (entry.number, entry.device) == (self.view.number, self.view.device)
+        };
+        let entries = mounts_of(&mut self.table)
+            .map_err(|error| Error::failed(format!("cannot read the command's mounts: {error}")))?;
+        Ok(entries.iter().any(is_it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meeting, Waiting};
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_ends_before_it_has_a_view_is_not_waited_for() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let process = rustix::process::Pid::from_child(&child);
+        let sight = Meeting::new().unwrap().wait(process, "/none".as_ref(), || ());
+        assert!(sight.is_none());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn both_sides_meet_and_none_waits_for_one_that_has_gone() {
+        let meeting = Meeting::new().unwrap();
+        let [made, going] = meeting.paths();
+        let waiting = Waiting::at(&made, &going).unwrap();
+        let other = std::thread::spawn(move || waiting.meet());
+        // This process stands for the other one: its root is a mount.
+        let own = rustix::process::getpid();
+        let mut sight = meeting.wait(own, "/".as_ref(), || ()).unwrap();
+        other.join().unwrap();
+        assert!(sight.is_there().unwrap());
+        let meeting = Meeting::new().unwrap();
+        let [made, going] = meeting.paths();
+        let waiting = Waiting::at(&made, &going).unwrap();
+        drop(meeting);
+        waiting.meet();
+    }
+}
