@@ -152,9 +152,11 @@ fn release() -> Result<()> {
     cargo(&["build", "--quiet", "--locked", "--release", "--package", "marram"])
 }
 
-/// Random histories against the model: 100,000 steps, or 1,000,000.
+/// Random histories against the model: 100,000 steps, or 1,000,000; and of forks that are merged
+/// and updated again and again 20,000, or 100,000.
 fn sim(slice: Slice) -> Result<()> {
-    chore(&["sim", "--steps", "2000", "--histories", slice.of("50", "500")])
+    chore(&["sim", "--steps", "2000", "--histories", slice.of("50", "500")])?;
+    chore(&["sim", "--branches", "--steps", "400", "--histories", slice.of("50", "250")])
 }
 
 /// One in ten runs of the campaign of faults, or every one.

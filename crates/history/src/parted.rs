@@ -1,20 +1,26 @@
 //! Which inodes of a dataset and of its fork are the same, after they parted.
 //!
 //! What the origin has keeps its number in both. After a rollback a number can be given out again;
-//! then what the other dataset still has there from the origin is of that dataset alone. What a
-//! merge or update has brought from one into the other has another number there, and is known by
-//! its birth, which it keeps: the kind and the nanosecond. Where that does not tell, and for what
-//! both made and a merge has made one, the path does. What is known by neither is taken for two
-//! different inodes: then a change of it is a conflict, and nothing is lost.
+//! then what the other dataset still has there from the origin is of that dataset alone. So it is
+//! where a dataset has lost what it had from the origin, and has made an inode of the same birth:
+//! a merge has brought that, after the other dataset lost it too and a directory went back there.
+//!
+//! What a merge or update has brought from one into the other has another number there, and is
+//! known by its birth, which it keeps: the kind and the nanosecond. Where that does not tell, and
+//! for what both made and a merge has made one, the paths do: all names of the one lead to one new
+//! inode of the other. What is known by neither is taken for two different inodes: then a change of
+//! it is a conflict, and nothing is lost.
 
-use marram_format::record::Inode;
+use crate::changes::Place;
+use crate::subtree::{Places, Subtree};
+use marram_format::record::{Inode, InodeKind};
 use marram_records::failure::from_store;
 use marram_records::inode::decode_inode;
 use marram_records::renumbering::{Counterpart, Renumbering};
-use marram_records::state::{State, same_inode};
+use marram_records::state::{State, decode_entry, same_inode};
 use marram_store::{ItemChange, Key, Source, Store, kind};
 use marram_vfs::Result;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A state and what it is read from.
@@ -26,6 +32,10 @@ pub(crate) struct NewInodes {
     made: BTreeMap<u64, Inode>,
     /// What the origin has under those of the numbers that it had given out already.
     replaced: BTreeMap<u64, Inode>,
+    /// What the origin has and the dataset has not, the replaced ones too.
+    lost: BTreeMap<u64, Inode>,
+    /// Names that the origin does not have, by the number that they lead to.
+    names: Places,
 }
 
 impl NewInodes {
@@ -37,21 +47,39 @@ impl NewInodes {
             failure.is_none()
         };
         store.changes(origin, of, Key::MIN, &mut visit).map_err(from_store)?;
+        new.names.retain(|ino, _| new.made.contains_key(ino));
         failure.map_or(Ok(new), Err)
     }
 
-    fn add(&mut self, ItemChange { key, before, after }: &ItemChange) -> Result<()> {
-        if key.kind != kind::INODE || key.object == 0 {
-            return Ok(());
+    fn add(&mut self, change: &ItemChange) -> Result<()> {
+        let ItemChange { key, after, .. } = change;
+        match (key.kind, after) {
+            _ if key.object == 0 => Ok(()),
+            (kind::INODE, _) => self.add_inode(change),
+            (kind::ENTRY, Some(item)) => {
+                let entry = decode_entry(*key, item)?;
+                let places = self.names.entry(entry.ino).or_default();
+                places.push(Place { directory: key.object, entry });
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        let read =
-            |item: &Option<_>| item.as_ref().map(|item| decode_inode(key.object, item)).transpose();
-        let (before, Some(after)) = (read(before)?, read(after)?) else { return Ok(()) };
+    }
+
+    fn add_inode(&mut self, ItemChange { key, before, after }: &ItemChange) -> Result<()> {
         // What had no name in the origin is gone from the fork, and may have one in the parent.
-        let before = before.filter(|it| it.links > 0);
-        if after.links > 0 && !before.as_ref().is_some_and(|it| same_inode(it, &after)) {
-            self.replaced.extend(before.map(|before| (key.object, before)));
-            self.made.insert(key.object, after);
+        let named = |item: &Option<_>| -> Result<Option<Inode>> {
+            let inode = item.as_ref().map(|item| decode_inode(key.object, item)).transpose()?;
+            Ok(inode.filter(|inode| inode.links > 0))
+        };
+        match (named(before)?, named(after)?) {
+            (Some(before), Some(after)) if same_inode(&before, &after) => (),
+            (before, after) => {
+                let replaced = before.clone().filter(|_| after.is_some());
+                self.replaced.extend(replaced.map(|before| (key.object, before)));
+                self.lost.extend(before.map(|before| (key.object, before)));
+                self.made.extend(after.map(|after| (key.object, after)));
+            }
         }
         Ok(())
     }
@@ -67,24 +95,54 @@ impl NewInodes {
         Ok(named)
     }
 
-    /// These, and what the origin has under numbers that the other dataset has given out again.
+    /// These, and what the origin has under numbers that the other dataset has given out again, or
+    /// has lost while it has made an inode of the same birth.
     fn beside(&self, other: &NewInodes) -> NewInodes {
         let mut all = self.clone();
-        for (ino, inode) in &other.replaced {
+        let births: HashSet<Birth> = other.made.values().map(birth).collect();
+        let is_again = |inode: &Inode| births.contains(&birth(inode));
+        let again = other.lost.iter().filter(|(_, inode)| is_again(inode));
+        for (ino, inode) in other.replaced.iter().chain(again) {
             all.made.entry(*ino).or_insert_with(|| inode.clone());
         }
         all
     }
 
-    /// These, and of an earlier state of the same dataset those that are gone.
+    /// These, and of an earlier state of the same dataset, to which the other dataset is compared,
+    /// those that are gone.
     pub(crate) fn and(mut self, earlier: NewInodes) -> NewInodes {
         // What the dataset still had in the earlier state is the same in the other dataset.
-        let is_earlier = |ino: &u64| earlier.replaced.contains_key(ino);
-        self.replaced.retain(|ino, _| is_earlier(ino));
+        self.replaced.retain(|ino, _| earlier.replaced.contains_key(ino));
+        self.lost.retain(|ino, _| earlier.lost.contains_key(ino));
         for (ino, inode) in earlier.made {
             self.made.entry(ino).or_insert(inode);
         }
+        self.names = earlier.names;
         self
+    }
+
+    /// The names of some of these in the state to which the other dataset is compared.
+    fn places(&self, wanted: &BTreeSet<u64>, state: &State) -> Result<Places> {
+        let (mut places, mut searched) = (Places::new(), BTreeSet::new());
+        for ino in wanted {
+            let made = &self.made[ino];
+            let inode = state.named_inode(*ino)?.filter(|found| same_inode(found, made));
+            let Some(inode) = inode else { continue };
+            match self.all_names(*ino, &inode) {
+                Some(names) => _ = places.insert(*ino, names.to_vec()),
+                None => _ = searched.insert(*ino),
+            }
+        }
+        places.extend(Subtree::new(state, state.root).all_places(&searched)?);
+        Ok(places)
+    }
+
+    /// The names that one of these has in the state to which the other dataset is compared, if all
+    /// of them are known.
+    fn all_names(&self, ino: u64, inode: &Inode) -> Option<&[Place]> {
+        let names = self.names.get(&ino).filter(|_| !self.lost.contains_key(&ino))?;
+        let links = if inode.kind == InodeKind::Directory { 1 } else { inode.links as usize };
+        (names.len() == links).then_some(names)
     }
 }
 
@@ -108,18 +166,23 @@ impl Parted {
         (own, own_state): (&NewInodes, &State),
         (other, other_state): (&NewInodes, &State),
     ) -> Result<Parted> {
+        let (of_own, of_other) = (own, other);
         let (own, other) = (&own.beside(other), &other.beside(own));
         let mut pairs = same_births(&own.named_in(own_state)?, &other.named_in(other_state)?);
         let mut taken: BTreeSet<u64> = pairs.values().copied().collect();
         let mut left: BTreeSet<u64> =
             own.made.keys().copied().filter(|ino| !pairs.contains_key(ino)).collect();
-        let sides = Sides { own, own_state, other, other_state };
+        let places = own.places(&left, own_state)?;
+        let sides = Sides { of_own, own, of_other, other, other_state };
         // A directory is known before what is in it can be.
         loop {
             let mut found = Vec::new();
             for ino in &left {
-                if let Some(number) = sides.by_path(*ino, &pairs)?.filter(|it| !taken.contains(it))
-                {
+                let number = match places.get(ino) {
+                    Some(places) => sides.by_paths(*ino, places, &pairs)?,
+                    None => None,
+                };
+                if let Some(number) = number.filter(|it| !taken.contains(it)) {
                     pairs.insert(*ino, number);
                     taken.insert(number);
                     found.push(*ino);
@@ -171,14 +234,17 @@ impl Parted {
     }
 }
 
+/// The kind of an inode, its generation, and when it was born.
+type Birth = (u8, u64, i64, u32);
+
+fn birth(inode: &Inode) -> Birth {
+    let Inode { kind, generation, created, .. } = inode;
+    (*kind as u8, *generation, created.seconds, created.nanoseconds)
+}
+
 /// Inodes of one birth, where each side has one.
 fn same_births(own: &BTreeMap<u64, Inode>, other: &BTreeMap<u64, Inode>) -> BTreeMap<u64, u64> {
-    type Born = HashMap<(u8, u64, i64, u32), (Vec<u64>, Vec<u64>)>;
-    let mut born = Born::new();
-    let birth = |inode: &Inode| {
-        let Inode { kind, generation, created, .. } = inode;
-        (*kind as u8, *generation, created.seconds, created.nanoseconds)
-    };
+    let mut born = HashMap::<Birth, (Vec<u64>, Vec<u64>)>::new();
     for (ino, inode) in own {
         born.entry(birth(inode)).or_default().0.push(*ino);
     }
@@ -192,28 +258,47 @@ fn same_births(own: &BTreeMap<u64, Inode>, other: &BTreeMap<u64, Inode>) -> BTre
     born.values().filter_map(pair).collect()
 }
 
+/// Two datasets: what each has made, alone and with what is only there from the origin.
 struct Sides<'a> {
+    of_own: &'a NewInodes,
     own: &'a NewInodes,
-    own_state: &'a State,
+    of_other: &'a NewInodes,
     other: &'a NewInodes,
     other_state: &'a State,
 }
 
 impl Sides<'_> {
-    /// What the other dataset has made under the path of an own inode.
-    fn by_path(&self, ino: u64, pairs: &BTreeMap<u64, u64>) -> Result<Option<u64>> {
-        let Some(inode) = self.own_state.named_inode(ino)? else { return Ok(None) };
-        let directory = match self.own.made.contains_key(&inode.parent) {
-            true => pairs.get(&inode.parent).copied(),
-            false => Some(inode.parent),
+    /// The new inode of the other dataset to which all names of an own inode lead.
+    fn by_paths(
+        &self,
+        ino: u64,
+        places: &[Place],
+        pairs: &BTreeMap<u64, u64>,
+    ) -> Result<Option<u64>> {
+        let mut found = BTreeSet::new();
+        for Place { directory, entry } in places {
+            let directory = match self.own.made.contains_key(directory) {
+                true => pairs.get(directory).copied(),
+                false => Some(*directory),
+            };
+            let Some(directory) = directory else { return Ok(None) };
+            let entry = self.other_state.entry(directory, &entry.name)?;
+            let Some(entry) = entry.filter(|it| self.can_be_one(ino, it.ino)) else {
+                return Ok(None);
+            };
+            found.insert(entry.ino);
+        }
+        Ok(found.pop_first().filter(|_| found.is_empty()))
+    }
+
+    /// Whether these can be one inode: both datasets made it, each for itself, or it has one birth.
+    fn can_be_one(&self, ino: u64, number: u64) -> bool {
+        let (Some(own), Some(other)) = (self.own.made.get(&ino), self.other.made.get(&number))
+        else {
+            return false;
         };
-        let entry = self.own_state.entry_at(inode.parent, inode.name_place)?;
-        let Some((directory, entry)) = directory.zip(entry.filter(|entry| entry.ino == ino)) else {
-            return Ok(None);
-        };
-        let found = self.other_state.entry(directory, &entry.name)?;
-        let is_new = |ino: u64| self.other.made.contains_key(&ino);
-        let found = found.filter(|found| found.kind == inode.kind && is_new(found.ino));
-        Ok(found.map(|found| found.ino))
+        let are_made =
+            self.of_own.made.contains_key(&ino) && self.of_other.made.contains_key(&number);
+        if are_made { own.kind == other.kind } else { birth(own) == birth(other) }
     }
 }

@@ -26,7 +26,7 @@ use marram_vfs::{
     FileSystem, Ino, Name, NewNode, Ranges, RenameMode, Result, SeekTarget, SetAttributes, Sharing,
     SpaceReport, SyncScope, Timestamp, WriteOptions, XattrMode,
 };
-pub use merge::Clash;
+pub use merge::{Clash, Decisions, Side};
 use names::Move;
 use parking_lot::{Mutex, MutexGuard};
 use state::State;
@@ -62,13 +62,6 @@ impl Model {
         let kept = Model { writable: false, ..self.fork() };
         kept.forget_all();
         kept
-    }
-
-    /// Gives what is not in `base` the numbers that `numbers` has for it, or else numbers above all
-    /// of these.
-    pub fn renumber(&self, base: &Model, numbers: &BTreeMap<Ino, Ino>) {
-        let base = base.state.lock();
-        self.state.lock().renumber(|ino| !base.nodes.contains_key(&ino), numbers);
     }
 
     /// The present content, kept, with other numbers for some inodes; `last` is the last that is

@@ -1,7 +1,7 @@
 //! The merge of a fork into its parent, over whole states: every name and every inode is looked at.
 //!
-//! The rules are the table of `docs/decisions/0017-diff-and-merge.md`. Nothing is chosen here: any
-//! conflict refuses the merge.
+//! The rules are the table of `docs/decisions/0017-diff-and-merge.md`. What is in conflict in
+//! content or attributes can be decided by its path; any other conflict refuses the merge.
 
 use crate::Model;
 use crate::state::{CAPABILITY, Content, Node, State};
@@ -24,6 +24,18 @@ pub enum Clash {
     Loop,
 }
 
+/// Which side is taken where both have changed the same part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What the parent has stays.
+    Ours,
+    /// What the fork has comes.
+    Theirs,
+}
+
+/// What is decided about content and attributes of files, by their paths in the fork.
+pub type Decisions = BTreeMap<Vec<u8>, Side>;
+
 type Place = (Ino, Vec<u8>);
 type Names = BTreeMap<Place, Ino>;
 
@@ -41,9 +53,13 @@ struct Three {
     fork: Ino,
     now: Ino,
     path: Vec<u8>,
+    /// What is decided about it.
+    side: Option<Side>,
 }
 
 struct Merge<'a> {
+    /// Files of the fork that are decided.
+    sides: BTreeMap<Ino, Side>,
     base: &'a State,
     fork: &'a State,
     now: &'a State,
@@ -59,12 +75,18 @@ struct Merge<'a> {
 
 impl Model {
     /// Brings what changed from `base` to `fork` into this one, which was forked as `base`; if
-    /// there are conflicts, returns them with their paths and changes nothing.
-    pub fn merge(&self, base: &Model, fork: &Model) -> BTreeSet<(Clash, Vec<u8>)> {
+    /// there are conflicts that are not decided, returns them with their paths and changes nothing.
+    pub fn merge(
+        &self,
+        base: &Model,
+        fork: &Model,
+        decisions: &Decisions,
+    ) -> BTreeSet<(Clash, Vec<u8>)> {
         let (base, fork) = (base.snapshot(), fork.snapshot());
         let (base, fork) = (base.state.lock(), fork.state.lock());
         let mut now = self.state.lock();
         let mut merge = Merge::new(&base, &fork, &now);
+        merge.decide(decisions);
         merge.judge();
         if !merge.clashes.is_empty() {
             return merge.clashes;
@@ -121,6 +143,7 @@ fn same(a: &Node, b: &Node) -> bool {
 impl<'a> Merge<'a> {
     fn new(base: &'a State, fork: &'a State, now: &'a State) -> Merge<'a> {
         Merge {
+            sides: BTreeMap::new(),
             base,
             fork,
             now,
@@ -130,6 +153,17 @@ impl<'a> Merge<'a> {
             puts: BTreeMap::new(),
             stay: BTreeSet::new(),
             clashes: BTreeSet::new(),
+        }
+    }
+
+    /// Notes which files are decided.
+    fn decide(&mut self, decisions: &Decisions) {
+        for (path, side) in decisions {
+            let parts = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+            let found = parts.into_iter().try_fold(Ino::ROOT, |directory, name| {
+                self.names[1].get(&(directory, name.to_vec())).copied()
+            });
+            self.sides.extend(found.map(|ino| (ino, *side)));
         }
     }
 
@@ -296,7 +330,8 @@ impl<'a> Merge<'a> {
     fn pair(&mut self, base: Option<Ino>, fork: Ino, now: Ino, (directory, name): &Place) {
         self.twins.insert(fork, now);
         let path = self.path(*directory, name);
-        self.threes.push(Three { base, fork, now, path });
+        let side = self.sides.get(&fork).copied();
+        self.threes.push(Three { base, fork, now, path, side });
     }
 
     fn judge_departure(&mut self, place: &Place) {
@@ -416,7 +451,10 @@ impl<'a> Merge<'a> {
                 false => self.replacement(ino),
             };
             match now {
-                Some(now) => self.threes.push(Three { base: Some(ino), fork: ino, now, path }),
+                Some(now) => {
+                    let (base, side) = (Some(ino), self.sides.get(&ino).copied());
+                    self.threes.push(Three { base, fork: ino, now, path, side });
+                }
                 None => _ = self.clashes.insert((Clash::Removed, path)),
             }
         }
@@ -438,7 +476,8 @@ impl<'a> Merge<'a> {
     }
 
     fn judge_file(&mut self, at: usize) {
-        let Three { base, fork, now, path } = &self.threes[at];
+        let Three { base, fork, now, path, side } = &self.threes[at];
+        let is_decided = side.is_some();
         let base = base.map(|ino| &self.base.nodes[&ino]);
         let (fork, now) = (&self.fork.nodes[fork], &self.now.nodes[now]);
         let mut clashes = Vec::new();
@@ -459,7 +498,9 @@ impl<'a> Merge<'a> {
         if attributes || xattrs || self.is_misplaced(&self.threes[at]) {
             clashes.push((Clash::Attribute, path.clone()));
         }
-        self.clashes.extend(clashes);
+        if !is_decided {
+            self.clashes.extend(clashes);
+        }
     }
 
     /// The parent with all that was judged.
@@ -528,30 +569,37 @@ impl<'a> Merge<'a> {
         let base = three.base.map(|ino| &self.base.nodes[&ino]);
         let fork = &self.fork.nodes[&three.fork];
         let start = self.now.nodes[&three.now].clone();
+        let is_misplaced = self.is_misplaced(three);
         let node = state.known(three.now);
         if self.takes_content(three) {
             node.content = fork.content.clone();
             node.attributes.size = fork.attributes.size;
         }
-        let differs =
-            |field: usize| base.is_some_and(|base| owned(base)[field] != owned(fork)[field]);
-        if differs(0) {
+        let field_comes = |field: usize| {
+            let old = base.map(|base| owned(base)[field]);
+            takes(old.as_ref(), &owned(fork)[field], &owned(&start)[field], three.side)
+        };
+        if field_comes(0) {
             node.attributes.permissions = fork.attributes.permissions;
         }
-        if differs(1) {
+        if field_comes(1) {
             node.attributes.uid = fork.attributes.uid;
         }
-        if differs(2) {
+        if field_comes(2) {
             node.attributes.gid = fork.attributes.gid;
         }
-        let none = BTreeMap::new();
-        let xattrs = base.map_or(&none, |base| &base.xattrs);
-        for name in xattrs.keys().chain(fork.xattrs.keys()) {
-            if xattrs.get(name) != fork.xattrs.get(name) {
-                match fork.xattrs.get(name) {
-                    Some(value) => node.xattrs.insert(name.clone(), value.clone()),
-                    None => node.xattrs.remove(name),
-                };
+        let names = fork.xattrs.keys().chain(start.xattrs.keys());
+        for name in names.chain(base.into_iter().flat_map(|base| base.xattrs.keys())) {
+            let old = base.and_then(|base| base.xattrs.get(name));
+            let (theirs, ours) = (fork.xattrs.get(name), start.xattrs.get(name));
+            let comes = match name.as_slice() == CAPABILITY && is_misplaced {
+                true => three.side == Some(Side::Theirs),
+                false => takes(Some(&old), &theirs, &ours, three.side),
+            };
+            match theirs {
+                _ if !comes => (),
+                Some(value) => _ = node.xattrs.insert(name.clone(), value.clone()),
+                None => _ = node.xattrs.remove(name),
             }
         }
         // A rewrite of the same bytes is a change too.
@@ -566,13 +614,12 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Whether the fork's content comes into a file of the parent: not where both changed it.
+    /// Whether the fork's content comes into a file of the parent.
     fn takes_content(&self, three: &Three) -> bool {
         let Some(base) = three.base.map(|ino| &self.base.nodes[&ino]) else { return false };
-        let start = bytes_of(base);
-        is_regular(base)
-            && bytes_of(&self.fork.nodes[&three.fork]) != start
-            && bytes_of(&self.now.nodes[&three.now]) == start
+        let (fork, now) = (&self.fork.nodes[&three.fork], &self.now.nodes[&three.now]);
+        let [start, theirs, ours] = [base, fork, now].map(|node| bytes_of(node));
+        is_regular(base) && takes(Some(&start), &theirs, &ours, three.side)
     }
 
     /// Whether a capability that one side gave to a file would come to content of the other.
@@ -591,4 +638,10 @@ impl<'a> Merge<'a> {
 /// Whether both changed a part, and not to the same.
 fn clash<T: PartialEq>(base: Option<&T>, fork: &T, now: &T) -> bool {
     base != Some(fork) && base != Some(now) && fork != now
+}
+
+/// Whether the fork's state of a part comes.
+fn takes<T: PartialEq>(base: Option<&T>, fork: &T, now: &T, side: Option<Side>) -> bool {
+    let is_changed = base != Some(fork) && fork != now;
+    is_changed && (base == Some(now) || side == Some(Side::Theirs))
 }

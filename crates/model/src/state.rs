@@ -66,26 +66,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Gives inodes of which `is_other` says so their numbers in `numbers`, or else numbers above
-    /// all of these.
-    pub(crate) fn renumber(
-        &mut self,
-        is_other: impl Fn(Ino) -> bool,
-        numbers: &BTreeMap<Ino, Ino>,
-    ) {
-        let highest = numbers.values().map(|ino| ino.0).max();
-        self.last_ino = self.last_ino.max(highest.unwrap_or(0));
-        let mut others = BTreeMap::new();
-        for ino in self.nodes.keys().copied().filter(|ino| is_other(*ino)) {
-            self.last_ino += 1;
-            let number = numbers.get(&ino).copied().unwrap_or(Ino(self.last_ino));
-            others.insert(ino, number);
-        }
-        let number = |ino: Ino| others.get(&ino).copied().unwrap_or(ino);
-        let nodes = std::mem::take(&mut self.nodes).into_iter();
-        self.nodes = nodes.map(|(ino, node)| (number(ino), node.renumbered(&number))).collect();
-    }
-
     /// Gives inodes other numbers.
     pub(crate) fn show_as(&mut self, numbers: &BTreeMap<Ino, Ino>, last: Ino) {
         let number = |ino: Ino| numbers.get(&ino).copied().unwrap_or(ino);

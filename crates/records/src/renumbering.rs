@@ -40,7 +40,8 @@ impl Renumbering {
         other: impl Iterator<Item = u64>,
     ) -> Renumbering {
         let mut numbers = Renumbering { counterparts, ..Renumbering::default() };
-        numbers.own.extend(other.map(|number| (number, None)));
+        let own: Vec<u64> = own.collect();
+        numbers.own.extend(own.iter().copied().chain(other).map(|number| (number, None)));
         for number in own {
             let counterpart = numbers.counterparts.get(&number);
             let shown = counterpart.map_or(number | ALONE, |counterpart| counterpart.number);
@@ -50,14 +51,19 @@ impl Renumbering {
         numbers
     }
 
-    /// The number under which an own inode is shown.
+    /// The number under which an own inode is shown: also of one that is not among those that are
+    /// known, as what has no name, never a number of the other dataset.
     pub fn shown(&self, own: u64) -> u64 {
-        self.shown.get(&own).copied().unwrap_or(own)
+        match self.shown.get(&own) {
+            Some(shown) => *shown,
+            None if self.own.contains_key(&own) => own | ALONE,
+            None => own,
+        }
     }
 
     /// The own number of what is shown under a number; none if only the other dataset has it.
     pub fn own(&self, shown: u64) -> Option<u64> {
-        self.own.get(&shown).copied().unwrap_or(Some(shown))
+        self.own.get(&shown).copied().unwrap_or(Some(shown & !ALONE))
     }
 
     /// The record of an own inode as it is shown: what both have is one inode, so it has the birth
@@ -92,6 +98,11 @@ mod tests {
             assert_eq!(numbers.own(numbers.shown(number)), Some(number));
         }
         assert_eq!((numbers.own(10), numbers.own(11)), (None, None));
+        let alone = Renumbering::new(BTreeMap::new(), [30].into_iter(), [].into_iter());
+        assert_eq!((alone.own(30), alone.own(alone.shown(30))), (None, Some(30)));
         assert!(numbers.shown(11) > u64::MAX / 2);
+        // 20 has no name here, and is not what stands under 20 there.
+        assert!(numbers.shown(20) > u64::MAX / 2);
+        assert_eq!(numbers.own(numbers.shown(20)), Some(20));
     }
 }

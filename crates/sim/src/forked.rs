@@ -4,15 +4,16 @@
 //! What is done in it is few operations, on what is there already: else nearly every merge would
 //! be refused for a conflict.
 
-use crate::branching::Branching;
+use crate::branching::{self, Branching, Bringing};
 use crate::clock::HistoryClock;
 use crate::compare::Agreement;
 use crate::generate::Generator;
 use crate::history::Report;
+use crate::operation::{Operation, Slot};
 use crate::pair::Pair;
 use crate::random::Random;
-use marram_model::{Clash, Model};
-use marram_vfs::FileSystem;
+use marram_model::{Clash, Decisions, Model};
+use marram_vfs::{Caller, FileSystem, SetAttributes, WriteOptions, XattrMode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -26,29 +27,47 @@ pub(crate) struct Forked {
     pub(crate) branch: Branching,
     /// What it is, without pins.
     pub(crate) model: Model,
-    /// The step that has brought the base.
-    pub(crate) based_at: usize,
-    /// A directory of the parent went back while it was there: what was copied then has the birth
-    /// of another inode.
-    pub(crate) has_copies_beside: bool,
 }
 
 impl Forked {
     /// A fork of `model` as it is now.
     pub(crate) fn new(name: String, index: usize, model: &Model) -> Forked {
-        let branch = Branching::new(model);
-        Forked { name, branch, model: model.snapshot(), based_at: index, has_copies_beside: false }
+        let branch = Branching::new(model, index as u64);
+        Forked { name, branch, model: model.snapshot() }
+    }
+
+    /// The paths of files that it and `parent` have had since it was made.
+    pub(crate) fn known_files(&self, parent: &Model) -> BTreeSet<Vec<u8>> {
+        let [origin, fork, parent] =
+            [self.branch.origin(), &self.model, parent].map(branching::files);
+        origin
+            .into_iter()
+            .filter(|it| fork.contains(it) && parent.contains(it))
+            .map(|it| it.0)
+            .collect()
     }
 
     /// What changed in it goes into `parent`; without conflicts the parent has all of it then.
-    pub(crate) fn merge(&mut self, parent: &Model) -> BTreeSet<(Clash, Vec<u8>)> {
-        self.branch.bring((&self.model, true), parent)
+    pub(crate) fn merge(
+        &mut self,
+        index: usize,
+        parent: &Model,
+        decisions: &Decisions,
+    ) -> BTreeSet<(Clash, Vec<u8>)> {
+        let fork = Bringing { source: &self.model, is_fork: true, at: index as u64 };
+        self.branch.bring(fork, parent, decisions)
     }
 
     /// What changed in `parent` comes into it.
-    pub(crate) fn update(&mut self, parent: &Model) -> BTreeSet<(Clash, Vec<u8>)> {
+    pub(crate) fn update(
+        &mut self,
+        index: usize,
+        parent: &Model,
+        decisions: &Decisions,
+    ) -> BTreeSet<(Clash, Vec<u8>)> {
         let updated = self.model.fork();
-        let clashes = self.branch.bring((&parent.snapshot(), false), &updated);
+        let parent = Bringing { source: &parent.snapshot(), is_fork: false, at: index as u64 };
+        let clashes = self.branch.bring(parent, &updated, decisions);
         self.model = updated.snapshot();
         clashes
     }
@@ -79,13 +98,49 @@ impl Forked {
         Ok(())
     }
 
+    /// Changes one file of it, where `real` shows it.
+    pub(crate) fn change_file(
+        &mut self,
+        real: Arc<dyn FileSystem>,
+        (path, random): (&[u8], &mut Random),
+        report: &mut Report,
+    ) -> Agreement {
+        let fail = |difference: String| format!("fork {}: {difference}", self.name);
+        let mut pair = Pair::new(real, self.model.fork());
+        let subject = pair.hold_file(path).map_err(fail)?;
+        report.count(pair.apply(&file_change(subject, random)).map_err(fail)?);
+        pair.let_go();
+        self.model = pair.model().snapshot();
+        Ok(())
+    }
+
     /// After a merge with `parent`: what it has made has the number that the parent has for it, if
     /// the home kept that. It may or may not; and a diff knows things by their numbers.
     pub(crate) fn number_as(&mut self, real: Arc<dyn FileSystem>, parent: &Pair) -> Agreement {
         let mut pair = Pair::new(real, self.model.fork());
         pair.compare().map_err(|difference| format!("fork {}: {difference}", self.name))?;
-        self.model.renumber(self.branch.origin(), &pair.common_inodes(parent));
-        self.branch.fork_is_renumbered(&self.model);
+        self.model = self.branch.renumber(&self.model, &pair.common_inodes(parent));
         Ok(())
+    }
+}
+
+/// A change of the content or the attributes of a file.
+pub(crate) fn file_change(subject: Slot, random: &mut Random) -> Operation {
+    let caller = Caller { uid: 0, gid: 0 };
+    match random.below(4) {
+        0 => {
+            let permissions = Some(random.pick(&[0o600, 0o640, 0o755]));
+            let set = SetAttributes { permissions, ..SetAttributes::default() };
+            Operation::SetAttributes { caller, subject, set }
+        }
+        1 => {
+            let seed = random.number();
+            Operation::SetXattr { subject, name: 2, len: 9, seed, mode: XattrMode::Any }
+        }
+        _ => {
+            let (offset, seed) = (random.below(5_000), random.number());
+            let options = WriteOptions::default();
+            Operation::Write { subject, offset, len: 100, seed, options }
+        }
     }
 }

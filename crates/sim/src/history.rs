@@ -6,13 +6,14 @@
 
 use crate::clock::HistoryClock;
 use crate::compare::{Agreement, InodeMap, compare_trees};
-use crate::forked::Forked;
+use crate::forked::{Forked, file_change};
 use crate::generate::Generator;
 use crate::home::{Answer, Home, Moment};
+use crate::merging::{Brought, decided, judged};
 use crate::operation::Operation;
 use crate::pair::{Outcome, Pair, compare_snapshot};
 use crate::random::Random;
-use marram_model::{Change, Clash, Difference, Model};
+use marram_model::{Change, Decisions, Difference, Model};
 use marram_vfs::Error;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -83,9 +84,19 @@ pub enum Step {
     Merge {
         /// The fork is destroyed even if nothing is in the way.
         drops: bool,
+        /// Decides conflicts, if they are decided.
+        decides: Option<u64>,
     },
     /// Bring what the file system changed into the fork, if there is one.
-    Update,
+    Update {
+        /// Decides conflicts, if they are decided.
+        decides: Option<u64>,
+    },
+    /// Change one file in the file system and in the fork, if there is one.
+    Clash {
+        /// Decides the file and the changes.
+        seed: u64,
+    },
     /// Compare the whole trees.
     Compare,
 }
@@ -126,7 +137,7 @@ fn special_step(random: &mut Random) -> Step {
         13 => Step::Clone { which, seed: random.number() },
         14 | 15 => Step::DirectoryBack { which, seed: random.number() },
         16 | 17 => Step::Fork { seed: random.number() },
-        18 | 19 => Step::Merge { drops: !random.once_in(3) },
+        18 | 19 => Step::Merge { drops: !random.once_in(3), decides: None },
         20 => Step::Rollback { which },
         21..24 => Step::Diff {
             before: random.below(STATES_MAX) as usize,
@@ -137,22 +148,30 @@ fn special_step(random: &mut Random) -> Step {
 }
 
 fn branch_step(random: &mut Random) -> Step {
-    match random.below(24) {
+    match random.below(32) {
         0..8 => Step::Fork { seed: random.number() },
-        8..13 => Step::Merge { drops: random.once_in(12) },
-        13..18 => Step::Update,
+        8..13 => Step::Merge { drops: random.once_in(12), decides: decides(random) },
+        13..18 => Step::Update { decides: decides(random) },
         18 => Step::Commit,
         19 => Step::Crash,
-        20 => Step::Diff {
+        20..25 => Step::Clash { seed: random.number() },
+        25 | 26 => Step::Snapshot,
+        27 => Step::DirectoryBack {
+            which: random.below(SNAPSHOTS_MAX as u64) as usize,
+            seed: random.number(),
+        },
+        28 => Step::Rollback { which: random.below(SNAPSHOTS_MAX as u64) as usize },
+        29 => Step::Diff {
             before: random.below(STATES_MAX) as usize,
             after: random.below(STATES_MAX) as usize,
         },
-        // What it copies has the birth of another inode: then paths alone tell which is which.
-        _ => match special_step(random) {
-            Step::DirectoryBack { .. } => Step::Compare,
-            step => step,
-        },
+        _ => special_step(random),
     }
+}
+
+/// What decides conflicts, two times in three.
+fn decides(random: &mut Random) -> Option<u64> {
+    (!random.once_in(3)).then(|| random.number())
 }
 
 /// What a run has done.
@@ -188,8 +207,10 @@ pub struct Report {
     pub merges: u64,
     /// Updates of forks that were done.
     pub updates: u64,
-    /// Merges and updates that both refused for conflicts.
+    /// Merges and updates that both refused for conflicts, before any was decided.
     pub conflicts: u64,
+    /// Files whose conflicts were decided by their paths, in merges and updates that were done.
+    pub decisions: u64,
     /// Operations and steps that need what the home lacks, and that it refused therefore.
     pub lacking: u64,
 }
@@ -213,6 +234,7 @@ impl Report {
         self.merges += other.merges;
         self.updates += other.updates;
         self.conflicts += other.conflicts;
+        self.decisions += other.decisions;
         self.lacking += other.lacking;
     }
 
@@ -279,8 +301,9 @@ impl Run {
             Step::Diff { before, after } => self.diff(*before, *after),
             Step::DirectoryBack { which, seed } => self.directory_back(*which, *seed),
             Step::Fork { seed } => self.work_on_fork(index, *seed),
-            Step::Merge { drops } => self.merge(index, *drops),
-            Step::Update => self.update(index),
+            Step::Merge { drops, decides } => self.merge(index, *drops, *decides),
+            Step::Update { decides } => self.update(index, *decides),
+            Step::Clash { seed } => self.clash(*seed),
             Step::Compare => self.pair.compare(),
         }
     }
@@ -417,9 +440,7 @@ impl Run {
         let go_back = || self.home.roll_back(&to.name, &name)?.map_err(|error| error.to_string());
         self.pair.roll_back(&to.model, go_back).map_err(fail)?;
         let was_aside = to.is_aside;
-        if let Some(fork) = self.fork.as_mut().filter(|fork| to.index < fork.based_at) {
-            fork.branch.forget_base();
-        }
+        self.fork.iter_mut().for_each(|fork| fork.branch.goes_back(to.index as u64));
         for (at, kept) in self.kept.iter_mut().enumerate() {
             kept.is_aside = at != which && (kept.is_aside || was_aside || at > which);
             kept.is_branch |= at == which;
@@ -503,11 +524,7 @@ impl Run {
         match (real, model) {
             (Ok(()), Ok(())) => {
                 self.report.directories_back += 1;
-                self.fork.iter_mut().for_each(|fork| fork.has_copies_beside = true);
                 self.pair.meet_anew().map_err(fail)?;
-                if self.fork.as_ref().is_some_and(|fork| fork.branch.has_moved()) {
-                    self.drop_fork()?;
-                }
             }
             (Err(a), Err(b)) if a == b => (),
             (real, model) => return Err(fail(format!("gave {real:?}; the model gives {model:?}"))),
@@ -536,37 +553,64 @@ impl Run {
         Ok(())
     }
 
-    fn merge(&mut self, index: usize, drops: bool) -> Agreement {
+    fn clash(&mut self, seed: u64) -> Agreement {
+        let known = self.fork.as_ref().map(|fork| fork.known_files(self.pair.model()));
+        let known: Vec<Vec<u8>> = known.into_iter().flatten().collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        let mut random = Random::new(seed);
+        let path = &known[random.below(known.len() as u64) as usize];
+        let subject = self.pair.hold_file(path)?;
+        self.operate(&file_change(subject, &mut random))?;
+        self.clock.tick();
+        if let Some(fork) = &mut self.fork {
+            let real = self.home.open_fork(&fork.name)?;
+            fork.change_file(real, (path, &mut random), &mut self.report)?;
+        }
+        self.home.commit()?;
+        self.all_is_durable();
+        Ok(())
+    }
+
+    fn merge(&mut self, index: usize, drops: bool, decides: Option<u64>) -> Agreement {
         let Some(fork) = &mut self.fork else {
             return Ok(());
         };
         let name = fork.name.clone();
         let fail = |reason: String| format!("merge of {name}: {reason}");
-        let real = self.home.merge(&name)?;
-        let parent = self.pair.model();
-        let is_done = self.report.judge(real, || fork.merge(parent)).map_err(fail)?;
+        let (home, parent) = (&mut self.home, self.pair.model());
+        let known = fork.known_files(parent);
+        let mut bring = |decisions: &Decisions| {
+            let real = home.merge(&name, decisions)?;
+            judged(real, || fork.merge(index, parent, decisions)).map_err(fail)
+        };
+        let brought = decided(decides, &|path| known.contains(path), &mut bring)?;
+        let is_done = self.report.count_brought(&brought);
         if is_done {
-            fork.based_at = index;
             self.report.merges += 1;
             self.pair.meet_anew().map_err(fail)?;
         }
         // What was written before anything was refused is durable.
         self.all_is_durable();
-        let ends = drops || self.fork.as_ref().is_some_and(|fork| fork.has_copies_beside);
-        if ends || !is_done { self.drop_fork() } else { self.number_fork() }
+        if drops || !is_done { self.drop_fork() } else { self.number_fork() }
     }
 
-    fn update(&mut self, index: usize) -> Agreement {
+    fn update(&mut self, index: usize, decides: Option<u64>) -> Agreement {
         let Some(fork) = &mut self.fork else {
             return Ok(());
         };
         let name = fork.name.clone();
         let fail = |reason: String| format!("update of {name}: {reason}");
-        let real = self.home.update(&name)?;
-        let parent = self.pair.model();
-        let is_done = self.report.judge(real, || fork.update(parent)).map_err(fail)?;
+        let (home, parent) = (&mut self.home, self.pair.model());
+        let known = fork.known_files(parent);
+        let mut bring = |decisions: &Decisions| {
+            let real = home.update(&name, decisions)?;
+            judged(real, || fork.update(index, parent, decisions)).map_err(fail)
+        };
+        let brought = decided(decides, &|path| known.contains(path), &mut bring)?;
+        let is_done = self.report.count_brought(&brought);
         if is_done {
-            fork.based_at = index;
             self.report.updates += 1;
         }
         self.all_is_durable();
@@ -640,28 +684,17 @@ fn compare_differences(
 }
 
 impl Report {
-    /// Whether a merge was done, of which the real one has met these conflicts; the model does it
-    /// if there was space for it.
-    fn judge(
-        &mut self,
-        real: marram_vfs::Result<BTreeSet<Clash>>,
-        model: impl FnOnce() -> BTreeSet<(Clash, Vec<u8>)>,
-    ) -> Result<bool, String> {
-        let real = match real {
-            Err(Error::NoSpace) => {
-                self.without_space += 1;
-                return Ok(false);
+    /// Counts a merge or update; true if it was done.
+    fn count_brought(&mut self, brought: &Brought) -> bool {
+        match brought {
+            Brought::Done { decided } => {
+                self.decisions += *decided as u64;
+                self.conflicts += u64::from(*decided > 0);
             }
-            Err(error) => return Err(format!("refused with {error:?}")),
-            Ok(real) => real,
-        };
-        let clashes = model();
-        let kinds: BTreeSet<Clash> = clashes.iter().map(|(clash, _)| *clash).collect();
-        if real != kinds {
-            return Err(format!("met {real:?}; the model {clashes:?}"));
+            Brought::Refused(_) => self.conflicts += 1,
+            Brought::WithoutSpace => self.without_space += 1,
         }
-        self.conflicts += u64::from(!real.is_empty());
-        Ok(real.is_empty())
+        matches!(brought, Brought::Done { .. })
     }
 
     pub(crate) fn count(&mut self, outcome: Outcome) {

@@ -1,8 +1,8 @@
 //! Where a file system under test lives.
 
-use crate::branching::Branching;
+use crate::branching::{Branching, Bringing};
 use crate::clock::HistoryClock;
-use marram_model::{Clash, Difference, Model};
+use marram_model::{Clash, Decisions, Difference, Model};
 use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +37,9 @@ pub struct HomeCapabilities {
     /// There are forks, which can be merged: [`Home::fork`].
     pub forks: bool,
 }
+
+/// Conflicts, with the paths at which they are.
+pub type Clashes = BTreeSet<(Clash, Vec<u8>)>;
 
 /// The answer of a home to what it may refuse.
 pub type Answer<T> = HomeResult<marram_vfs::Result<T>>;
@@ -106,13 +109,13 @@ pub trait Home {
     }
 
     /// Brings what has changed in a fork, which is not open, into the file system. Answers with the
-    /// kinds of conflicts; without any it is done.
-    fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
+    /// conflicts that are not decided; without any it is done.
+    fn merge(&mut self, fork: &str, _decisions: &Decisions) -> Answer<Clashes> {
         Err(format!("no fork {fork}"))
     }
 
     /// The other way: brings what has changed in the file system into a fork that nobody has open.
-    fn update(&mut self, fork: &str) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+    fn update(&mut self, fork: &str, _decisions: &Decisions) -> Answer<Clashes> {
         Err(format!("no fork {fork}"))
     }
 
@@ -144,7 +147,6 @@ struct KeptModel {
 struct ForkedModel {
     model: Arc<Model>,
     branch: Branching,
-    based_at: u64,
 }
 
 impl ModelHome {
@@ -160,21 +162,13 @@ impl ModelHome {
     }
 
     /// Merges a fork, or updates it.
-    fn bring(
-        &mut self,
-        fork: &str,
-        is_merge: bool,
-    ) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+    fn bring(&mut self, fork: &str, is_merge: bool, decisions: &Decisions) -> Answer<Clashes> {
         let at = self.next_moment();
         let fork = self.forks.get_mut(fork).ok_or_else(|| format!("no fork {fork}"))?;
-        let clashes = match is_merge {
-            true => fork.branch.bring((&fork.model.snapshot(), true), &self.live),
-            false => fork.branch.bring((&self.live.snapshot(), false), &fork.model),
-        };
-        if clashes.is_empty() {
-            fork.based_at = at;
-        }
-        Ok(Ok(clashes.into_iter().map(|(clash, _)| clash).collect()))
+        let (own, live) = (fork.model.snapshot(), self.live.snapshot());
+        let (source, into) = if is_merge { (&own, &self.live) } else { (&live, &fork.model) };
+        let bringing = Bringing { source, is_fork: is_merge, at };
+        Ok(Ok(fork.branch.bring(bringing, into, decisions)))
     }
 
     fn next_moment(&mut self) -> u64 {
@@ -236,9 +230,7 @@ impl Home for ModelHome {
         let answer = self.live.roll_back(self.kept(snapshot)?);
         if answer.is_ok() {
             let at = self.kept[snapshot].at;
-            for fork in self.forks.values_mut().filter(|fork| at < fork.based_at) {
-                fork.branch.forget_base();
-            }
+            self.forks.values_mut().for_each(|fork| fork.branch.goes_back(at));
             let kept = KeptModel { model: before, at: self.next_moment() };
             self.kept.insert(keep.to_owned(), kept);
         }
@@ -260,8 +252,9 @@ impl Home for ModelHome {
 
     fn fork(&mut self, fork: &str) -> Answer<()> {
         let model = Arc::new(self.live.snapshot().fork());
-        let (branch, based_at) = (Branching::new(&self.live), self.next_moment());
-        self.forks.insert(fork.to_owned(), ForkedModel { model, branch, based_at });
+        let at = self.next_moment();
+        let branch = Branching::new(&self.live, at);
+        self.forks.insert(fork.to_owned(), ForkedModel { model, branch });
         Ok(Ok(()))
     }
 
@@ -269,12 +262,12 @@ impl Home for ModelHome {
         Ok(Arc::clone(&self.forked(fork)?.model) as Arc<dyn FileSystem>)
     }
 
-    fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
-        self.bring(fork, true)
+    fn merge(&mut self, fork: &str, decisions: &Decisions) -> Answer<Clashes> {
+        self.bring(fork, true, decisions)
     }
 
-    fn update(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
-        self.bring(fork, false)
+    fn update(&mut self, fork: &str, decisions: &Decisions) -> Answer<Clashes> {
+        self.bring(fork, false, decisions)
     }
 
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {

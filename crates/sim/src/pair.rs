@@ -216,6 +216,29 @@ impl Pair {
         Ok(())
     }
 
+    /// Puts the file at a path of both into a slot.
+    ///
+    /// # Errors
+    /// They differ.
+    pub(crate) fn hold_file(&mut self, path: &[u8]) -> Result<Slot, String> {
+        let mut at = [Ino::ROOT; 2];
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            let below = |files: &dyn FileSystem, directory: Ino| {
+                let entries = read_directory(files, directory, false, usize::MAX);
+                let entries = entries.map_err(|error| error.to_string())?;
+                let found = entries.into_iter().find(|entry| entry.name == name);
+                found.map(|entry| entry.ino).ok_or_else(|| format!("nothing at {path:?}"))
+            };
+            at = [below(&*self.real, at[0])?, below(&self.model, at[1])?];
+        }
+        let ([real, model], slot) = (at, slot_for(Kind::Regular, 0));
+        self.forget(slot);
+        let pinned = self.real.pin(real).and_then(|_| self.model.pin(model));
+        pinned.map_err(|error| format!("what is at {path:?}: {error}"))?;
+        self.slots[usize::from(slot.0)] = Held { real, model, pins: 1 };
+        Ok(slot)
+    }
+
     /// Compares everything after a step that may have given inodes other numbers, on each side
     /// others: only what is held is the same as before.
     ///

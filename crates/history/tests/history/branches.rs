@@ -1,13 +1,14 @@
 //! A fork is a branch: each merge and each update brings what is new, as
 //! `docs/decisions/0047-a-fork-is-a-branch.md` has it.
 
+use super::directories::roll_back;
 use super::family::{Family, Tree, open, source};
 use ConflictKind::{Content, Removed};
 use Direction::{Merge, Update};
 use marram_history::{Branch, Choice, Conflict, ConflictKind, Direction, MergeOptions};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Lineage, Store};
-use marram_vfs::{Clock, Ino, SteppedClock};
+use marram_vfs::{Clock, FileSystem, Ino, SteppedClock};
 use std::sync::Arc;
 
 fn prepare(tree: &Tree) {
@@ -281,4 +282,108 @@ fn what_the_fork_changed_under_such_a_number_is_a_conflict_and_stays() {
     family.fork.file("/kept/z", b"z");
     family.brings(Merge);
     assert_eq!(family.parent.read("/other"), b"other");
+}
+
+#[test]
+fn what_has_no_name_hides_no_change_of_what_has_its_number_on_the_other_side() {
+    let family = family();
+    family.parent.file("/i", b"i of the parent");
+    family.fork.file("/f", b"f of the fork");
+    family.brings(Update);
+    family.parent.mode("/i", 0o600);
+    // What programs hold open of the parent has the numbers that the fork has given out.
+    let number = family.fork.find("/i").unwrap().ino;
+    let mut held = Vec::new();
+    let opened: Vec<Tree> = (0..3)
+        .map(|_| {
+            // Opened anew, it takes the next numbers.
+            let parent = open(&family.store, "root", Ino::ROOT, &family.clock);
+            for path in ["/g", "/h", "/j"] {
+                held.push(parent.file(path, b"held open"));
+                parent.0.pin(held[held.len() - 1]).unwrap();
+                parent.unlink(path);
+            }
+            parent
+        })
+        .collect();
+    assert!(held.contains(&number), "{number:?} {held:?}");
+    family.brings(Update);
+    assert_eq!(family.fork.find("/i").unwrap().permissions, 0o600);
+    drop(opened);
+}
+
+/// Keeps the state of the parent, to which [`back`] lets `/d` go back.
+fn keep(family: &Family) {
+    family.store.snapshot(&DatasetName::root(), "s").unwrap();
+}
+
+fn back(family: &Family) {
+    let directory = family.parent.find("/d").unwrap().ino;
+    assert!(roll_back(family, directory).unwrap().is_some(), "something changes");
+}
+
+#[test]
+fn what_came_back_to_the_parent_stays_what_it_is_in_the_fork() {
+    let family = Family::new(|tree| {
+        prepare(tree);
+        tree.directory("/d/s");
+        tree.file("/d/s/f", b"f of the base");
+    });
+    keep(&family);
+    family.parent.unlink("/d/s/f");
+    family.parent.remove_directory("/d/s");
+    family.brings(Update);
+    back(&family);
+    family.brings(Update);
+    assert_eq!(family.fork.read("/d/s/f"), b"f of the base");
+    family.parent.file("/d/s/new", b"new");
+    assert_eq!(family.brings(Update), ["created /d/s/new"]);
+    family.fork.rename("/d/s/f", "/f");
+    family.fork.file("/f", b"changed in the fork");
+    family.fork.rename("/d/s", "/s");
+    family.parent.file("/d/s/more", b"more");
+    family.brings(Merge);
+    assert_eq!(family.parent.read("/f"), b"changed in the fork");
+    assert_eq!(family.parent.read("/s/more"), b"more");
+    assert_eq!(family.parent.read("/s/new"), b"new");
+    family.parent.unlink("/f");
+    assert!(family.brings(Update).contains(&"removed /f".to_owned()));
+    assert_eq!(family.parent.content(), family.fork.content());
+}
+
+#[test]
+fn a_copy_has_the_changes_of_what_stands_under_its_paths() {
+    let family = family();
+    family.fork.file("/d/x", b"x of the fork");
+    family.fork.link("/d/x", "/d/too");
+    family.fork.link("/d/x", "/y");
+    family.fork.unlink("/y");
+    family.brings(Merge);
+    keep(&family);
+    family.parent.rename("/d/x", "/e");
+    back(&family);
+    family.fork.file("/d/x", b"changed in the fork");
+    family.brings(Merge);
+    assert_eq!(family.parent.read("/d/x"), b"changed in the fork");
+    assert_eq!(family.parent.read("/d/too"), b"changed in the fork");
+    assert_eq!(family.parent.read("/e"), b"x of the fork");
+}
+
+#[test]
+fn names_that_lead_to_different_files_do_not_tell_which_is_which() {
+    let family = family();
+    family.fork.file("/d/x", b"x of the fork");
+    family.fork.link("/d/x", "/y");
+    family.brings(Merge);
+    keep(&family);
+    family.parent.rename("/d/x", "/e");
+    family.parent.file("/e", b"e of the parent");
+    back(&family);
+    // `/d/x` is a copy, which has none of the other names; `/y` is still the one with `/e`.
+    assert_eq!(family.parent.read("/d/x"), b"x of the fork");
+    family.fork.mode("/d/x", 0o600);
+    let refused = conflicts(&family, Merge);
+    assert!(refused.iter().all(|(kind, _)| *kind == Removed), "{refused:?}");
+    choosing(&family, Merge, Choice::Ours);
+    assert_eq!(family.parent.find("/y").unwrap().permissions, 0o644);
 }

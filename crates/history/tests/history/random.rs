@@ -3,7 +3,7 @@
 
 use super::family::{Family, USER, content_of};
 use marram_history::{ConflictKind, MergeOptions};
-use marram_model::{Clash, Model};
+use marram_model::{Clash, Decisions, Model};
 use marram_vfs::{
     FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result, SetAttributes, WriteOptions,
     XattrMode,
@@ -300,7 +300,7 @@ fn run(seed: u64) -> (bool, [u64; 2]) {
     let both = in_both(&base, &fork, &model);
     let before = family.parent.content();
     let report = family.merge_with(&MergeOptions::default()).unwrap();
-    let clashes = model.merge(&base, &fork);
+    let clashes = model.merge(&base, &fork, &Decisions::new());
     let told = |(clash, path): (Clash, &[u8])| (clash, first_name(&fork, path));
     let found: BTreeSet<_> = report
         .conflicts

@@ -4,7 +4,7 @@ use super::action::{Action, Administration, Change, Hand};
 use super::digest::{Digest, tree_digest};
 use super::target::Mounted;
 use crate::pair::{Outcome, Pair};
-use marram_model::Model;
+use marram_model::{Decisions, Model};
 use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ impl Twin {
             return Ok(false);
         }
         let merged = self.mounted.merge(FORK)?;
-        let clashes = self.pair.model().merge(base, fork);
+        let clashes = self.pair.model().merge(base, fork, &Decisions::new());
         match (merged, clashes.is_empty()) {
             (true, false) => Err(format!("was done; the model has the conflicts {clashes:?}")),
             (false, true) => Err("was refused; the model has no conflict".to_owned()),

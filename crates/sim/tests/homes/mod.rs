@@ -9,17 +9,17 @@ mod pool;
 
 pub use crash_target::PoolTarget;
 use marram_history::{
-    AttributeChange, ConflictKind, Difference, Direction, DirectoryRollback, MergeOptions,
-    MergeReport, What, diff,
+    AttributeChange, Choice, Conflict, ConflictKind, Difference, Direction, DirectoryRollback,
+    MergeOptions, What, diff,
 };
-use marram_model::{Change, Clash};
+use marram_model::{Change, Clash, Decisions, Side};
 use marram_posix::{
     AccessTimes, DedupOptions, Deduplicator, DefragmentOptions, PassPlace, Posix, PosixOptions,
     deduplicate, defragment,
 };
 use marram_sim::{
-    Answer, HistoryClock, Home, HomeCapabilities, HomeResult, Moment, Options, Report, Theme,
-    run_history,
+    Answer, Clashes, HistoryClock, Home, HomeCapabilities, HomeResult, Moment, Options, Report,
+    Theme, run_history,
 };
 use marram_store::{DatasetName, Error as StoreError, Source, Store, View};
 use marram_vfs::{Caller, Clock, Error, FileSystem, Ino};
@@ -248,14 +248,18 @@ impl<B: Backing> StoreHome<B> {
         into: &Posix,
         fork: &str,
         direction: Direction,
-    ) -> HomeResult<marram_vfs::Result<BTreeSet<Clash>>> {
+        decisions: &Decisions,
+    ) -> Answer<Clashes> {
         let (fork, store) = (source(fork)?.dataset, self.backing.store());
-        let options = MergeOptions::default();
-        let report = marram_history::bring_across(into, &*store, (&fork, direction), &options);
-        let kinds = |report: MergeReport| {
-            report.conflicts.iter().map(|conflict| clash_of(conflict.kind)).collect()
+        let choose = |conflict: &Conflict| match decisions.get(&conflict.path) {
+            None => Choice::Refuse,
+            Some(Side::Ours) => Choice::Ours,
+            Some(Side::Theirs) => Choice::Theirs,
         };
-        Ok(report.map(kinds))
+        let options = MergeOptions { choose: &choose, ..MergeOptions::default() };
+        let report = marram_history::bring_across(into, &*store, (&fork, direction), &options);
+        let clash = |conflict: Conflict| (clash_of(conflict.kind), conflict.path);
+        Ok(report.map(|report| report.conflicts.into_iter().map(clash).collect()))
     }
 
     fn open(&self, source: &Source) -> HomeResult<Arc<Posix>> {
@@ -375,13 +379,13 @@ impl<B: Backing> Home for StoreHome<B> {
         Ok(self.open(&source(fork)?)? as Arc<dyn FileSystem>)
     }
 
-    fn merge(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
-        self.bring(self.live(), fork, Direction::Merge)
+    fn merge(&mut self, fork: &str, decisions: &Decisions) -> Answer<Clashes> {
+        self.bring(self.live(), fork, Direction::Merge, decisions)
     }
 
-    fn update(&mut self, fork: &str) -> Answer<BTreeSet<Clash>> {
+    fn update(&mut self, fork: &str, decisions: &Decisions) -> Answer<Clashes> {
         let files = self.open(&source(fork)?)?;
-        self.bring(&files, fork, Direction::Update)
+        self.bring(&files, fork, Direction::Update, decisions)
     }
 
     fn destroy_clone(&mut self, clone: &str) -> HomeResult<()> {

@@ -83,16 +83,23 @@ impl History {
         forked.is_some_and(|base| self.name_of(base) == origin)
     }
 
-    /// After a rollback: bases of merges that are younger than the snapshot are none any more.
+    /// After a rollback: bases of merges that are younger than the snapshot are none any more, and
+    /// neither are those before them that are still being read.
     pub(super) fn forget_bases(&mut self, dataset: &DatasetName, live: Id, to: Id) {
-        let is_lost = |(source, view): &(&Source, &Arc<MemoryDataset>)| {
-            let base = source.merge_base();
-            base.is_some_and(|(taker, _)| taker == live || source.dataset == *dataset)
-                && view.id > to
+        let pair = |source: &Source| {
+            let (taker, _) = source.merge_base()?;
+            let of = self.named.get(&Source::live(source.dataset.clone()))?.id;
+            Some((of.min(taker), of.max(taker)))
         };
-        let lost: Vec<Source> =
-            self.named.iter().filter(is_lost).map(|(source, _)| source.clone()).collect();
-        lost.iter().for_each(|source| self.remove(source));
+        let is_later = |(source, view): &(&Source, &Arc<MemoryDataset>)| {
+            let taker = source.merge_base().map(|(taker, _)| taker);
+            (taker == Some(live) || source.dataset == *dataset) && view.id > to
+        };
+        let lost = self.named.iter().filter(is_later).filter_map(|(source, _)| pair(source));
+        let lost: BTreeSet<(Id, Id)> = lost.collect();
+        let is_lost = |source: &&Source| pair(source).is_some_and(|pair| lost.contains(&pair));
+        let gone: Vec<Source> = self.named.keys().filter(is_lost).cloned().collect();
+        gone.iter().for_each(|source| self.remove(source));
     }
 
     /// A new snapshot between a dataset and its parent.
