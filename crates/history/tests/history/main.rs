@@ -15,6 +15,7 @@ mod last_names;
 mod limits;
 mod merges;
 mod mixed_choices;
+mod permission_matrix;
 mod random;
 mod random_diffs;
 mod random_directories;
