@@ -130,8 +130,10 @@ impl<'a> Authority<'a> {
     }
 
     fn refusal(&self, what: &str) -> Error {
-        Error::refused(format!("user {} may not {what} here", self.by.uid()))
-            .hint("root may; ask the administrator")
+        Error::refused(format!("user {} may not {what} here", self.by.uid())).hint(
+            "root may; users fork what they may write, and diff, merge, update, undo, rename \
+                 and destroy forks of their own",
+        )
     }
 
     fn snapshots(&self) -> Result<&dyn Snapshots> {

@@ -86,6 +86,8 @@ fn a_fork_is_closed_to_everybody_but_its_user_and_root() {
     ] {
         let told = marram(&bench, BOB, line);
         assert_eq!(told.status, status, "{line}: {told:?}");
+        let says = status != 12 || told.err.contains("merge, update, undo");
+        assert!(says, "what a user may do: {line}: {told:?}");
     }
     assert!(!marram(&bench, BOB, "forks mnt").good().out.contains("try"));
     assert!(!marram(&bench, BOB, "list mnt").good().out.contains("try"));

@@ -3,7 +3,10 @@
 use super::{ANN, BOB, STAFF, fork_of, marram, owned, program_of, shared, shell};
 use crate::workbench::{Outcome, Workbench, outcome};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Sends one request to the daemon of root, past the command, and prints the answer.
 const ASK: &str = r#"
@@ -15,11 +18,16 @@ $daemon->flush;
 print <$daemon> // "";
 "#;
 
-/// What the daemon answers a user with those words before its program.
-fn ask(bench: &Workbench, user: u32, words: &[&str], request: &str) -> Outcome {
+/// Where the daemon of root listens.
+fn socket_of(bench: &Workbench) -> String {
     let status = bench.run("status mnt --json").result();
     let id = status[0]["pool_id"].as_str().unwrap();
-    let socket = format!("/run/marram/{id}.sock");
+    format!("/run/marram/{id}.sock")
+}
+
+/// What the daemon answers a user with those words before its program.
+fn ask(bench: &Workbench, user: u32, words: &[&str], request: &str) -> Outcome {
+    let socket = socket_of(bench);
     let (program, rest) = words.split_first().map_or(("perl", words), |(it, rest)| (*it, rest));
     let mut command = program_of(bench, user, program);
     command.args(rest);
@@ -140,4 +148,102 @@ fn what_only_root_makes_stays_in_the_fork() {
     assert_eq!(fs::read_link(bench.path("mnt/ann/new")).unwrap().to_str(), Some("/etc"));
     let mode = fs::metadata(bench.path("mnt/ann/roots")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o4755);
+}
+
+/// Opens connections and says nothing, prints how many were greeted, and waits for its end.
+const FLOOD: &str = r#"
+use IO::Socket::UNIX;
+my @held;
+for (1..100) {
+    my $daemon = IO::Socket::UNIX->new(Peer => $ARGV[0]) or last;
+    push @held, $daemon if defined <$daemon>;
+}
+$| = 1;
+print scalar(@held), "\n";
+<STDIN>;
+"#;
+
+#[test]
+fn a_flood_of_one_user_keeps_nobody_else_from_being_served() {
+    let Some(bench) = shared() else { return };
+    if bench.host(&["perl", "-MIO::Socket::UNIX", "-e", "1"]).status != 0 {
+        eprintln!("skipped: needs perl");
+        return;
+    }
+    let socket = socket_of(&bench);
+    let mut flood = program_of(&bench, BOB, "perl");
+    flood.args(["-MIO::Socket::UNIX", "-e", FLOOD, &socket]);
+    let pipes = (Stdio::piped(), Stdio::piped());
+    let mut flood = flood.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
+    let mut greeted = String::new();
+    BufReader::new(flood.stdout.take().unwrap()).read_line(&mut greeted).unwrap();
+    assert_eq!(greeted.trim(), "16");
+    // Others are served meanwhile, and so is the mount.
+    marram(&bench, ANN, "fork mnt/ann try").good();
+    bench.run("status mnt").good();
+    shell(&bench, BOB, "echo still > mnt/bob/works").good();
+    assert!(marram(&bench, BOB, "forks mnt").status != 0, "there is no place for one more");
+    drop(flood.stdin.take());
+    flood.wait().unwrap();
+    let begun = Instant::now();
+    while marram(&bench, BOB, "forks mnt").status != 0 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the places are free again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Connects, gives up its rights, becomes another user, and asks over what it has connected.
+const HANDED_OVER: &str = r#"
+use IO::Socket::UNIX;
+my $daemon = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "no daemon: $!";
+<$daemon>;
+$) = "4002 4002"; $( = 4002; $< = 4002; $> = 4002;
+die "still root" if $> != 4002;
+print $daemon "$ARGV[1]\n";
+$daemon->flush;
+print <$daemon> // "";
+"#;
+
+#[test]
+fn a_connection_is_its_makers_whoever_it_is_handed_to() {
+    let Some(bench) = shared() else { return };
+    if bench.host(&["perl", "-MIO::Socket::UNIX", "-e", "1"]).status != 0 {
+        eprintln!("skipped: needs perl");
+        return;
+    }
+    let socket = socket_of(&bench);
+    let line = ["-MIO::Socket::UNIX", "-e", HANDED_OVER, &socket, SNAPSHOT];
+    // A file that root has opened works for its heirs, and so does a connection.
+    let told = bench.host(&[&["perl"][..], &line].concat());
+    assert!(!told.good().out.contains("may not"), "it is root's");
+    assert!(bench.run("list mnt").good().out.contains("root@s"));
+    let log = bench.run("log mnt").good().out;
+    assert!(!log.contains("4002"), "{log}");
+}
+
+#[test]
+fn numbers_and_names_of_others_lead_nowhere() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/a", ANN, 0o644, Some("one\n"));
+    marram(&bench, ANN, "fork mnt/ann try").good();
+    let fork = fork_of(ANN, "try");
+    shell(&bench, ANN, &format!("echo two > {fork}/a")).good();
+    marram(&bench, ANN, &format!("merge {fork}")).good();
+    let rows = bench.run("log mnt --json").result();
+    for row in rows.as_array().unwrap() {
+        let line = format!("undo mnt {} --yes", row["number"]);
+        marram(&bench, BOB, &line).refused(10, &["no such operation of yours"]);
+    }
+    // Links that lead into what is closed, or out of a fork, give nobody more than they had.
+    shell(&bench, ANN, &format!("ln -s {} mnt/ann/in", bench.path(&fork).display())).good();
+    assert!(shell(&bench, BOB, "ls mnt/ann/in/").status != 0);
+    assert!(marram(&bench, BOB, "diff mnt/ann/in").status != 0);
+    assert!(marram(&bench, BOB, "merge mnt/ann/in").status != 0);
+    symlink(bench.path("mnt/ann"), bench.path("mnt/bob/out")).unwrap();
+    marram(&bench, BOB, "fork mnt/bob/out other").refused(12, &["user 4002", "may not write"]);
+    marram(&bench, BOB, "rollback mnt/bob/out@none").refused(10, &[]);
+    // A descriptor of a directory of the fork is what its user hands over, and no more.
+    let refused = format!("cd {fork} 2>/dev/null && cat a");
+    assert!(shell(&bench, BOB, &refused).status != 0);
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "two\n");
 }
