@@ -80,6 +80,8 @@ impl<'a> Authority<'a> {
                 // Both name files and datasets, whosever they are.
                 (status.damage, status.partials) = (Vec::new(), Vec::new());
                 status.mounts.retain(|mount| self.can_go_to(mount));
+                let is_seen = |name: &str| name.parse().is_ok_and(|it| self.sees(&it) == Ok(true));
+                status.snapshots.retain(|row| is_seen(&row.dataset));
                 Answer::Status(status)
             }
             other => other,

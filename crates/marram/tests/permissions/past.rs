@@ -139,3 +139,16 @@ fn a_single_file_goes_back_within_the_rights_of_the_user() {
     marram(&bench, BOB, "rollback mnt/ann/own@first").refused(12, &["/ann/own"]);
     assert_eq!(fs::read_to_string(bench.path("mnt/ann/given")).unwrap(), "is Ann's\n");
 }
+
+#[test]
+fn the_status_names_no_dataset_that_is_out_of_sight() {
+    let Some(bench) = shared() else { return };
+    bench.run("snapshot mnt@first").good();
+    bench.run("clone mnt@first hidden").good();
+    bench.run("set mnt snapshots=1h:2").good();
+    bench.run("set mnt snapshots=1h:2 --dataset hidden").good();
+    let line = "status mnt --json";
+    assert!(bench.run(line).good().out.contains("\"hidden\""));
+    let told = marram(&bench, ANN, line).good().out;
+    assert!(told.contains("1h:2") && !told.contains("hidden"), "{told}");
+}
