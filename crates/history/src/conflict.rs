@@ -3,6 +3,7 @@
 use crate::Difference;
 use crate::change_set::ChangeSet;
 use crate::selection::Select;
+use crate::touched::Overlaps;
 use marram_vfs::Error;
 use std::fmt;
 
@@ -20,6 +21,8 @@ pub enum ConflictKind {
     Removed,
     /// Directories that were moved would be in each other.
     Loop,
+    /// The parent has changed what must be as it was: see [`MergeOptions::strict`].
+    Overtaken,
 }
 
 /// One conflict.
@@ -81,6 +84,9 @@ pub struct MergeOptions<'a> {
     pub text: bool,
     /// Conflicts of texts are reported with the text of both, and can be decided by taking it.
     pub marks: bool,
+    /// The merge is refused if the parent has changed anything since the base that the fork has
+    /// changed too, even to the same, or that this says was read. None judges conflicts only.
+    pub strict: Option<Overlaps<'a>>,
     /// What marks call the side that the changes go into, and the one that they are of.
     pub names: [&'a str; 2],
     /// The merge is only done if both sides' changes are those of an earlier report: its
@@ -103,6 +109,7 @@ impl Default for MergeOptions<'_> {
             ranges: false,
             text: false,
             marks: false,
+            strict: None,
             names: ["parent", "fork"],
             state: None,
             always: false,
@@ -120,6 +127,7 @@ impl fmt::Debug for MergeOptions<'_> {
             .field("ranges", &self.ranges)
             .field("text", &self.text)
             .field("marks", &self.marks)
+            .field("is_strict", &self.strict.is_some())
             .field("state", &self.state)
             .field("always", &self.always)
             .finish_non_exhaustive()

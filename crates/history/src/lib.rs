@@ -48,6 +48,7 @@ mod stable_source;
 mod subtree;
 mod text;
 mod three_way;
+mod touched;
 mod versions;
 
 pub use branch::{Branch, Direction};
@@ -60,7 +61,10 @@ pub use line_merge::{TextPiece, merge_lines};
 pub use merge::{MergeSides, bring_across, merge};
 pub use parent::{HeldParent, Parent, ParentChange};
 pub use paths::path_of;
-pub use permission::{Bound, Refusal, Refusals, Seen, Sight, may_change_names};
+pub use permission::{
+    Bound, Modes, READ, Refusal, Refusals, SEARCH, Seen, Sight, WRITE, grants, may_change_names,
+};
 pub use selection::Select;
 pub use stable_source::{StableSource, destroy_leftovers};
+pub use touched::{Overlap, Overlaps, Touched};
 pub use versions::{Aspect, Counts, Found, Version, VersionChange, VersionsOf, versions};

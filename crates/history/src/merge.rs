@@ -20,6 +20,7 @@ use crate::merge_names::{Home, MergeNames};
 use crate::parent::{HeldParent, Parent, ParentChange};
 use crate::stable_source::StableSource;
 use crate::three_way::ThreeWay;
+use crate::touched;
 use marram_format::record::Inode;
 use marram_records::failure::{from_store, from_sync};
 use marram_records::usage::UsageChange;
@@ -269,6 +270,14 @@ impl Merge<'_> {
         sides: &ThreeWay<'_>,
     ) -> Result<(MergeReport, Vec<u64>)> {
         let options = self.options;
+        // A fork that has changed nothing is where its base is in the order of all changes.
+        let has_changes = !sides.theirs.by_inode.is_empty();
+        if let Some(overlaps) = options.strict.filter(|_| has_changes) {
+            let conflicts = touched::overtaken(sides, overlaps)?;
+            if !conflicts.is_empty() {
+                return Ok((MergeReport { conflicts, ..MergeReport::default() }, Vec::new()));
+            }
+        }
         let mut conflicts = Conflicts::new(options);
         sides.prepare_paths(sides.theirs.by_inode.keys().copied())?;
         let mut names = MergeNames::judge(sides, &mut conflicts)?;

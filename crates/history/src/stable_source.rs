@@ -63,8 +63,9 @@ impl<'a> StableSource<'a> {
 }
 
 /// Destroys what a crash has left: snapshots of the store's own that no comparison needs any more,
-/// and datasets into which a stream was being received, but for those that can go on. The daemon of
-/// a store calls it before anything else uses the store. Returns what has gone.
+/// forks of transactions, and datasets into which a stream was being received, but for those that
+/// can go on. The daemon of a store calls it before anything else uses the store. Returns what has
+/// gone.
 ///
 /// # Errors
 /// A store that takes no changes, or a snapshot that something began as: the rest stays then.
@@ -75,7 +76,10 @@ pub fn destroy_leftovers(store: &dyn Store) -> Result<Vec<Source>> {
         let is_base = source.merge_base().is_some() || source.former_base().is_some();
         source.is_fork_base() || is_base || source.dataset.is_partial()
     };
-    let is_left = |source: &Source| source.is_own() && !stays(source);
+    // The snapshots of a transaction's fork go with it.
+    let goes_along =
+        |source: &Source| source.snapshot.is_some() && source.dataset.transaction().is_some();
+    let is_left = |source: &Source| source.is_own() && !stays(source) && !goes_along(source);
     let left: Vec<Source> = left.filter(is_left).collect();
     for source in &left {
         store.destroy(source, false).map_err(from_store)?;
@@ -114,10 +118,15 @@ mod tests {
             );
         }
         assert_eq!(names().len(), before.len() + 2);
+        let transaction = DatasetName::of_transaction("1").unwrap();
+        store.fork(&root, &transaction, 1).unwrap();
+        std::mem::forget(
+            StableSource::of(&store, &Source::live(transaction.clone()), "merge").unwrap(),
+        );
         let gone = destroy_leftovers(&store).unwrap();
         assert_eq!(
             gone.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["root@diff:1", "root@merge:1"]
+            ["root@diff:1", "root@merge:1", "tx:1"]
         );
         assert_eq!(names(), before);
     }

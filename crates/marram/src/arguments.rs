@@ -11,6 +11,7 @@ mod overview;
 mod properties;
 mod selection;
 mod streams;
+mod transactions;
 mod undoing;
 mod workspaces;
 
@@ -34,6 +35,10 @@ pub(crate) use overview::groups;
 pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoArguments};
 
 pub(crate) use selection::SelectionArguments;
+
+pub(crate) use transactions::{
+    TxArguments, TxKind, TxListArguments, TxRunArguments, TxShowArguments,
+};
 
 pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, ViewArguments};
 
@@ -101,6 +106,8 @@ pub(crate) enum Command {
     /// drop what it did
     #[command(after_help = workspaces::STATUS_HELP, after_long_help = workspaces::RUN_HELP)]
     Run(RunArguments),
+    /// Transactions: all that a command does happens at once, or not at all
+    Tx(TxArguments),
     /// Open a shell in a fork that was kept, at the path of the directory that was forked
     #[command(after_help = workspaces::STATUS_HELP)]
     Enter(EnterArguments),
@@ -580,6 +587,7 @@ impl Command {
             Command::Clone(_) => "clone",
             Command::Fork(_) => "fork",
             Command::Run(_) => "run",
+            Command::Tx(_) => "tx",
             Command::Enter(_) => "enter",
             Command::Forks(_) => "forks",
             Command::Diff(_) => "diff",

@@ -82,6 +82,9 @@ impl Target {
         let entry = mountinfo::whole_of(entry)?;
         if let Some(Served { daemon, mut client, report }) = daemons::behind(&entry) {
             let (mounted, ino, root) = locate(&mut client, &report.directory, path)?;
+            if mounted.dataset.transaction().is_some() {
+                return Err(in_transaction(path));
+            }
             let is_whole = entry.root == Path::new("/");
             return Ok(Target {
                 mounted: Some(mounted),
@@ -253,6 +256,12 @@ impl Target {
             None => Ok(None),
         }
     }
+}
+
+fn in_transaction(path: &Path) -> Error {
+    let place = quoted(path.as_os_str().as_bytes());
+    Error::usage(format!("{place} is seen by a transaction"))
+        .hint("what runs in one is part of it, and has no datasets of its own: do this outside")
 }
 
 /// A place of a target that need not be there: what a file or directory is, or was.

@@ -1,8 +1,10 @@
-//! `marram run` and `marram enter`: a command in a fork, at the path that it knows.
+//! `marram run` and `marram enter`: a command in a fork, at the path that it knows. And
+//! transactions, which have views too.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod ordinary_user;
+mod transactions;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
 mod views;

@@ -50,6 +50,19 @@ impl DatasetName {
         self.0.starts_with(PARTIAL_PREFIX)
     }
 
+    /// The name of the fork that a transaction works in, by the transaction's id.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an id that no name can have in it.
+    pub fn of_transaction(id: &str) -> Result<DatasetName, Error> {
+        format!("{TRANSACTION_PREFIX}{id}").parse()
+    }
+
+    /// The id of the transaction whose fork it is, if it is one.
+    pub fn transaction(&self) -> Option<&str> {
+        self.0.strip_prefix(TRANSACTION_PREFIX)
+    }
+
     /// Whether it is one of [`DatasetName::receiving`] or [`DatasetName::partial`], which users
     /// cannot take.
     pub fn is_receiving(&self) -> bool {
@@ -120,6 +133,8 @@ const OWN_PREFIXES: [&str; 5] = [FORK_PREFIX, BASE_PREFIX, FORMER_PREFIX, "merge
 const RECEIVE_PREFIX: &str = "receive:";
 /// The same, of one that is kept when the stream is cut.
 const PARTIAL_PREFIX: &str = "receive:part:";
+/// With this the name of a transaction's fork begins. It ends with the transaction.
+const TRANSACTION_PREFIX: &str = "tx:";
 /// With this the name begins of what is kept for an undo.
 const TRASH_PREFIX: &str = "undo:";
 /// With this the name of an automatic snapshot begins.
@@ -149,8 +164,8 @@ impl Source {
     /// names for others, and list them only on request.
     pub fn is_own(&self) -> bool {
         let is_own = |name: &String| OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        self.is_in_trash()
-            || self.snapshot.as_ref().map_or_else(|| self.dataset.is_receiving(), is_own)
+        let is_own_dataset = || self.dataset.is_receiving() || self.dataset.transaction().is_some();
+        self.is_in_trash() || self.snapshot.as_ref().map_or_else(is_own_dataset, is_own)
     }
 
     /// Whether a store keeps it for an undo: by its name it is out of sight, or its dataset is.
@@ -254,6 +269,14 @@ mod tests {
         let base = Source::fork_base(&root, &long, &|_| false).unwrap();
         assert_eq!(base.to_string().parse(), Ok(base.clone()));
         assert!(base.is_fork_base() && base.is_own() && !Source::live(root).is_own());
+    }
+
+    #[test]
+    fn the_fork_of_a_transaction_is_the_stores_own() {
+        let fork = DatasetName::of_transaction("0a").unwrap();
+        assert_eq!((fork.as_str(), fork.transaction()), ("tx:0a", Some("0a")));
+        assert!(Source::live(fork).is_own() && DatasetName::root().transaction().is_none());
+        assert!(DatasetName::of_transaction("a b").is_err());
     }
 
     #[test]

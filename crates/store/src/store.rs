@@ -150,7 +150,8 @@ pub trait Store: Send + Sync {
     /// Makes a fork: a clone of the state that `dataset` has now, with `root_object` as the root of
     /// what it shows. In the same step a snapshot of `dataset` is taken that it begins as, its
     /// **base**, which [`DatasetReport::origin`] of the fork names; its name begins with `fork:`
-    /// ([`Source::fork_base`]). Takes the same time and space however large the dataset is.
+    /// ([`Source::fork_base`]). Takes the same time and space however large the dataset is. This is
+    /// the only way to the name of a transaction's fork ([`DatasetName::of_transaction`]).
     ///
     /// # Errors
     /// [`crate::Error::NoDataset`], [`crate::Error::DatasetExists`].

@@ -1,7 +1,8 @@
 //! Extended attributes.
 //!
-//! Access control lists are refused unless the kernel has agreed to enforce them: it would store
-//! them through here all the same, and a list that is not enforced is worse than none.
+//! Access control lists are refused unless the kernel has agreed to enforce them, or the file
+//! system does: the kernel would store them through here all the same, and a list that is not
+//! enforced is worse than none.
 
 use super::caller::{Capability, Requester, has_capability};
 use super::{Adapter, Outcome};
@@ -56,6 +57,8 @@ impl Adapter {
         }
         self.authorize(header, Action::WriteXattr { ino, name })?;
         if POSIX_LISTS.contains(&name) {
+            let clear_setgid =
+                clear_setgid || self.control().is_some() && !self.keeps_setgid(header, ino)?;
             return Ok(self.file_system.set_access_list(ino, name, value, clear_setgid)?);
         }
         if name == NFS4_LIST && mode != XattrMode::Create {
@@ -65,7 +68,12 @@ impl Adapter {
         Ok(self.file_system.set_xattr(ino, name, value, mode)?)
     }
 
-    /// Of POSIX lists the kernel says itself whose setgid must go.
+    /// By the kernel, or by the file system, which refuses what it does not enforce.
+    fn are_lists_enforced(&self) -> bool {
+        self.agreement.posix_lists || self.control().is_some()
+    }
+
+    /// Of POSIX lists the kernel says itself whose setgid must go, where it enforces them.
     fn keeps_setgid(&self, header: &Header, ino: Ino) -> Result<bool, Error> {
         let caller = Requester::of(header);
         let group = self.file_system.attributes(ino)?.gid;
@@ -101,7 +109,7 @@ impl Adapter {
         match name {
             b"" => Err(Errno::INVALID),
             _ if name.len() > XATTR_NAME_BYTES_MAX => Err(Errno::RANGE),
-            _ if POSIX_LISTS.contains(&name) && !self.agreement.posix_lists => {
+            _ if POSIX_LISTS.contains(&name) && !self.are_lists_enforced() => {
                 Err(Errno::NOT_SUPPORTED)
             }
             _ => Ok(()),

@@ -20,7 +20,7 @@ use marram_format::record::{Inode, Time};
 use marram_records::inode::read_inode;
 use marram_store::{MergedFrom, Store, View};
 use marram_vfs::{Error, Identity, Ino, Result};
-use rights::{SEARCH, WRITE};
+pub use rights::{Modes, READ, SEARCH, WRITE, grants};
 use rules::Judge;
 pub use sight::{Seen, Sight};
 use std::cell::RefCell;

@@ -7,11 +7,11 @@ use marram_format::record::Inode;
 use marram_vfs::Identity;
 
 /// To read a file, or to list a directory.
-pub(super) const READ: u16 = 4;
+pub const READ: u16 = 4;
 /// To write a file, or to change names in a directory.
-pub(super) const WRITE: u16 = 2;
+pub const WRITE: u16 = 2;
 /// To run a file, or to use names in a directory.
-pub(super) const SEARCH: u16 = 1;
+pub const SEARCH: u16 = 1;
 
 /// Bytes of a list before its entries, and of an entry.
 const HEADER_BYTES: usize = 4;
@@ -25,20 +25,37 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
 
+/// What decides about an inode beside a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modes {
+    /// The low twelve mode bits.
+    pub permissions: u16,
+    /// The owner.
+    pub uid: u32,
+    /// The owning group.
+    pub gid: u32,
+}
+
+impl From<&Inode> for Modes {
+    fn from(inode: &Inode) -> Modes {
+        Modes { permissions: inode.permissions, uid: inode.uid, gid: inode.gid }
+    }
+}
+
 /// Whether `user` gets all of `wanted` of an inode; `list` is its access list, if it has one that
 /// counts.
-pub(super) fn grants(user: &dyn Identity, inode: &Inode, list: Option<&[u8]>, wanted: u16) -> bool {
-    let has = |shift: u16| inode.permissions >> shift & wanted == wanted;
+pub fn grants(user: &dyn Identity, of: Modes, list: Option<&[u8]>, wanted: u16) -> bool {
+    let has = |shift: u16| of.permissions >> shift & wanted == wanted;
     if user.is_privileged() {
         return true;
     }
-    if inode.uid == user.uid() {
+    if of.uid == user.uid() {
         return has(6);
     }
-    if let Some(list) = list.filter(|_| inode.permissions & 0o070 != 0) {
-        return by_list(user, inode, list, wanted);
+    if let Some(list) = list.filter(|_| of.permissions & 0o070 != 0) {
+        return by_list(user, of, list, wanted);
     }
-    if user.is_member(inode.gid) { has(3) } else { has(0) }
+    if user.is_member(of.gid) { has(3) } else { has(0) }
 }
 
 /// One entry of a list: tag, permissions and id.
@@ -55,16 +72,16 @@ fn entries(list: &[u8]) -> Option<Vec<Entry>> {
 }
 
 /// What a list grants; one that makes no sense grants nothing.
-fn by_list(user: &dyn Identity, inode: &Inode, list: &[u8], wanted: u16) -> bool {
+fn by_list(user: &dyn Identity, of: Modes, list: &[u8], wanted: u16) -> bool {
     let Some(entries) = entries(list) else { return false };
     let mask = entries.iter().find(|(tag, ..)| *tag == MASK).map_or(7, |(_, bits, _)| *bits);
     let mut is_in_a_group = false;
     for (tag, bits, id) in entries {
         match tag {
-            OWNER if user.uid() == inode.uid => return bits & wanted == wanted,
+            OWNER if user.uid() == of.uid => return bits & wanted == wanted,
             USER if user.uid() == id => return bits & mask & wanted == wanted,
             OWNING_GROUP | GROUP => {
-                let group = if tag == GROUP { id } else { inode.gid };
+                let group = if tag == GROUP { id } else { of.gid };
                 if user.is_member(group) {
                     is_in_a_group = true;
                     if bits & wanted == wanted {
@@ -81,8 +98,8 @@ fn by_list(user: &dyn Identity, inode: &Inode, list: &[u8], wanted: u16) -> bool
 
 #[cfg(test)]
 mod tests {
-    use super::{READ, SEARCH, WRITE, grants};
-    use marram_format::record::{Inode, InodeKind, Time};
+    use super::{Modes, READ, SEARCH, WRITE, grants};
+    use marram_format::record::{InodeKind, Time};
     use marram_records::inode::new_inode;
     use marram_vfs::Identity;
 
@@ -102,9 +119,9 @@ mod tests {
         }
     }
 
-    fn file(permissions: u32) -> Inode {
+    fn file(permissions: u32) -> Modes {
         let inode = new_inode(InodeKind::Regular, permissions, 1, Time::default());
-        Inode { uid: 10, gid: 20, ..inode }
+        Modes { uid: 10, gid: 20, ..Modes::from(&inode) }
     }
 
     fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
@@ -121,11 +138,11 @@ mod tests {
     fn the_first_class_that_fits_decides() {
         let (owner, member, other) = (Person(10, &[1]), Person(11, &[1, 20]), Person(12, &[1]));
         let inode = file(0o075);
-        assert!(!grants(&owner, &inode, None, READ), "though others may");
-        assert!(grants(&member, &inode, None, READ | WRITE | SEARCH));
-        assert!(grants(&other, &inode, None, READ | SEARCH));
-        assert!(!grants(&other, &inode, None, WRITE));
-        assert!(grants(&Person(0, &[0]), &file(0), None, WRITE));
+        assert!(!grants(&owner, inode, None, READ), "though others may");
+        assert!(grants(&member, inode, None, READ | WRITE | SEARCH));
+        assert!(grants(&other, inode, None, READ | SEARCH));
+        assert!(!grants(&other, inode, None, WRITE));
+        assert!(grants(&Person(0, &[0]), file(0), None, WRITE));
     }
 
     #[test]
@@ -140,14 +157,14 @@ mod tests {
             (32, 1, nobody),
         ]);
         let inode = file(0o751);
-        assert!(grants(&Person(11, &[1]), &inode, Some(&named), READ | SEARCH));
-        assert!(!grants(&Person(11, &[1]), &inode, Some(&named), WRITE), "the mask");
-        assert!(grants(&Person(12, &[30]), &inode, Some(&named), READ));
-        assert!(!grants(&Person(12, &[30]), &inode, Some(&named), SEARCH), "no entry has it");
-        assert!(!grants(&Person(13, &[20]), &inode, Some(&named), SEARCH), "not as one of others");
-        assert!(grants(&Person(13, &[1]), &inode, Some(&named), SEARCH));
-        assert!(!grants(&Person(13, &[1]), &inode, Some(&named[..9]), SEARCH), "no list at all");
+        assert!(grants(&Person(11, &[1]), inode, Some(&named), READ | SEARCH));
+        assert!(!grants(&Person(11, &[1]), inode, Some(&named), WRITE), "the mask");
+        assert!(grants(&Person(12, &[30]), inode, Some(&named), READ));
+        assert!(!grants(&Person(12, &[30]), inode, Some(&named), SEARCH), "no entry has it");
+        assert!(!grants(&Person(13, &[20]), inode, Some(&named), SEARCH), "not as one of others");
+        assert!(grants(&Person(13, &[1]), inode, Some(&named), SEARCH));
+        assert!(!grants(&Person(13, &[1]), inode, Some(&named[..9]), SEARCH), "no list at all");
         // The kernel looks at no list where the group bits are all clear.
-        assert!(grants(&Person(11, &[1]), &file(0o704), Some(&named), READ));
+        assert!(grants(&Person(11, &[1]), file(0o704), Some(&named), READ));
     }
 }

@@ -60,7 +60,7 @@ impl<'a> Walk<'a> {
             true => xattr_value(self.view, self.seed, ino, name.bytes())?,
             false => None,
         };
-        Ok(grants(self.user, inode, list.as_deref(), wanted))
+        Ok(grants(self.user, inode.into(), list.as_deref(), wanted))
     }
 
     /// Where a directory is.

@@ -194,6 +194,19 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("marram quota ~/work --user anna --bytes 10G", "a limit"),
         ],
     ),
+    ("tx", &[("marram tx run -- make install", "all of it, or nothing")]),
+    (
+        "tx run",
+        &[
+            ("marram tx run -- make install", "in the dataset of the working directory"),
+            (
+                "marram tx run --in / --retry 3 -- dpkg -i PACKAGE",
+                "again if others were in the way",
+            ),
+        ],
+    ),
+    ("tx list", &[("marram tx list ~/work", "what is open")]),
+    ("tx show", &[("marram tx show ~/work 5f0c", "whether it was committed")]),
     ("range", &[("marram range collapse ~/work/log 0 1M", "the first mebibyte goes")]),
     ("range collapse", &[("marram range collapse ~/work/log 0 1M", "the first mebibyte goes")]),
     ("range insert", &[("marram range insert ~/work/log 4K 4K", "a hole of 4 KiB after 4 KiB")]),

@@ -23,8 +23,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Snapshots, forks and datasets",
         &[
-            "versions", "forks", "enter", "update", "clone", "log", "hold", "release", "rename",
-            "promote", "destroy",
+            "tx", "versions", "forks", "enter", "update", "clone", "log", "hold", "release",
+            "rename", "promote", "destroy",
         ],
     ),
     ("Space and properties", &["space", "get", "set", "quota", "grow", "label"]),

@@ -96,6 +96,15 @@ pub(crate) struct ViewArguments {
     /// What lies at the place: device and inode
     #[arg(long)]
     pub(crate) covered: String,
+    /// Another directory that is seen; with those of the same number below
+    #[arg(long)]
+    pub(crate) also_shown: Vec<PathBuf>,
+    /// Where it is seen
+    #[arg(long)]
+    pub(crate) also_place: Vec<PathBuf>,
+    /// What lies there
+    #[arg(long)]
+    pub(crate) also_covered: Vec<String>,
     /// Where to write why the command was not begun
     #[arg(long)]
     pub(crate) report: PathBuf,

@@ -40,6 +40,7 @@ mod space;
 mod status;
 mod stream;
 mod sync;
+mod tx;
 mod undo;
 pub(crate) mod unmount;
 mod versions;
@@ -69,6 +70,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Clone(arguments) => snapshot::run_clone(&arguments, output),
         Command::Fork(arguments) => fork::run(&arguments, output),
         Command::Run(arguments) => return Ok(run::run(&arguments, output)),
+        Command::Tx(arguments) => return tx::run(&arguments.kind, output),
         Command::Enter(arguments) => return Ok(enter::run(&arguments, output)),
         Command::Forks(arguments) => fork::list(&arguments, output),
         Command::Diff(arguments) => return diff::run(&arguments, output),

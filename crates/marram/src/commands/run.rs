@@ -96,6 +96,7 @@ impl Place {
             place: self.path,
             mount,
             covered: self.covered,
+            also: Vec::new(),
         };
         let (fork, parent) = (name.to_string(), self.dataset.to_string());
         Ok(Workspace { target: self.target, fork, parent, view })

@@ -3,8 +3,9 @@
 use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::peer;
 use crate::control::protocol::{
-    ANSWER_BYTES_MAX, Answer, Author, CompareOrder, DifferenceRow, GREETING_BYTES_MAX, Greeting,
-    MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response, SendOrder, VERSION,
+    ANSWER_BYTES_MAX, Answer, Author, BeginOrder, CompareOrder, DifferenceRow, GREETING_BYTES_MAX,
+    Greeting, MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response, SendOrder,
+    VERSION,
 };
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -99,6 +100,27 @@ impl Client {
     pub(crate) fn unmounting(&mut self) -> Result<Answer> {
         self.put(&Request::Unmounting)?;
         self.answer(ANSWER_BYTES_MAX)
+    }
+
+    /// Begins a transaction, which lives as long as this conversation.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn begin_transaction(&mut self, order: BeginOrder) -> Result<Answer> {
+        self.put(&Request::Begin(order))?;
+        self.answer(ANSWER_BYTES_MAX)
+    }
+
+    /// Commits a transaction: what the daemon answers.
+    ///
+    /// # Errors
+    /// It was asked, and has not answered: it may or may not have been done.
+    pub(crate) fn commit_transaction(mut self, id: &str) -> Result<Response> {
+        match self.put(&Request::Commit(id.to_owned())) {
+            Ok(()) => self.response(ANSWER_BYTES_MAX),
+            // No daemon has taken it.
+            Err(error) => Ok(Err(error)),
+        }
     }
 
     /// Asks what an inode of the mount on a directory belongs to. The conversation goes on.
@@ -209,6 +231,14 @@ impl Client {
     }
 
     fn answer(&mut self, bytes_max: u64) -> Result<Answer> {
+        self.response(bytes_max)?
+    }
+
+    /// The answer or refusal of the daemon.
+    ///
+    /// # Errors
+    /// There is none that makes sense.
+    fn response(&mut self, bytes_max: u64) -> Result<Response> {
         let line = match self.patience {
             None => read_line(&mut self.stream, bytes_max)?,
             Some(limit) => {
@@ -217,9 +247,8 @@ impl Client {
             }
         };
         let line = line.ok_or_else(|| lost(ErrorKind::UnexpectedEof.into()))?;
-        let response: Response = serde_json::from_str(&line)
-            .map_err(|error| Error::failed(format!("the daemon's answer is garbled: {error}")))?;
-        response
+        serde_json::from_str(&line)
+            .map_err(|error| Error::failed(format!("the daemon's answer is garbled: {error}")))
     }
 
     /// Asks for an operation on the pool.

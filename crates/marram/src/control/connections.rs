@@ -27,11 +27,12 @@ struct Counts {
 #[derive(Clone, Default)]
 pub(super) struct Connections(Arc<Mutex<Counts>>);
 
-/// Counts a connection as long as it lives.
+/// Counts a connection as long as it lives, but for the time in which it rests.
 pub(super) struct Place {
     counts: Arc<Mutex<Counts>>,
     /// The user, if that is neither root nor the daemon's own.
     other: Option<u32>,
+    rests: bool,
 }
 
 impl Connections {
@@ -51,7 +52,7 @@ impl Connections {
                 counts.others.insert(user, of_user + 1);
             }
         }
-        Some(Place { counts: Arc::clone(&self.0), other })
+        Some(Place { counts: Arc::clone(&self.0), other, rests: false })
     }
 
     /// How many there are.
@@ -61,8 +62,29 @@ impl Connections {
     }
 }
 
+impl Place {
+    /// Leaves it to others: the client works in a transaction. Only root and the daemon's own user
+    /// have those.
+    pub(super) fn rest(&mut self) {
+        if self.other.is_none() && !std::mem::replace(&mut self.rests, true) {
+            let mut counts = self.counts.lock();
+            counts.own = counts.own.saturating_sub(1);
+        }
+    }
+
+    /// Counts again: its client waits for an answer.
+    pub(super) fn work(&mut self) {
+        if std::mem::take(&mut self.rests) {
+            self.counts.lock().own += 1;
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.rests {
+            return;
+        }
         let mut counts = self.counts.lock();
         let Some(user) = self.other else {
             counts.own = counts.own.saturating_sub(1);
@@ -96,7 +118,13 @@ mod tests {
         let own: Vec<_> =
             std::iter::from_fn(|| connections.take(&Credentials::of_user(own_uid()))).collect();
         assert_eq!((own.len(), connections.count()), (OWN_MAX, OWN_MAX + OTHERS_MAX));
-        drop((flood, all, own));
+        let mut own = own;
+        own[0].rest();
+        let another = connections.take(&Credentials::of_user(own_uid()));
+        assert!(another.is_some(), "one that rests leaves its place");
+        own[0].work();
+        assert_eq!(connections.count(), OWN_MAX + OTHERS_MAX + 1);
+        drop((flood, all, own, another));
         assert_eq!(connections.count(), 0);
         assert!(connections.take(&user(0)).is_some());
     }

@@ -16,6 +16,7 @@ mod pass;
 mod space;
 mod status;
 mod streams;
+mod transactions;
 
 pub(crate) use answer::Answer;
 pub(crate) use author::Author;
@@ -43,6 +44,8 @@ pub(crate) use status::{DaemonReport, DeviceRow, ScheduleRow, StatusReport};
 pub(crate) use streams::{
     PartialRow, ReceiveOrder, SendOrder, ShownFile, ShownReport, StreamSummary,
 };
+
+pub(crate) use transactions::{BeginOrder, BegunTransaction, CommitSummary, TransactionRow};
 
 use crate::error::Result;
 use crate::identity::Identity;
@@ -133,6 +136,14 @@ pub(crate) enum Request {
     Unmounting,
     /// It has been; the answer comes when everything is durable, and the mount gone.
     Unmounted(UnmountedPlace),
+    /// Begin a transaction: the conversation goes on, and with its end the transaction is aborted.
+    Begin(BeginOrder),
+    /// Commit the transaction of this id.
+    Commit(String),
+    /// Abort the transaction of this id.
+    Abort(String),
+    /// Tell which transactions are open.
+    Transactions,
 }
 
 /// The third line, from the daemon.

@@ -8,7 +8,7 @@
 //! admits requests of users other than root and its own one by one.
 
 use crate::control::chunks::{ChunkReader, ChunkWriter, Patient};
-use crate::control::connections::Connections;
+use crate::control::connections::{Connections, Place};
 use crate::control::credentials::Credentials;
 use crate::control::peer;
 use crate::control::protocol::{
@@ -75,6 +75,9 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Whether streams that stand still are to be given up.
     fn is_over(&self) -> bool;
+
+    /// The conversation has ended in which this transaction was begun.
+    fn abandon(&self, _transaction: &str) {}
 }
 
 /// A socket that is being served; taking it away ends that.
@@ -166,6 +169,20 @@ impl Conversations {
     }
 }
 
+/// The transaction of a conversation, which is abandoned with it.
+struct Begun<'s> {
+    service: &'s dyn Service,
+    id: Option<String>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            self.service.abandon(id);
+        }
+    }
+}
+
 fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Connections) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
@@ -178,10 +195,7 @@ fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Con
         // One that may not ask, or of which there are too many, is closed.
         let Some(slot) = by.and_then(|by| connections.take(&by)) else { continue };
         let service = Arc::clone(service);
-        let connection = move || {
-            let _held = slot;
-            converse(stream, service.as_ref());
-        };
+        let connection = move || converse(stream, service.as_ref(), slot);
         // A connection that gets no thread is closed, and its client sees that.
         let _closed_on_error =
             std::thread::Builder::new().name("request".to_owned()).spawn(connection);
@@ -191,15 +205,19 @@ fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Con
 /// Holds one conversation. A client that goes away in the middle is no loss. After a question where
 /// something is comes what is to be done there. The word of an unmount comes when the kernel has
 /// let go of it, which may take as long as it likes.
-fn converse(stream: UnixStream, service: &dyn Service) {
+///
+/// A transaction is open between its beginning and the next request, or the end.
+fn converse(stream: UnixStream, service: &dyn Service, mut slot: Place) {
     if send(&stream, &service.greeting()).is_err() {
         return;
     }
     let mut reader = BufReader::new(&stream);
     let mut patience = Some(REQUEST_TIMEOUT);
+    let mut begun = Begun { service, id: None };
     loop {
         let request = read_request(&stream, &mut reader, patience).transpose();
         let Some(request) = request else { return };
+        slot.work();
         let unmounts = matches!(request, Ok(Request::Unmounting));
         let goes_on = unmounts || matches!(request, Ok(Request::Locate { .. }));
         let response =
@@ -207,7 +225,13 @@ fn converse(stream: UnixStream, service: &dyn Service) {
         // A refused client waits no longer than others.
         patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts || response.is_err());
         let sent = send(&stream, &response);
-        if sent.is_err() || !goes_on {
+        let begins = matches!(&response, Ok(Answer::Begun(_)));
+        if let Ok(Answer::Begun(transaction)) = response {
+            begun.id = Some(transaction.id);
+            patience = None;
+            slot.rest();
+        }
+        if sent.is_err() || !goes_on && !begins {
             return;
         }
     }

@@ -20,6 +20,7 @@ mod log;
 mod loop_device;
 mod mounts;
 mod namespace;
+mod open_transactions;
 mod service;
 mod serving;
 mod shown;
@@ -28,6 +29,7 @@ mod steps;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod watchers;
 
 pub(crate) use launch::Launch;

@@ -4,6 +4,7 @@ use super::authority::Authority;
 use super::mounts::mount;
 use super::namespace::Resolved;
 use super::state::Daemon;
+use super::transactions;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DaemonReport, Greeting, MountReport, MountRequest, Operation,
@@ -71,6 +72,13 @@ impl Service for Shared {
             Request::Locate { directory, ino } => locate(daemon, &directory, ino),
             Request::Unmounting => Ok(Answer::Done),
             Request::Unmounted(place) => Ok(unmounted(daemon, &place)),
+            Request::Begin(order) => transactions::begin(daemon, &order),
+            Request::Commit(id) => transactions::commit(daemon, &id),
+            Request::Abort(id) => {
+                transactions::abort(daemon, &id);
+                Ok(Answer::Done)
+            }
+            Request::Transactions => Ok(Answer::Transactions(daemon.transactions.rows())),
             Request::Compare(_)
             | Request::Send(_)
             | Request::Receive(_)
@@ -107,6 +115,10 @@ impl Service for Shared {
 
     fn is_over(&self) -> bool {
         self.0.mounts.is_shut()
+    }
+
+    fn abandon(&self, transaction: &str) {
+        transactions::abort(&self.0, transaction);
     }
 }
 

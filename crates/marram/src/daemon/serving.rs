@@ -5,7 +5,7 @@ use super::log::Log;
 use super::mounts::mount;
 use super::service::Shared;
 use super::state::{Closed, Daemon};
-use super::{background, image};
+use super::{background, image, transactions};
 use crate::control::protocol::{Answer, Operation, VERSION};
 use crate::control::server::{ControlSocket, clear_abandoned};
 use crate::engine::source::{CACHE_BYTES_DEFAULT, Pace};
@@ -35,6 +35,7 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
     let daemon = Arc::new(open(launch, log)?);
     let log = |line: &str| daemon.log.write(line);
     daemon.home.clear_left(&log);
+    transactions::clear_places(&daemon);
     let socket = serve_control(&daemon)?;
     background::start(&daemon, signals)?;
     let mounted = mount(&daemon, &launch.mount);

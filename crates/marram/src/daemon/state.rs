@@ -3,6 +3,7 @@
 use super::damage::DamageList;
 use super::log::Log;
 use super::mounts::MountTable;
+use super::open_transactions::OpenTransactions;
 use super::steps::Steps;
 use super::streams::{Held, Streams};
 use crate::control::protocol::DamageRow;
@@ -25,6 +26,8 @@ pub(super) struct Daemon {
     pub(super) mounts: Arc<MountTable>,
     /// Streams and comparisons that are under way.
     pub(super) streams: Streams,
+    /// Transactions that are open.
+    pub(super) transactions: OpenTransactions,
     /// Damage that was met.
     pub(super) damage: Arc<DamageList>,
     /// Work on volumes that is going on.
@@ -59,6 +62,7 @@ impl Daemon {
             id,
             mounts: Arc::default(),
             streams: Streams::default(),
+            transactions: OpenTransactions::default(),
             damage: Arc::default(),
             steps: Steps::default(),
             alone: Mutex::new(()),

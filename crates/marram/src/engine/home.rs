@@ -1,20 +1,21 @@
 //! The seam for engines: what the daemon and the commands ask of a home.
 //!
 //! [`Home`] is what every home answers. What only some have is a capability: snapshots and forks
-//! that are members of a mount ([`Snapshots`]), streams ([`Streams`]), passes over files
-//! ([`Passes`]), a block device that a mount can claim ([`Claim`]). A home that lacks one refuses
-//! the commands that need it by [`lacks`].
+//! that are members of a mount ([`Snapshots`]), transactions ([`Transactions`]), streams
+//! ([`Streams`]), passes over files ([`Passes`]), a block device that a mount can claim
+//! ([`Claim`]). A home that lacks one refuses the commands that need it by [`lacks`].
 
 use super::mounts::Mounts;
 use super::volume::{Opened, VolumeOptions};
 use crate::control::protocol::{
-    Answer, Author, BackgroundRewriting, CompareOrder, DedupTotals, DifferenceRow, Operation,
-    PassOrder, ReceiveOrder, SendOrder,
+    Answer, Author, BackgroundRewriting, CommitSummary, CompareOrder, DedupTotals, DifferenceRow,
+    Operation, PassOrder, ReceiveOrder, SendOrder,
 };
 use crate::error::{Error, Result};
 use crate::identity;
 use crate::paths;
 use marram_store::{DatasetName, Source};
+use marram_tx::ReadSet;
 use marram_vfs::{Identity, Ino};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -109,6 +110,11 @@ pub(crate) trait Home: Send + Sync {
 
     /// Passes over the files below directories.
     fn passes(&self) -> Option<&dyn Passes> {
+        None
+    }
+
+    /// Transactions over its datasets.
+    fn transactions(&self) -> Option<&dyn Transactions> {
         None
     }
 
@@ -253,6 +259,38 @@ pub(crate) trait Streams {
         input: &mut dyn Read,
         mounts: Option<&dyn Mounts>,
     ) -> Result<Answer>;
+}
+
+/// A transaction to commit.
+pub(crate) struct CommitOrder<'o> {
+    /// The fork that it worked in, to which nobody writes any more.
+    pub(crate) fork: &'o Source,
+    /// What it has read.
+    pub(crate) reads: &'o ReadSet,
+    /// On whose behalf.
+    pub(crate) author: &'o Author,
+}
+
+/// The capability to run transactions over datasets.
+pub(crate) trait Transactions {
+    /// Makes the fork that the transaction `id` works in. A crash takes it away.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; then there is none.
+    fn begin(&self, dataset: &DatasetName, id: &str) -> Result<Source>;
+
+    /// Brings all that a transaction has changed into its dataset, as one step that is durable
+    /// when this returns; or nothing, if others have changed since what it has read or written.
+    ///
+    /// # Errors
+    /// Whatever else refuses it or fails; then nothing has changed.
+    fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary>;
+
+    /// Takes the fork of a transaction away, which nobody has open.
+    ///
+    /// # Errors
+    /// Somebody has it open; a failed commit.
+    fn discard(&self, fork: &Source) -> Result<()>;
 }
 
 /// What a pass does to the files below directories.

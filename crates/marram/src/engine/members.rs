@@ -151,7 +151,7 @@ fn forks_of(dataset: &DatasetName, all: Vec<DatasetReport>) -> Vec<DatasetReport
 
 /// Whether it is a fork, and not a clone of a snapshot that a user made.
 fn is_fork(report: &DatasetReport) -> bool {
-    report.fork_base().is_some()
+    report.fork_base().is_some() && !report.source.is_own()
 }
 
 /// The name that a member is shown by.

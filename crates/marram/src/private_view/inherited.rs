@@ -49,6 +49,8 @@ struct Area {
     inner: PathBuf,
     /// Where it is seen.
     place: PathBuf,
+    /// Where else, of a view that covers all places.
+    also: Vec<PathBuf>,
     mounts: Vec<MountEntry>,
 }
 
@@ -69,7 +71,15 @@ impl Inherited {
     /// # Errors
     /// Something leads past the view and cannot be opened again.
     pub(crate) fn of_this_process(place: &Path) -> Result<Inherited> {
-        let area = Area::of(place)?;
+        Inherited::of_places(place, &[])
+    }
+
+    /// The same, of a view that is seen in other places too.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn of_places(place: &Path, also: &[PathBuf]) -> Result<Inherited> {
+        let area = Area::of(place, also)?;
         let workdir = area.workdir()?;
         let mut reopened = Vec::new();
         for opened in open_files()? {
@@ -92,19 +102,21 @@ impl Inherited {
 }
 
 impl Area {
-    fn of(place: &Path) -> Result<Area> {
+    fn of(place: &Path, also: &[PathBuf]) -> Result<Area> {
         let mounts = mountinfo::mounts()?;
         let entry = mountinfo::mount_of(place)?;
         let inner = entry.and_then(|entry| entry.inner(place)).unwrap_or_else(|| place.into());
         let found = fs::metadata(place).map_err(|error| Error::system("look at", place, error))?;
-        Ok(Area { device: found.dev(), inner, place: place.to_owned(), mounts })
+        let (place, also) = (place.to_owned(), also.to_vec());
+        Ok(Area { device: found.dev(), inner, place, also, mounts })
     }
 
     /// The working directory, if it lies in the area.
     fn workdir(&self) -> Result<Option<PathBuf>> {
         let here = std::env::current_dir()
             .map_err(|error| Error::failed(format!("the working directory is gone: {error}")))?;
-        if here.starts_with(&self.place) {
+        let is_below = |place: &PathBuf| here.starts_with(place);
+        if is_below(&self.place) || self.also.iter().any(is_below) {
             return Ok(Some(here));
         }
         let inner = mountinfo::mount_of(&here)?.and_then(|entry| entry.inner(&here));

@@ -2,7 +2,8 @@
 //! starts, and by no other process (docs/decisions/0042-private-view.md).
 //!
 //! [`begin`] starts this program again as the hidden command `view`. That process ([`stage`]) makes
-//! a mount namespace of its own, binds the directory over the place, and becomes the command. This
+//! a mount namespace of its own, binds the directory over the place, or several each over its
+//! own, and becomes the command. This
 //! process stays outside, hands signals on, and waits ([`running`]). Nothing here knows what the
 //! directory is: a fork, or the state of a transaction.
 //!
@@ -40,6 +41,19 @@ pub(crate) struct View {
     pub(crate) place: PathBuf,
     /// Where the mount is that the place lies in.
     pub(crate) mount: PathBuf,
+    /// What lies there outside of the view.
+    pub(crate) covered: Covered,
+    /// What is seen in other places besides.
+    pub(crate) also: Vec<Binding>,
+}
+
+/// A directory that is seen in the place of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding {
+    /// The directory that is seen.
+    pub(crate) shown: PathBuf,
+    /// Where it is seen.
+    pub(crate) place: PathBuf,
     /// What lies there outside of the view.
     pub(crate) covered: Covered,
 }

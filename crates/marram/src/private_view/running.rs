@@ -185,6 +185,10 @@ fn command(
     command.arg("--report").arg(format!("/proc/{}/fd/{}", own_pid(), report.as_raw_fd()));
     let [made, going] = meeting.paths();
     command.arg("--made").arg(made).arg("--going").arg(going);
+    for binding in &view.also {
+        command.arg("--also-shown").arg(&binding.shown).arg("--also-place").arg(&binding.place);
+        command.arg("--also-covered").arg(binding.covered.word());
+    }
     if let Some(workdir) = &begun.inherited.workdir {
         command.arg("--workdir").arg(workdir);
     }

@@ -93,16 +93,30 @@ fn keep_private(mount: &Path) -> Result<()> {
     })
 }
 
-/// Lets the directory be seen at its place, and looks whether it is.
+/// What is to be seen where, and what must lie there before.
+type Wanted<'a> = (&'a Path, &'a Path, &'a str);
+
+/// Lets the directories be seen at their places, and looks whether they are. Nothing is bound if
+/// something else has come to one of the places.
 fn bind(arguments: &ViewArguments) -> Result<()> {
-    let (shown, place) = (&arguments.shown, &arguments.place);
-    let wanted = Covered::at(shown)?;
-    if Covered::parse(&arguments.covered) != Some(Covered::at(place)?) {
-        let place = quoted(place.as_os_str().as_bytes());
-        return Err(Error::failed(format!("{place} was moved or removed meanwhile")));
+    let first = (&*arguments.shown, &*arguments.place, arguments.covered.as_str());
+    let places = arguments.also_place.iter().zip(&arguments.also_covered);
+    let others = arguments.also_shown.iter().zip(places);
+    let others = others.map(|(shown, (place, covered))| (&**shown, &**place, covered.as_str()));
+    let all: Vec<Wanted<'_>> = std::iter::once(first).chain(others).collect();
+    for (_, place, covered) in &all {
+        if Covered::parse(covered) != Some(Covered::at(place)?) {
+            let place = quoted(place.as_os_str().as_bytes());
+            return Err(Error::failed(format!("{place} was moved or removed meanwhile")));
+        }
     }
+    all.into_iter().try_for_each(|(shown, place, _)| bind_one(shown, place))
+}
+
+fn bind_one(shown: &Path, place: &Path) -> Result<()> {
+    let wanted = Covered::at(shown)?;
     mount_bind(shown, place).map_err(|error| {
-        let failed = Error::system("show the fork at", place, error);
+        let failed = Error::system("show the view at", place, error);
         if error == rustix::io::Errno::PERM { failed.hint(REFUSED_HINT) } else { failed }
     })?;
     if Covered::at(place)? != wanted {

@@ -41,7 +41,7 @@ pub(crate) fn scheduled(session: &Session) -> Result<Vec<Scheduled>> {
     for record in records.known().filter(|it| it.state == DatasetState::Live && !is_hidden(it)) {
         let Some(rule) = snapshot_rule(&record.properties) else { continue };
         let dataset: DatasetName = record.name.parse()?;
-        if dataset.is_receiving() {
+        if dataset.is_receiving() || dataset.transaction().is_some() {
             continue;
         }
         let snapshots = seen(&records, record.id)?;

@@ -1,5 +1,5 @@
 //! Datasets and snapshots made, given other names, gone back to and promoted: each one commit, with
-//! its entry in the log of operations.
+//! its entry in the log of operations. The fork of a transaction has none: the log has the commit.
 
 use super::operation_log::{self, entry, is_ephemeral};
 use super::session::Session;
@@ -9,7 +9,7 @@ use crate::snapshots::begin::{begin_operation, begin_operations};
 use crate::state::find::refuse_hidden;
 use marram_format::dataset::DatasetState;
 use marram_format::operation::{OperationKind, OperationRecord};
-use marram_store::{DatasetName, Properties, Result, Source, check_rename};
+use marram_store::{DatasetName, Error, Properties, Result, Source, check_rename};
 use std::collections::BTreeMap;
 
 /// See [`marram_store::Store::create`].
@@ -37,6 +37,9 @@ pub(crate) fn snapshot_together(
     let mut kept = BTreeMap::new();
     for dataset in datasets {
         let source: Source = format!("{dataset}@{snapshot}").parse()?;
+        if !is_ephemeral(&source) {
+            refuse_transaction(dataset)?;
+        }
         session.state.refuse_taken(&source)?;
         kept.insert(session.state.find_live(dataset)?.id, source);
     }
@@ -75,7 +78,13 @@ pub(crate) fn fork(
     root_object: u64,
 ) -> Result<()> {
     let turn = begin_operation(session)?;
-    session.state.refuse_taken(&Source::live(name.clone()))?;
+    refuse_transaction(dataset)?;
+    let live = Source::live(name.clone());
+    let is_transaction = name.transaction().is_some();
+    match is_transaction {
+        true => session.state.refuse_known(&live)?,
+        false => session.state.refuse_taken(&live)?,
+    }
     let id = session.state.find_live(dataset)?.id;
     let is_taken = |base: &Source| session.state.find(base).is_ok();
     let base = Source::fork_base(dataset, name, &is_taken)?;
@@ -86,6 +95,9 @@ pub(crate) fn fork(
         let entry = entry(OperationKind::Fork, record.id, &texts);
         let entry = OperationRecord { other: record.origin, ..entry };
         commit.add(record)?;
+        if is_transaction {
+            return Ok(());
+        }
         operation_log::enter(commit, session.author.as_ref(), entry).map(|_| ())
     }))
 }
@@ -121,8 +133,17 @@ pub(crate) fn rollback(session: &Session, to: &Source, keep: &str) -> Result<()>
     })
 }
 
+/// Refuses what would let something outlive the fork of a transaction.
+fn refuse_transaction(dataset: &DatasetName) -> Result<()> {
+    match dataset.transaction() {
+        Some(_) => Err(Error::Invalid(format!("{dataset} is the fork of a transaction"))),
+        None => Ok(()),
+    }
+}
+
 /// See [`marram_store::Lineage::promote`].
 pub(crate) fn promote(session: &Session, name: &DatasetName) -> Result<()> {
+    refuse_transaction(name)?;
     let turn = begin_operation(session)?;
     let id = lineage::refuse_promotion(&session.state, name)?;
     let (other, whose) = lineage::holder_of_origin(&session.state, id)?;

@@ -35,6 +35,11 @@ impl State {
         if is_in_trash || (source.snapshot.is_none() && source.is_own()) {
             return Err(Error::Invalid(format!("{source} is a name of the pool's own")));
         }
+        self.refuse_known(source)
+    }
+
+    /// Refuses a name under which there is something.
+    pub(crate) fn refuse_known(&self, source: &Source) -> Result<()> {
         match self.find(source) {
             Ok(_) => Err(Error::DatasetExists(source.to_string())),
             Err(_) => Ok(()),

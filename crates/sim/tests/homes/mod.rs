@@ -127,6 +127,7 @@ fn clash_of(kind: ConflictKind) -> Clash {
         ConflictKind::Name => Clash::Name,
         ConflictKind::Removed => Clash::Removed,
         ConflictKind::Loop => Clash::Loop,
+        ConflictKind::Overtaken => panic!("no merge here is strict"),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Answers: one variant for each kind of report.
 
 use super::{
-    DatasetRow, DedupSummary, DefragmentSummary, DestructionReport, FootprintReport, ForkPlace,
-    MergeSummary, MountReport, OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport,
-    ShownReport, SpaceReport, StatusReport, StreamSummary, ThinReport, UndoReport, VersionRow,
+    BegunTransaction, CommitSummary, DatasetRow, DedupSummary, DefragmentSummary,
+    DestructionReport, FootprintReport, ForkPlace, MergeSummary, MountReport, OperationRow,
+    OwnerRow, PartialRow, PropertyRow, SharingReport, ShownReport, SpaceReport, StatusReport,
+    StreamSummary, ThinReport, TransactionRow, UndoReport, VersionRow,
 };
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -101,6 +102,12 @@ pub(crate) enum Answer {
         /// Bytes.
         size_bytes: u64,
     },
+    /// A transaction has begun.
+    Begun(BegunTransaction),
+    /// A transaction was committed, or refused.
+    Concluded(CommitSummary),
+    /// Transactions that are open.
+    Transactions(Vec<TransactionRow>),
     /// The mount answers.
     Mounted(MountReport),
     /// The mount is gone.

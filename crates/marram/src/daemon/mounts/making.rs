@@ -161,7 +161,7 @@ fn let_go_after(daemon: &Arc<Daemon>, destroyed: &Arc<AtomicBool>) -> Arc<dyn Fn
 
 /// What a mount of `source` shows, and when reading moves access times there. A snapshot is shown
 /// alone: what belongs to its dataset is seen through that.
-fn namespace(
+pub(super) fn namespace(
     daemon: &Arc<Daemon>,
     source: &Source,
     read_only: bool,

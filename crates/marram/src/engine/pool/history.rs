@@ -9,6 +9,7 @@ mod versions;
 
 pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
+pub(super) use merge::conflict_row;
 pub(crate) use versions::versions;
 
 use super::rights::BothSights;

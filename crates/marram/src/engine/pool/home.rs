@@ -13,7 +13,7 @@ use crate::control::protocol::{
 };
 use crate::engine::home::{
     BackgroundReport, Claim, ControlDirectory, Home, Member, Pass, Passes, Snapshots, Streams,
-    Task, Watched,
+    Task, Transactions, Watched,
 };
 use crate::engine::members;
 use crate::engine::mounts::Mounts;
@@ -222,6 +222,10 @@ impl Home for PoolHome {
 
     fn passes(&self) -> Option<&dyn Passes> {
         Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        (!self.open.is_read_only()).then_some(self)
     }
 
     fn claim(&self) -> Option<&dyn Claim> {

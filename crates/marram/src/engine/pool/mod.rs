@@ -27,6 +27,7 @@ pub(crate) mod properties;
 mod rights;
 mod schedules;
 pub(crate) mod streams;
+mod transactions;
 mod undo;
 mod volume;
 

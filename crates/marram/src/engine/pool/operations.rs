@@ -37,7 +37,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Footprints(request) => return footprints::report(pool, request),
         Operation::Sharing => return dedup::sharing(pool),
         Operation::Fork { dataset, name, root } => {
-            let (dataset, name) = (dataset.parse()?, name.parse()?);
+            let (dataset, name) = (dataset.parse()?, fork_name(name)?);
             return timed(|| {
                 pool.fork(&dataset, &name, *root).map_err(|error| not_forked(pool, &name, error))
             });
@@ -108,6 +108,16 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
     work()?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     Ok(Answer::Timed { engine_nanoseconds })
+}
+
+/// The name of a fork that a user makes.
+fn fork_name(text: &str) -> Result<DatasetName> {
+    let name: DatasetName = text.parse()?;
+    match name.transaction() {
+        None => Ok(name),
+        Some(_) => Err(Error::usage(format!("{name}: the pool gives such names itself"))
+            .hint("take one that does not begin with tx:")),
+    }
 }
 
 /// Why there is no fork of this name; if the name is taken, by what.

@@ -52,6 +52,7 @@ fn row(pool: &Pool, operation: Operation) -> OperationRow {
     let kept = record.kept_until_seconds;
     // What a merge brought in from a snapshot was a directory's way back.
     let name = match record.kind.name() {
+        "merge" if record.undoes == 0 && transaction_of(&record.texts).is_some() => "transaction",
         "merge" if record.undoes == 0 && record.text(1).contains('@') => "rollback-directory",
         "create" | "rollback" if record.undoes == 0 && is_receive(&record.command) => "receive",
         name => name,
@@ -63,6 +64,9 @@ fn row(pool: &Pool, operation: Operation) -> OperationRow {
     }
     if name == "limit" && !names.is_empty() {
         names.insert(1, owner_text(record.detail));
+    }
+    if let ("transaction", Some(id)) = (name, transaction_of(&names)) {
+        names[1] = id;
     }
     if let ("rollback-directory", Some(to)) = (name, names.get_mut(1)) {
         *to = called(std::mem::take(to));
@@ -82,6 +86,12 @@ fn row(pool: &Pool, operation: Operation) -> OperationRow {
         can_undo: obstacle.is_none(),
         obstacle,
     }
+}
+
+/// The transaction that was committed, if what was merged was the fork of one.
+fn transaction_of(texts: &[String]) -> Option<String> {
+    let fork: DatasetName = texts.get(1)?.parse().ok()?;
+    fork.transaction().map(str::to_owned)
 }
 
 /// Whose limit it is.

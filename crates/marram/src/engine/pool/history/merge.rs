@@ -105,6 +105,7 @@ impl<'a> Merge<'a> {
             ranges: self.request.ranges,
             text: self.request.text,
             marks: self.asks_for_marks(),
+            strict: None,
             names: if self.request.update { ["fork", "parent"] } else { ["parent", "fork"] },
             state,
             always: false,
@@ -294,13 +295,15 @@ fn texts_row(texts: &ConflictTexts) -> Option<protocol::ConflictTexts> {
     })
 }
 
-fn conflict_row(conflict: &Conflict) -> ConflictRow {
+/// A conflict as it is reported.
+pub(in crate::engine::pool) fn conflict_row(conflict: &Conflict) -> ConflictRow {
     let kind = match conflict.kind {
         ConflictKind::Content => "content",
         ConflictKind::Attribute => "attribute",
         ConflictKind::Name => "name",
         ConflictKind::Removed => "removed",
         ConflictKind::Loop => "loop",
+        ConflictKind::Overtaken => "overtaken",
     };
     ConflictRow {
         path: names::text(&conflict.path),

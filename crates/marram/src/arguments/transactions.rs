@@ -1,0 +1,83 @@
+//! Arguments of `tx`.
+
+use super::format::{FormatArguments, TARGET_HELP};
+use clap::{Args, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `tx run` does, at length.
+const RUN_HELP: &str = "\
+The command and all that it starts see the dataset as it was when they began, at the paths and \
+with the inode numbers that it has; every other process sees nothing of what they do. If the \
+command exits with status 0, all of it comes into the dataset at once, and is durable; else \
+nothing of it was ever there. It is not there either if anything is killed, or the machine stops.
+
+The commit is refused if others have changed anything that the command has read or written: names \
+and their absence, listings, contents, attributes, rights, links, extended attributes. What was \
+changed is named, and with --retry the command is run again.
+
+Only what lies in the dataset is in the transaction: what the command does elsewhere, as in /tmp \
+or over the network, happens. `marram undo` takes a commit back.
+
+Exit status: that of the command, 128 and the signal's number if a signal ended it, and nothing \
+was changed; 123 if the commit was refused; 122 if it is not known whether it was done (`marram \
+tx show TARGET ID` tells); 125 if marram could not do its part, 126 if the command cannot be run, \
+127 if it is not there. With --json an object on standard output tells all these apart.";
+
+/// Arguments of `tx`.
+#[derive(Debug, Args)]
+pub(crate) struct TxArguments {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) kind: TxKind,
+}
+
+/// What to do about transactions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TxKind {
+    /// Run a command so that all it does happens at once, or not at all
+    #[command(after_long_help = RUN_HELP)]
+    Run(TxRunArguments),
+    /// List the transactions that are open
+    List(TxListArguments),
+    /// Tell whether a transaction is open or was committed
+    Show(TxShowArguments),
+}
+
+/// Arguments of `tx run`.
+#[derive(Debug, Args)]
+pub(crate) struct TxRunArguments {
+    /// Run the command again, up to so many times, if its commit was refused
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) retry: u32,
+    /// A directory in the dataset, if that is not the one of the working directory
+    #[arg(long = "in", value_name = "DIRECTORY")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Wait for all processes that the command leaves running, before the commit
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// End all processes that the command leaves running, before the commit
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) kill: bool,
+    /// The command and its words
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of `tx list`.
+#[derive(Debug, Args)]
+pub(crate) struct TxListArguments {
+    #[arg(long_help = TARGET_HELP, help = "A pool, or a path inside a mounted one")]
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatArguments,
+}
+
+/// Arguments of `tx show`.
+#[derive(Debug, Args)]
+pub(crate) struct TxShowArguments {
+    #[arg(long_help = TARGET_HELP, help = "A pool, or a path inside a mounted one")]
+    pub(crate) target: PathBuf,
+    /// The transaction, by its id
+    pub(crate) id: String,
+}

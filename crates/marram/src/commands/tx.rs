@@ -1,0 +1,125 @@
+//! `marram tx`: a command as a transaction, and what is open.
+
+mod command;
+mod report;
+mod view;
+
+use crate::arguments::{TxKind, TxListArguments, TxShowArguments};
+use crate::commands::answers::unexpected;
+use crate::control::protocol::{Answer, Operation, OperationRow, Request, TransactionRow};
+use crate::error::{Error, Result};
+use crate::output::{Align, Output, Table, instant_text};
+use crate::target::Target;
+use serde::Serialize;
+
+pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
+    match kind {
+        TxKind::Run(arguments) => Ok(command::run(arguments, output)),
+        TxKind::List(arguments) => list(arguments, output).map(|()| 0),
+        TxKind::Show(arguments) => show(arguments, output).map(|()| 0),
+    }
+}
+
+/// What is open in a pool; nothing if nobody has it mounted.
+fn open(target: &Target) -> Result<Vec<TransactionRow>> {
+    let Some(client) = target.connect()? else { return Ok(Vec::new()) };
+    match client.ask(&Request::Transactions)? {
+        Answer::Transactions(rows) => Ok(rows),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
+    let rows = open(&Target::find(&arguments.target)?)?;
+    let format = arguments.format;
+    output.print(&rows, || {
+        let mut table = Table::new(&[
+            ("ID", Align::Left),
+            ("DATASET", Align::Left),
+            ("SINCE", Align::Left),
+            ("USER", Align::Left),
+            ("READ", Align::Right),
+            ("COMMAND", Align::Left),
+        ]);
+        for row in &rows {
+            table.row(vec![
+                row.id.clone(),
+                row.dataset.clone(),
+                instant_text(row.seconds, format.exact),
+                row.author.user.to_string(),
+                row.inodes_read.to_string(),
+                row.author.command.clone(),
+            ]);
+        }
+        if format.no_header { table.tab_separated() } else { table.columns(output.colour) }
+    });
+    Ok(())
+}
+
+/// What is known of a transaction.
+#[derive(Serialize)]
+struct Shown {
+    id: String,
+    /// `open` or `committed`.
+    state: &'static str,
+    dataset: String,
+    seconds: i64,
+    command: String,
+    /// Its entry in the log of operations, by which it can be taken back.
+    operation: Option<u64>,
+}
+
+/// Committed is what the log of operations has an entry of: the commit itself has made it.
+fn show(arguments: &TxShowArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.target)?;
+    let id = &arguments.id;
+    let is_meant = |other: &str| other == id || (id.len() >= 4 && other.starts_with(id.as_str()));
+    let found = open(&target)?.into_iter().find(|row| is_meant(&row.id)).map(shown_open);
+    let found = match found {
+        Some(found) => Some(found),
+        None => committed(&Target::find(&arguments.target)?, &is_meant)?,
+    };
+    let unknown = || {
+        Error::not_found(format!("no transaction {id} is open, and none was committed")).hint(
+            "it was refused or aborted, or had changed nothing, or is older than the last 1,000 \
+             operations",
+        )
+    };
+    let shown = found.ok_or_else(unknown)?;
+    output.print(&shown, || {
+        let Shown { id, state, dataset, seconds, command, operation } = &shown;
+        let entry = operation.map_or_else(String::new, |it| format!(", operation {it}"));
+        let time = instant_text(*seconds, false);
+        format!("{id} {state} {time} in {dataset}{entry}: {command}\n")
+    });
+    Ok(())
+}
+
+fn shown_open(row: TransactionRow) -> Shown {
+    Shown {
+        id: row.id,
+        state: "open",
+        dataset: row.dataset,
+        seconds: row.seconds,
+        command: row.author.command,
+        operation: None,
+    }
+}
+
+fn committed(target: &Target, is_meant: &dyn Fn(&str) -> bool) -> Result<Option<Shown>> {
+    let rows = match target.perform(&Operation::Log)? {
+        Answer::Operations(rows) => rows,
+        other => return Err(unexpected(&other)),
+    };
+    let is_it = |row: &OperationRow| {
+        row.operation == "transaction" && row.names.get(1).is_some_and(|id| is_meant(id))
+    };
+    Ok(rows.into_iter().rev().find(is_it).map(|row| Shown {
+        id: row.names[1].clone(),
+        state: "committed",
+        dataset: row.names[0].clone(),
+        seconds: row.seconds,
+        command: row.command,
+        operation: Some(row.number),
+    }))
+}

@@ -1,0 +1,150 @@
+//! `marram tx run`: a command whose effect is one atomic, isolated step.
+//!
+//! The invariant: nothing is committed unless the command has exited with status 0 and none of its
+//! processes is left.
+
+use super::report::{Outcome, Report};
+use super::view::Dataset;
+use crate::arguments::TxRunArguments;
+use crate::commands::answers::unexpected;
+use crate::control::client::Client;
+use crate::control::protocol::{Answer, Author, BeginOrder, BegunTransaction, Request};
+use crate::error::{Error, Result};
+use crate::output::Output;
+use crate::private_view::{
+    Begun, Caught, End, Inherited, Leftovers, Refusal, begin, check_program,
+};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The pause before a command is run again: at least, and at most at first.
+const PAUSE_MILLISECONDS: [u64; 2] = [5, 20];
+/// How often the longest pause becomes twice as long.
+const DOUBLINGS_MAX: u32 = 6;
+
+pub(super) fn run(arguments: &TxRunArguments, output: &Output) -> u8 {
+    attempts(arguments, output).unwrap_or_else(|refusal| {
+        output.print_error(&refusal.error);
+        refusal.status
+    })
+}
+
+/// Runs the command until its commit is not refused, or it was tried often enough.
+fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<u8, Refusal> {
+    check_program(&arguments.command[0])?;
+    let directory = arguments.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+    let mut attempts = 0;
+    let mut caught = Caught::begin()?;
+    loop {
+        let dataset = Dataset::find(&directory)?;
+        output.refuse_untold(&dataset.mount)?;
+        let inherited = dataset.inherited()?;
+        let (id, outcome) = attempt(arguments, output, (&dataset, &inherited), caught)?;
+        attempts += 1;
+        inherited.move_to_ends();
+        caught = Caught::begin()?;
+        if matches!(outcome, Outcome::Refused(_)) && attempts <= arguments.retry {
+            std::thread::sleep(pause(&id, attempts));
+            if caught.interruption().is_none() {
+                continue;
+            }
+        }
+        let mount = &dataset.mount;
+        Report { id: &id, outcome: &outcome, attempts, mount }.print(output);
+        return Ok(outcome.status());
+    }
+}
+
+/// A pause that grows with each attempt, and that no other command makes of the same length: part
+/// of it comes from the id, which is random.
+fn pause(id: &str, attempts: u32) -> Duration {
+    let [least, most] = PAUSE_MILLISECONDS;
+    let most = most << attempts.min(DOUBLINGS_MAX);
+    let random = u64::from_str_radix(id.get(..8).unwrap_or_default(), 16).unwrap_or_default();
+    Duration::from_millis(least + random % most)
+}
+
+/// Runs the command once, in a transaction of its own.
+fn attempt(
+    arguments: &TxRunArguments,
+    output: &Output,
+    (dataset, inherited): (&Dataset, &Inherited),
+    mut caught: Caught,
+) -> std::result::Result<(String, Outcome), Refusal> {
+    let (client, begun) = begin_transaction(dataset)?;
+    let view = dataset.view(&begun.place);
+    if let Some(signal) = caught.interruption() {
+        abort(client, &begun);
+        return Ok((begun.id, Outcome::Failed(End::Killed(signal))));
+    }
+    let command = Begun {
+        view: &view,
+        inherited,
+        words: &arguments.command,
+        variables: &[("MARRAM_TRANSACTION", &begun.id)],
+        output_to_error: output.json,
+    };
+    let mut running = begin(command, caught)?;
+    let end = running.wait()?;
+    if end.status() != 0 {
+        abort(client, &begun);
+        return Ok((begun.id, Outcome::Failed(end)));
+    }
+    let survivors = running.settle(match (arguments.wait, arguments.kill) {
+        (true, _) => Leftovers::Wait,
+        (_, true) => Leftovers::Kill,
+        _ => Leftovers::Tell,
+    });
+    if !survivors.is_empty() {
+        abort(client, &begun);
+        return Ok((begun.id, Outcome::Left(survivors)));
+    }
+    if running.has_lost_view()? {
+        abort(client, &begun);
+        return Err(lost_view().into());
+    }
+    write_back(&begun.place)?;
+    let outcome = commit(client, &begun.id)?;
+    Ok((begun.id, outcome))
+}
+
+fn lost_view() -> Error {
+    Error::failed("the command has lost its view: nothing was committed")
+        .hint("what it wrote afterwards by the paths of the dataset is there, as of any program")
+}
+
+fn begin_transaction(dataset: &Dataset) -> Result<(Client, BegunTransaction)> {
+    let pool = dataset.target.pool.display();
+    let gone = || Error::failed(format!("the daemon of {pool} has gone"));
+    let mut client = dataset.target.connect()?.ok_or_else(gone)?;
+    let (directory, author) = (dataset.mount.clone(), Author::of_this_process());
+    match client.begin_transaction(BeginOrder { directory, author })? {
+        Answer::Begun(begun) => Ok((client, begun)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The end of the conversation aborts it too, but nobody waits for that.
+fn abort(client: Client, begun: &BegunTransaction) {
+    let _aborted_with_the_conversation = client.ask(&Request::Abort(begun.id.clone()));
+}
+
+/// Has the kernel hand over what was written through mappings.
+fn write_back(place: &Path) -> Result<()> {
+    let failed = |error: std::io::Error| Error::system("write back", place, error);
+    let view = File::open(place).map_err(failed)?;
+    rustix::fs::syncfs(view).map_err(|error| failed(error.into()))
+}
+
+/// Commits. What the daemon answers is known; what it does not is not.
+fn commit(client: Client, id: &str) -> std::result::Result<Outcome, Refusal> {
+    let pool = client.greeting().pool.clone();
+    match client.commit_transaction(id) {
+        Ok(Ok(Answer::Concluded(summary))) if summary.committed => Ok(Outcome::Committed),
+        Ok(Ok(Answer::Concluded(summary))) => Ok(Outcome::Refused(summary.conflicts)),
+        Ok(Ok(other)) => Err(unexpected(&other).into()),
+        Ok(Err(error)) => Err(error.during("nothing was committed").into()),
+        Err(error) => Ok(Outcome::Unknown(error.during(pool.display()))),
+    }
+}

@@ -1,0 +1,119 @@
+//! The mount that shows a transaction its state, at a place of the daemon's own. Its command sees
+//! it where the dataset is mounted (docs/decisions/0056-view-of-a-transaction.md).
+//!
+//! The invariant: the fork that it shows goes with it, however it ends.
+
+use super::checks::fuse_error;
+use super::fuse::{describe, options_of};
+use super::making::namespace;
+use super::mounted::Mounted;
+use crate::control::protocol::{MountReport, MountRequest};
+use crate::daemon::state::Daemon;
+use crate::error::{Error, Result};
+use crate::options::{AccessTimes, BlockDevice, MountOptions};
+use marram_fuse::{Offer, SessionHandle};
+use marram_store::Source;
+use marram_tx::{ReadSet, Recording};
+use marram_vfs::FileSystem;
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Mounts `fork` on `place`, with what the mount `like` of its parent allows.
+///
+/// # Errors
+/// It cannot be mounted; then nothing is.
+pub(in crate::daemon) fn mount_view(
+    daemon: &Arc<Daemon>,
+    fork: &Source,
+    place: &Path,
+    like: &MountReport,
+) -> Result<(Arc<Recording>, SessionHandle)> {
+    daemon.mounts.begin(fork, daemon.home.path())?;
+    let made = make(daemon, fork, place, like);
+    let mounted = made.as_ref().ok().map(|(mounted, ..)| Arc::clone(mounted));
+    daemon.mounts.finish(fork, mounted);
+    let (mounted, session, recording) = made?;
+    let view = (recording, session.handle());
+    let here = Arc::clone(daemon);
+    std::thread::Builder::new()
+        .name("view".to_owned())
+        .spawn(move || attend(&here, mounted, session))
+        .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+    Ok(view)
+}
+
+type Made = (Arc<Mounted>, marram_fuse::Session, Arc<Recording>);
+
+fn make(daemon: &Arc<Daemon>, fork: &Source, place: &Path, like: &MountReport) -> Result<Made> {
+    let asked = options_like(like);
+    let request = MountRequest { directory: place.to_owned(), options: asked.clone() };
+    let times = AccessTimes::Never;
+    // With `.marram` in it, so that no file of the dataset takes that name.
+    let (namespace, _) = namespace(daemon, fork, false, &asked)?;
+    let (root, namespace) = (namespace.root(), Arc::new(namespace));
+    let files: Arc<dyn FileSystem> = namespace.clone();
+    let recording = Arc::new(Recording::new(files, root, ReadSet::default()));
+    let mut fuse = options_of(daemon, &request, false, times, None);
+    // Each attribute that a program sees is asked for by itself.
+    fuse.declined.push(Offer::AttributesWithNames);
+    let mut report = MountReport {
+        directory: place.to_owned(),
+        source: fork.to_string(),
+        read_only: false,
+        options: describe(&fuse, &asked, false),
+        block_device: None,
+        device: None,
+        in_sight: None,
+        elsewhere: Vec::new(),
+        has_ended: false,
+    };
+    let shown: Arc<dyn FileSystem> = recording.clone();
+    let session = marram_fuse::mount(shown, fuse).map_err(fuse_error)?;
+    report.device = Some(session.handle().device().into());
+    let mounted = Mounted {
+        report,
+        source: fork.clone(),
+        namespace,
+        session: session.handle(),
+        destroyed: Arc::default(),
+        access_times: times,
+        elsewhere: Mutex::default(),
+        _loop_device: None,
+    };
+    Ok((Arc::new(mounted), session, recording))
+}
+
+/// What a mount allows, for another one.
+fn options_like(like: &MountReport) -> MountOptions {
+    let has = |word: &str| like.options.split(',').any(|one| one == word);
+    MountOptions {
+        access_times: Some(AccessTimes::Never),
+        allow_other: Some(has("allow_other")),
+        suid: Some(!has("nosuid")),
+        dev: Some(false),
+        exec: Some(!has("noexec")),
+        no_handles: has("nohandles"),
+        block_device: BlockDevice::Off,
+        ..MountOptions::default()
+    }
+}
+
+/// Waits for the end of a view, and takes its fork away.
+fn attend(daemon: &Daemon, mounted: Arc<Mounted>, session: marram_fuse::Session) {
+    if let Err(error) = session.wait() {
+        daemon.log.write(&format!("the view of {}: {error}", mounted.source));
+    }
+    let (fork, place) = (mounted.source.clone(), mounted.report.directory.clone());
+    daemon.transactions.forget(&fork);
+    daemon.mounts.remove(&mounted);
+    drop(mounted);
+    let discarded = daemon.home.transactions().map_or(Ok(()), |it| it.discard(&fork));
+    if let Err(error) = discarded {
+        daemon.log.write(&format!("{fork} stays until the pool is opened again: {error}"));
+    }
+    // Left empty at worst.
+    let _cleared_by_the_next_daemon = std::fs::remove_dir(place);
+    // Only now may the pool be closed.
+    daemon.mounts.notify();
+}

@@ -1,0 +1,161 @@
+//! Transactions: begun, committed, aborted.
+//!
+//! One lives as long as the conversation in which it was begun. What it works in is a fork that no
+//! list shows, mounted at a place in the folder of the control sockets.
+//!
+//! The invariant: a transaction that is taken from the table answers nothing any more to the
+//! programs in it, before anything of it is read for a commit.
+
+use super::mounts::mount_view;
+use super::open_transactions::OpenTransaction;
+use super::state::Daemon;
+use crate::control::protocol::{Answer, BeginOrder, BegunTransaction, MountReport};
+use crate::engine::home::{CommitOrder, Transactions as Capability, lacks};
+use crate::error::{Error, Result};
+use crate::names::hexadecimal;
+use crate::paths;
+use crate::timestamps::now_seconds;
+use marram_fuse::Unmount;
+use marram_store::Source;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most transactions that are open at a time: each has a mount and its threads.
+const OPEN_MAX: usize = 64;
+/// Bytes of an id.
+const ID_BYTES: usize = 16;
+/// With this the name of a place begins.
+const PLACE_PREFIX: &str = "tx-";
+
+/// Begins a transaction in the dataset of a mount.
+///
+/// # Errors
+/// What refuses it, before anything has been made.
+pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> {
+    let (source, like) = mounted_at(daemon, &order.directory)?;
+    if daemon.transactions.count() >= OPEN_MAX {
+        return Err(Error::in_use(format!("{OPEN_MAX} transactions are open, and no more can be"))
+            .hint("try again when one has ended; `marram tx list` shows them"));
+    }
+    let id = new_id()?;
+    let fork = capability(daemon)?.begin(&source.dataset, &id)?;
+    let place = place_of(daemon, &id);
+    let made = paths::make_private_folder(&place)
+        .and_then(|()| mount_view(daemon, &fork, &place, &like))
+        .inspect_err(|_| {
+            let _destroyed_by_the_next_daemon = capability(daemon).map(|it| it.discard(&fork));
+            let _left_empty_at_worst = std::fs::remove_dir(&place);
+        });
+    let (recording, session) = made?;
+    let open = OpenTransaction {
+        fork,
+        dataset: source.dataset,
+        recording,
+        session,
+        place: place.clone(),
+        seconds: now_seconds(),
+        author: order.author.clone(),
+    };
+    daemon.log.write(&format!("transaction {id} has begun: {}", order.author.command));
+    daemon.transactions.put(&id, open);
+    Ok(Answer::Begun(BegunTransaction { id, place }))
+}
+
+/// Commits a transaction, whose command has ended.
+///
+/// # Errors
+/// Why it could not be; then nothing of it is there, and it is no more.
+pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
+    let open = daemon.transactions.take(id)?;
+    open.recording.end();
+    let reads = open.recording.reads();
+    let order = CommitOrder { fork: &open.fork, reads: &reads, author: &open.author };
+    let done = capability(daemon).and_then(|it| it.commit(&order, daemon));
+    let outcome = match &done {
+        Ok(summary) if summary.committed => "committed".to_owned(),
+        Ok(summary) => format!("refused, {} conflicts", summary.conflicts.len()),
+        Err(error) => format!("not committed: {error}"),
+    };
+    close(daemon, (id, &outcome), open);
+    done.map(Answer::Concluded)
+}
+
+/// Aborts a transaction, if it is open.
+pub(super) fn abort(daemon: &Daemon, id: &str) {
+    if let Ok(open) = daemon.transactions.take(id) {
+        open.recording.end();
+        close(daemon, (id, "aborted"), open);
+    }
+}
+
+/// Takes the view away; the fork goes with it.
+fn close(daemon: &Daemon, (id, outcome): (&str, &str), open: OpenTransaction) {
+    daemon.log.write(&format!("transaction {id}: {outcome}"));
+    let OpenTransaction { recording, session, place, .. } = open;
+    drop(recording);
+    if let Err(error) = session.unmount_from(&place, Unmount::Lazily) {
+        daemon.log.write(&format!("the view of transaction {id}: {error}"));
+    }
+}
+
+fn capability(daemon: &Daemon) -> Result<&dyn Capability> {
+    daemon.home.transactions().ok_or_else(|| lacks(&*daemon.home, "transactions"))
+}
+
+/// The dataset of a mount that can have transactions, and the mount.
+fn mounted_at(daemon: &Daemon, directory: &Path) -> Result<(Source, MountReport)> {
+    let place = directory.display();
+    let reports = daemon.mounts.reports();
+    let report = reports.into_iter().find(|report| report.directory == directory);
+    let missing = || Error::not_found(format!("nothing is mounted at {place}"));
+    let report = report.ok_or_else(missing)?;
+    let source: Source = report.source.parse()?;
+    let has = |word: &str| report.options.split(',').any(|one| one == word);
+    if source.dataset.transaction().is_some() {
+        return Err(Error::usage("this is inside of a transaction")
+            .hint("a transaction in a transaction cannot be had: it is part of the outer one"));
+    }
+    if report.read_only || source.snapshot.is_some() {
+        return Err(Error::usage(format!("{place} is mounted read-only")));
+    }
+    if has("writeback") {
+        return Err(Error::usage(format!(
+            "{place} is mounted with writeback: the kernel holds back what others write there"
+        ))
+        .hint("mount it without that option"));
+    }
+    Ok((source, report))
+}
+
+fn new_id() -> Result<String> {
+    let source = Path::new("/dev/urandom");
+    let mut bytes = [0; ID_BYTES];
+    File::open(source)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Error::system("read", source, error))?;
+    Ok(hexadecimal(&bytes))
+}
+
+/// What the names of a daemon's places begin with.
+fn own_prefix(daemon: &Daemon) -> String {
+    format!("{PLACE_PREFIX}{}-", daemon.id)
+}
+
+fn place_of(daemon: &Daemon, id: &str) -> PathBuf {
+    paths::control_folder().join(format!("{}{id}", own_prefix(daemon)))
+}
+
+/// Clears the places that a daemon of the same pool has left when it was killed.
+pub(super) fn clear_places(daemon: &Daemon) {
+    let entries = std::fs::read_dir(paths::control_folder()).into_iter().flatten();
+    let prefix = own_prefix(daemon);
+    for entry in entries.filter_map(std::result::Result::ok) {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let place = entry.path();
+            let _was_unmounted = marram_fuse::unmount(&place, true);
+            let _left_empty_at_worst = std::fs::remove_dir(&place);
+        }
+    }
+}
