@@ -25,6 +25,7 @@ mod loop_devices;
 mod mounted_streams;
 mod mounting;
 mod offline;
+mod pasts;
 mod patches;
 mod permissions;
 mod quotas;

@@ -6,8 +6,8 @@ use super::state::Daemon;
 use crate::engine::home::{ControlDirectory, Snapshots};
 use crate::error::Kind;
 use crate::options::{AccessTimes, MountOptions};
-use marram_store::DatasetName;
-use marram_vfs::{Error, Result};
+use marram_store::{DatasetName, Source};
+use marram_vfs::{Error, Ino, Result, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
@@ -51,6 +51,13 @@ impl Catalogue for HomeCatalogue {
 
     fn users(&self) -> Result<BTreeSet<u32>> {
         snapshots(&*self.daemon()?)?.users(&self.dataset)
+    }
+
+    fn has_directory(&self, name: &str, ino: Ino, created: Timestamp) -> Result<bool> {
+        let daemon = self.daemon()?;
+        let source = Source { dataset: self.dataset.clone(), snapshot: Some(name.to_owned()) };
+        daemon.mounts.refuse_withheld(&source)?;
+        snapshots(&daemon)?.has_directory(&source, ino, created)
     }
 
     fn open(&self, directory: ControlDirectory, name: &str) -> Result<Opened> {

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo::is_shown_elsewhere;
 use marram_store::Source;
 use marram_vfs::{Ino, Name};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ const UNUSED_ROUNDS_MAX: usize = 64;
 
 /// Has the kernel forget what it knows of a member, but for what somebody has open.
 pub(super) fn forget_member(mount: &Served, place: &Place) {
-    let directory = mount.namespace.control_directory_ino(place.directory);
+    let directory = mount.namespace.control_directory_ino(place);
     if let (Some(directory), Ok(name)) = (directory, Name::new(place.name.as_bytes())) {
         mount.session.notify_gone(directory, name);
     }
@@ -59,15 +60,15 @@ fn is_view(mount: &Served, place: &Place) -> bool {
     is_shown_elsewhere(mount.session.device().into(), &place.path())
 }
 
-/// Where a source may be seen in control directories: a snapshot by its own name, a fork by its
-/// dataset's, below the user whose it is or was.
+/// Where a source may be seen in control directories: a snapshot by its own name, also in the past
+/// of directories, a fork by its dataset's, below the user whose it is or was.
 fn places_of(mount: &Served, source: &Source) -> Vec<Place> {
     if let Some(name) = &source.snapshot {
-        return vec![Place { directory: ControlDirectory::Snapshots, name: name.clone() }];
+        return mount.namespace.places_of_snapshot(name);
     }
     let name = source.dataset.to_string();
     let directories = mount.namespace.directories_of_forks().into_iter();
-    directories.map(|directory| Place { directory, name: name.clone() }).collect()
+    directories.map(|directory| Place::at_root(directory, &name)).collect()
 }
 
 /// The volume that a mount shows a dataset as, if it does.
@@ -82,7 +83,7 @@ fn shown_by(mount: &Served, source: &Source) -> Option<Arc<dyn Volume>> {
 pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
     for mount in mounts.served() {
         for place in sources.iter().flat_map(|source| places_of(&mount, source)) {
-            let directory = mount.namespace.control_directory_changed(place.directory);
+            let directory = mount.namespace.place_changed(&place);
             if let (Some(directory), Ok(name)) = (directory, Name::new(place.name.as_bytes())) {
                 mount.session.notify_gone(directory, name);
                 mount.session.notify_inode(directory, &ChangedInode::ALL);
@@ -95,26 +96,34 @@ pub(super) fn members_changed(mounts: &MountTable, sources: &[Source]) {
 /// that is open, and takes away what is mounted from those alone that are gone.
 pub(super) fn all_members_changed(mounts: &MountTable) {
     for mount in mounts.served() {
-        let mut directories = mount.namespace.directories_of_forks();
-        directories.push(ControlDirectory::Snapshots);
-        for directory in directories {
-            let Some(number) = mount.namespace.control_directory_changed(directory) else {
-                continue;
-            };
-            for name in mount.namespace.member_names(directory) {
-                if let Ok(name) = Name::new(name.as_bytes()) {
-                    mount.session.notify_entry(number, name);
-                }
-            }
-            mount.session.notify_inode(number, &ChangedInode::ALL);
+        let namespace = &mount.namespace;
+        for directory in namespace.directories_of_forks() {
+            let names = namespace.member_names(directory);
+            let number = namespace.control_directory_changed(directory);
+            number.iter().for_each(|number| all_names_changed(&mount, *number, &names));
+        }
+        let snapshots = ControlDirectory::Snapshots;
+        let names = namespace.member_names(snapshots);
+        let pasts = namespace.known_pasts().into_iter();
+        for number in namespace.control_directory_changed(snapshots).into_iter().chain(pasts) {
+            all_names_changed(&mount, number, &names);
         }
     }
+}
+
+fn all_names_changed(mount: &Served, directory: Ino, names: &BTreeSet<String>) {
+    for name in names {
+        if let Ok(name) = Name::new(name.as_bytes()) {
+            mount.session.notify_entry(directory, name);
+        }
+    }
+    mount.session.notify_inode(directory, &ChangedInode::ALL);
 }
 
 /// Takes what is about to be destroyed out of `.marram` of all mounts.
 pub(super) fn evict(mounts: &MountTable, sources: &[Source]) {
     for mount in mounts.served() {
-        for place in sources.iter().filter_map(|source| mount.namespace.evict(source)) {
+        for place in sources.iter().flat_map(|source| mount.namespace.evict(source)) {
             forget_member(&mount, &place);
         }
     }

@@ -16,7 +16,7 @@ use crate::identity;
 use crate::paths;
 use marram_store::{DatasetName, Source};
 use marram_tx::ReadSet;
-use marram_vfs::{Identity, Ino};
+use marram_vfs::{Identity, Ino, Timestamp};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -217,6 +217,20 @@ pub(crate) trait Snapshots {
         _user: &dyn Identity,
     ) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Whether a snapshot has a directory of this number that was made then. A home that has no
+    /// quick answer says yes: a lookup finds out.
+    ///
+    /// # Errors
+    /// [`marram_vfs::Error::NotFound`], or a failed read.
+    fn has_directory(
+        &self,
+        _snapshot: &Source,
+        _ino: Ino,
+        _created: Timestamp,
+    ) -> marram_vfs::Result<bool> {
+        Ok(true)
     }
 
     /// The member of that name.

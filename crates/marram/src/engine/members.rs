@@ -4,8 +4,9 @@
 use super::home::{ControlDirectory, Member};
 use crate::control::protocol::{Answer, ForkPlace};
 use crate::names;
+use marram_records::inode::{attributes, decode_inode, inode_key};
 use marram_store::{DatasetName, DatasetReport, Source, Store};
-use marram_vfs::{Error, Ino, Result};
+use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
 use std::collections::BTreeSet;
 
 /// Forks of forks of forks that a name is followed through.
@@ -58,6 +59,22 @@ pub(crate) fn find(
     }
     let (root, mark) = (Ino(report.root_object), mark(&report));
     Ok(Member { source: report.source, root, mark })
+}
+
+/// Whether a snapshot has a directory of this number that was made then.
+///
+/// # Errors
+/// [`Error::NotFound`], or a failed read.
+pub(crate) fn has_directory(
+    store: &dyn Store,
+    snapshot: &Source,
+    ino: Ino,
+    created: Timestamp,
+) -> Result<bool> {
+    let view = store.open(snapshot).map_err(failure)?;
+    let Some(item) = view.get(inode_key(ino.0)).map_err(failure)? else { return Ok(false) };
+    let found = attributes(ino.0, &decode_inode(ino.0, &item)?);
+    Ok(found.kind == Kind::Directory && found.links > 0 && found.created == created)
 }
 
 /// Where the directory is now that a fork began as.

@@ -3,7 +3,7 @@
 use crate::engine::Volume;
 use crate::engine::home::ControlDirectory;
 use marram_store::Source;
-use marram_vfs::{Ino, Result};
+use marram_vfs::{Ino, Result, Timestamp};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +35,13 @@ pub(in crate::daemon) trait Catalogue: Send + Sync {
     /// # Errors
     /// They cannot be read.
     fn users(&self) -> Result<BTreeSet<u32>>;
+
+    /// Whether the snapshot of that name has a directory of this number that was made then.
+    ///
+    /// # Errors
+    /// [`marram_vfs::Error::NotFound`], [`marram_vfs::Error::Busy`] if it is just being destroyed,
+    /// or a failed read.
+    fn has_directory(&self, name: &str, ino: Ino, created: Timestamp) -> Result<bool>;
 
     /// Opens the member of that name.
     ///

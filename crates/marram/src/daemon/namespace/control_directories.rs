@@ -1,18 +1,21 @@
-//! The control directories: `.marram` itself, and the two in it. They are in no dataset.
+//! The control directories: `.marram` itself, and those in it. They are in no dataset.
 //!
 //! Nothing can be made, removed or changed in them; what they list changes by commands. Snapshots
 //! are open to the users to whom the dataset was open. A fork may be of a directory that lies
 //! below one that is closed to others: so the control directory of forks is open to the daemon's
 //! own user alone. The forks of another user are in a directory that is open to that user alone,
 //! `users/UID`: the kernel itself lets nobody else in, whatever it has in its caches.
+//!
+//! Each directory below the root has a `.marram` too, for its past: see [`super::past`]. Their
+//! numbers are made of that of the directory, so no table says what they are.
 
 use super::catalogue::Catalogue;
-use super::numbers::{CONTROL_SLOT, inner_of, join};
+use super::numbers::{CONTROL_SLOT, PAST_SLOT, PAST_SNAPSHOTS_SLOT, inner_of, join, slot_of};
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{Attributes, Caller, Clock, DirectoryEntry, Error, Ino, Kind, Result};
 use marram_vfs::{SystemClock, Timestamp};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// The name at the root of a mount that shows what belongs to its dataset.
@@ -24,6 +27,8 @@ const ALL: [(&str, Directory); 3] = [
     ("forks", Directory::Listing(ControlDirectory::Forks)),
     ("users", Directory::Users),
 ];
+/// The name in `.marram` of a directory below the root.
+const PAST_NAME: &str = "snapshots";
 /// The number of the directory of the user 0; those of others follow.
 const FIRST_USER_NUMBER: u64 = 1 << 32;
 
@@ -45,12 +50,18 @@ pub(super) enum Directory {
     Listing(ControlDirectory),
     /// The one in it that lists users.
     Users,
+    /// `.marram` of another directory of the dataset than its root.
+    Past(Ino),
+    /// The one in that which lists the snapshots that have the directory.
+    PastSnapshots(Ino),
 }
 
 impl Directory {
     /// Its number.
     pub(super) fn number(self) -> Ino {
         let number = match self {
+            Directory::Past(of) => return joined(PAST_SLOT, of),
+            Directory::PastSnapshots(of) => return joined(PAST_SNAPSHOTS_SLOT, of),
             Directory::Hidden => 1,
             Directory::Listing(ControlDirectory::Snapshots) => 2,
             Directory::Listing(ControlDirectory::Forks) => 3,
@@ -59,11 +70,17 @@ impl Directory {
                 FIRST_USER_NUMBER + u64::from(user)
             }
         };
-        join(CONTROL_SLOT, Ino(number)).expect("small numbers fit")
+        joined(CONTROL_SLOT, Ino(number))
     }
 
-    /// The directory of a number in their slot.
+    /// The directory of a number in one of their slots.
     pub(super) fn of(ino: Ino) -> Option<Directory> {
+        match slot_of(ino) {
+            CONTROL_SLOT => {}
+            PAST_SLOT => return Some(Directory::Past(inner_of(ino))),
+            PAST_SNAPSHOTS_SLOT => return Some(Directory::PastSnapshots(inner_of(ino))),
+            _ => return None,
+        }
         match inner_of(ino).0 {
             1 => Some(Directory::Hidden),
             2 => Some(Directory::Listing(ControlDirectory::Snapshots)),
@@ -76,10 +93,11 @@ impl Directory {
         }
     }
 
-    /// The directory that it is in.
+    /// The control directory that it is in.
     pub(super) fn above(self) -> Option<Directory> {
         match self {
-            Directory::Hidden => None,
+            Directory::Hidden | Directory::Past(_) => None,
+            Directory::PastSnapshots(of) => Some(Directory::Past(of)),
             Directory::Listing(ControlDirectory::ForksOf(_)) => Some(Directory::Users),
             Directory::Listing(_) | Directory::Users => Some(Directory::Hidden),
         }
@@ -89,10 +107,16 @@ impl Directory {
     pub(super) fn permissions(self) -> u32 {
         match self {
             Directory::Hidden | Directory::Listing(ControlDirectory::Snapshots) => 0o555,
+            Directory::Past(_) | Directory::PastSnapshots(_) => 0o555,
             Directory::Listing(_) => 0o700,
             Directory::Users => 0o711,
         }
     }
+}
+
+/// A number that fits: a small one, or one that an inode of the dataset is shown under.
+fn joined(slot: u32, inner: Ino) -> Ino {
+    join(slot, inner).expect("what is shown of a dataset fits below the slot")
 }
 
 /// The directories of a mount.
@@ -103,13 +127,44 @@ pub(super) struct ControlDirectories {
     changed: Mutex<Timestamp>,
     /// Users of whose directories the kernel may know names.
     users: Mutex<BTreeSet<u32>>,
+    /// Directories whose list of snapshots the kernel knows, and how many of its lookups it has
+    /// not forgotten. So there are no more than the kernel has inodes.
+    pasts: Mutex<HashMap<Ino, u64>>,
 }
 
 impl ControlDirectories {
     pub(super) fn new(catalogue: Box<dyn Catalogue>, owner: Caller) -> ControlDirectories {
         let made = SystemClock.now();
-        let users = Mutex::default();
-        ControlDirectories { catalogue, owner, made, changed: Mutex::new(made), users }
+        let (users, pasts) = (Mutex::default(), Mutex::default());
+        ControlDirectories { catalogue, owner, made, changed: Mutex::new(made), users, pasts }
+    }
+
+    /// The kernel gets to know a control directory once more.
+    pub(super) fn count_lookup(&self, directory: Directory) {
+        if let Directory::PastSnapshots(of) = directory {
+            *self.pasts.lock().entry(of).or_default() += 1;
+        }
+    }
+
+    /// The kernel forgets so many lookups of a control directory.
+    pub(super) fn forget(&self, ino: Ino, count: u64) {
+        let Some(Directory::PastSnapshots(of)) = Directory::of(ino) else { return };
+        let mut pasts = self.pasts.lock();
+        let left = pasts.get(&of).map_or(0, |known| known.saturating_sub(count));
+        match left {
+            0 => pasts.remove(&of),
+            left => pasts.insert(of, left),
+        };
+    }
+
+    /// The kernel has forgotten all.
+    pub(super) fn forget_all(&self) {
+        self.pasts.lock().clear();
+    }
+
+    /// The directories whose list of snapshots the kernel knows.
+    pub(super) fn known_pasts(&self) -> Vec<Ino> {
+        self.pasts.lock().keys().copied().collect()
     }
 
     /// The owner of a directory.
@@ -142,7 +197,11 @@ impl ControlDirectories {
 
     pub(super) fn attributes(&self, of: Directory) -> Attributes {
         let changed = *self.changed.lock();
-        let entries = if of == Directory::Hidden { ALL.len() } else { 0 };
+        let entries = match of {
+            Directory::Hidden => ALL.len(),
+            Directory::Past(_) => 1,
+            _ => 0,
+        };
         Attributes {
             ino: of.number(),
             generation: 1,
@@ -167,6 +226,12 @@ impl ControlDirectories {
         found.map(|(_, directory)| directory).ok_or(Error::NotFound)
     }
 
+    /// The directory of that name in `.marram` of the directory `of`.
+    pub(super) fn find_past(of: Ino, name: &[u8]) -> Result<Directory> {
+        let snapshots = Directory::PastSnapshots(of);
+        if name == PAST_NAME.as_bytes() { Ok(snapshots) } else { Err(Error::NotFound) }
+    }
+
     /// The directory of a user whose number is that name. It is there though nothing is in it: its
     /// user alone may know what is.
     pub(super) fn find_user(name: &[u8]) -> Result<Directory> {
@@ -177,36 +242,48 @@ impl ControlDirectories {
         if is_plain { Ok(found) } else { Err(Error::NotFound) }
     }
 
-    /// Lists a directory. Members come without attributes, and under a number that stands for none:
-    /// so a listing opens none.
+    /// The names in a control directory; of a list of snapshots all that there are.
+    pub(super) fn names(&self, directory: Directory) -> Result<Vec<String>> {
+        match directory {
+            Directory::Hidden => Ok(ALL.map(|(name, _)| name.to_owned()).to_vec()),
+            Directory::Listing(directory) => self.catalogue.names(directory),
+            Directory::Users => {
+                Ok(self.catalogue.users()?.iter().map(ToString::to_string).collect())
+            }
+            Directory::Past(_) => Ok(vec![PAST_NAME.to_owned()]),
+            Directory::PastSnapshots(_) => self.catalogue.names(ControlDirectory::Snapshots),
+        }
+    }
+
+    /// The control directory of a name in another; `None` for a member.
+    fn child(directory: Directory, name: &[u8]) -> Result<Option<Directory>> {
+        match directory {
+            Directory::Hidden => ControlDirectories::find(name).map(Some),
+            Directory::Users => ControlDirectories::find_user(name).map(Some),
+            Directory::Past(of) => ControlDirectories::find_past(of, name).map(Some),
+            Directory::Listing(_) | Directory::PastSnapshots(_) => Ok(None),
+        }
+    }
+
+    /// Lists these names in a directory. Members come without attributes, and under a number that
+    /// stands for none: so a listing opens none.
     pub(super) fn visit(
         &self,
         directory: Directory,
+        names: &[String],
         after: u64,
         with_attributes: bool,
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         self.note_use(directory);
-        let names = match directory {
-            Directory::Hidden => ALL.map(|(name, _)| name.to_owned()).to_vec(),
-            Directory::Listing(directory) => self.catalogue.names(directory)?,
-            Directory::Users => self.catalogue.users()?.iter().map(ToString::to_string).collect(),
-        };
         let mut entries: Vec<(u64, &String)> =
             names.iter().map(|name| (cookie(name), name)).collect();
         entries.sort();
         for (cookie, name) in entries.into_iter().filter(|(cookie, _)| *cookie > after) {
-            let (ino, attributes) = match directory {
-                Directory::Hidden => {
-                    let found = self.attributes(ControlDirectories::find(name.as_bytes())?);
-                    (found.ino, with_attributes.then_some(found))
-                }
-                Directory::Users => {
-                    let found = ControlDirectories::find_user(name.as_bytes())?;
-                    (found.number(), with_attributes.then(|| self.attributes(found)))
-                }
-                Directory::Listing(_) => (directory.number(), None),
-            };
+            let child = ControlDirectories::child(directory, name.as_bytes())?;
+            let found = child.filter(|_| with_attributes);
+            let ino = child.unwrap_or(directory).number();
+            let attributes = found.map(|found| self.attributes(found));
             let entry = DirectoryEntry {
                 name: name.as_bytes(),
                 ino,
@@ -217,6 +294,7 @@ impl ControlDirectories {
             if !visit(entry) {
                 break;
             }
+            found.into_iter().for_each(|found| self.count_lookup(found));
         }
         Ok(())
     }

@@ -38,21 +38,38 @@ pub(in crate::daemon) struct Place {
     pub(in crate::daemon) directory: ControlDirectory,
     /// Under which name.
     pub(in crate::daemon) name: String,
+    /// The directory whose past it is, by its number in the mount; the root's is all of it.
+    pub(in crate::daemon) of: Ino,
 }
 
 impl Place {
-    /// Its path from the root of the mount.
+    /// In a control directory at the root of the mount.
+    pub(in crate::daemon) fn at_root(directory: ControlDirectory, name: &str) -> Place {
+        Place { directory, name: name.to_owned(), of: Ino::ROOT }
+    }
+
+    /// Its path from the root of the mount; of a past that of all of it.
     pub(in crate::daemon) fn path(&self) -> PathBuf {
         let hidden = PathBuf::from(OsStr::from_bytes(HIDDEN_NAME));
         hidden.join(path_of(self.directory)).join(&self.name)
     }
 }
 
+/// As what a member is seen.
+pub(super) struct Seen {
+    /// The directory that is its root.
+    pub(super) root: Ino,
+    /// The mode of that, if it is not the stored one; then its access list is hidden too.
+    pub(super) permissions: Option<u32>,
+}
+
 /// A member that is open.
 pub(super) struct Member {
     slot: u32,
     place: Place,
-    opened: Opened,
+    /// Shared by all members of the same snapshot or fork.
+    opened: Arc<Opened>,
+    seen: Seen,
     /// Lookups of its inodes that the kernel has not forgotten yet.
     pins: Arc<AtomicU64>,
     used_tick: AtomicU64,
@@ -76,7 +93,17 @@ impl Member {
     }
 
     pub(super) fn root(&self) -> Ino {
+        self.seen.root
+    }
+
+    /// The root of the snapshot or fork that it is a part of.
+    pub(super) fn whole_root(&self) -> Ino {
         self.opened.root
+    }
+
+    /// Whether an inode has an access list that is hidden.
+    pub(super) fn hides_list(&self, ino: Ino) -> bool {
+        ino == self.seen.root && self.seen.permissions.is_some()
     }
 
     /// Attributes of an inode of this member as the kernel is to know them.
@@ -85,7 +112,9 @@ impl Member {
             Ok(ino) => {
                 self.pins.fetch_add(u64::from(pinned), Ordering::Relaxed);
                 let generation = found.generation ^ u64::from(self.opened.mark);
-                Ok(Attributes { ino, generation, ..found })
+                let masked = self.seen.permissions.filter(|_| found.ino == self.seen.root);
+                let permissions = masked.unwrap_or(found.permissions);
+                Ok(Attributes { ino, generation, permissions, ..found })
             }
             Err(error) => {
                 if pinned {
@@ -162,11 +191,19 @@ impl Members {
         slots.slots.iter().filter_map(Slot::open).map(Arc::clone).collect()
     }
 
-    /// The member at `place`, opened by `open` if it is not yet.
+    /// Runs something while no member is opened or evicted.
+    pub(super) fn while_none_goes<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _one_at_a_time = self.opening.lock();
+        work()
+    }
+
+    /// The member at `place`, opened by `open` if nothing else of it is open, and seen as `seen`
+    /// finds.
     pub(super) fn at(
         &self,
         place: Place,
         open: impl FnOnce() -> Result<Opened>,
+        seen: impl FnOnce(&Opened) -> Result<Seen>,
     ) -> Result<Arc<Member>> {
         let found = |members: &Members| members.find(|member| member.place == place);
         if let Some(member) = found(self) {
@@ -177,12 +214,20 @@ impl Members {
             return self.get(member.slot);
         }
         let slot = self.free_slot()?;
-        let opened = open()?;
+        let is_same = |other: &Member| {
+            other.place.directory == place.directory && other.place.name == place.name
+        };
+        let opened = match self.find(is_same) {
+            Some(other) => Arc::clone(&other.opened),
+            None => Arc::new(open()?),
+        };
+        let seen = seen(&opened)?;
         let mut slots = self.slots.write();
         let member = Arc::new(Member {
             slot,
             place,
             opened,
+            seen,
             pins: Arc::default(),
             used_tick: AtomicU64::new(slots.tick),
         });
@@ -221,20 +266,25 @@ impl Members {
         }
     }
 
-    /// Takes the member `source` away, and returns when no operation uses it any more.
-    pub(super) fn evict(&self, source: &Source) -> Option<Place> {
+    /// Takes all members of `source` away, and returns when no operation uses one any more.
+    pub(super) fn evict(&self, source: &Source) -> Vec<Place> {
         let _none_is_opened = self.opening.lock();
-        let member = self.find(|member| member.source() == source)?;
+        let mut gone = self.all();
+        gone.retain(|member| member.source() == source);
         let mut slots = self.slots.write();
-        *slots.at_mut(member.slot) = match member.is_forgotten() {
-            true => Slot::Free,
-            false => Slot::Grave(Arc::clone(&member.pins)),
-        };
-        drop(slots);
-        while Arc::strong_count(&member) > 1 {
-            std::thread::sleep(OPERATION_TICK);
+        for member in &gone {
+            *slots.at_mut(member.slot) = match member.is_forgotten() {
+                true => Slot::Free,
+                false => Slot::Grave(Arc::clone(&member.pins)),
+            };
         }
-        Some(member.place.clone())
+        drop(slots);
+        for member in &gone {
+            while Arc::strong_count(member) > 1 {
+                std::thread::sleep(OPERATION_TICK);
+            }
+        }
+        gone.iter().map(|member| member.place.clone()).collect()
     }
 
     /// See [`super::Namespace::close_unused`].
@@ -270,7 +320,9 @@ impl Members {
 
     /// Closes a member unless somebody has begun to use it again.
     fn close(&self, member: Arc<Member>) -> bool {
-        member.files().forget_all();
+        if Arc::strong_count(&member.opened) == 1 {
+            member.files().forget_all();
+        }
         // Durability is not promised by forgetting; what is in memory must only reach the store.
         let _told_at_the_next_sync = member.files().sync_all();
         let mut slots = self.slots.write();

@@ -14,6 +14,9 @@ mod catalogue;
 mod control_directories;
 mod members;
 mod numbers;
+mod past;
+#[cfg(test)]
+mod past_tests;
 mod permissions;
 mod routing;
 #[cfg(test)]
@@ -27,9 +30,9 @@ use crate::engine::changes::Known;
 use crate::engine::home::ControlDirectory;
 use control_directories::{ControlDirectories, Directory};
 use marram_store::Source;
-use marram_vfs::{Attributes, Error, FileSystem, Ino, Result};
+use marram_vfs::{AccessRules, Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
-use numbers::{BASE_SLOT, CONTROL_SLOT, join, slot_of};
+use numbers::{BASE_SLOT, CONTROL_SLOT, FIRST_MEMBER_SLOT, join, slot_of};
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -53,6 +56,8 @@ pub(super) struct Namespace {
     /// The inode that is shown as the root of the mount.
     root: Ino,
     control: Option<ControlDirectories>,
+    /// Whether each directory below the root shows its past.
+    has_pasts: bool,
     members: Members,
 }
 
@@ -89,7 +94,9 @@ impl Namespace {
         control: Option<(Box<dyn Catalogue>, marram_vfs::Caller)>,
     ) -> Namespace {
         let control = control.map(|(catalogue, owner)| ControlDirectories::new(catalogue, owner));
-        Namespace { base, root, control, members: Members::default() }
+        // A mode does not say which users lists of that kind let through.
+        let has_pasts = control.is_some() && !matches!(base.access_rules(), AccessRules::Own(_));
+        Namespace { base, root, control, has_pasts, members: Members::default() }
     }
 
     /// The dataset itself.
@@ -99,9 +106,14 @@ impl Namespace {
 
     /// The file systems of the dataset and of all open members.
     pub(super) fn volumes(&self) -> Vec<Arc<dyn Volume>> {
-        let members = self.members.all();
-        let files = members.iter().map(|member| Arc::clone(member.files()));
-        std::iter::once(Arc::clone(&self.base)).chain(files).collect()
+        let mut volumes = vec![Arc::clone(&self.base)];
+        for member in self.members.all() {
+            // Members of one snapshot share its file system.
+            if !volumes.iter().any(|known| Arc::ptr_eq(known, member.files())) {
+                volumes.push(Arc::clone(member.files()));
+            }
+        }
+        volumes
     }
 
     /// The inode of the dataset that is shown as the root of the mount.
@@ -124,7 +136,7 @@ impl Namespace {
             },
             Files::Member(member) => Resolved {
                 member: Some(member.source().clone()),
-                root: member.root(),
+                root: member.whole_root(),
                 volume: Arc::clone(member.files()),
                 ino: inner,
             },
@@ -139,11 +151,15 @@ impl Namespace {
 
     /// What the kernel knows of an open member, by its numbers.
     pub(super) fn known_of_member(&self, source: &Source) -> Vec<Ino> {
-        let Some(member) = self.members.find(|member| member.source() == source) else {
-            return Vec::new();
+        let mut members = self.members.all();
+        members.retain(|member| member.source() == source);
+        let Some(first) = members.first() else { return Vec::new() };
+        // They share a file system: which of them the kernel knows an inode by, it does not say.
+        let known = first.files().known().map(Known::inodes).unwrap_or_default();
+        let of_member = |member: &Arc<Member>| -> Vec<Ino> {
+            known.iter().filter_map(|ino| join(member.slot(), *ino).ok()).collect()
         };
-        let known = member.files().known().map(Known::inodes).unwrap_or_default().into_iter();
-        known.filter_map(|ino| join(member.slot(), ino).ok()).collect()
+        members.iter().flat_map(of_member).collect()
     }
 
     /// What `ino` of the dataset itself is to the kernel.
@@ -158,8 +174,8 @@ impl Namespace {
     }
 
     /// Lets go of a member that is about to be destroyed: what the kernel knows of it is stale from
-    /// now on. Returns where it was seen, if it was open.
-    pub(super) fn evict(&self, source: &Source) -> Option<Place> {
+    /// now on. Returns where it was seen, as far as it was open.
+    pub(super) fn evict(&self, source: &Source) -> Vec<Place> {
         self.members.evict(source)
     }
 
@@ -205,9 +221,27 @@ impl Namespace {
         self.directory(ino).is_some()
     }
 
-    /// The number of a control directory.
-    pub(super) fn control_directory_ino(&self, directory: ControlDirectory) -> Option<Ino> {
-        self.control.as_ref().map(|_| Directory::Listing(directory).number())
+    /// The number of the control directory that a place is in.
+    pub(super) fn control_directory_ino(&self, place: &Place) -> Option<Ino> {
+        self.control.as_ref().map(|_| match place.of {
+            Ino::ROOT => Directory::Listing(place.directory).number(),
+            of => Directory::PastSnapshots(of).number(),
+        })
+    }
+
+    /// Where a snapshot of that name is seen, or was looked for: at the root, and in the past of
+    /// directories whose snapshots the kernel knows.
+    pub(super) fn places_of_snapshot(&self, name: &str) -> Vec<Place> {
+        let directory = ControlDirectory::Snapshots;
+        let pasts = self.control.as_ref().map(ControlDirectories::known_pasts).unwrap_or_default();
+        let all = std::iter::once(Ino::ROOT).chain(pasts);
+        all.map(|of| Place { directory, name: name.to_owned(), of }).collect()
+    }
+
+    /// The numbers of all lists of snapshots that the kernel knows below the root.
+    pub(super) fn known_pasts(&self) -> Vec<Ino> {
+        let pasts = self.control.as_ref().map(ControlDirectories::known_pasts).unwrap_or_default();
+        pasts.into_iter().map(|of| Directory::PastSnapshots(of).number()).collect()
     }
 
     /// The control directories of forks of which the kernel may know names.
@@ -220,6 +254,13 @@ impl Namespace {
         let control = self.control.as_ref()?;
         control.note_change();
         Some(Directory::Listing(directory).number())
+    }
+
+    /// The number of the control directory that a place is in, and a note that its names have
+    /// changed.
+    pub(super) fn place_changed(&self, place: &Place) -> Option<Ino> {
+        self.control.as_ref()?.note_change();
+        self.control_directory_ino(place)
     }
 
     /// The dataset's inode that a number of the mount without slot stands for.
@@ -241,17 +282,19 @@ impl Namespace {
     fn at(&self, ino: Ino) -> Result<(Files<'_>, Ino)> {
         match slot_of(ino) {
             BASE_SLOT => Ok((Files::Base(&*self.base), self.in_base(ino))),
-            CONTROL_SLOT => Err(Error::NotPermitted),
+            CONTROL_SLOT..FIRST_MEMBER_SLOT => Err(Error::NotPermitted),
             slot => Ok((Files::Member(self.members.get(slot)?), numbers::inner_of(ino))),
         }
     }
 
     /// The directory below `.marram`, or that itself, that `ino` is.
     fn directory(&self, ino: Ino) -> Option<Directory> {
-        if slot_of(ino) != CONTROL_SLOT || self.control.is_none() {
-            return None;
+        match slot_of(ino) {
+            BASE_SLOT | FIRST_MEMBER_SLOT.. => None,
+            CONTROL_SLOT if self.control.is_some() => Directory::of(ino),
+            _ if self.has_pasts => Directory::of(ino),
+            _ => None,
         }
-        Directory::of(ino)
     }
 
     /// Attributes that come from `files`, with the number that the kernel is to know and, if

@@ -14,8 +14,12 @@ const INNER_MASK: u64 = (1 << INNER_BITS) - 1;
 pub(super) const BASE_SLOT: u32 = 0;
 /// The slot of `.marram` and what is in it before members begin.
 pub(super) const CONTROL_SLOT: u32 = 1;
+/// The slot of `.marram` below another directory of the dataset, by the number of that.
+pub(super) const PAST_SLOT: u32 = 2;
+/// The slot of `snapshots` in that, by the same number.
+pub(super) const PAST_SNAPSHOTS_SLOT: u32 = 3;
 /// The first slot of a member.
-pub(super) const FIRST_MEMBER_SLOT: u32 = 2;
+pub(super) const FIRST_MEMBER_SLOT: u32 = 4;
 /// How many slots there are.
 pub(super) const SLOTS: u32 = 1 << 23;
 

@@ -2,7 +2,8 @@
 
 use super::control_directories::{ControlDirectories, Directory, HIDDEN_NAME};
 use super::numbers::inner_of;
-use super::{BASE_SLOT, CONTROL_SLOT, Files, Namespace, Place, join, slot_of};
+use super::past::is_list;
+use super::{BASE_SLOT, CONTROL_SLOT, FIRST_MEMBER_SLOT, Files, Namespace, Place, join, slot_of};
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
@@ -15,7 +16,11 @@ use marram_vfs::{
 impl Namespace {
     /// Whether `name` in `parent` is that of the hidden directory.
     fn is_hidden(&self, parent: Ino, name: Name<'_>) -> bool {
-        parent == Ino::ROOT && self.control.is_some() && name.as_bytes() == HIDDEN_NAME
+        name.as_bytes() == HIDDEN_NAME
+            && match parent {
+                Ino::ROOT => self.control.is_some(),
+                _ => self.shows_past(parent) && !self.is_real(parent, name),
+            }
     }
 
     /// The dataset, with the capabilities that it has.
@@ -23,51 +28,77 @@ impl Namespace {
         &*self.base
     }
 
-    fn control(&self) -> Result<&ControlDirectories> {
+    pub(super) fn control(&self) -> Result<&ControlDirectories> {
         self.control.as_ref().ok_or(Error::Stale)
     }
 
     fn look_up_in(&self, directory: Directory, name: Name<'_>) -> Result<Attributes> {
         let control = self.control()?;
         control.note_use(directory);
-        match directory {
-            Directory::Hidden => Ok(control.attributes(ControlDirectories::find(name.as_bytes())?)),
-            Directory::Users => {
-                Ok(control.attributes(ControlDirectories::find_user(name.as_bytes())?))
+        let name = name.as_bytes();
+        let found = match directory {
+            Directory::Hidden => ControlDirectories::find(name)?,
+            Directory::Users => ControlDirectories::find_user(name)?,
+            Directory::Past(of) => ControlDirectories::find_past(of, name)?,
+            Directory::Listing(directory) => {
+                return self.look_up_member(control, (directory, Ino::ROOT), name);
             }
-            Directory::Listing(directory) => self.look_up_member(control, directory, name),
+            Directory::PastSnapshots(of) => {
+                return self.look_up_member(control, (ControlDirectory::Snapshots, of), name);
+            }
+        };
+        self.pin_control(found)
+    }
+
+    /// The attributes of a control directory that the kernel gets to know once more.
+    pub(super) fn pin_control(&self, directory: Directory) -> Result<Attributes> {
+        let found = self.control_attributes(directory)?;
+        self.control()?.count_lookup(directory);
+        Ok(found)
+    }
+
+    /// The attributes of a control directory: that of a past is there as long as its directory.
+    fn control_attributes(&self, directory: Directory) -> Result<Attributes> {
+        if let Directory::Past(of) | Directory::PastSnapshots(of) = directory {
+            self.present(of)?;
         }
+        Ok(self.control()?.attributes(directory))
     }
 
     fn look_up_member(
         &self,
         control: &ControlDirectories,
-        directory: ControlDirectory,
-        name: Name<'_>,
+        (directory, of): (ControlDirectory, Ino),
+        name: &[u8],
     ) -> Result<Attributes> {
-        let name = str::from_utf8(name.as_bytes()).map_err(|_| Error::NotFound)?;
-        let place = Place { directory, name: name.to_owned() };
-        let member = self.members.at(place, || {
+        let name = str::from_utf8(name).map_err(|_| Error::NotFound)?;
+        let place = Place { directory, name: name.to_owned(), of };
+        let open = || {
             let opened = control.catalogue.open(directory, name)?;
             self.check_same_rules(&opened)?;
             Ok(opened)
-        })?;
+        };
+        let member = self.members.at(place, open, |opened| self.seen(opened, of))?;
         let root = member.files().pin(member.root())?;
         member.told(root, true)
     }
 
     fn parent_of(&self, ino: Ino) -> Result<Attributes> {
         if let Some(directory) = self.directory(ino) {
-            return match directory.above() {
-                None => self.pin(Ino::ROOT),
-                Some(above) => Ok(self.control()?.attributes(above)),
+            return match (directory.above(), directory) {
+                (Some(above), _) => self.pin_control(above),
+                (None, Directory::Past(of)) => self.pin(of),
+                (None, _) => self.pin(Ino::ROOT),
             };
         }
         let (files, inner) = self.at(ino)?;
         match &files {
             Files::Base(_) if ino == Ino::ROOT => self.pin(ino),
             Files::Member(member) if inner == member.root() => {
-                Ok(self.control()?.attributes(Directory::Listing(member.place().directory)))
+                self.pin_control(match member.place().of {
+                    Ino::ROOT => Directory::Listing(member.place().directory),
+                    of => Directory::PastSnapshots(of),
+                })
             }
             _ => self.told(&files, files.parent(inner)?, true),
         }
@@ -164,8 +195,13 @@ impl FileSystem for Namespace {
     }
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
-        if self.is_hidden(parent, name) {
-            return Ok(self.control()?.attributes(Directory::Hidden));
+        if name.as_bytes() == HIDDEN_NAME && self.control.is_some() {
+            if parent == Ino::ROOT {
+                return self.pin_control(Directory::Hidden);
+            }
+            if self.shows_past(parent) {
+                return self.look_up_past(parent, name);
+            }
         }
         if let Some(directory) = self.directory(parent) {
             return self.look_up_in(directory, name);
@@ -180,7 +216,7 @@ impl FileSystem for Namespace {
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
         if let Some(directory) = self.directory(ino) {
-            return Ok(self.control()?.attributes(directory));
+            return self.pin_control(directory);
         }
         let (files, ino) = self.at(ino).map_err(|_| Error::Stale)?;
         self.told(&files, files.pin(ino)?, true)
@@ -188,7 +224,7 @@ impl FileSystem for Namespace {
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
         if let Some(directory) = self.directory(ino) {
-            return Ok(self.control()?.attributes(directory));
+            return self.control_attributes(directory);
         }
         let (files, ino) = self.at(ino)?;
         self.told(&files, files.attributes(ino)?, false)
@@ -197,13 +233,16 @@ impl FileSystem for Namespace {
     fn forget(&self, ino: Ino, count: u64) {
         match slot_of(ino) {
             BASE_SLOT => self.base.forget(self.in_base(ino), count),
-            CONTROL_SLOT => (),
+            CONTROL_SLOT..FIRST_MEMBER_SLOT => {
+                self.control.iter().for_each(|control| control.forget(ino, count));
+            }
             slot => self.members.forget(slot, inner_of(ino), count),
         }
     }
 
     fn forget_all(&self) {
         self.base.forget_all();
+        self.control.iter().for_each(ControlDirectories::forget_all);
         self.members.clear();
     }
 
@@ -288,7 +327,8 @@ impl FileSystem for Namespace {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         if let Some(directory) = self.directory(ino) {
-            return self.control()?.visit(directory, after, with_attributes, visit);
+            let names = self.names_in(directory)?;
+            return self.control()?.visit(directory, &names, after, with_attributes, visit);
         }
         let (files, inner) = self.at(ino)?;
         match &files {
@@ -307,6 +347,9 @@ impl FileSystem for Namespace {
             return Err(Error::NoAttribute);
         }
         let (files, ino) = self.at(ino)?;
+        if matches!(&files, Files::Member(member) if member.hides_list(ino)) && is_list(name) {
+            return Err(Error::NoAttribute);
+        }
         files.xattr(ino, name)
     }
 

@@ -2,17 +2,18 @@
 
 use super::{Catalogue, Namespace, Opened};
 use crate::engine::home::ControlDirectory;
+use crate::engine::members;
 use marram_posix::{Posix, PosixOptions};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{
     Attributes, Caller, Copying, Error, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result,
-    Sharing,
+    Sharing, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
+pub(super) const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
 
 /// All snapshots of the root dataset, and all other datasets as forks.
 struct Shown(Arc<MemoryStore>);
@@ -20,6 +21,7 @@ struct Shown(Arc<MemoryStore>);
 impl Catalogue for Shown {
     fn names(&self, directory: ControlDirectory) -> Result<Vec<String>> {
         let sources = self.0.list().unwrap().into_iter().map(|report| report.source);
+        let sources = sources.filter(|source| !source.is_own());
         let name = |source: Source| match directory {
             ControlDirectory::Snapshots => source.snapshot,
             _ => source.snapshot.is_none().then(|| source.dataset.to_string()),
@@ -29,6 +31,11 @@ impl Catalogue for Shown {
 
     fn users(&self) -> Result<BTreeSet<u32>> {
         Ok(BTreeSet::from([1000]))
+    }
+
+    fn has_directory(&self, name: &str, ino: Ino, created: Timestamp) -> Result<bool> {
+        let source = format!("root@{name}").parse().unwrap();
+        members::has_directory(&*self.0, &source, ino, created)
     }
 
     fn open(&self, directory: ControlDirectory, name: &str) -> Result<Opened> {
@@ -51,20 +58,21 @@ fn open(store: &MemoryStore, source: &Source, root: Ino) -> Arc<Posix> {
 }
 
 /// A namespace over a dataset with the file `d/f`, a snapshot `s` and a fork `copy` of `d`.
-struct Bench {
-    store: Arc<MemoryStore>,
-    files: Namespace,
-    folder: Ino,
+pub(super) struct Bench {
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) files: Namespace,
+    pub(super) folder: Ino,
 }
 
-fn name(text: &str) -> Name<'_> {
+pub(super) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).unwrap()
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         let store = Arc::new(MemoryStore::default());
         let root = Source::live(DatasetName::root());
+        store.set_property(&root.dataset, "acl", Some("posix")).unwrap();
         let base = open(&store, &root, Ino::ROOT);
         let folder = NewNode::Directory { permissions: 0o755 };
         let folder = base.create(ROOT_USER, Ino::ROOT, name("d"), folder).unwrap().ino;
@@ -77,14 +85,14 @@ impl Bench {
         bench
     }
 
-    fn make(&self, parent: Ino, file: &str, content: &[u8]) -> Ino {
+    pub(super) fn make(&self, parent: Ino, file: &str, content: &[u8]) -> Ino {
         let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
         let made = self.files.create(ROOT_USER, parent, name(file), node).unwrap();
         self.files.write(made.ino, 0, content, Default::default()).unwrap();
         made.ino
     }
 
-    fn find(&self, path: &str) -> Result<Attributes> {
+    pub(super) fn find(&self, path: &str) -> Result<Attributes> {
         let mut found = self.files.attributes(Ino::ROOT)?;
         for part in path.split('/') {
             found = self.files.lookup(found.ino, name(part))?;
@@ -92,13 +100,13 @@ impl Bench {
         Ok(found)
     }
 
-    fn read(&self, ino: Ino) -> Vec<u8> {
+    pub(super) fn read(&self, ino: Ino) -> Vec<u8> {
         let mut out = Vec::new();
         self.files.read(ino, 0, 100, &mut out).unwrap();
         out
     }
 
-    fn names(&self, ino: Ino) -> Vec<String> {
+    pub(super) fn names(&self, ino: Ino) -> Vec<String> {
         let mut names = Vec::new();
         let mut visit = |entry: marram_vfs::DirectoryEntry<'_>| {
             names.push(String::from_utf8(entry.name.to_vec()).unwrap());
@@ -194,7 +202,7 @@ fn a_member_that_is_destroyed_is_stale_until_it_is_forgotten() {
     let bench = Bench::new();
     let source: Source = "root@s".parse().unwrap();
     let root = bench.find(".marram/snapshots/s").unwrap();
-    assert!(bench.files.evict(&source).is_some());
+    assert_eq!(bench.files.evict(&source).len(), 1);
     bench.store.destroy(&source, false).unwrap();
     assert_eq!(bench.files.attributes(root.ino), Err(Error::Stale));
     assert_eq!(bench.find(".marram/snapshots/s"), Err(Error::NotFound));

@@ -268,6 +268,15 @@ impl Snapshots for PoolHome {
         members::find(&**self.pool(), dataset, directory, name)
     }
 
+    fn has_directory(
+        &self,
+        snapshot: &Source,
+        ino: marram_vfs::Ino,
+        created: marram_vfs::Timestamp,
+    ) -> marram_vfs::Result<bool> {
+        members::has_directory(&**self.pool(), snapshot, ino, created)
+    }
+
     fn compare(
         &self,
         order: &CompareOrder,
