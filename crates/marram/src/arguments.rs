@@ -44,7 +44,7 @@ pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, View
 
 use format::TARGET_HELP;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -241,9 +241,28 @@ pub(crate) struct CreateArguments {
         long_help = properties::CREATE_HELP
     )]
     pub(crate) options: Vec<String>,
+    /// What to make: a pool, or a pmem home in a file on tmpfs, where every operation survives a
+    /// killed daemon as soon as it returns
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) home: HomeKind,
     /// PATH is a pool, or a path inside a mounted one: make this empty dataset in it
-    #[arg(long, short = 'd', value_name = "NAME", conflicts_with_all = ["size", "force"])]
+    #[arg(
+        long,
+        short = 'd',
+        value_name = "NAME",
+        conflicts_with_all = ["size", "force", "home"]
+    )]
     pub(crate) dataset: Option<String>,
+}
+
+/// A kind of home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HomeKind {
+    /// A pool: snapshots, checksums, compression
+    #[default]
+    Pool,
+    /// Memory that is mapped: every operation durable when it returns
+    Pmem,
 }
 
 /// Arguments of `mount`.

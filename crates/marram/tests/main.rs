@@ -28,6 +28,7 @@ mod offline;
 mod pasts;
 mod patches;
 mod permissions;
+mod pmem;
 mod quotas;
 mod ranges;
 mod receiving;

@@ -1,10 +1,10 @@
 //! `marram create`: a pool in a file or on a block device, or a dataset in a pool.
 
-use crate::arguments::CreateArguments;
+use crate::arguments::{CreateArguments, HomeKind};
 use crate::control::protocol::Operation;
 use crate::engine::properties::parse_settings;
-use crate::engine::{self, CreateRequest};
-use crate::error::Result;
+use crate::engine::{self, CreatePmem, CreateRequest};
+use crate::error::{Error, Result};
 use crate::output::{Output, size_text};
 use crate::paths::utf8;
 use crate::sizes::parse_size;
@@ -31,20 +31,45 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
         output.print(&created, || format!("created the dataset {name}\n"));
         return Ok(());
     }
+    let size_bytes = arguments.size.as_deref().map(parse_size).transpose()?;
+    utf8(&arguments.path)?;
+    if arguments.home == HomeKind::Pmem {
+        return pmem(arguments, size_bytes, output);
+    }
     let request = CreateRequest {
-        size_bytes: arguments.size.as_deref().map(parse_size).transpose()?,
+        size_bytes,
         preallocate: arguments.preallocate,
         force: arguments.force,
         label: arguments.label.clone(),
         properties,
     };
-    utf8(&arguments.path)?;
     let size_bytes = engine::create(&arguments.path, &request)?;
     let created =
         Created { pool: arguments.path.clone(), size_bytes: Some(size_bytes), dataset: None };
     output.print(&created, || {
         let size = size_text(size_bytes, false);
         format!("created a pool of {size} in {}\n", arguments.path.display())
+    });
+    Ok(())
+}
+
+/// Makes a pmem home, and says what it keeps.
+fn pmem(arguments: &CreateArguments, size_bytes: Option<u64>, output: &Output) -> Result<()> {
+    if let Some(setting) = arguments.options.first() {
+        return Err(Error::usage(format!("a pmem home has no properties: {setting}")));
+    }
+    let (force, label) = (arguments.force, arguments.label.as_str());
+    let request = CreatePmem { size_bytes, force, label };
+    let size_bytes = engine::create_pmem(&arguments.path, &request)?;
+    let created =
+        Created { pool: arguments.path.clone(), size_bytes: Some(size_bytes), dataset: None };
+    output.print(&created, || {
+        format!(
+            "created a pmem home of {} in {}\n\
+             It lies on tmpfs: every operation survives a killed daemon, and nothing a reboot.\n",
+            size_text(size_bytes, false),
+            arguments.path.display()
+        )
     });
     Ok(())
 }

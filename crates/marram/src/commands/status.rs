@@ -145,11 +145,14 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
         size(report.total_bytes),
         size(report.free_bytes)
     ));
-    lines.push(format!(
-        "last commit:  {} (number {})",
-        instant_text(report.last_commit_seconds, exact),
-        report.group
-    ));
+    lines.push(match &report.medium {
+        Some(medium) => format!("medium:       {medium}"),
+        None => format!(
+            "last commit:  {} (number {})",
+            instant_text(report.last_commit_seconds, exact),
+            report.group
+        ),
+    });
     if report.healed_blocks > 0 {
         lines.push(format!("healed:       {} blocks from another copy", report.healed_blocks));
     }

@@ -1,6 +1,7 @@
 //! The kinds of homes, in the order in which a source is tried.
 
 use super::home::Home;
+use super::pmem::PmemKind;
 use super::pool::PoolKind;
 use super::source::{Kind, OpenMode, Probe};
 use crate::error::Result;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// All kinds. The first one says what is wrong with a path at which there is no home.
-const KINDS: [&dyn Kind; 1] = [&PoolKind];
+const KINDS: [&dyn Kind; 2] = [&PoolKind, &PmemKind];
 
 /// Looks which home is at `path`, without opening it.
 ///

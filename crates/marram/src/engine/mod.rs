@@ -10,6 +10,7 @@
 //! | `kinds` | the kinds of homes |
 //! | [`posix`] | volumes of homes that are stores |
 //! | [`members`] | snapshots and forks of homes that are stores |
+//! | `pmem` | the pmem home: a file system in mapped memory |
 //! | [`pool`] | the pool: the only folder that names its crate |
 //!
 //! # How a new home is mounted
@@ -30,6 +31,7 @@ pub(crate) mod home;
 mod kinds;
 pub(crate) mod members;
 pub(crate) mod mounts;
+mod pmem;
 pub(crate) mod pool;
 pub(crate) mod posix;
 pub(crate) mod source;
@@ -39,6 +41,7 @@ pub(crate) use home::Home;
 pub(crate) use kinds::{open, probe};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
+pub(crate) use pmem::{CreatePmem, create as create_pmem};
 pub(crate) use pool::{
     CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,
     show_streams, streams,

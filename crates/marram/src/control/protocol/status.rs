@@ -17,6 +17,9 @@ pub(crate) struct StatusReport {
     pub(crate) health: String,
     /// Why it is not `online`.
     pub(crate) reason: Option<String>,
+    /// What it lies in and what that keeps, of a home without group commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) medium: Option<String>,
     /// Number of the last group commit.
     pub(crate) group: u64,
     /// When that was: seconds since 1970.

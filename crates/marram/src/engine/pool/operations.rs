@@ -218,6 +218,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         Health::ReadOnly(reason) => ("read-only", Some(reason.clone())),
     };
     Ok(StatusReport {
+        medium: None,
         pool: open.path().to_owned(),
         pool_id: hexadecimal(&status.pool_id),
         label: status.label.clone(),

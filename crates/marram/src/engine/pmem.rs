@@ -1,0 +1,247 @@
+//! The pmem home behind the seam: an image in a mapped file, which is one file system.
+
+use super::home::{Home, lacks};
+use super::source::{Kind, OpenMode, Probe};
+use super::volume::{Opened, Volume, VolumeOptions};
+use crate::control::protocol::{Answer, Author, DatasetRow, Operation, StatusReport};
+use crate::engine::mounts::Mounts;
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use crate::names::hexadecimal;
+use crate::options::AccessTimes;
+use crate::paths;
+use marram_pmem::memory::Memory;
+use marram_pmem::memory::mapped::Mapped;
+use marram_pmem::{HEADER_BYTES, Header, ImageError, NewImage, Pmem, PmemOptions, make};
+use marram_store::Source;
+use marram_vfs::{Clock, FileSystem, Ino, SystemClock};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What an image lies in, and what that keeps.
+const MEDIUM: &str = "tmpfs: every operation survives a killed daemon, and nothing a reboot";
+
+/// Pmem images, as sources are recognised.
+pub(super) struct PmemKind;
+
+/// An image that is open.
+struct PmemHome {
+    path: PathBuf,
+    identity: Identity,
+    id: String,
+    files: Arc<Pmem>,
+}
+
+/// An image to make.
+pub(crate) struct CreatePmem<'r> {
+    /// Its size in bytes.
+    pub(crate) size_bytes: Option<u64>,
+    /// Overwrite what is there.
+    pub(crate) force: bool,
+    /// Its label.
+    pub(crate) label: &'r str,
+}
+
+impl Volume for Pmem {}
+
+fn failed(path: &Path, error: ImageError) -> Error {
+    match error {
+        ImageError::InUse { .. } => Error::in_use(error.to_string()),
+        ImageError::Unusable { .. } => Error::failed(error.to_string()),
+        other => Error::failed(other.to_string()).during(path.display()),
+    }
+}
+
+/// Makes an image at `path`; returns its size in bytes.
+///
+/// # Errors
+/// When something is there, or it cannot be made; then everything is as it was.
+pub(crate) fn create(path: &Path, request: &CreatePmem<'_>) -> Result<u64> {
+    let Some(bytes) = request.size_bytes else {
+        let example = format!("marram create --home pmem {} --size 4G", path.display());
+        return Err(Error::usage("a pmem home needs a size").hint(example));
+    };
+    if !request.force && path.exists() {
+        return Err(Error::failed(format!("{} is there already", path.display()))
+            .hint("use --force to overwrite it; all that it holds is lost then"));
+    }
+    let mapped = Mapped::create(path, bytes, request.force).map_err(|error| failed(path, error))?;
+    let new = NewImage {
+        id: random_id()?,
+        label: request.label.to_owned(),
+        now: SystemClock.now(),
+        root_owner: paths::own_identity(),
+    };
+    make(&mut Memory::new(Box::new(mapped)), &new).map_err(|error| failed(path, error))?;
+    Ok(bytes)
+}
+
+fn random_id() -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    let source = Path::new("/dev/urandom");
+    File::open(source)
+        .and_then(|mut random| random.read_exact(&mut id))
+        .map_err(|error| Error::system("read", source, error))?;
+    Ok(id)
+}
+
+impl Kind for PmemKind {
+    fn probe(&self, path: &Path) -> Result<Option<Probe>> {
+        let mut bytes = [0; HEADER_BYTES];
+        if File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).is_err() {
+            return Ok(None);
+        }
+        match Header::decode(&bytes) {
+            Ok(header) => Ok(Some(Probe { id: hexadecimal(&header.id), label: header.label })),
+            Err(ImageError::NoImage(_)) => Ok(None),
+            Err(error) => Err(failed(path, error)),
+        }
+    }
+
+    fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
+        let mapped = Mapped::open(path, mode.read_only).map_err(|error| failed(path, error))?;
+        let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
+        let options = PmemOptions { writable: !mode.read_only, ..PmemOptions::default() };
+        let files = Pmem::open(Memory::new(Box::new(mapped)), options)
+            .map_err(|error| failed(path, error))?;
+        let header = files.header().map_err(|error| failed(path, error))?;
+        let (path, id) = (path.to_owned(), hexadecimal(&header.id));
+        Ok(Arc::new(PmemHome { path, identity, id, files: Arc::new(files) }))
+    }
+}
+
+impl PmemHome {
+    fn status(&self) -> Result<StatusReport> {
+        let space = self.files.space()?;
+        let header = self.files.header().map_err(|error| failed(&self.path, error))?;
+        Ok(StatusReport {
+            pool: self.path.clone(),
+            pool_id: self.id.clone(),
+            label: header.label,
+            health: "online".to_owned(),
+            medium: Some(MEDIUM.to_owned()),
+            total_bytes: space.total_bytes,
+            allocated_bytes: space.total_bytes - space.free_bytes,
+            free_bytes: space.free_bytes,
+            ..StatusReport::default()
+        })
+    }
+
+    /// The one file system that it is.
+    fn row(&self) -> Result<DatasetRow> {
+        let space = self.files.space()?;
+        let header = self.files.header().map_err(|error| failed(&self.path, error))?;
+        let used_bytes = space.total_bytes - space.free_bytes;
+        Ok(DatasetRow {
+            name: "root".to_owned(),
+            kind: "dataset".to_owned(),
+            origin: None,
+            base: None,
+            root: Ino::ROOT.0,
+            directory: None,
+            holds: Vec::new(),
+            internal: false,
+            created_seconds: header.created,
+            referenced_bytes: used_bytes,
+            unique_bytes: used_bytes,
+        })
+    }
+}
+
+/// What an operation needs that this home does not have.
+fn lacking(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Snapshot { .. } | Operation::SnapshotBelow { .. } | Operation::Thin(_) => {
+            "snapshots yet"
+        }
+        Operation::Clone { .. } => "clones yet",
+        Operation::Fork { .. } | Operation::ForkPlace { .. } => "forks yet",
+        Operation::Rollback { .. } | Operation::RollbackDirectory(_) => "rollback yet",
+        Operation::Versions(_) => "versions",
+        Operation::Merge(_) => "merges",
+        Operation::Get { .. } | Operation::Set { .. } => "properties (as compression)",
+        Operation::Owners { .. } | Operation::SetLimit { .. } => "quotas",
+        Operation::Log | Operation::Undo { .. } => "log of operations",
+        Operation::Grow { .. } => "way to grow",
+        Operation::Partials | Operation::DropPartial { .. } => "streams",
+        _ => "datasets",
+    }
+}
+
+impl Home for PmemHome {
+    fn kind(&self) -> &'static str {
+        "pmem home"
+    }
+
+    fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened> {
+        if source.to_string() != "root" {
+            return Err(lacks(self, "datasets and no snapshots yet"));
+        }
+        let access_times = options.access_times.unwrap_or(AccessTimes::Relative);
+        let times = match access_times {
+            AccessTimes::Never => marram_pmem::AccessTimes::Never,
+            AccessTimes::Relative => marram_pmem::AccessTimes::Relative,
+            AccessTimes::Strict => marram_pmem::AccessTimes::Strict,
+        };
+        self.files.set_access_times(times, options.directory_access_times);
+        let volume: Arc<dyn Volume> = self.files.clone();
+        Ok(Opened { volume, root: Ino::ROOT, access_times })
+    }
+
+    fn perform(
+        &self,
+        operation: &Operation,
+        _author: Option<&Author>,
+        _mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer> {
+        match operation {
+            Operation::Status => Ok(Answer::Status(Box::new(self.status()?))),
+            Operation::List => Ok(Answer::Datasets(vec![self.row()?])),
+            Operation::Sync => Ok(Answer::Done),
+            Operation::Label { label } => {
+                let (volume, caller): (&dyn FileSystem, _) = (&*self.files, paths::own_identity());
+                volume.set_label(caller, label)?;
+                Ok(Answer::Done)
+            }
+            other => Err(lacks(self, lacking(other))),
+        }
+    }
+
+    /// Every operation is durable when it returns.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_halted(&self) -> bool {
+        false
+    }
+
+    fn held_back_bytes(&self) -> u64 {
+        0
+    }
+
+    fn close(&self) -> Result<()> {
+        Ok(self.files.close()?)
+    }
+
+    fn close_for_good(&self) -> Result<()> {
+        self.close()
+    }
+
+    /// The lock ends with the process.
+    fn unlock(&self) {}
+}

@@ -1,0 +1,202 @@
+//! The pmem home as users have it: made, mounted, killed in the middle of work, and what it has
+//! not.
+
+use crate::workbench::{Workbench, can_mount};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// A workbench, and an image on tmpfs.
+struct Place {
+    bench: Workbench,
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(size: &str) -> Option<Place> {
+        if !can_mount() || !Path::new("/dev/shm").is_dir() {
+            return None;
+        }
+        let (bench, folder) = (Workbench::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+        bench.make_folder("mnt");
+        let place = Place { bench, folder };
+        let made = place.run(&format!("create --home pmem IMAGE --size {size} --label trees"));
+        assert!(made.good().out.contains("nothing a reboot"));
+        Some(place)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn run(&self, line: &str) -> crate::workbench::Outcome {
+        self.bench.run(&line.replace("IMAGE", self.image().to_str().unwrap()))
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.run("mount IMAGE mnt").good();
+        self.bench.path("mnt")
+    }
+
+    /// Kills the daemon, and returns when its lock is gone and so is the mount.
+    fn kill(&self) {
+        let pid = Pid::from_raw(self.bench.daemon_pid("mnt")).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let began = Instant::now();
+        let image = fs::File::open(self.image()).unwrap();
+        while image.try_lock().is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the daemon does not die");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(image);
+        self.bench.host(&["umount", "-l", "mnt"]).good();
+    }
+}
+
+/// A call that has returned: what is there from then on.
+enum Returned {
+    Directory(PathBuf),
+    File(PathBuf, Vec<u8>),
+    Moved(PathBuf, PathBuf),
+    Removed(PathBuf),
+}
+
+/// Makes, writes, moves and removes files until something fails; reports each call as it returns.
+fn unpack(top: &Path, returned: &Sender<Returned>) -> std::io::Result<()> {
+    let tell = |what| drop(returned.send(what));
+    for which in 0.. {
+        let folder = top.join(format!("d{}", which / 20));
+        if which % 20 == 0 {
+            fs::create_dir(&folder)?;
+            tell(Returned::Directory(folder.clone()));
+        }
+        let path = folder.join(format!("f{which}"));
+        let content = format!("{which} ").repeat(which % 3000).into_bytes();
+        let file = fs::File::create_new(&path)?;
+        tell(Returned::File(path.clone(), Vec::new()));
+        if !content.is_empty() {
+            file.write_all_at(&content, 0)?;
+            tell(Returned::File(path.clone(), content));
+        }
+        if which % 3 == 0 {
+            let moved = folder.join(format!("m{which}"));
+            fs::rename(&path, &moved)?;
+            tell(Returned::Moved(path, moved));
+        } else if which % 7 == 0 {
+            fs::remove_file(&path)?;
+            tell(Returned::Removed(path));
+        }
+    }
+    Ok(())
+}
+
+/// What all the calls that have returned leave: content by path, none of a directory.
+fn left(returned: &Receiver<Returned>) -> std::collections::BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut left = std::collections::BTreeMap::new();
+    for call in returned.iter() {
+        match call {
+            Returned::Directory(path) => drop(left.insert(path, None)),
+            Returned::File(path, content) => drop(left.insert(path, Some(content))),
+            Returned::Moved(from, to) => {
+                let content = left.remove(&from).unwrap();
+                left.insert(to, content);
+            }
+            Returned::Removed(path) => drop(left.remove(&path)),
+        }
+    }
+    left
+}
+
+#[test]
+fn every_call_that_returned_survives_a_killed_daemon() {
+    let Some(place) = Place::new("256M") else { return };
+    let mut known = std::collections::BTreeMap::new();
+    for round in 0..3 {
+        let top = place.mount().join(format!("round{round}"));
+        fs::create_dir(&top).unwrap();
+        let (sender, receiver) = channel();
+        let unpacking = {
+            let top = top.clone();
+            std::thread::spawn(move || unpack(&top, &sender))
+        };
+        std::thread::sleep(Duration::from_millis(400 + 150 * round));
+        place.kill();
+        assert!(unpacking.join().unwrap().is_err(), "it went on until the daemon died");
+        let returned = left(&receiver);
+        assert!(returned.len() > 40, "{} names", returned.len());
+        known.insert(top.clone(), None);
+        known.extend(returned);
+        place.mount();
+        // The call that was running may have happened: it changes one name at most.
+        let missed = known.iter().filter(|(path, content)| match content {
+            None => !path.is_dir(),
+            Some(content) => fs::read(path).ok().as_ref() != Some(content),
+        });
+        let missed: Vec<_> = missed.map(|(path, _)| path.clone()).collect();
+        assert!(missed.len() <= 1, "round {round}: {missed:?}");
+        for path in &missed {
+            known.remove(path);
+        }
+        place.run("unmount mnt").good();
+    }
+}
+
+#[test]
+fn a_mount_holds_what_programs_make_and_remounts_keep_it() {
+    let Some(place) = Place::new("64M") else { return };
+    let top = place.mount();
+    fs::create_dir(top.join("d")).unwrap();
+    fs::write(top.join("d/file"), "content").unwrap();
+    fs::hard_link(top.join("d/file"), top.join("again")).unwrap();
+    std::os::unix::fs::symlink("d/file", top.join("link")).unwrap();
+    fs::rename(top.join("again"), top.join("d/again")).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(top.join("d/file")).unwrap();
+    file.set_len(100_000).unwrap();
+    file.write_all_at(b"end", 99_997).unwrap();
+    drop(file);
+    place.run("unmount mnt").good();
+    place.run("mount IMAGE mnt -o ro").good();
+    assert_eq!(fs::metadata(top.join("d/again")).unwrap().nlink(), 2);
+    let content = fs::read(top.join("link")).unwrap();
+    assert_eq!(
+        (content.len(), &content[..7], &content[99_997..]),
+        (100_000, &b"content"[..], &b"end"[..])
+    );
+    assert!(fs::write(top.join("new"), "").is_err());
+    place.run("unmount mnt").good();
+}
+
+#[test]
+fn what_the_home_has_not_is_refused_by_name() {
+    let Some(place) = Place::new("64M") else { return };
+    place.mount();
+    let status = place.run("status IMAGE").good().out;
+    assert!(status.contains("medium:") && status.contains("trees"), "{status}");
+    let listed = place.run("list mnt").good().out;
+    assert!(listed.lines().count() == 2 && listed.contains("root  dataset"), "{listed}");
+    place.run("list").good();
+    for (line, words) in [
+        ("snapshot mnt@s", "has no snapshots yet"),
+        ("fork mnt work", "has no"),
+        ("get mnt", "has no properties"),
+        ("send mnt@s", "has no streams"),
+        ("undo mnt", "has no log of operations"),
+    ] {
+        let said = place.run(line);
+        assert!(said.status != 0 && said.err.contains(words), "{line}: {said:?}");
+    }
+    let twice = place.run("create --home pmem IMAGE --size 64M");
+    assert!(twice.status != 0 && twice.err.contains("is there already"), "{twice:?}");
+    let forced = place.run("create --home pmem IMAGE --size 64M --force");
+    assert!(forced.status != 0 && forced.err.contains("another process uses it"), "{forced:?}");
+    let elsewhere = place.bench.run("create --home pmem ordinary --size 64M");
+    assert!(elsewhere.status != 0 && !place.bench.path("ordinary").exists(), "{elsewhere:?}");
+    let compressed = place.run("create --home pmem IMAGE2 --size 64M -O compression=lz4");
+    assert!(compressed.err.contains("has no properties"), "{compressed:?}");
+    place.run("label mnt other").good();
+    assert!(place.run("status IMAGE").good().out.contains("other"));
+    place.run("unmount mnt").good();
+}

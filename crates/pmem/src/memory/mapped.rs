@@ -1,0 +1,264 @@
+//! A file that is mapped twice: once to read, without the right to write, and once for stores.
+//!
+//! A store that does not go through [`Mapped`] hits the first mapping, and the process dies by a
+//! signal before the image is hurt. The lock of the file ends with the process that holds it.
+//!
+//! Files on tmpfs are taken alone. There a store is as durable as the file is, as soon as it is
+//! done: a killed process loses none, and a stopped machine loses all of it. A file elsewhere is
+//! written back page by page in any order, and could not keep what this format promises.
+
+#![allow(unsafe_code, reason = "memory that is mapped from a file has no safe access")]
+
+use super::Medium;
+use crate::error::ImageError;
+use crate::layout::{PAGE, PAGES_MAX, PAGES_MIN};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+/// What `statfs` calls tmpfs.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// Bytes of a block that `stat` counts.
+const STAT_BLOCK: u64 = 512;
+
+/// A mapping of a file.
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+/// An image in a mapped file, locked for this process.
+pub struct Mapped {
+    /// Keeps the lock.
+    file: File,
+    loads: Mapping,
+    stores: Option<Mapping>,
+}
+
+// SAFETY: the mappings are the value's own, and are reached through it alone.
+unsafe impl Send for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `Mapping::new`, and nothing refers to it any more.
+        let _stays_mapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Mapping {
+    fn new(file: &File, len: usize, rights: ProtFlags) -> Result<Mapping, rustix::io::Errno> {
+        // SAFETY: the kernel chooses a free range, and no reference into it is ever made.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        Ok(Mapping { start, len })
+    }
+
+    /// The address of `len` bytes from `at` on.
+    fn at(&self, at: u64, len: usize) -> *mut u8 {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "the address is inside");
+        // SAFETY: the range lies inside of the mapping.
+        unsafe { self.start.as_ptr().add(at) }
+    }
+}
+
+fn unusable(path: &Path, reason: impl Into<String>) -> ImageError {
+    ImageError::Unusable { path: path.to_owned(), reason: reason.into() }
+}
+
+/// Refuses a file on a medium that does not keep the promises.
+fn check_medium(file: &File, path: &Path) -> Result<(), ImageError> {
+    let found = fstatfs(file).map_err(|error| unusable(path, error.to_string()))?;
+    if found.f_type == TMPFS_MAGIC {
+        return Ok(());
+    }
+    Err(unusable(
+        path,
+        "a pmem home lies on tmpfs alone for now (as below /dev/shm): elsewhere pages are \
+         written back in any order, and a power cut could tear it",
+    ))
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(ImageError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(unusable(path, format!("lock: {error}"))),
+    }
+}
+
+impl Mapped {
+    /// Makes a file of `bytes` at `path`, all of it allocated, and maps it. What is there already
+    /// is replaced if `replace` says so.
+    ///
+    /// # Errors
+    /// The file is there, or cannot be made, or its medium does not do.
+    pub fn create(path: &Path, bytes: u64, replace: bool) -> Result<Mapped, ImageError> {
+        if !bytes.is_multiple_of(PAGE) || !(PAGES_MIN..=PAGES_MAX).contains(&(bytes / PAGE)) {
+            return Err(unusable(path, "a pmem home has 1 MiB to 8 TiB, in pages of 4 KiB"));
+        }
+        let failed = |error: std::io::Error| unusable(path, error.to_string());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        if replace {
+            options.create(true)
+        } else {
+            options.create_new(true)
+        };
+        let file = options.open(path).map_err(failed)?;
+        let made = Mapped::allocate(&file, path, bytes);
+        if let (Err(_), false) = (&made, replace) {
+            let _is_gone = std::fs::remove_file(path);
+        }
+        made?;
+        Mapped::map(file, path, bytes, true)
+    }
+
+    fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), ImageError> {
+        check_medium(file, path)?;
+        lock(file, path)?;
+        let failed = |error: std::io::Error| unusable(path, error.to_string());
+        file.set_len(0).map_err(failed)?;
+        fallocate(file, FallocateFlags::empty(), 0, bytes)
+            .map_err(|error| unusable(path, format!("{bytes} bytes cannot be had: {error}")))
+    }
+
+    /// Maps the file at `path`.
+    ///
+    /// # Errors
+    /// There is none, another process uses it, or its medium does not do.
+    pub fn open(path: &Path, read_only: bool) -> Result<Mapped, ImageError> {
+        let failed = |error: std::io::Error| unusable(path, error.to_string());
+        let file = OpenOptions::new().read(true).write(!read_only).open(path).map_err(failed)?;
+        lock(&file, path)?;
+        check_medium(&file, path)?;
+        let found = file.metadata().map_err(failed)?;
+        let bytes = found.len();
+        if !found.is_file() || bytes < PAGES_MIN * PAGE || !bytes.is_multiple_of(PAGE) {
+            return Err(ImageError::NoImage(format!("{} has {bytes} bytes", path.display())));
+        }
+        if found.blocks() * STAT_BLOCK < bytes {
+            return Err(unusable(
+                path,
+                "the file is sparse, so a store could find no space: copy it with \
+                 `cp --sparse=never`",
+            ));
+        }
+        Mapped::map(file, path, bytes, !read_only)
+    }
+
+    fn map(file: File, path: &Path, bytes: u64, writes: bool) -> Result<Mapped, ImageError> {
+        let len = usize::try_from(bytes).map_err(|_| unusable(path, "too large to be mapped"))?;
+        let map = |rights| {
+            Mapping::new(&file, len, rights)
+                .map_err(|error| unusable(path, format!("cannot be mapped: {error}")))
+        };
+        let loads = map(ProtFlags::READ)?;
+        let stores = if writes { Some(map(ProtFlags::WRITE)?) } else { None };
+        Ok(Mapped { file, loads, stores })
+    }
+
+    fn place(&self, at: u64, len: usize) -> *mut u8 {
+        let stores = self.stores.as_ref();
+        stores.expect("an image that is open to be read is never stored to").at(at, len)
+    }
+}
+
+impl Medium for Mapped {
+    fn bytes(&self) -> u64 {
+        self.loads.len as u64
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        let from = self.loads.at(at, out.len());
+        // SAFETY: `at` has checked the range, and `out` is not in the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+    }
+
+    fn store(&mut self, at: u64, bytes: &[u8]) {
+        let to = self.place(at, bytes.len());
+        assert!((to as usize).is_multiple_of(bytes.len()), "an atomic store lies inside a word");
+        // SAFETY: the range lies inside of the mapping and is aligned, and all stores there are
+        // made by this process, under the lock of the image.
+        unsafe {
+            match *bytes {
+                [a] => AtomicU8::from_ptr(to).store(a, Ordering::Release),
+                [a, b] => AtomicU16::from_ptr(to.cast())
+                    .store(u16::from_le_bytes([a, b]).to_le(), Ordering::Release),
+                [a, b, c, d] => AtomicU32::from_ptr(to.cast())
+                    .store(u32::from_le_bytes([a, b, c, d]).to_le(), Ordering::Release),
+                [a, b, c, d, e, f, g, h] => AtomicU64::from_ptr(to.cast())
+                    .store(u64::from_le_bytes([a, b, c, d, e, f, g, h]).to_le(), Ordering::Release),
+                _ => unreachable!("a store has one, two, four or eight bytes"),
+            }
+        }
+    }
+
+    fn fill(&mut self, at: u64, bytes: &[u8]) {
+        let to = self.place(at, bytes.len());
+        // SAFETY: `place` has checked the range, and `bytes` is not in the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+    }
+
+    /// A killed process loses no store to tmpfs, and nothing else can be asked of it.
+    fn flush(&mut self, _at: u64, _bytes: u64) {}
+
+    fn fence(&mut self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl std::fmt::Debug for Mapped {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Mapped").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mapped;
+    use crate::memory::{Medium, Memory};
+    use std::path::{Path, PathBuf};
+
+    fn scratch() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("image");
+        (folder, path)
+    }
+
+    #[test]
+    fn stores_of_every_width_are_seen_and_stay() {
+        let (_folder, path) = scratch();
+        let mut memory = Memory::new(Box::new(Mapped::create(&path, 1 << 20, false).unwrap()));
+        for (at, width, value) in [(8, 8, u64::MAX / 3), (16, 4, 7), (22, 2, 0x1234), (25, 1, 9)] {
+            memory.store(at, width, value).unwrap();
+        }
+        memory.fill(100, b"bytes").unwrap();
+        memory.persist();
+        drop(memory);
+        let mapped = Mapped::open(&path, true).unwrap();
+        let mut out = [0; 26];
+        mapped.read(0, &mut out);
+        assert_eq!(out[8..16], (u64::MAX / 3).to_le_bytes());
+        assert_eq!(out[16..26], [7, 0, 0, 0, 0, 0, 0x34, 0x12, 0, 9]);
+    }
+
+    #[test]
+    fn two_at_a_time_sparse_files_and_other_media_are_refused() {
+        let (folder, path) = scratch();
+        let _held = Mapped::create(&path, 1 << 20, false).unwrap();
+        let said = |path: &Path| Mapped::open(path, false).unwrap_err().to_string();
+        assert!(said(&path).contains("another process"));
+        let sparse = folder.path().join("sparse");
+        std::fs::File::create(&sparse).unwrap().set_len(1 << 20).unwrap();
+        assert!(said(&sparse).contains("sparse"));
+        let elsewhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(said(&elsewhere).contains("tmpfs alone"));
+        let again = Mapped::create(&path, 1 << 20, false).unwrap_err().to_string();
+        assert!(again.contains("exists"), "{again}");
+    }
+}

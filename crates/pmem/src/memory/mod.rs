@@ -1,0 +1,150 @@
+//! Memory that an image lies in: the one way to all its bytes.
+//!
+//! Every store goes through [`Memory`], so that tests see each one, and what waits for a flush is
+//! known. Loads outside of the image are refused, whatever an image says. A store of one, two, four
+//! or eight bytes inside a word is atomic; a fill is not, and goes to memory that nothing refers
+//! to.
+//!
+//! [`mapped`] is the only module of this crate with unsafe code.
+
+pub mod mapped;
+pub mod recorded;
+
+use crate::layout::LINE;
+use marram_vfs::{Error, Result};
+
+/// What an image lies in. Addresses have been checked.
+pub trait Medium: Send {
+    /// Bytes of the image.
+    fn bytes(&self) -> u64;
+
+    /// Reads from `at` on.
+    fn read(&self, at: u64, out: &mut [u8]);
+
+    /// Stores one, two, four or eight bytes inside a word by one instruction.
+    fn store(&mut self, at: u64, bytes: &[u8]);
+
+    /// Stores bytes in any order and in any pieces.
+    fn fill(&mut self, at: u64, bytes: &[u8]);
+
+    /// Writes lines back: what was stored in them is durable after the next fence.
+    fn flush(&mut self, at: u64, bytes: u64);
+
+    /// Waits until what was flushed is durable.
+    fn fence(&mut self);
+}
+
+/// What was done to a medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bytes of all stores.
+    pub stored_bytes: u64,
+    /// Lines that were flushed.
+    pub flushed_lines: u64,
+    /// Fences.
+    pub fences: u64,
+}
+
+/// An image's memory.
+pub struct Memory {
+    medium: Box<dyn Medium>,
+    /// What was stored since the last fence: begin and end.
+    waiting: Vec<(u64, u64)>,
+    tally: Tally,
+}
+
+impl Memory {
+    /// All access to `medium`.
+    pub fn new(medium: Box<dyn Medium>) -> Memory {
+        Memory { medium, waiting: Vec::new(), tally: Tally::default() }
+    }
+
+    /// Bytes of the image.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.medium.bytes()
+    }
+
+    /// What was done so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn check(&self, at: u64, len: u64) -> Result<()> {
+        match at.checked_add(len) {
+            Some(end) if end <= self.medium.bytes() => Ok(()),
+            _ => Err(Error::Damaged(format!("address {at:#x} is outside of the image"))),
+        }
+    }
+
+    /// Reads from `at` on.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        self.check(at, out.len() as u64)?;
+        self.medium.read(at, out);
+        Ok(())
+    }
+
+    fn load<const N: usize>(&self, at: u64) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The word at `at`.
+    pub(crate) fn word(&self, at: u64) -> Result<u64> {
+        self.load(at).map(u64::from_le_bytes)
+    }
+
+    /// Four bytes at `at`.
+    pub(crate) fn half(&self, at: u64) -> Result<u32> {
+        self.load(at).map(u32::from_le_bytes)
+    }
+
+    /// One byte at `at`.
+    pub(crate) fn byte(&self, at: u64) -> Result<u8> {
+        self.load::<1>(at).map(|bytes| bytes[0])
+    }
+
+    fn note(&mut self, at: u64, len: u64) {
+        self.tally.stored_bytes += len;
+        let (start, end) = (at / LINE * LINE, (at + len).next_multiple_of(LINE));
+        match self.waiting.last_mut() {
+            Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
+            _ => self.waiting.push((start, end)),
+        }
+    }
+
+    /// Stores the low `width` bytes of `value` at `at`, which `width` divides: all at once.
+    pub(crate) fn store(&mut self, at: u64, width: u64, value: u64) -> Result<()> {
+        if !at.is_multiple_of(width) {
+            return Err(Error::Damaged(format!("address {at:#x} is no place for a store")));
+        }
+        self.check(at, width)?;
+        self.medium.store(at, &value.to_le_bytes()[..width as usize]);
+        self.note(at, width);
+        Ok(())
+    }
+
+    /// Stores bytes into memory that nothing refers to.
+    pub(crate) fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.check(at, bytes.len() as u64)?;
+        self.medium.fill(at, bytes);
+        self.note(at, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Makes all that was stored durable.
+    pub(crate) fn persist(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for (start, end) in std::mem::take(&mut self.waiting) {
+            self.medium.flush(start, end - start);
+            self.tally.flushed_lines += (end - start) / LINE;
+        }
+        self.medium.fence();
+        self.tally.fences += 1;
+    }
+}

@@ -1,0 +1,113 @@
+//! A medium that keeps every store, flush and fence: for tests that look at what lies between.
+
+use super::Medium;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What happened to a medium.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A store that is atomic.
+    Store {
+        /// Where.
+        at: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// A fill, which is not.
+    Fill {
+        /// Where.
+        at: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Lines written back.
+    Flush {
+        /// The first byte.
+        at: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A wait for what was written back.
+    Fence,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    image: Vec<u8>,
+    events: Vec<Event>,
+    is_recording: bool,
+}
+
+/// An image in the memory of the process, shared by its handles.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded(Arc<Mutex<Kept>>);
+
+impl Recorded {
+    /// A medium that holds `image`.
+    pub fn new(image: Vec<u8>) -> Recorded {
+        Recorded(Arc::new(Mutex::new(Kept { image, events: Vec::new(), is_recording: false })))
+    }
+
+    /// The image as it is, with all stores.
+    pub fn image(&self) -> Vec<u8> {
+        self.0.lock().image.clone()
+    }
+
+    /// Records from now on.
+    pub fn start(&self) {
+        let mut kept = self.0.lock();
+        kept.events.clear();
+        kept.is_recording = true;
+    }
+
+    /// What was recorded since the start, which ends it.
+    pub fn stop(&self) -> Vec<Event> {
+        let mut kept = self.0.lock();
+        kept.is_recording = false;
+        std::mem::take(&mut kept.events)
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8], event: fn(u64, Vec<u8>) -> Event) {
+        let mut kept = self.0.lock();
+        let start = at as usize;
+        kept.image[start..start + bytes.len()].copy_from_slice(bytes);
+        if kept.is_recording {
+            kept.events.push(event(at, bytes.to_vec()));
+        }
+    }
+}
+
+impl Medium for Recorded {
+    fn bytes(&self) -> u64 {
+        self.0.lock().image.len() as u64
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        let kept = self.0.lock();
+        let start = at as usize;
+        out.copy_from_slice(&kept.image[start..start + out.len()]);
+    }
+
+    fn store(&mut self, at: u64, bytes: &[u8]) {
+        self.put(at, bytes, |at, bytes| Event::Store { at, bytes });
+    }
+
+    fn fill(&mut self, at: u64, bytes: &[u8]) {
+        self.put(at, bytes, |at, bytes| Event::Fill { at, bytes });
+    }
+
+    fn flush(&mut self, at: u64, bytes: u64) {
+        let mut kept = self.0.lock();
+        if kept.is_recording {
+            kept.events.push(Event::Flush { at, bytes });
+        }
+    }
+
+    fn fence(&mut self) {
+        let mut kept = self.0.lock();
+        if kept.is_recording {
+            kept.events.push(Event::Fence);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How an image is opened: first what a crash has left half done is finished, then all is scanned.
+
+use crate::error::ImageError;
+use crate::image::{CREATED_AT, Header, LABEL_AT, check_label};
+use crate::layout::{HEADER_CHECKED, PAGE};
+use crate::memory::Memory;
+use crate::state::State;
+use crate::state::commit::Plan;
+use marram_vfs::{Error, Result};
+
+impl State {
+    /// Opens an image: what a crash has left half done is finished, and then all of it is looked
+    /// through.
+    ///
+    /// # Errors
+    /// There is no image, or it makes no sense.
+    pub(crate) fn open(memory: Memory, writable: bool) -> std::result::Result<State, ImageError> {
+        let header = Header::read(&memory)?;
+        let bytes = memory.bytes();
+        if header.pages != bytes / PAGE {
+            let pages = header.pages;
+            return Err(ImageError::Damaged(format!(
+                "it has {bytes} bytes, and its header says {pages} pages of 4096"
+            )));
+        }
+        let mut state = State::unscanned(memory);
+        if writable {
+            state.settle_redo()?;
+            state.settle_intent()?;
+        } else if state.is_unsettled()? {
+            return Err(ImageError::Interrupted);
+        }
+        state.scan()?;
+        if writable {
+            state.shed_table_pages()?;
+        }
+        Ok(state)
+    }
+
+    /// The header.
+    pub(crate) fn header(&self) -> std::result::Result<Header, ImageError> {
+        Header::read(&self.memory)
+    }
+
+    /// Gives the image another label.
+    pub(crate) fn set_label(&mut self, label: &str) -> Result<()> {
+        check_label(label)?;
+        let old = self.header().map_err(|error| Error::Damaged(error.to_string()))?;
+        let bytes = Header { label: label.to_owned(), ..old }.encode();
+        let mut plan = Plan::default();
+        let words = bytes.chunks_exact(8).enumerate().filter(|(at, _)| {
+            (LABEL_AT..CREATED_AT).contains(&(at * 8)) || at * 8 == HEADER_CHECKED
+        });
+        for (at, bytes) in words {
+            let mut word = [0; 8];
+            word.copy_from_slice(bytes);
+            plan.edit(at as u64 * 8, u64::from_le_bytes(word));
+        }
+        self.commit(&plan)
+    }
+}

@@ -1,0 +1,11 @@
+//! The tests of the pmem home: one binary, a module for each question.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crashes;
+mod hostile;
+mod images;
+mod judge;
+mod oracle;
+mod reader;
+mod rows;
