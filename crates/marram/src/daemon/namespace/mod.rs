@@ -33,7 +33,7 @@ use marram_store::Source;
 use marram_vfs::{AccessRules, Attributes, Error, FileSystem, Ino, Result};
 use members::{Member, Members};
 use numbers::{BASE_SLOT, CONTROL_SLOT, FIRST_MEMBER_SLOT, join, slot_of};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,14 +106,11 @@ impl Namespace {
 
     /// The file systems of the dataset and of all open members.
     pub(super) fn volumes(&self) -> Vec<Arc<dyn Volume>> {
-        let mut volumes = vec![Arc::clone(&self.base)];
-        for member in self.members.all() {
-            // Members of one snapshot share its file system.
-            if !volumes.iter().any(|known| Arc::ptr_eq(known, member.files())) {
-                volumes.push(Arc::clone(member.files()));
-            }
-        }
-        volumes
+        // Members of one snapshot share its file system.
+        let mut known = HashSet::new();
+        let members = self.members.all().into_iter().map(|member| Arc::clone(member.files()));
+        let all = std::iter::once(Arc::clone(&self.base)).chain(members);
+        all.filter(|volume| known.insert(Arc::as_ptr(volume).cast::<()>())).collect()
     }
 
     /// The inode of the dataset that is shown as the root of the mount.
