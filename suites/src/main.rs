@@ -34,6 +34,7 @@ mod same;
 mod sizes;
 mod sqlite;
 mod stress;
+mod team;
 mod tree;
 mod user;
 
@@ -179,6 +180,11 @@ const SCRIPTS: &[Script] = &[
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
     script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
     script("runs", "git, make, cargo, python and bwrap in forks, by marram run", runs::run_all),
+    script(
+        "team",
+        "two users on a pool from fstab: one works in forks, the other meddles",
+        team::run_all,
+    ),
     script("day", "the example of a day with forks, as the README has it", examples::run_all),
     script(
         "loose",

@@ -159,10 +159,11 @@ fn nonsense_is_refused(binary: &Path, pool: &Path, point: &Path) -> Result<()> {
 }
 
 /// Links in `/sbin` to the binary. With the script they go, and what was there before comes back.
-struct Links(Vec<(PathBuf, Option<PathBuf>)>);
+pub(super) struct Links(Vec<(PathBuf, Option<PathBuf>)>);
 
 impl Links {
-    fn make(binary: &Path) -> Result<Self> {
+    /// Makes them.
+    pub(super) fn make(binary: &Path) -> Result<Self> {
         let mut links = Self(Vec::new());
         for name in LINKS {
             let link = Path::new("/sbin").join(name);

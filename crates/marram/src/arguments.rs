@@ -1,6 +1,7 @@
 //! The command line: every command, its arguments and its help, from which completions and manual
 //! pages are made too.
 
+mod allowing;
 mod destroying;
 mod examples;
 mod foreign_words;
@@ -15,6 +16,7 @@ mod transactions;
 mod undoing;
 mod workspaces;
 
+pub(crate) use allowing::{AllowArguments, DisallowArguments};
 pub(crate) use destroying::{
     ConsentArguments, DestroyArguments, DestroyCommandArguments, DestroyKind,
 };
@@ -145,6 +147,10 @@ pub(crate) enum Command {
     Get(GetArguments),
     /// Set properties of a dataset
     Set(SetArguments),
+    /// Let a user or group do what only root may: make snapshots, roll back, send; or list that
+    Allow(AllowArguments),
+    /// Take back what a user or group was allowed
+    Disallow(DisallowArguments),
     /// Tell what users, groups and projects use of a dataset, and set what they may use
     Quota(QuotaArguments),
     /// Take a range out of a mounted file, put a hole into it, or give it blocks of its own
@@ -625,6 +631,8 @@ impl Command {
             Command::Destroy(_) => "destroy",
             Command::Get(_) => "get",
             Command::Set(_) => "set",
+            Command::Allow(_) => "allow",
+            Command::Disallow(_) => "disallow",
             Command::Quota(_) => "quota",
             Command::Range(_) => "range",
             Command::Reflink(_) => "reflink",

@@ -15,6 +15,7 @@ mod batch;
 mod block;
 pub mod conformance;
 mod error;
+mod grants;
 pub mod memory;
 pub mod minimal;
 mod name;
@@ -25,6 +26,7 @@ mod view;
 pub use batch::{Admission, Batch, Counter, Edit};
 pub use block::{Block, FreshBlock, Item, SharedContent, StoredForm, Token};
 pub use error::{Damage, Error};
+pub use grants::{GRANTEES_MAX, Grantee, Grants, Verb};
 pub use marram_format::key::{Key, kind};
 pub use name::{
     AUTOMATIC_PREFIX, DatasetName, Source, check_rename, check_tag, is_automatic_name, merge_bases,

@@ -194,6 +194,15 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("marram quota ~/work --user anna --bytes 10G", "a limit"),
         ],
     ),
+    (
+        "allow",
+        &[
+            ("marram allow ann snapshot,send /srv/work", "beside what each user may"),
+            ("marram allow @staff rollback /srv/work --dataset photos", "a group"),
+            ("marram allow /srv/work", "what has been allowed"),
+        ],
+    ),
+    ("disallow", &[("marram disallow ann all /srv/work", "all that ann was allowed")]),
     ("tx", &[("marram tx run -- make install", "all of it, or nothing")]),
     (
         "tx run",

@@ -93,6 +93,11 @@ const FOREIGN: &[Foreign] = &[
     (&["compare", "changes", "whatchanged"], &["marram diff DIRECTORY@NAME"], ""),
     (&["keep", "protect", "pin", "lock"], &["marram hold TARGET@NAME WORD"], ""),
     (&["unpin", "unlock", "unhold"], &["marram release TARGET@NAME WORD"], ""),
+    (
+        &["grant", "delegate", "permit", "revoke", "deny", "acl"],
+        &["marram allow USER VERBS TARGET", "marram disallow USER VERBS TARGET"],
+        "rights to files are those of chmod(1) and setfacl(1)",
+    ),
     (&["flush", "fsync"], &["marram sync TARGET"], ""),
     (&["setup"], &["marram install", "marram quickstart"], ""),
     (&["man", "docs", "manpage"], &["man marram", "marram help COMMAND"], ""),

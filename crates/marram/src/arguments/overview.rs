@@ -27,7 +27,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "rename", "promote", "destroy",
         ],
     ),
-    ("Space and properties", &["space", "get", "set", "quota", "grow", "label"]),
+    (
+        "Space, properties and rights",
+        &["space", "get", "set", "quota", "allow", "disallow", "grow", "label"],
+    ),
     ("To other pools, and backups", &["send", "receive"]),
     ("Single files", &["reflink", "range", "extents"]),
     ("Upkeep", &["check", "sync", "dedup", "defragment"]),

@@ -5,6 +5,7 @@ macro_rules! property_list {
     () => {
         "
   acl=posix|nfsv4|off         which access control lists hold, from the next mount on
+  allow=none|LIST             what users and groups may do beside root; see `marram allow`
   atime=relative|off|strict   when reading moves the access time
   casefold=off|on             names that differ in their case alone are one; only when it is made
   checksum=xxh3|blake3        of what is written from then on
@@ -17,7 +18,8 @@ macro_rules! property_list {
   snapshots=off|RULE          snapshots that are taken by themselves where something has changed:
                               15m:8,1h:24,1d:7 is each quarter of an hour; 8, then 24 hourly
                               and 7 daily ones stay; m, h, d and w are units
-  undo=1h|TIME|off            how long what is destroyed is kept for `marram undo`, as in 30m, 7d"
+  undo=1h|TIME|off            how long what is destroyed is kept for `marram undo`, as in 30m, 7d
+  userforks=256|NUMBER        most forks that a user other than root may have, to make one of it"
     };
 }
 

@@ -1,5 +1,6 @@
 //! The commands, one file each; what they share is in [`crate::target`] and [`crate::output`].
 
+mod allow;
 mod answers;
 mod bench;
 pub(crate) mod check;
@@ -89,6 +90,8 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Destroy(arguments) => destroy::run(&arguments.kind, output),
         Command::Get(arguments) => property::get(&arguments, output),
         Command::Set(arguments) => property::set(&arguments, output),
+        Command::Allow(arguments) => allow::allow(&arguments, output),
+        Command::Disallow(arguments) => allow::disallow(&arguments, output),
         Command::Quota(arguments) => quota::run(&arguments, output),
         Command::Range(arguments) => range::run(&arguments.kind, output),
         Command::Reflink(arguments) => reflink::run(&arguments, output),

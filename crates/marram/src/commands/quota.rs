@@ -1,8 +1,8 @@
 //! `marram quota`: what users, groups and projects use of a dataset, and what they may use.
 //!
-//! The daemon answers its own user and root, about all owners. An ordinary user on another's mount
-//! asks through the mount, which knows the user and answers about that user, the user's groups,
-//! and the project of the file or directory that is named.
+//! The daemon answers its own user, root, and users that are allowed it, about all owners. Any
+//! other user on another's mount asks through the mount, which knows the user and answers about
+//! that user, the user's groups, and the project of the file or directory that is named.
 
 use crate::arguments::{OwnerArguments, QuotaArguments};
 use crate::commands::answers::unexpected;
@@ -25,9 +25,11 @@ const NONE: &str = "none";
 
 pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
     let owner = chosen(&arguments.owner)?;
-    let mut rows = match is_anothers(&arguments.target)? {
-        true => own(arguments, owner)?,
-        false => all(arguments, owner)?,
+    let asks = arguments.bytes.is_none() && arguments.inodes.is_none();
+    let asks_own = asks && arguments.dataset.is_none() && is_anothers(&arguments.target)?;
+    let mut rows = match all(arguments, owner) {
+        Err(_) if asks_own => own(&arguments.target, owner)?,
+        other => other?,
     };
     for row in &mut rows {
         row.name = owner_names::name_of(row.owner.class, row.owner.id);
@@ -36,7 +38,7 @@ pub(super) fn run(arguments: &QuotaArguments, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Whether a path lies in a mount whose daemon does not talk to this user.
+/// Whether a path lies in a mount of another user.
 fn is_anothers(path: &Path) -> Result<bool> {
     let entry = mountinfo::mount_of(&paths::resolved(path)?)?;
     let owner = entry.filter(MountEntry::is_marram).and_then(|entry| entry.owner_uid());
@@ -44,14 +46,7 @@ fn is_anothers(path: &Path) -> Result<bool> {
 }
 
 /// What may be known through the mount.
-fn own(arguments: &QuotaArguments, owner: Option<Owner>) -> Result<Vec<OwnerRow>> {
-    let path = &arguments.target;
-    if arguments.bytes.is_some() || arguments.inodes.is_some() || arguments.dataset.is_some() {
-        return Err(Error::failed(format!(
-            "{} is mounted by another user, who alone sets limits and is told of other datasets",
-            path.display()
-        )));
-    }
+fn own(path: &Path, owner: Option<Owner>) -> Result<Vec<OwnerRow>> {
     let file = File::open(path).map_err(|error| Error::system("open", path, error))?;
     if let Some(owner) = owner {
         return Ok(vec![ask(&file, path, owner)?]);

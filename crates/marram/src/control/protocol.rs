@@ -7,6 +7,7 @@ mod damage;
 mod datasets;
 mod dedup;
 mod defragment;
+mod grants;
 mod merge;
 mod mounts;
 mod operation;
@@ -27,6 +28,7 @@ pub(crate) use damage::DamageRow;
 pub(crate) use datasets::{DatasetRow, DestructionReport, ForkPlace, PropertyRow};
 pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
+pub(crate) use grants::{GrantChange, GrantOrder, GrantRow};
 pub(crate) use merge::{
     ConflictChoice, ConflictKey, ConflictRow, ConflictTexts, Decision, MergeRequest, MergeSummary,
     PathChoice,

@@ -248,7 +248,12 @@ fn respond(
     if by.is_unbound() {
         return answer((stream, reader), request, service);
     }
-    let request = service.admit(&by, request)?;
+    let is_streamed = matches!(request, Request::Compare(_) | Request::Send(_));
+    let request = match service.admit(&by, request) {
+        // The client reads pieces up to the answer, whatever that is.
+        Err(error) if is_streamed => return send_stream(stream, service, |_| Err(error)),
+        other => other?,
+    };
     let answer = answer((stream, reader), request, service)?;
     Ok(service.reveal(&by, answer))
 }

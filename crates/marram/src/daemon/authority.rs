@@ -1,28 +1,27 @@
 //! What users may ask of root's daemon, and what of its answers they may see.
 //!
 //! A user has the datasets in sight that are mounted where the user can go, and forks of its own.
-//! Whatever is asked of another one is answered as if it were not there. A request that goes
-//! through carries the rights of its user, and whatever it changes of files is bound by them: see
+//! Whatever is asked of another one is answered as if it were not there. What a dataset hands out
+//! beyond that (`marram allow`) concerns the whole of it, whosever its files are. Any other request
+//! that goes through carries the rights of its user, which bound what it changes of files: see
 //! [`crate::engine::home::Home::perform`].
 
 use super::service::locate;
 use super::state::Daemon;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{
-    Answer, Author, CompareOrder, DatasetRow, DirectoryOrder, MergeRequest, MountReport, Operation,
-    OperationRow, Request,
+    Answer, Author, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, MergeRequest,
+    MountReport, Operation, OperationRow, Request, SendOrder,
 };
 use crate::engine::home::{Snapshots, lacks};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::names::shell_word;
-use marram_store::{DatasetName, Source};
+use marram_store::{DatasetName, Source, Verb};
 use marram_vfs::Identity;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most forks of one user.
-const FORKS_MAX: usize = 256;
 /// Operations that a user may take back after making them; what changes of files is judged anew.
 const CAN_TAKE_BACK: [&str; 7] =
     ["fork", "merge", "rollback-directory", "snapshot", "rename", "destroy", "restore"];
@@ -59,6 +58,10 @@ impl<'a> Authority<'a> {
                 self.admit_operation(operation, author)
             }
             Request::PerformFor { operation, author } => self.admit_operation(operation, author),
+            Request::Send(order) => {
+                self.check_send(&order)?;
+                Ok(Request::Send(order))
+            }
             Request::Compare(order) => {
                 self.check_sight(&order.before)?;
                 self.check_sight(&order.after)?;
@@ -99,7 +102,14 @@ impl<'a> Authority<'a> {
     fn admitted(&self, operation: Operation) -> Result<Operation> {
         match &operation {
             Operation::Status | Operation::List | Operation::Log | Operation::Sync => (),
-            Operation::Get { dataset } => self.check_sight(dataset)?,
+            Operation::Get { dataset }
+            | Operation::Grants(GrantOrder { dataset, change: None }) => {
+                self.check_sight(dataset)?
+            }
+            Operation::Owners { source } => self.check_allowed(source, Verb::Quota)?,
+            Operation::SetLimit { dataset, .. } => self.check_allowed(dataset, Verb::Quota)?,
+            Operation::Set { dataset, properties } => self.check_set(dataset, properties.keys())?,
+            Operation::Rollback { to } => self.check_allowed(to, Verb::Rollback)?,
             Operation::Fork { dataset, name, root } => self.check_fork(dataset, name, *root)?,
             Operation::ForkPlace { fork } => self.check_own(fork)?,
             Operation::Merge(request) => {
@@ -115,9 +125,11 @@ impl<'a> Authority<'a> {
             Operation::Versions(order) => self.check_sight(&order.dataset)?,
             Operation::RollbackDirectory(order) => self.check_way_back(order)?,
             Operation::Destroy { sources, .. } | Operation::Hide { sources } => {
-                sources.iter().try_for_each(|source| self.check_own(source))?;
+                sources.iter().try_for_each(|source| self.check_destruction(source))?;
             }
-            Operation::Snapshot { dataset, .. } => self.check_own(dataset)?,
+            Operation::Snapshot { dataset, .. } => {
+                self.check_own_or(dataset, Verb::Snapshot)?;
+            }
             Operation::Rename { from, to } => {
                 self.check_own(from)?;
                 check_plain(to)?;
@@ -133,8 +145,8 @@ impl<'a> Authority<'a> {
 
     fn refusal(&self, what: &str) -> Error {
         Error::refused(format!("user {} may not {what} here", self.by.uid())).hint(
-            "root may; users fork what they may write, and diff, merge, update, undo, rename \
-                 and destroy forks of their own",
+            "root may, and can hand it out with `marram allow`; users fork what they may write, \
+             and diff, merge, update, undo, rename and destroy forks of their own",
         )
     }
 
@@ -207,12 +219,65 @@ impl<'a> Authority<'a> {
         }
     }
 
+    /// An own fork, or a dataset in sight that hands the verb out.
+    fn check_own_or(&self, source: &str, verb: Verb) -> Result<()> {
+        self.check_own(source).or_else(|error| match self.check_allowed(source, verb) {
+            Err(refusal) if refusal.kind == Kind::Refused => Err(refusal),
+            other => other.map_err(|_| error),
+        })
+    }
+
+    /// A dataset in sight that hands the verb out.
+    fn check_allowed(&self, source: &str, verb: Verb) -> Result<()> {
+        let dataset = source.split('@').next().unwrap_or_default();
+        self.check_sight(dataset)?;
+        let grants = self.snapshots()?.grants(&dataset.parse()?)?;
+        match grants.allows(verb, self.by.uid(), |group| self.by.is_member(group)) {
+            true => Ok(()),
+            false => Err(self.refusal(&format!("{} {dataset}", deed(verb)))),
+        }
+    }
+
+    /// Properties that decide on rights stay root's; those of space have a verb of their own.
+    fn check_set<'p>(
+        &self,
+        dataset: &str,
+        mut properties: impl Iterator<Item = &'p String>,
+    ) -> Result<()> {
+        properties.try_for_each(|property| match property.as_str() {
+            "acl" | "allow" | "userforks" => {
+                self.check_sight(dataset)?;
+                Err(self.refusal(&format!("set {property}, which decides on rights,")))
+            }
+            "quota" | "reservation" => self.check_allowed(dataset, Verb::Quota),
+            _ => self.check_allowed(dataset, Verb::Set),
+        })
+    }
+
+    /// An own fork, or snapshots of a dataset that allows it.
+    fn check_destruction(&self, source: &str) -> Result<()> {
+        match source.contains('@') {
+            true => self.check_own_or(source, Verb::Destroy),
+            false => self.check_own(source),
+        }
+    }
+
+    /// A stream has all content of a dataset, whosever it is. A token names what it goes on with in
+    /// a form that the engine alone reads, so it is root's.
+    fn check_send(&self, order: &SendOrder) -> Result<()> {
+        if order.resume.is_some() {
+            return Err(self.refusal("go on with a stream by its token"));
+        }
+        self.check_allowed(&order.snapshot, Verb::Send)?;
+        order.base.iter().try_for_each(|base| self.check_allowed(base, Verb::Send))
+    }
+
     fn check_fork(&self, dataset: &str, name: &str, root: u64) -> Result<()> {
         self.check_sight(dataset)?;
         check_plain(name)?;
         let dataset: DatasetName = dataset.parse()?;
         if self.snapshots()?.may_change_names(&dataset, root, self.by)? {
-            return self.check_number();
+            return self.check_number(&dataset);
         }
         Err(Error::refused(format!("user {} may not write this directory", self.by.uid()))
             .hint("a fork needs the rights to write and to search the directory"))
@@ -238,15 +303,18 @@ impl<'a> Authority<'a> {
     }
 
     /// A user has only so many forks at a time.
-    fn check_number(&self) -> Result<()> {
+    fn check_number(&self, dataset: &DatasetName) -> Result<()> {
+        let forks_max = self.snapshots()?.forks_of_user_max(dataset)?;
         let Answer::Datasets(rows) = self.daemon.home.perform(&Operation::List, None, None)? else {
             return Ok(());
         };
         let is_fork = |row: &&DatasetRow| row.kind == "fork" && self.is_of_user(row);
-        match rows.iter().filter(is_fork).count() < FORKS_MAX {
+        match rows.iter().filter(is_fork).count() < forks_max {
             true => Ok(()),
-            false => Err(Error::refused(format!("a user has at most {FORKS_MAX} forks"))
-                .hint("`marram forks TARGET` lists yours; `marram destroy fork` drops one")),
+            false => Err(Error::refused(format!(
+                "a user has at most {forks_max} forks here (property userforks)"
+            ))
+            .hint("`marram forks TARGET` lists yours; `marram destroy fork` drops one")),
         }
     }
 
@@ -268,9 +336,20 @@ impl<'a> Authority<'a> {
             return Err(Error::not_found("no such operation of yours is in the log")
                 .hint("`marram log TARGET` shows your operations"));
         };
-        match CAN_TAKE_BACK.contains(&row.operation.as_str()) {
-            true => Ok(row.number),
-            false => Err(self.refusal(&format!("take back a {}", row.operation))),
+        let (first, last) = row.together.unwrap_or((row.number, row.number));
+        let step = rows.iter().filter(|row| (first..=last).contains(&row.number));
+        step.map(|row| self.check_taking_back(row)).collect::<Result<()>>()?;
+        Ok(row.number)
+    }
+
+    /// What a user was allowed to do counts no more when it is not allowed any more.
+    fn check_taking_back(&self, row: &OperationRow) -> Result<()> {
+        match (row.operation.as_str(), row.names.as_slice()) {
+            ("rollback", [source, ..]) => self.check_allowed(source, Verb::Rollback),
+            ("limit", [dataset, ..]) => self.check_allowed(dataset, Verb::Quota),
+            ("set", [dataset, property, ..]) => self.check_set(dataset, [property].into_iter()),
+            (operation, _) if CAN_TAKE_BACK.contains(&operation) => Ok(()),
+            (operation, _) => Err(self.refusal(&format!("take back a {operation}"))),
         }
     }
 
@@ -303,6 +382,18 @@ impl<'a> Authority<'a> {
             }
         };
         rows.into_iter().filter(is_seen).collect()
+    }
+}
+
+/// What a verb stands for, before the name of a dataset.
+fn deed(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Destroy => "destroy snapshots of",
+        Verb::Quota => "see and set what owners may use of",
+        Verb::Rollback => "roll back the whole of",
+        Verb::Send => "send snapshots of",
+        Verb::Set => "set properties of",
+        Verb::Snapshot => "make snapshots of",
     }
 }
 

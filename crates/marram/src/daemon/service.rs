@@ -7,8 +7,8 @@ use super::state::Daemon;
 use super::transactions;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{
-    Answer, Author, CompareOrder, DaemonReport, Greeting, MountReport, MountRequest, Operation,
-    PassOrder, ReceiveOrder, Request, SendOrder, StatusReport, UnmountedPlace, VERSION,
+    Answer, Author, CompareOrder, DaemonReport, GrantOrder, Greeting, MountReport, MountRequest,
+    Operation, PassOrder, ReceiveOrder, Request, SendOrder, StatusReport, UnmountedPlace, VERSION,
 };
 use crate::control::server::Service;
 use crate::engine::home::{Pass, Streams, Watched, lacks};
@@ -253,6 +253,7 @@ fn perform(daemon: &Daemon, operation: &Operation, author: Option<&Author>) -> R
             | Operation::Owners { .. }
             | Operation::Partials
             | Operation::Sync
+            | Operation::Grants(GrantOrder { change: None, .. })
     );
     let answer = daemon.home.perform(operation, author, Some(daemon));
     if changes {

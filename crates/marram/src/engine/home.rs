@@ -14,7 +14,7 @@ use crate::control::protocol::{
 use crate::error::{Error, Result};
 use crate::identity;
 use crate::paths;
-use marram_store::{DatasetName, Source};
+use marram_store::{DatasetName, Grants, Source};
 use marram_tx::ReadSet;
 use marram_vfs::{Identity, Ino, Timestamp};
 use std::collections::BTreeSet;
@@ -217,6 +217,22 @@ pub(crate) trait Snapshots {
         _user: &dyn Identity,
     ) -> Result<bool> {
         Ok(false)
+    }
+
+    /// What root hands out of a dataset.
+    ///
+    /// # Errors
+    /// It is not there.
+    fn grants(&self, _dataset: &DatasetName) -> Result<Grants> {
+        Ok(Grants::default())
+    }
+
+    /// Most forks that one user may have at a time, to fork a dataset.
+    ///
+    /// # Errors
+    /// It is not there.
+    fn forks_of_user_max(&self, _dataset: &DatasetName) -> Result<usize> {
+        Ok(0)
     }
 
     /// Whether a snapshot has a directory of this number that was made then. A home that has no

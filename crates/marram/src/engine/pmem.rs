@@ -163,6 +163,7 @@ fn lacking(operation: &Operation) -> &'static str {
         Operation::Merge(_) => "merges",
         Operation::Get { .. } | Operation::Set { .. } => "properties (as compression)",
         Operation::Owners { .. } | Operation::SetLimit { .. } => "quotas",
+        Operation::Grants(_) => "rights to hand out",
         Operation::Log | Operation::Undo { .. } => "log of operations",
         Operation::Grow { .. } => "way to grow",
         Operation::Partials | Operation::DropPartial { .. } => "streams",

@@ -89,6 +89,7 @@ impl OpenMode {
             | Operation::Status => true,
             Operation::Destroy { dry_run, .. } => *dry_run,
             Operation::Thin(request) => request.dry_run,
+            Operation::Grants(order) => order.change.is_none(),
             _ => false,
         };
         OpenMode::for_command(read_only)

@@ -2,6 +2,7 @@
 //!
 //! The tests run as root, and play users that the system need not know.
 
+mod allowed;
 mod forks;
 mod hostile;
 mod past;

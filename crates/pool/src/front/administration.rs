@@ -8,7 +8,7 @@ use crate::snapshots::session::Session;
 use crate::snapshots::trash::{self, Hidden};
 use crate::snapshots::undo::{self, Reversal};
 use crate::snapshots::{label, properties};
-use marram_store::{DatasetName, DatasetReport, Result, Source};
+use marram_store::{DatasetName, DatasetReport, Grants, Result, Source};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -94,6 +94,19 @@ impl Pool {
         values: &BTreeMap<String, Option<String>>,
     ) -> Result<()> {
         properties::set_properties(&self.session, name, values)
+    }
+
+    /// Changes what users and groups may do to a dataset beside root, and answers with what they
+    /// may do then. Between reading and writing it nobody else changes it.
+    ///
+    /// # Errors
+    /// Those of `change`; [`Error::NoDataset`](marram_store::Error::NoDataset); a failed commit.
+    pub fn change_grants(
+        &self,
+        name: &DatasetName,
+        change: impl FnOnce(&mut Grants) -> Result<()>,
+    ) -> Result<Grants> {
+        properties::change_grants(&self.session, name, change)
     }
 
     /// The datasets that have a rule for automatic snapshots. Looks at records in memory alone.

@@ -2,7 +2,7 @@
 
 use super::snapshot_rule::SnapshotRule;
 use marram_codec::{ChecksumKind, Compression};
-use marram_store::{Error, Properties, Result};
+use marram_store::{Error, Grants, Properties, Result};
 use std::collections::BTreeMap;
 
 /// The properties of a dataset, as the engine uses them.
@@ -25,6 +25,10 @@ pub(crate) const RESERVATION: &str = "reservation";
 /// The property that says whether names differ when only their case does. It holds for good from
 /// the moment that the dataset is made.
 pub(crate) const CASE_FOLDING: &str = "casefold";
+/// The property that says what users and groups may do beside root.
+pub(crate) const ALLOW: &str = "allow";
+/// The property that says how many forks a user other than root may have.
+pub(crate) const USER_FORKS: &str = "userforks";
 /// The property that says how long what is destroyed or merged over is kept for an undo.
 const UNDO: &str = "undo";
 /// How long, if nobody says.
@@ -44,8 +48,9 @@ const NO_BYTES: &str = "none";
 type CheckValue = fn(&str) -> Result<String>;
 
 /// Name, default and check of each property.
-const KNOWN: [(&str, &str, CheckValue); 11] = [
+const KNOWN: [(&str, &str, CheckValue); 13] = [
     ("acl", "posix", |text| one_of("acl", text, &["posix", "nfsv4", "off"])),
+    (ALLOW, "none", |text| Ok(text.parse::<Grants>()?.to_string())),
     ("atime", "relative", |text| one_of("atime", text, &["off", "relative", "strict"])),
     (CASE_FOLDING, "off", |text| one_of(CASE_FOLDING, text, &["off", "on"])),
     ("checksum", "xxh3", |text| one_of("checksum", text, &["xxh3", "blake3"])),
@@ -56,6 +61,7 @@ const KNOWN: [(&str, &str, CheckValue); 11] = [
     (RESERVATION, NO_BYTES, |text| space_text(RESERVATION, text)),
     (SNAPSHOTS, OFF, |text| snapshots_text(text)),
     (UNDO, UNDO_DEFAULT, |text| undo_text(text)),
+    (USER_FORKS, "256", |text| fork_count_text(text)),
 ];
 
 fn one_of(name: &str, text: &str, values: &[&str]) -> Result<String> {
@@ -87,6 +93,22 @@ fn space_text(name: &str, text: &str) -> Result<String> {
             "{name}={text} makes no sense: use a size as in 10G, or none"
         ))),
     }
+}
+
+/// How many forks one user may have at a time.
+fn fork_count_text(text: &str) -> Result<String> {
+    match text.parse::<u32>() {
+        Ok(count) => Ok(count.to_string()),
+        Err(_) => Err(Error::Invalid(format!(
+            "userforks={text} makes no sense: use a number of forks, 0 for none"
+        ))),
+    }
+}
+
+/// What a dataset with these properties hands out.
+pub(crate) fn grants(local: &[(String, String)]) -> Result<Grants> {
+    let set = local.iter().find(|(name, _)| name == ALLOW);
+    set.map_or_else(|| Ok(Grants::default()), |(_, value)| value.parse())
 }
 
 /// A time, in seconds, minutes, hours, days or weeks.
@@ -207,6 +229,8 @@ mod tests {
             ("snapshots", "15m:0"),
             ("snapshots", "1h:3,60m:2"),
             ("snapshots", "on"),
+            ("allow", "ann:send"),
+            ("userforks", "-1"),
         ] {
             let error = check_property(name, value).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

@@ -24,7 +24,7 @@ pub use receive::{Incoming, ReceiveRequest, Received};
 pub use sender::SendRequest;
 
 use crate::Error;
-use crate::memtable::settings::{QUOTA, RESERVATION};
+use crate::memtable::settings::{ALLOW, QUOTA, RESERVATION, USER_FORKS};
 use marram_format::FormatError;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
@@ -65,7 +65,7 @@ fn sent_properties(record: &DatasetRecord) -> Vec<(String, String)> {
 /// Whether a property goes with its dataset: not those that say how much of its pool it may take,
 /// and none of the pool's own.
 fn is_sent_property(name: &str) -> bool {
-    !name.starts_with('.') && name != QUOTA && name != RESERVATION
+    !name.starts_with('.') && ![ALLOW, QUOTA, RESERVATION, USER_FORKS].contains(&name)
 }
 
 /// The error for bytes of a stream that are wrong.

@@ -4,7 +4,9 @@ use super::list;
 use super::operation_log::entry;
 use crate::admission::room;
 use crate::commit::turn::Turn;
-use crate::memtable::settings::{CASE_FOLDING, RESERVATION, Settings, check_property};
+use crate::memtable::settings::{
+    ALLOW, CASE_FOLDING, RESERVATION, Settings, check_property, grants,
+};
 use crate::snapshots::begin;
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
@@ -12,7 +14,9 @@ use crate::state::records::refuse_too_long;
 use marram_format::dataset::{DatasetRecord, HOLD_PROPERTY_PREFIX};
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::version::feature;
-use marram_store::{DatasetName, Error, Properties, PropertySource, Result, Source, check_tag};
+use marram_store::{
+    DatasetName, Error, Grants, Properties, PropertySource, Result, Source, check_tag,
+};
 use std::collections::BTreeMap;
 
 /// What becomes of a property.
@@ -74,6 +78,24 @@ pub(crate) fn set_properties(
     }
     let turn = begin::begin_operations(session, changes.len())?;
     change_properties(session, &turn, name, &changes)
+}
+
+/// See `Pool::change_grants`.
+pub(crate) fn change_grants(
+    session: &Session,
+    name: &DatasetName,
+    change: impl FnOnce(&mut Grants) -> Result<()>,
+) -> Result<Grants> {
+    let turn = begin::begin_operation(session)?;
+    let mut grants = grants(&session.state.find_live(name)?.properties)?;
+    let before = grants.clone();
+    change(&mut grants)?;
+    if grants != before {
+        let value = (grants != Grants::default()).then(|| grants.to_string());
+        let change = Change { property: ALLOW.to_owned(), value, undoes: 0 };
+        change_properties(session, &turn, name, &[change])?;
+    }
+    Ok(grants)
 }
 
 /// Changes properties of a dataset. The caller has the turn to commit.

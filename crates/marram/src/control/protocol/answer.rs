@@ -2,9 +2,9 @@
 
 use super::{
     BegunTransaction, CommitSummary, DatasetRow, DedupSummary, DefragmentSummary,
-    DestructionReport, FootprintReport, ForkPlace, MergeSummary, MountReport, OperationRow,
-    OwnerRow, PartialRow, PropertyRow, SharingReport, ShownReport, SpaceReport, StatusReport,
-    StreamSummary, ThinReport, TransactionRow, UndoReport, VersionRow,
+    DestructionReport, FootprintReport, ForkPlace, GrantRow, MergeSummary, MountReport,
+    OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport, ShownReport, SpaceReport,
+    StatusReport, StreamSummary, ThinReport, TransactionRow, UndoReport, VersionRow,
 };
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,8 @@ pub(crate) enum Answer {
         /// Until when an undo can bring it back: seconds since 1970. None if it is gone for good.
         kept_until_seconds: Option<i64>,
     },
+    /// What users and groups may do beside root.
+    Grants(Vec<GrantRow>),
     /// The log of operations.
     Operations(Vec<OperationRow>),
     /// An operation was taken back.

@@ -1,6 +1,8 @@
 //! Operations: what can be asked of a pool, mounted or not.
 
-use super::{DirectoryOrder, FootprintRequest, MergeRequest, Owner, ThinRequest, VersionsOrder};
+use super::{
+    DirectoryOrder, FootprintRequest, GrantOrder, MergeRequest, Owner, ThinRequest, VersionsOrder,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -135,6 +137,8 @@ pub(crate) enum Operation {
         /// Name and value; `None` goes back to the default.
         properties: BTreeMap<String, Option<String>>,
     },
+    /// Change what users and groups may do to a dataset beside root, and tell what it is then.
+    Grants(GrantOrder),
     /// Tell what owners use and may use.
     Owners {
         /// `DATASET` or `DATASET@SNAPSHOT`.

@@ -6,7 +6,7 @@ use super::background::snapshots::AutomaticSnapshots;
 use super::background::{commit, reclaim, snapshots};
 use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
-use super::{dedup, defragment, history, open, operations, rights, streams, volume};
+use super::{dedup, defragment, grants, history, open, operations, rights, streams, volume};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DamageRow, DifferenceRow, Operation, PassOrder, ReceiveOrder,
     SendOrder,
@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::identity::Identity;
 use crate::names::hexadecimal;
 use marram_pool::Pool;
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, Grants, Source, Store};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -248,6 +248,14 @@ impl Snapshots for PoolHome {
 
     fn owner_of_fork(&self, source: &Source) -> Result<Option<u32>> {
         rights::owner_of_fork(self.pool(), source)
+    }
+
+    fn grants(&self, dataset: &DatasetName) -> Result<Grants> {
+        grants::of(self.pool(), dataset)
+    }
+
+    fn forks_of_user_max(&self, dataset: &DatasetName) -> Result<usize> {
+        rights::forks_of_user_max(self.pool(), dataset)
     }
 
     fn may_change_names(

@@ -10,6 +10,7 @@ mod create;
 mod dedup;
 mod defragment;
 mod footprints;
+mod grants;
 pub(crate) mod history;
 mod home;
 mod image;

@@ -3,7 +3,9 @@
 use super::kinds::kind_of;
 use super::open::OpenPool;
 use super::volume::{make_root_directory, open_files};
-use super::{dedup, footprints, history, keeping, owners, places, schedules, streams, undo};
+use super::{
+    dedup, footprints, grants, history, keeping, owners, places, schedules, streams, undo,
+};
 use crate::control::protocol::{
     Answer, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow, StatusReport,
 };
@@ -76,6 +78,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         }
         Operation::Get { dataset } => return get(pool, &dataset.parse()?),
         Operation::Set { dataset, properties } => set(pool, dataset, properties)?,
+        Operation::Grants(order) => return grants::perform(pool, order),
         Operation::Owners { source } => return owners::report(pool, source),
         Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit } => {
             owners::set_limit(pool, dataset, *owner, (*bytes_limit, *inodes_limit))?;

@@ -111,6 +111,13 @@ pub(super) fn owner_of_fork(pool: &Pool, source: &Source) -> Result<Option<u32>>
     Ok(live.is_fork.then_some(live.owner))
 }
 
+/// See [`crate::engine::home::Snapshots::forks_of_user_max`].
+pub(super) fn forks_of_user_max(pool: &Pool, dataset: &DatasetName) -> Result<usize> {
+    let properties = pool.properties(dataset)?;
+    let set = properties.get("userforks").and_then(|(value, _)| value.parse().ok());
+    Ok(set.expect("it has a default, and is checked when it is set or read"))
+}
+
 /// See [`crate::engine::home::Snapshots::may_change_names`].
 pub(super) fn may_change_names(
     pool: &Pool,
