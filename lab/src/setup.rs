@@ -7,9 +7,10 @@ use crate::process::{command, is_installed, run_shown, text};
 pub const RUN_PACKAGES: [&str; 5] = ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
 
 /// What the tests and the scripts on real mounts take beside that.
-pub const TEST_PACKAGES: [&str; 15] = [
+pub const TEST_PACKAGES: [&str; 16] = [
     "acl",
     "attr",
+    "bubblewrap",
     "e2fsprogs",
     "fio",
     "git",

@@ -179,7 +179,11 @@ const SCRIPTS: &[Script] = &[
     script("grow", "a pool that grows while it is mounted", full::grow),
     script("snapshots", "snapshots and clones of a busy tree", copies::snapshots),
     script("forks", "forks of a git checkout: edited, compared, merged, dropped", forks::run_all),
-    script("runs", "git, make, cargo, python and bwrap in forks, by marram run", runs::run_all),
+    script(
+        "runs",
+        "git, make, cargo, pip, npm, python and bwrap in forks, by marram run",
+        runs::run_all,
+    ),
     script(
         "team",
         "two users on a pool from fstab: one works in forks, the other meddles",

@@ -1,4 +1,5 @@
-//! `marram run` with real programs: git, make, a compiler, cargo, python with a database, bwrap.
+//! `marram run` with real programs: git, make, a compiler, cargo, pip, npm, python with a database,
+//! bwrap.
 
 use super::{GIB, Setting, step};
 use marram_lab::failure::{Result, fail};
@@ -35,16 +36,31 @@ assert base.execute('pragma integrity_check').fetchone() == ('ok',)
 base.close()
 ";
 
+/// A package of Python with a program, made without anything from the network.
+const WHEEL: &str = r"
+import zipfile
+with zipfile.ZipFile('tiny-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('tiny.py', 'def main(): print(__file__)\n')
+    info = 'tiny-1.0.dist-info/'
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+    wheel.writestr(info + 'entry_points.txt', '[console_scripts]\ntiny = tiny:main\n')
+    wheel.writestr(info + 'RECORD', '')
+";
+
 /// Everything in a git checkout on a pool of its own.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     setting.marram_only()?;
     require(&[("git", "git"), ("make", "make"), ("cc", "gcc"), ("python3", "python3")])?;
+    require(&[("bwrap", "bubblewrap"), ("npm", "npm"), ("node", "nodejs")])?;
     let mut marram = Marram::make(&setting.folder.join("subject"), &Making::sized(4 * GIB))?;
     let project = Project::make(&marram)?;
     project.commit()?;
     project.build()?;
     project.database()?;
     project.cargo()?;
+    project.pip()?;
+    project.npm()?;
     project.at_once()?;
     project.sandbox()?;
     project.times()?;
@@ -163,6 +179,43 @@ impl Project<'_> {
         Ok(())
     }
 
+    /// A virtual environment has its own path in it, which is that of the directory.
+    fn pip(&self) -> Result<()> {
+        let install = "python3 -c \"$WHEEL\" && python3 -m venv venv && venv/bin/pip install \
+                       --quiet --no-index --disable-pip-version-check ./tiny-1.0-py3-none-any.whl";
+        run(self.run(&["--merge"], &["sh", "-euc", install]).env("WHEEL", WHEEL))?;
+        let told = text(&mut Command::new(self.folder.join("venv/bin/tiny")))?;
+        if !told.starts_with(&format!("{}/venv/", self.folder.display())) {
+            return fail(format!("a program that pip has installed in a fork lies in {told}"));
+        }
+        step("pip: an environment made in a fork, merged, runs");
+        Ok(())
+    }
+
+    /// A package that lies beside, linked and installed; then an installation that fails.
+    fn npm(&self) -> Result<()> {
+        let install = "mkdir -p dependency && cd dependency && npm init -y >&2 && \
+                       echo 'module.exports = 7' > index.js && cd .. && npm init -y >&2 && \
+                       npm install --offline --no-audit --no-fund ./dependency >&2";
+        run(&mut self.run(&["--merge"], &["sh", "-euc", install]))?;
+        let told =
+            text(command(&["node", "-p", "require('dependency')"]).current_dir(&self.folder))?;
+        if told != "7" {
+            return fail(format!("node says {told:?} of what was installed in a fork"));
+        }
+        let absent = "npm install --offline --no-audit --no-fund no-such-package-anywhere >&2";
+        let failed = ended(&mut self.run(&["--merge"], &["sh", "-c", absent]))?;
+        if failed.status.success() {
+            return fail("an installation of nothing has ended well");
+        }
+        run(command(&["npm", "ls", "--silent"]).current_dir(&self.folder))?;
+        let left = text(self.marram.command(&["forks", "-H"]).arg(self.marram.root()))?;
+        let kept = left.split_whitespace().next().unwrap_or_default().to_owned();
+        run(&mut self.marram.command(&["enter", "--drop", &kept, "--", "true"]))?;
+        step("npm: installed in a fork, merged; what failed is kept, and changed nothing");
+        Ok(())
+    }
+
     /// Several builds at once, each kept; two of them merged, the others dropped.
     fn at_once(&self) -> Result<()> {
         let mut children = Vec::new();
@@ -200,10 +253,6 @@ impl Project<'_> {
 
     /// A sandbox around a run and inside of it.
     fn sandbox(&self) -> Result<()> {
-        if !is_installed("bwrap") {
-            step("bwrap is not installed");
-            return Ok(());
-        }
         let inside = ["bwrap", "--dev-bind", "/", "/", "sh", "-c", "echo in > sandboxed"];
         run(&mut self.run(&["--merge"], &inside))?;
         self.expect("sandboxed", "in\n")?;

@@ -6,9 +6,10 @@
 //! was not judged, and no rename comes in between. One change that is refused refuses all.
 //!
 //! `rights` has what mode bits and lists grant, `walk` the ways to directories, `plan` the batch as
-//! changes of files, `rules` what each of these needs, and `sight` what a user may know. See
-//! `docs/decisions/0051-what-a-user-may-merge.md`.
+//! changes of files, `hidden` which of them nobody sees, `rules` what each of the others needs, and
+//! `sight` what a user may know. See `docs/decisions/0051-what-a-user-may-merge.md`.
 
+mod hidden;
 mod plan;
 mod rights;
 mod rules;

@@ -6,6 +6,7 @@
 //! set it anew.
 
 use super::Refusals;
+use super::hidden::Hidden;
 use super::plan::{Change, Plan, is_directory};
 use super::rights::{READ, SEARCH, WRITE};
 use super::walk::{Walk, join};
@@ -30,6 +31,7 @@ const OWNER_ONLY: &str = "only its owner may change that";
 /// Judges one batch.
 pub(super) struct Judge<'a> {
     view: &'a dyn View,
+    root: u64,
     user: &'a dyn Identity,
     now: Time,
     walk: Walk<'a>,
@@ -55,7 +57,7 @@ impl<'a> Judge<'a> {
         now: Time,
         refusals: &'a mut Refusals,
     ) -> Result<Judge<'a>> {
-        Ok(Judge { view, user, now, walk: Walk::new(view, root, user)?, refusals })
+        Ok(Judge { view, root, user, now, walk: Walk::new(view, root, user)?, refusals })
     }
 
     /// Judges all changes of a batch; the refusals get those that are refused.
@@ -64,7 +66,11 @@ impl<'a> Judge<'a> {
     /// A failed read, or a record that makes no sense.
     pub(super) fn judge(&mut self, batch: &Batch<'_>) -> Result<()> {
         let plan = Plan::read(self.view, batch)?;
+        let mut hidden = Hidden::new(self.view, self.root, &plan);
         for (ino, change) in &plan.0 {
+            if hidden.has(&mut self.walk, *ino, change)? {
+                continue;
+            }
             if let Some(made) = change.made() {
                 self.judge_made(&plan, *ino, made, change)?;
             } else if let Some((before, after)) = change.kept() {
@@ -72,7 +78,7 @@ impl<'a> Judge<'a> {
             }
             self.judge_directory(*ino, change)?;
         }
-        self.judge_moves(&plan)
+        self.judge_moves(&plan, &mut hidden)
     }
 
     fn owns(&self, inode: &Inode) -> bool {
@@ -87,9 +93,9 @@ impl<'a> Judge<'a> {
             return Ok(());
         };
         let place = self.walk.directory(ino)?;
-        let path = place.path.unwrap_or_default();
+        let path = place.path.clone().unwrap_or_default();
         let mut lacks = None;
-        if !place.is_open && !self.opens(before, change) {
+        if !place.is_open && place.path.is_some() && !self.opens(before, change) {
             lacks = Some("search in it or in a directory above it");
         } else if !self.may(ino, before, change, WRITE | SEARCH)? {
             lacks = Some("write in the directory");
@@ -134,10 +140,14 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Inodes that have another name then, or one in another directory.
-    fn judge_moves(&mut self, plan: &Plan) -> Result<()> {
+    /// Inodes that have another name then, or one in another directory. One that was hidden, and
+    /// gets a name that is not, gets one more.
+    fn judge_moves(&mut self, plan: &Plan, hidden: &mut Hidden<'_>) -> Result<()> {
         let mut moves: BTreeMap<u64, Moves> = BTreeMap::new();
         for (directory, change) in &plan.0 {
+            if hidden.has(&mut self.walk, *directory, change)? {
+                continue;
+            }
             for name in &change.departures {
                 moves.entry(name.ino).or_default().from.push(*directory);
             }
@@ -182,9 +192,18 @@ impl<'a> Judge<'a> {
         let is_plain = inode.kind == InodeKind::Regular
             && inode.permissions & SETUID == 0
             && inode.permissions & SETGID_PROGRAM != SETGID_PROGRAM;
-        let place = self.walk.reach(ino, inode)?;
         let may_use = is_plain && self.walk.grants(ino, inode, READ | WRITE)?;
-        Ok(place.is_open && (self.owns(inode) || may_use))
+        Ok(self.comes_to(ino, inode)? && (self.owns(inode) || may_use))
+    }
+
+    /// Whether the directories on the way to an inode are open, as far as there is a way: to what
+    /// was hidden its own rights decide. Of a file with several names the record tells one, so
+    /// nothing hides that.
+    fn comes_to(&mut self, ino: u64, inode: &Inode) -> Result<bool> {
+        let above = if is_directory(inode) { ino } else { inode.parent };
+        let is_single = is_directory(inode) || inode.links <= 1;
+        let was_hidden = is_single && self.walk.directory(above)?.path.is_none();
+        Ok(was_hidden || self.walk.reach(ino, inode)?.is_open)
     }
 
     /// Whether the user gets `wanted` of an inode: now, or as its owner by what the plan makes of
@@ -287,7 +306,7 @@ impl<'a> Judge<'a> {
             return Ok(());
         }
         let place = self.walk.reach(ino, before)?;
-        if !place.is_open {
+        if !self.comes_to(ino, before)? {
             lacks.push(SEARCH_ABOVE.to_owned());
         }
         if before.flags & FROZEN_FLAGS != 0 {

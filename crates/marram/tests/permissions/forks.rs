@@ -122,3 +122,33 @@ fn a_user_runs_commands_in_forks_and_goes_back_into_them() {
     marram(&bench, ANN, "merge mnt --fork ann-runs --drop").good();
     assert_eq!(fs::read_to_string(bench.path("mnt/ann/a")).unwrap(), "two\nthree\n");
 }
+
+#[test]
+fn news_beside_the_directory_are_nobodys_business_in_an_update() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/project", ANN, 0o755, None);
+    owned(&bench, "mnt/ann/project/a", ANN, 0o644, Some("one\n"));
+    owned(&bench, "mnt/ann/moved", ANN, 0o644, Some("old\n"));
+    owned(&bench, "mnt/ann/lib", ANN, 0o755, None);
+    owned(&bench, "mnt/ann/lib/part", ANN, 0o644, Some("old\n"));
+    owned(&bench, "mnt/bob/secret", BOB, 0o600, Some("bob\n"));
+    marram(&bench, ANN, "fork mnt/ann/project try").good();
+    let fork = fork_of(ANN, "try");
+    // Of others, beside the directory: made, changed, removed.
+    shell(&bench, BOB, "echo new > mnt/bob/new; echo more >> mnt/bob/secret; mkdir mnt/bob/d")
+        .good();
+    shell(&bench, ANN, "echo two > mnt/ann/project/a; echo new > mnt/ann/moved").good();
+    marram(&bench, ANN, &format!("update {fork}")).good();
+    assert_eq!(fs::read_to_string(bench.path(&format!("{fork}/a"))).unwrap(), "two\n");
+    // What the user has moved in from beside it comes with what it is by now.
+    let moves = "echo newer > mnt/ann/lib/part; mv mnt/ann/moved mnt/ann/lib mnt/ann/project";
+    shell(&bench, ANN, moves).good();
+    marram(&bench, ANN, &format!("update {fork}")).good();
+    let read = |name: &str| fs::read_to_string(bench.path(&format!("{fork}/{name}"))).unwrap();
+    assert_eq!((read("moved"), read("lib/part")), ("new\n".to_owned(), "newer\n".to_owned()));
+    // What others have put there is still theirs to give.
+    bench.host(&["mv", "mnt/bob/secret", "mnt/ann/project/secret"]);
+    marram(&bench, ANN, &format!("update {fork}")).refused(12, &["its owner", "another name"]);
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
+}
