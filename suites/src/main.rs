@@ -35,6 +35,7 @@ mod sizes;
 mod sqlite;
 mod stress;
 mod team;
+mod transactions;
 mod tree;
 mod user;
 
@@ -188,6 +189,11 @@ const SCRIPTS: &[Script] = &[
         "team",
         "two users on a pool from fstab: one works in forks, the other meddles",
         team::run_all,
+    ),
+    script(
+        "transactions",
+        "dpkg, useradd, make, pip and git as transactions: ended well, failed, killed, full",
+        transactions::run_all,
     ),
     script("day", "the example of a day with forks, as the README has it", examples::run_all),
     script(

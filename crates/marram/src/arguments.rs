@@ -39,7 +39,8 @@ pub(crate) use undoing::{LogArguments, PromoteArguments, RenameArguments, UndoAr
 pub(crate) use selection::SelectionArguments;
 
 pub(crate) use transactions::{
-    TxArguments, TxKind, TxListArguments, TxRunArguments, TxShowArguments,
+    TxArguments, TxBeginArguments, TxDiffArguments, TxKind, TxListArguments, TxNamedArguments,
+    TxRunArguments,
 };
 
 pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, ViewArguments};

@@ -85,7 +85,7 @@ fn an_ordinary_user_is_told_of_himself_on_a_mount_of_roots() {
     assert_eq!(fields(&["--user", "65534"]).len(), 1);
     quota_as_user(&bench, &["--user", "0"]).refused(1, &["themselves"]);
     quota_as_user(&bench, &["--project", "7"]).refused(1, &["themselves"]);
-    quota_as_user(&bench, &["--user", "65534", "--bytes", "2M"]).refused(1, &["another user"]);
+    quota_as_user(&bench, &["--user", "65534", "--bytes", "2M"]).refused(12, &["user 65534"]);
     bench.run("unmount mnt").good();
 }
 

@@ -4,7 +4,7 @@
 //! open to all as on an ordinary system. The user has a copy of root's pool: its daemon knows the
 //! id, and answers for it in a folder into which root looks.
 
-use crate::workbench::{Outcome, Workbench, can_mount, outcome};
+use crate::workbench::{Outcome, Workbench, can_mount, copy_program, outcome};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -29,7 +29,7 @@ fn play(bench: &Workbench, script: &str) -> Option<Outcome> {
     }
     let status = bench.run("status work.pool --json").result();
     let theirs = bench.make_folder("theirs");
-    std::fs::copy(env!("CARGO_BIN_EXE_marram"), theirs.join("marram")).expect("copied");
+    copy_program(&theirs.join("marram"));
     std::fs::copy(bench.path("work.pool"), theirs.join("copy.pool")).expect("copied");
     std::fs::write(theirs.join("script"), format!("{ROLES}{script}")).expect("written");
     for path in [bench.path("."), theirs.clone()] {

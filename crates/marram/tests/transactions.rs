@@ -369,3 +369,51 @@ fn an_ordinary_user_has_transactions_too() {
     let _turn = turn();
     ordinary_user::play("", USER_SCRIPT);
 }
+
+#[test]
+fn several_commands_are_one_transaction() {
+    let Some(bench) = mounted() else { return };
+    let id = bench.run("tx begin mnt").good().out.trim().to_owned();
+    let words = format!("--id {id}");
+    run(&bench, &words, "echo one > first; rm src/b").good();
+    let told = run(&bench, &words, "cat first; echo more >> first; exit 7");
+    assert_eq!((told.status, told.out.as_str()), (7, "one\n"), "a failure ends nothing: {told:?}");
+    untouched(&bench);
+    let told = bench.run(&format!("tx diff mnt {id}")).good().out;
+    assert!(told.contains("A /first") && told.contains("D /src/b"), "{told}");
+    let told = bench.run(&format!("tx diff mnt {id} --patch")).good().out;
+    assert!(told.contains("+more"), "{told}");
+    bench.run(&format!("tx commit mnt {}", &id[..8])).good();
+    assert_eq!(read(&bench, "mnt/first"), "one\nmore\n");
+    assert!(!bench.path("mnt/src/b").exists());
+    bench.run(&format!("tx commit mnt {id}")).refused(10, &["no transaction", "is open"]);
+    run(&bench, &words, "true").refused(125, &["no transaction"]);
+    nothing_is_left(&bench);
+    end(&bench);
+}
+
+#[test]
+fn an_open_transaction_is_refused_aborted_or_forgotten() {
+    let Some(bench) = mounted() else { return };
+    let begin =
+        |words: &str| bench.run(&format!("tx begin mnt{words}")).good().out.trim().to_owned();
+    let id = begin("");
+    run(&bench, &format!("--id {id}"), "cat src/b; echo new > new").good();
+    fs::write(bench.path("mnt/src/b"), "other\n").unwrap();
+    bench.run(&format!("tx commit mnt {id}")).refused(REFUSED, &["/src/b"]);
+    assert!(!bench.path("mnt/new").exists());
+    let id = begin("");
+    run(&bench, &format!("--id {id}"), "echo new > new").good();
+    bench.run(&format!("tx abort mnt {id}")).good();
+    assert_eq!(open(&bench), 0);
+    let id = begin(" --idle 2s");
+    let used = |_| run(&bench, &format!("--id {id}"), "sleep 0.7; echo new >> new").good();
+    (0..4).for_each(|round| drop(used(round)));
+    wait_for("nobody has used it for two seconds", || open(&bench) == 0);
+    assert!(!bench.path("mnt/new").exists());
+    for idle in ["0s", "8d", "soon"] {
+        bench.run(&format!("tx begin mnt --idle {idle}")).refused(2, &["is no time"]);
+    }
+    nothing_is_left(&bench);
+    end(&bench);
+}

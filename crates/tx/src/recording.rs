@@ -19,6 +19,7 @@ use marram_vfs::{
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module.
 pub struct Recording {
@@ -26,6 +27,7 @@ pub struct Recording {
     /// The inode of the dataset that is shown as the root.
     root: Ino,
     reads: Mutex<ReadSet>,
+    operations: AtomicU64,
     has_ended: RwLock<bool>,
 }
 
@@ -33,7 +35,13 @@ impl Recording {
     /// Notes what is read of `files`, of which the dataset's directory `root` is shown with the
     /// number [`Ino::ROOT`], and takes the number of what would have that otherwise.
     pub fn new(files: Arc<dyn FileSystem>, root: Ino, reads: ReadSet) -> Recording {
-        Recording { files, root, reads: Mutex::new(reads), has_ended: RwLock::new(false) }
+        Recording {
+            files,
+            root,
+            reads: Mutex::new(reads),
+            operations: AtomicU64::new(0),
+            has_ended: RwLock::new(false),
+        }
     }
 
     /// Ends it: waits for the operations that are going on, and refuses all that come later with
@@ -52,8 +60,14 @@ impl Recording {
         self.reads.lock().inodes()
     }
 
+    /// How many operations have begun: whether it is in use shows in that this grows.
+    pub fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
     /// The turn of an operation.
     fn begin(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        self.operations.fetch_add(1, Ordering::Relaxed);
         let going = self.has_ended.read();
         if *going { Err(Error::Stale) } else { Ok(going) }
     }

@@ -214,6 +214,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    (
+        "tx begin",
+        &[("marram tx begin ~/work --idle 30m", "the id that it prints is for `tx run --id`")],
+    ),
+    ("tx commit", &[("marram tx commit ~/work 5f0c", "all that was done in it, at once")]),
+    ("tx abort", &[("marram tx abort ~/work 5f0c", "none of it was ever there")]),
+    ("tx diff", &[("marram tx diff ~/work 5f0c --patch", "what it has changed so far")]),
     ("tx list", &[("marram tx list ~/work", "what is open")]),
     ("tx show", &[("marram tx show ~/work 5f0c", "whether it was committed")]),
     ("range", &[("marram range collapse ~/work/log 0 1M", "the first mebibyte goes")]),

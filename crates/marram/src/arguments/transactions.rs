@@ -38,15 +38,26 @@ pub(crate) enum TxKind {
     /// Run a command so that all it does happens at once, or not at all
     #[command(after_long_help = RUN_HELP)]
     Run(TxRunArguments),
+    /// Begin a transaction that stays open for several commands, and print its id
+    Begin(TxBeginArguments),
+    /// Bring all that was done in an open transaction into the dataset, at once, or nothing of it
+    Commit(TxNamedArguments),
+    /// End an open transaction without a trace
+    Abort(TxNamedArguments),
+    /// Tell what an open transaction has changed so far
+    Diff(TxDiffArguments),
     /// List the transactions that are open
     List(TxListArguments),
     /// Tell whether a transaction is open or was committed
-    Show(TxShowArguments),
+    Show(TxNamedArguments),
 }
 
 /// Arguments of `tx run`.
 #[derive(Debug, Args)]
 pub(crate) struct TxRunArguments {
+    /// Run the command in a transaction that `tx begin` has begun, and leave it open
+    #[arg(long, value_name = "ID", conflicts_with = "retry")]
+    pub(crate) id: Option<String>,
     /// Run the command again, up to so many times, if its commit was refused
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retry: u32,
@@ -73,11 +84,32 @@ pub(crate) struct TxListArguments {
     pub(crate) format: FormatArguments,
 }
 
-/// Arguments of `tx show`.
+/// Arguments of `tx begin`.
 #[derive(Debug, Args)]
-pub(crate) struct TxShowArguments {
+pub(crate) struct TxBeginArguments {
+    /// A directory in the dataset
+    #[arg(default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// After so long without anything done in it the transaction ends without a trace
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    pub(crate) idle: String,
+}
+
+/// Arguments of `tx commit`, `abort` and `show`.
+#[derive(Debug, Args)]
+pub(crate) struct TxNamedArguments {
     #[arg(long_help = TARGET_HELP, help = "A pool, or a path inside a mounted one")]
     pub(crate) target: PathBuf,
-    /// The transaction, by its id
+    /// The transaction, by its id or the beginning of it
     pub(crate) id: String,
+}
+
+/// Arguments of `tx diff`.
+#[derive(Debug, Args)]
+pub(crate) struct TxDiffArguments {
+    #[command(flatten)]
+    pub(crate) named: TxNamedArguments,
+    /// Show the lines that differ, as `diff -u` does
+    #[arg(long)]
+    pub(crate) patch: bool,
 }

@@ -32,6 +32,13 @@ struct Told<'a> {
     totals: Totals,
 }
 
+impl<'a> Told<'a> {
+    fn of(differences: &'a [DifferenceRow], before: &Source, after: &Source) -> Told<'a> {
+        let (before, after) = (before.to_string(), after.to_string());
+        Told { before, after, differences, totals: Totals::of(differences) }
+    }
+}
+
 /// Exit status of `diff --quiet` where the two differ.
 const DIFFER: u8 = 4;
 
@@ -76,19 +83,45 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
     if rows.is_empty() && !before.names.is_empty() {
         refuse_what_never_was(&arguments.before)?;
     }
-    let told = Told {
-        before: before.source.to_string(),
-        after: after.source.to_string(),
-        differences: &rows,
-        totals: Totals::of(&rows),
-    };
+    print(&rows, (&before.source, &after.source), arguments, output);
+    Ok(if output.quiet && !rows.is_empty() { DIFFER } else { 0 })
+}
+
+/// Prints what differs, in the form that is asked for.
+fn print(
+    rows: &[DifferenceRow],
+    (before, after): (&Source, &Source),
+    arguments: &DiffArguments,
+    output: &Output,
+) {
+    let told = Told::of(rows, before, after);
     let directories = if arguments.all { Directories::Each } else { Directories::Whole };
     output.print(&told, || match () {
-        () if arguments.patch => patches(&rows),
-        () if arguments.stat => summary(&rows, Detail::Bytes, directories),
-        () => summary(&rows, Detail::Lines, directories),
+        () if arguments.patch => patches(rows),
+        () if arguments.stat => summary(rows, Detail::Bytes, directories),
+        () => summary(rows, Detail::Lines, directories),
     });
-    Ok(if output.quiet && !rows.is_empty() { DIFFER } else { 0 })
+}
+
+/// Prints what differs of a fork that no list shows from what it began as.
+///
+/// # Errors
+/// One of both is gone; a failed read.
+pub(super) fn of_fork(
+    target: &Target,
+    (base, fork, root): (&Source, &Source, u64),
+    patch: bool,
+    output: &Output,
+) -> Result<()> {
+    let selection = SelectionOrder::default();
+    let (before, after) = (base.to_string(), fork.to_string());
+    let order = CompareOrder { bound: None, before, after, root, patch, selection };
+    let rows = compare(target, &order)?;
+    output.print(&Told::of(&rows, base, fork), || match patch {
+        true => patches(&rows),
+        false => summary(&rows, Detail::Lines, Directories::Whole),
+    });
+    Ok(())
 }
 
 /// Nothing differs: so there is nothing, or it is as it was.

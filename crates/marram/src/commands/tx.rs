@@ -1,10 +1,11 @@
 //! `marram tx`: a command as a transaction, and what is open.
 
 mod command;
+mod lasting;
 mod report;
 mod view;
 
-use crate::arguments::{TxKind, TxListArguments, TxShowArguments};
+use crate::arguments::{TxKind, TxListArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, Operation, OperationRow, Request, TransactionRow};
 use crate::error::{Error, Result};
@@ -12,9 +13,16 @@ use crate::output::{Align, Output, Table, instant_text};
 use crate::target::Target;
 use serde::Serialize;
 
+/// Shortest beginning of an id that stands for it.
+const WORD_LEN_MIN: usize = 4;
+
 pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
     match kind {
         TxKind::Run(arguments) => Ok(command::run(arguments, output)),
+        TxKind::Begin(arguments) => lasting::begin(arguments, output).map(|()| 0),
+        TxKind::Commit(arguments) => lasting::commit(arguments, output),
+        TxKind::Abort(arguments) => lasting::abort(arguments, output).map(|()| 0),
+        TxKind::Diff(arguments) => lasting::diff(arguments, output).map(|()| 0),
         TxKind::List(arguments) => list(arguments, output).map(|()| 0),
         TxKind::Show(arguments) => show(arguments, output).map(|()| 0),
     }
@@ -26,6 +34,27 @@ fn open(target: &Target) -> Result<Vec<TransactionRow>> {
     match client.ask(&Request::Transactions)? {
         Answer::Transactions(rows) => Ok(rows),
         other => Err(unexpected(&other)),
+    }
+}
+
+/// Whether a word of a user stands for an id: that, or the beginning of it.
+fn names(word: &str, id: &str) -> bool {
+    word == id || (word.len() >= WORD_LEN_MIN && id.starts_with(word))
+}
+
+/// The open transaction that a word stands for.
+///
+/// # Errors
+/// There is none, or more than one.
+fn find_open(target: &Target, word: &str) -> Result<TransactionRow> {
+    let mut rows = open(target)?;
+    rows.retain(|row| names(word, &row.id));
+    match (rows.pop(), rows.is_empty()) {
+        (Some(row), true) => Ok(row),
+        (Some(_), false) => Err(Error::usage(format!("several transactions begin with {word}"))
+            .hint("`marram tx list TARGET` has their ids")),
+        (None, _) => Err(Error::not_found(format!("no transaction {word} is open"))
+            .hint("it was committed or aborted, or nothing was done in it for too long")),
     }
 }
 
@@ -70,10 +99,10 @@ struct Shown {
 }
 
 /// Committed is what the log of operations has an entry of: the commit itself has made it.
-fn show(arguments: &TxShowArguments, output: &Output) -> Result<()> {
+fn show(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
     let id = &arguments.id;
-    let is_meant = |other: &str| other == id || (id.len() >= 4 && other.starts_with(id.as_str()));
+    let is_meant = |other: &str| names(id, other);
     let found = open(&target)?.into_iter().find(|row| is_meant(&row.id)).map(shown_open);
     let found = match found {
         Some(found) => Some(found),

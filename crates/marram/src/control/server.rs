@@ -206,7 +206,8 @@ fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Con
 /// something is comes what is to be done there. The word of an unmount comes when the kernel has
 /// let go of it, which may take as long as it likes.
 ///
-/// A transaction is open between its beginning and the next request, or the end.
+/// A transaction is open between its beginning and the next request, or the end, unless it is one
+/// that outlives the conversation.
 fn converse(stream: UnixStream, service: &dyn Service, mut slot: Place) {
     if send(&stream, &service.greeting()).is_err() {
         return;
@@ -225,8 +226,10 @@ fn converse(stream: UnixStream, service: &dyn Service, mut slot: Place) {
         // A refused client waits no longer than others.
         patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts || response.is_err());
         let sent = send(&stream, &response);
-        let begins = matches!(&response, Ok(Answer::Begun(_)));
-        if let Ok(Answer::Begun(transaction)) = response {
+        let begins = matches!(&response, Ok(Answer::Begun(begun)) if !begun.outlives);
+        if let Ok(Answer::Begun(transaction)) = response
+            && begins
+        {
             begun.id = Some(transaction.id);
             patience = None;
             slot.rest();

@@ -3,6 +3,7 @@
 
 use super::invalidation;
 use super::state::Daemon;
+use super::transactions;
 use crate::error::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 /// How often to look for members of mounts that can be closed.
 const MEMBERS_TICK: Duration = Duration::from_secs(1);
+/// How often to look for transactions in which nothing is done.
+const TRANSACTIONS_TICK: Duration = Duration::from_secs(1);
 /// How long mounts may take to end after a signal before the daemon ends without them.
 const SIGNAL_GRACE: Duration = Duration::from_secs(20);
 
@@ -47,6 +50,8 @@ pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
     spawn("signals", move || heed(&here, signals))?;
     let here = Arc::clone(daemon);
     spawn("members", move || close_members(&here))?;
+    let here = Arc::clone(daemon);
+    spawn("transactions", move || end_forgotten_transactions(&here))?;
     for task in Arc::clone(&daemon.home).tasks() {
         let here = Arc::clone(daemon);
         spawn(task.name, move || (task.run)(&*here))?;
@@ -73,6 +78,13 @@ fn heed(daemon: &Daemon, mut signals: Signals) {
             daemon.log.write("some mounts are still in use: they end with the daemon");
             daemon.mounts.give_up();
         }
+    }
+}
+
+fn end_forgotten_transactions(daemon: &Daemon) {
+    while !daemon.mounts.is_shut() {
+        std::thread::sleep(TRANSACTIONS_TICK);
+        transactions::abort_forgotten(daemon);
     }
 }
 

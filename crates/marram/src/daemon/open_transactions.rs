@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// See the module.
 #[derive(Default)]
@@ -30,6 +31,30 @@ pub(super) struct OpenTransaction {
     pub(super) seconds: i64,
     /// Whose it is.
     pub(super) author: Author,
+    /// Of one that outlives its conversation: whether it is in use.
+    pub(super) idle: Option<Idle>,
+}
+
+/// Since when nothing has been done in a transaction, and how long that may go on.
+pub(super) struct Idle {
+    limit: Duration,
+    since: Instant,
+    operations: u64,
+}
+
+impl Idle {
+    /// In use now.
+    pub(super) fn new(limit: Duration) -> Idle {
+        Idle { limit, since: Instant::now(), operations: 0 }
+    }
+
+    /// Whether nothing has been done for too long, when so many operations have begun.
+    fn is_over(&mut self, operations: u64) -> bool {
+        if operations != self.operations {
+            (self.operations, self.since) = (operations, Instant::now());
+        }
+        self.since.elapsed() >= self.limit
+    }
 }
 
 impl OpenTransactions {
@@ -57,6 +82,17 @@ impl OpenTransactions {
         self.0.lock().retain(|_, open| open.fork != *fork);
     }
 
+    /// The ids of those in which nothing has been done for too long.
+    pub(super) fn forgotten(&self) -> Vec<String> {
+        let mut all = self.0.lock();
+        let forgotten = all.iter_mut().filter_map(|(id, open)| {
+            let operations = open.recording.operations();
+            let idle = open.idle.as_mut()?;
+            idle.is_over(operations).then(|| id.clone())
+        });
+        forgotten.collect()
+    }
+
     /// What is open.
     pub(super) fn rows(&self) -> Vec<TransactionRow> {
         let row = |(id, open): (&String, &OpenTransaction)| TransactionRow {
@@ -65,7 +101,28 @@ impl OpenTransactions {
             seconds: open.seconds,
             author: open.author.clone(),
             inodes_read: open.recording.inodes_read(),
+            place: open.place.clone(),
+            idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
         };
         self.0.lock().iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Idle;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_in_use_is_not_idle() {
+        let mut idle = Idle::new(Duration::ZERO);
+        assert!(idle.is_over(0));
+        let mut idle = Idle::new(Duration::from_millis(200));
+        for operations in 1..20 {
+            std::thread::sleep(Duration::from_millis(15));
+            assert!(!idle.is_over(operations));
+        }
+        std::thread::sleep(Duration::from_millis(210));
+        assert!(idle.is_over(19));
     }
 }

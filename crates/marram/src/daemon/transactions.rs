@@ -1,13 +1,14 @@
 //! Transactions: begun, committed, aborted.
 //!
-//! One lives as long as the conversation in which it was begun. What it works in is a fork that no
-//! list shows, mounted at a place in the folder of the control sockets.
+//! One lives as long as the conversation in which it was begun, or until nothing has been done in
+//! it for a time that was named. What it works in is a fork that no list shows, mounted at a place
+//! in the folder of the control sockets.
 //!
 //! The invariant: a transaction that is taken from the table answers nothing any more to the
 //! programs in it, before anything of it is read for a commit.
 
 use super::mounts::mount_view;
-use super::open_transactions::OpenTransaction;
+use super::open_transactions::{Idle, OpenTransaction};
 use super::state::Daemon;
 use crate::control::protocol::{Answer, BeginOrder, BegunTransaction, MountReport};
 use crate::engine::home::{CommitOrder, Transactions as Capability, lacks};
@@ -21,6 +22,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most transactions that are open at a time: each has a mount and its threads.
 const OPEN_MAX: usize = 64;
@@ -57,10 +59,12 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
         place: place.clone(),
         seconds: now_seconds(),
         author: order.author.clone(),
+        idle: order.idle_seconds.map(|seconds| Idle::new(Duration::from_secs(seconds))),
     };
     daemon.log.write(&format!("transaction {id} has begun: {}", order.author.command));
     daemon.transactions.put(&id, open);
-    Ok(Answer::Begun(BegunTransaction { id, place }))
+    let outlives = order.idle_seconds.is_some();
+    Ok(Answer::Begun(BegunTransaction { id, place, outlives }))
 }
 
 /// Commits a transaction, whose command has ended.
@@ -87,6 +91,14 @@ pub(super) fn abort(daemon: &Daemon, id: &str) {
     if let Ok(open) = daemon.transactions.take(id) {
         open.recording.end();
         close(daemon, (id, "aborted"), open);
+    }
+}
+
+/// Aborts those in which nothing has been done for too long.
+pub(super) fn abort_forgotten(daemon: &Daemon) {
+    for id in daemon.transactions.forgotten() {
+        daemon.log.write(&format!("transaction {id}: nothing was done in it for too long"));
+        abort(daemon, &id);
     }
 }
 

@@ -1,7 +1,7 @@
 //! An ordinary user, played by root in a mount namespace of its own, where `/dev/fuse` is open to
 //! all as on an ordinary system.
 
-use crate::workbench::{Workbench, can_mount, outcome};
+use crate::workbench::{Workbench, can_mount, copy_program, outcome};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn play(prepare: &str, script: &str) {
     }
     let bench = Workbench::new();
     let home = bench.make_folder("home");
-    fs::copy(env!("CARGO_BIN_EXE_marram"), home.join("marram")).expect("the folder is ours");
+    copy_program(&home.join("marram"));
     fs::write(home.join("script"), script).expect("the folder is ours");
     for path in [bench.path("."), home.clone()] {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("the folder is ours");

@@ -58,6 +58,13 @@ impl Outcome {
     }
 }
 
+/// Copies the program by another process. Were it written here, a process that another thread
+/// starts meanwhile would hold it open for writing, and then it cannot be run.
+pub(crate) fn copy_program(to: &Path) {
+    let copied = outcome(Command::new("cp").arg(env!("CARGO_BIN_EXE_marram")).arg(to));
+    assert_eq!(copied.status, 0, "{copied:?}");
+}
+
 impl Workbench {
     /// A fresh folder.
     pub(crate) fn new() -> Workbench {
@@ -106,7 +113,7 @@ impl Workbench {
     pub(crate) fn command_for_others(&self) -> Command {
         let program = self.path("marram-of-all");
         if !program.exists() {
-            std::fs::copy(env!("CARGO_BIN_EXE_marram"), &program).expect("copied");
+            copy_program(&program);
             let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(self.folder.path(), all).expect("opened");
         }

@@ -3,6 +3,7 @@
 //! The invariant: nothing is committed unless the command has exited with status 0 and none of its
 //! processes is left.
 
+use super::find_open;
 use super::report::{Outcome, Report};
 use super::view::Dataset;
 use crate::arguments::TxRunArguments;
@@ -24,7 +25,11 @@ const PAUSE_MILLISECONDS: [u64; 2] = [5, 20];
 const DOUBLINGS_MAX: u32 = 6;
 
 pub(super) fn run(arguments: &TxRunArguments, output: &Output) -> u8 {
-    attempts(arguments, output).unwrap_or_else(|refusal| {
+    let ended = match &arguments.id {
+        Some(id) => in_open(arguments, id, output),
+        None => attempts(arguments, output),
+    };
+    ended.unwrap_or_else(|refusal| {
         output.print_error(&refusal.error);
         refusal.status
     })
@@ -65,6 +70,55 @@ fn pause(id: &str, attempts: u32) -> Duration {
     Duration::from_millis(least + random % most)
 }
 
+/// Runs the command in a transaction that is open, and leaves that so.
+fn in_open(
+    arguments: &TxRunArguments,
+    id: &str,
+    output: &Output,
+) -> std::result::Result<u8, Refusal> {
+    check_program(&arguments.command[0])?;
+    let caught = Caught::begin()?;
+    let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
+    let dataset = Dataset::find(directory)?;
+    output.refuse_untold(&dataset.mount)?;
+    let row = find_open(&dataset.target, id)?;
+    if dataset.target.mounted.as_ref().is_none_or(|it| it.dataset.as_str() != row.dataset) {
+        return Err(Error::usage(format!("transaction {id} is one of {}", row.dataset)).into());
+    }
+    let inherited = dataset.inherited()?;
+    let view = dataset.view(&row.place);
+    let command = Begun {
+        view: &view,
+        inherited: &inherited,
+        words: &arguments.command,
+        variables: &[("MARRAM_TRANSACTION", &row.id)],
+        output_to_error: output.json,
+    };
+    let mut running = begin(command, caught)?;
+    let end = running.wait()?;
+    let survivors = running.settle(leftovers(arguments));
+    let outcome = match survivors.is_empty() {
+        true => Outcome::Failed(end),
+        false => Outcome::Left(survivors),
+    };
+    if running.has_lost_view()? {
+        return Err(lost_view().into());
+    }
+    inherited.move_to_ends();
+    if let Outcome::Left(_) = outcome {
+        Report { id: &row.id, outcome: &outcome, attempts: 1, mount: &dataset.mount }.print(output);
+    }
+    Ok(outcome.status())
+}
+
+fn leftovers(arguments: &TxRunArguments) -> Leftovers {
+    match (arguments.wait, arguments.kill) {
+        (true, _) => Leftovers::Wait,
+        (_, true) => Leftovers::Kill,
+        _ => Leftovers::Tell,
+    }
+}
+
 /// Runs the command once, in a transaction of its own.
 fn attempt(
     arguments: &TxRunArguments,
@@ -72,7 +126,7 @@ fn attempt(
     (dataset, inherited): (&Dataset, &Inherited),
     mut caught: Caught,
 ) -> std::result::Result<(String, Outcome), Refusal> {
-    let (client, begun) = begin_transaction(dataset)?;
+    let (client, begun) = begin_transaction(dataset, None)?;
     let view = dataset.view(&begun.place);
     if let Some(signal) = caught.interruption() {
         abort(client, &begun);
@@ -91,11 +145,7 @@ fn attempt(
         abort(client, &begun);
         return Ok((begun.id, Outcome::Failed(end)));
     }
-    let survivors = running.settle(match (arguments.wait, arguments.kill) {
-        (true, _) => Leftovers::Wait,
-        (_, true) => Leftovers::Kill,
-        _ => Leftovers::Tell,
-    });
+    let survivors = running.settle(leftovers(arguments));
     if !survivors.is_empty() {
         abort(client, &begun);
         return Ok((begun.id, Outcome::Left(survivors)));
@@ -114,12 +164,19 @@ fn lost_view() -> Error {
         .hint("what it wrote afterwards by the paths of the dataset is there, as of any program")
 }
 
-fn begin_transaction(dataset: &Dataset) -> Result<(Client, BegunTransaction)> {
+/// Begins one; with a time in seconds it stays open until nothing has been done in it for so long.
+///
+/// # Errors
+/// What refuses it.
+pub(super) fn begin_transaction(
+    dataset: &Dataset,
+    idle_seconds: Option<u64>,
+) -> Result<(Client, BegunTransaction)> {
     let pool = dataset.target.pool.display();
     let gone = || Error::failed(format!("the daemon of {pool} has gone"));
     let mut client = dataset.target.connect()?.ok_or_else(gone)?;
     let (directory, author) = (dataset.mount.clone(), Author::of_this_process());
-    match client.begin_transaction(BeginOrder { directory, author })? {
+    match client.begin_transaction(BeginOrder { directory, author, idle_seconds })? {
         Answer::Begun(begun) => Ok((client, begun)),
         other => Err(unexpected(&other)),
     }
@@ -131,14 +188,20 @@ fn abort(client: Client, begun: &BegunTransaction) {
 }
 
 /// Has the kernel hand over what was written through mappings.
-fn write_back(place: &Path) -> Result<()> {
+///
+/// # Errors
+/// It cannot; the transaction is gone.
+pub(super) fn write_back(place: &Path) -> Result<()> {
     let failed = |error: std::io::Error| Error::system("write back", place, error);
     let view = File::open(place).map_err(failed)?;
     rustix::fs::syncfs(view).map_err(|error| failed(error.into()))
 }
 
 /// Commits. What the daemon answers is known; what it does not is not.
-fn commit(client: Client, id: &str) -> std::result::Result<Outcome, Refusal> {
+///
+/// # Errors
+/// Why it could not be; then nothing of it is there.
+pub(super) fn commit(client: Client, id: &str) -> std::result::Result<Outcome, Refusal> {
     let pool = client.greeting().pool.clone();
     match client.commit_transaction(id) {
         Ok(Ok(Answer::Concluded(summary))) if summary.committed => Ok(Outcome::Committed),

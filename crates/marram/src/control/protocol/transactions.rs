@@ -4,13 +4,17 @@ use super::{Author, ConflictRow};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A transaction to begin. It is open for as long as the conversation in which it was begun.
+/// A transaction to begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BeginOrder {
     /// A mount of the dataset.
     pub(crate) directory: PathBuf,
     /// On whose behalf.
     pub(crate) author: Author,
+    /// It stays open after the conversation in which it was begun, until nothing has been done in
+    /// it for so many seconds. Without that it ends with the conversation.
+    #[serde(default)]
+    pub(crate) idle_seconds: Option<u64>,
 }
 
 /// A transaction that has begun.
@@ -20,6 +24,9 @@ pub(crate) struct BegunTransaction {
     pub(crate) id: String,
     /// Where its view of the dataset is mounted, for the command to be shown it elsewhere.
     pub(crate) place: PathBuf,
+    /// It stays open when the conversation ends.
+    #[serde(default)]
+    pub(crate) outlives: bool,
 }
 
 /// What a commit has come to.
@@ -44,4 +51,9 @@ pub(crate) struct TransactionRow {
     pub(crate) author: Author,
     /// Of how many files and directories it has read something.
     pub(crate) inodes_read: usize,
+    /// Where its view of the dataset is mounted.
+    pub(crate) place: PathBuf,
+    /// It ends by itself when nothing has been done in it for so long.
+    #[serde(default)]
+    pub(crate) idle_seconds: Option<u64>,
 }

@@ -1,0 +1,105 @@
+//! Transactions that stay open over several commands: begun, looked at, committed, aborted.
+
+use super::command::{begin_transaction, commit as commit_by, write_back};
+use super::find_open;
+use super::report::Report;
+use super::view::Dataset;
+use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
+use crate::commands::answers::unexpected;
+use crate::commands::diff;
+use crate::control::client::Client;
+use crate::control::protocol::{Answer, Operation, Request};
+use crate::error::{Error, Result};
+use crate::output::Output;
+use crate::target::Target;
+use jiff::SignedDuration;
+use marram_store::{DatasetName, Source};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Least and most seconds without anything done, after which one ends: a second, and a week.
+const IDLE_SECONDS: std::ops::RangeInclusive<i64> = 1..=7 * 86_400;
+
+#[derive(Serialize)]
+struct Begun {
+    id: String,
+    /// Where its files are, for programs that are not run by `tx run --id`.
+    directory: PathBuf,
+}
+
+pub(super) fn begin(arguments: &TxBeginArguments, output: &Output) -> Result<()> {
+    let idle_seconds = idle_seconds(&arguments.idle)?;
+    let dataset = Dataset::find(&arguments.directory)?;
+    let (_client, begun) = begin_transaction(&dataset, Some(idle_seconds))?;
+    let begun = Begun { id: begun.id, directory: begun.place };
+    output.print(&begun, || format!("{}\n", begun.id));
+    Ok(())
+}
+
+fn idle_seconds(text: &str) -> Result<u64> {
+    let wrong = || {
+        Error::usage(format!("{text:?} is no time from a second to a week: use 90s, 30m, 1h or 2d"))
+    };
+    let seconds = match text.strip_suffix('d') {
+        Some(days) => days.parse::<i64>().ok().and_then(|days| days.checked_mul(86_400)),
+        None => text.parse::<SignedDuration>().ok().map(|time| time.as_secs()),
+    };
+    let seconds = seconds.filter(|seconds| IDLE_SECONDS.contains(seconds)).ok_or_else(wrong)?;
+    u64::try_from(seconds).map_err(|_| wrong())
+}
+
+/// Commits; the status is that of a transaction of one command.
+///
+/// # Errors
+/// No such transaction is open; then nothing was done.
+pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8> {
+    let target = Target::find(&arguments.target)?;
+    let row = find_open(&target, &arguments.id)?;
+    write_back(&row.place)?;
+    let client = connected(&target)?;
+    let outcome = match commit_by(client, &row.id) {
+        Ok(outcome) => outcome,
+        Err(refusal) => {
+            output.print_error(&refusal.error);
+            return Ok(refusal.status);
+        }
+    };
+    let mount = &arguments.target;
+    Report { id: &row.id, outcome: &outcome, attempts: 1, mount }.print(output);
+    Ok(outcome.status())
+}
+
+fn connected(target: &Target) -> Result<Client> {
+    let gone = || Error::failed(format!("the daemon of {} has gone", target.pool.display()));
+    target.connect()?.ok_or_else(gone)
+}
+
+#[derive(Serialize)]
+struct Aborted {
+    id: String,
+}
+
+pub(super) fn abort(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.target)?;
+    let id = find_open(&target, &arguments.id)?.id;
+    match connected(&target)?.ask(&Request::Abort(id.clone()))? {
+        Answer::Done => output.print(&Aborted { id }, String::new),
+        other => return Err(unexpected(&other)),
+    }
+    Ok(())
+}
+
+pub(super) fn diff(arguments: &TxDiffArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.named.target)?;
+    let row = find_open(&target, &arguments.named.id)?;
+    write_back(&row.place)?;
+    let fork = Source::live(DatasetName::of_transaction(&row.id)?);
+    let gone = || Error::not_found(format!("transaction {} has just ended", row.id));
+    let rows = match target.perform(&Operation::List)? {
+        Answer::Datasets(rows) => rows,
+        other => return Err(unexpected(&other)),
+    };
+    let found = rows.iter().find(|it| it.name == fork.to_string()).ok_or_else(gone)?;
+    let base = found.base.as_ref().ok_or_else(gone)?.parse()?;
+    diff::of_fork(&target, (&base, &fork, found.root), arguments.patch, output)
+}
