@@ -200,3 +200,20 @@ fn what_the_home_has_not_is_refused_by_name() {
     assert!(place.run("status IMAGE").good().out.contains("other"));
     place.run("unmount mnt").good();
 }
+
+#[test]
+fn a_create_that_fails_leaves_what_was_there() {
+    let Some(place) = Place::new("64M") else { return };
+    let label = "l".repeat(65);
+    for line in [
+        "create --home pmem IMAGE --size 8T --force".to_owned(),
+        format!("create --home pmem IMAGE --size 64M --force --label {label}"),
+        "create --home pmem IMAGE --size 100 --force".to_owned(),
+    ] {
+        let said = place.run(&line);
+        assert!(said.status != 0, "{said:?}");
+        assert!(place.run("status IMAGE").good().out.contains("trees"), "{line}");
+    }
+    place.run("create --home pmem IMAGE --size 32M --force --label new").good();
+    assert!(place.run("status IMAGE").good().out.contains("new"));
+}

@@ -45,6 +45,16 @@ pub struct NewImage {
     pub root_owner: Caller,
 }
 
+impl NewImage {
+    /// Refuses what no image can be made of, before anything is touched.
+    ///
+    /// # Errors
+    /// The label is too long, or has a NUL.
+    pub fn check(&self) -> Result<()> {
+        check_label(&self.label)
+    }
+}
+
 impl Header {
     /// The first bytes of the image.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -120,7 +130,7 @@ pub(crate) fn check_label(label: &str) -> Result<()> {
 /// # Errors
 /// The memory has no size that an image can have, or the label is too long.
 pub fn make(memory: &mut Memory, new: &NewImage) -> std::result::Result<(), ImageError> {
-    check_label(&new.label)?;
+    new.check()?;
     let pages = memory.bytes() / PAGE;
     if !(PAGES_MIN..=PAGES_MAX).contains(&pages) || !memory.bytes().is_multiple_of(PAGE) {
         return Err(ImageError::Damaged(format!("an image cannot have {pages} pages")));

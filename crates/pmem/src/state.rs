@@ -3,6 +3,7 @@
 //! All but the memory is derived: a scan of the image finds the same again.
 
 mod commit;
+mod counts;
 mod directory;
 mod inode;
 mod opening;
@@ -15,6 +16,7 @@ pub(crate) use operations::{Move, PIECE_BYTES_MAX};
 use crate::layout::{FLAG_XATTRS, INODE, INODES, PAGE, TABLE_ROOT, field};
 use crate::memory::Memory;
 use crate::space::Space;
+use counts::ContentCounts;
 use directory::Directory;
 use marram_vfs::{Error, Ino, Kind, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -54,6 +56,10 @@ pub(crate) struct State {
     pub(crate) next_inode: u64,
     /// What is known of each directory that was met.
     pub(crate) directories: HashMap<u64, Directory>,
+    /// At least as many names and indexes as the indexes of directories have together.
+    pub(crate) indexed: usize,
+    /// Pages of content of files that were asked for.
+    pub(crate) content_counts: ContentCounts,
     /// Pins by inode.
     pub(crate) pins: HashMap<u64, u64>,
     /// Which access times move.

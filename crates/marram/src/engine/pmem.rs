@@ -67,13 +67,14 @@ pub(crate) fn create(path: &Path, request: &CreatePmem<'_>) -> Result<u64> {
         return Err(Error::failed(format!("{} is there already", path.display()))
             .hint("use --force to overwrite it; all that it holds is lost then"));
     }
-    let mapped = Mapped::create(path, bytes, request.force).map_err(|error| failed(path, error))?;
     let new = NewImage {
         id: random_id()?,
         label: request.label.to_owned(),
         now: SystemClock.now(),
         root_owner: paths::own_identity(),
     };
+    new.check()?;
+    let mapped = Mapped::create(path, bytes, request.force).map_err(|error| failed(path, error))?;
     make(&mut Memory::new(Box::new(mapped)), &new).map_err(|error| failed(path, error))?;
     Ok(bytes)
 }

@@ -12,7 +12,7 @@
 use super::Medium;
 use crate::error::ImageError;
 use crate::layout::{PAGE, PAGES_MAX, PAGES_MIN};
-use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -92,39 +92,50 @@ fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
 }
 
 impl Mapped {
-    /// Makes a file of `bytes` at `path`, all of it allocated, and maps it. What is there already
-    /// is replaced if `replace` says so.
+    /// Makes a file of `bytes` at `path`, all of it allocated, and maps it. If `replace` says so, a
+    /// file that is there is taken, whatever it holds.
     ///
     /// # Errors
-    /// The file is there, or cannot be made, or its medium does not do.
+    /// The file is there, or cannot be made, or its medium does not do. Then all is as it was.
     pub fn create(path: &Path, bytes: u64, replace: bool) -> Result<Mapped, ImageError> {
         if !bytes.is_multiple_of(PAGE) || !(PAGES_MIN..=PAGES_MAX).contains(&(bytes / PAGE)) {
             return Err(unusable(path, "a pmem home has 1 MiB to 8 TiB, in pages of 4 KiB"));
         }
-        let failed = |error: std::io::Error| unusable(path, error.to_string());
+        let is_new = !(replace && std::fs::exists(path).unwrap_or(true));
         let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600);
-        if replace {
-            options.create(true)
-        } else {
-            options.create_new(true)
-        };
-        let file = options.open(path).map_err(failed)?;
+        options.read(true).write(true).create_new(is_new).mode(0o600);
+        // What is not a regular file shall not do anything when it is opened.
+        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let file = options.open(path).map_err(|error| unusable(path, error.to_string()))?;
         let made = Mapped::allocate(&file, path, bytes);
-        if let (Err(_), false) = (&made, replace) {
+        if made.is_err() && is_new {
             let _is_gone = std::fs::remove_file(path);
         }
         made?;
         Mapped::map(file, path, bytes, true)
     }
 
+    /// Gives a file all the space of an image. Only when it has that, its size is another.
     fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), ImageError> {
+        let failed = |error: std::io::Error| unusable(path, error.to_string());
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            return Err(unusable(path, "it is no regular file"));
+        }
         check_medium(file, path)?;
         lock(file, path)?;
-        let failed = |error: std::io::Error| unusable(path, error.to_string());
-        file.set_len(0).map_err(failed)?;
-        fallocate(file, FallocateFlags::empty(), 0, bytes)
-            .map_err(|error| unusable(path, format!("{bytes} bytes cannot be had: {error}")))
+        let too_full =
+            |reason: String| unusable(path, format!("{bytes} bytes cannot be had: {reason}"));
+        let space = fstatvfs(file).map_err(|error| unusable(path, error.to_string()))?;
+        let has = space.f_bavail.saturating_mul(space.f_frsize);
+        let has = has.saturating_add(found.blocks() * STAT_BLOCK);
+        // A tmpfs without a limit says that it has no blocks.
+        if space.f_blocks != 0 && has < bytes {
+            return Err(too_full(format!("{has} are free")));
+        }
+        fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes)
+            .map_err(|error| too_full(error.to_string()))?;
+        file.set_len(bytes).map_err(failed)
     }
 
     /// Maps the file at `path`.
@@ -222,6 +233,7 @@ impl std::fmt::Debug for Mapped {
 mod tests {
     use super::Mapped;
     use crate::memory::{Medium, Memory};
+    use rustix::fs::{CWD, FileType, Mode};
     use std::path::{Path, PathBuf};
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -260,5 +272,34 @@ mod tests {
         assert!(said(&elsewhere).contains("tmpfs alone"));
         let again = Mapped::create(&path, 1 << 20, false).unwrap_err().to_string();
         assert!(again.contains("exists"), "{again}");
+    }
+    #[test]
+    fn what_cannot_be_replaced_stays_as_it_was() {
+        let (folder, path) = scratch();
+        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+        let too_large = Mapped::create(&path, 8 << 40, true).unwrap_err().to_string();
+        assert!(too_large.contains("cannot be had"), "{too_large}");
+        assert!(std::fs::read(&path).unwrap() == vec![7; 2 << 20]);
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for other in [fifo, folder.path().to_owned()] {
+            let refused = Mapped::create(&other, 1 << 20, true).unwrap_err().to_string();
+            assert!(refused.contains("regular file") || refused.contains("directory"), "{refused}");
+            assert!(std::fs::symlink_metadata(&other).is_ok());
+        }
+        let new = folder.path().join("new");
+        assert!(Mapped::create(&new, 8 << 40, true).is_err() && !new.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_has_the_size_that_was_asked_for() {
+        let (_folder, path) = scratch();
+        for (was, bytes) in [(3 << 20, 1 << 20), (100, 2 << 20)] {
+            std::fs::write(&path, vec![7; was]).unwrap();
+            let mapped = Mapped::create(&path, bytes, true).unwrap();
+            assert_eq!(mapped.bytes(), bytes);
+            drop(mapped);
+            assert!(Mapped::open(&path, false).is_ok(), "it is not sparse");
+        }
     }
 }

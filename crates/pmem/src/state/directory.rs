@@ -10,7 +10,7 @@ use crate::state::{Node, State};
 use marram_vfs::{Error, Kind, Name, Result};
 use std::collections::{BTreeMap, HashMap};
 
-/// Most entries of all indexes together.
+/// Most entries of all indexes together, where an index counts as one more.
 const INDEXED_MAX: usize = 1 << 20;
 /// Most places at the ends of pages that are remembered.
 const ENDS_MAX: usize = 16;
@@ -155,13 +155,14 @@ impl State {
         known.ok_or_else(|| Error::Damaged("an index that was just made".to_owned()))
     }
 
-    /// Drops all indexes when they have become too large together.
+    /// Drops all indexes before a new one when they could have become too large together: names
+    /// that were removed since the last time count still.
     fn shed_indexes(&mut self, more: usize) {
-        let indexes = self.directories.values().filter_map(|known| known.index.as_ref());
-        let sum: usize = indexes.map(|index| index.names.len()).sum();
-        if sum + more > INDEXED_MAX {
+        if self.indexed + more > INDEXED_MAX {
             self.directories.values_mut().for_each(|known| known.index = None);
+            self.indexed = 0;
         }
+        self.indexed += 1 + more;
     }
 
     /// How many entries a directory has.
@@ -244,6 +245,7 @@ impl State {
         index.occupy(place);
         index.names.insert(name.as_bytes().into(), place);
         let entries = index.names.len() as u64;
+        self.indexed += 1;
         self.note_count(node, entries);
         Ok(())
     }

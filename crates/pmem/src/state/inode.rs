@@ -181,20 +181,6 @@ impl State {
         Ok(attributes)
     }
 
-    /// The pages of content of a regular file.
-    fn content_pages(&self, node: Node, basics: &Basics) -> Result<u64> {
-        if basics.kind()? != Kind::Regular {
-            return Ok(0);
-        }
-        let root = self.memory.word(node.field(field::ROOT))?;
-        let mut pages = 0;
-        self.walk(root, (0, pages_of(basics.size)), &mut |met| {
-            pages += u64::from(met.height == 0);
-            Ok(())
-        })?;
-        Ok(pages)
-    }
-
     /// A number that no inode has had, with a place in the inode table.
     fn give_number(&mut self) -> Result<Node> {
         let ino = self.next_inode;
@@ -297,6 +283,7 @@ impl State {
     pub(crate) fn remove_inode(&mut self, node: Node, basics: &Basics) -> Result<()> {
         self.free_content(node, basics)?;
         self.directories.remove(&node.ino);
+        self.content_counts.drop(node.ino);
         let place = node.ino / INODES;
         if self.drop_inode(node.ino) && place != self.next_inode / INODES {
             self.empty_table_page(place)?;

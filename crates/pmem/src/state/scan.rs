@@ -9,6 +9,7 @@ use crate::layout::{
 };
 use crate::memory::Memory;
 use crate::space::Space;
+use crate::state::counts::ContentCounts;
 use crate::state::directory::{Directory, parse_page};
 use crate::state::tree::UNSIZED;
 use crate::state::{Access, Basics, Node, State};
@@ -44,6 +45,8 @@ impl State {
             inodes_used: 0,
             next_inode: 0,
             directories: HashMap::new(),
+            indexed: 0,
+            content_counts: ContentCounts::default(),
             pins: HashMap::new(),
             access: Access::default(),
             fresh: Vec::new(),
@@ -100,6 +103,13 @@ impl State {
             if entries != Some(directory.entries) {
                 let known = directory.entries;
                 return Err(damaged(format!("directory {ino}: {entries:?} entries, not {known}")));
+            }
+        }
+        for (ino, known) in self.content_counts.iter() {
+            let (node, basics) = self.inode(Ino(ino))?;
+            let pages = self.count_pages(node, &basics)?;
+            if pages != known {
+                return Err(damaged(format!("inode {ino}: {pages} pages, and {known} known")));
             }
         }
         if !found.space.same_pages(&self.space) {

@@ -41,6 +41,8 @@ struct Written {
     size: u64,
     new_size: u64,
     pages: Pages,
+    /// How many of the pages lie where none was.
+    added: u64,
     plan: Plan,
 }
 
@@ -125,7 +127,7 @@ impl State {
         let size = basics.size;
         let new_size = size.max(end);
         let (pages, plan) = (Pages::new(), Plan::default());
-        let mut written = Written { node, size, new_size, pages, plan };
+        let mut written = Written { node, size, new_size, pages, added: 0, plan };
         let mut at = offset;
         while at < end {
             let part_end = (at / PAGE + 1).saturating_mul(PAGE).min(end);
@@ -146,7 +148,7 @@ impl State {
         basics: &Basics,
         options: WriteOptions<'_>,
     ) -> Result<()> {
-        let Written { node, size, new_size, pages, mut plan } = written;
+        let Written { node, size, new_size, pages, added, mut plan } = written;
         self.plan_no_capability(node, basics, &mut plan)?;
         if options.clear_privileges {
             let kept = without_privileges(basics.permissions());
@@ -159,7 +161,9 @@ impl State {
         if new_size != size {
             plan.edit(node.field(field::SIZE), new_size);
         }
-        self.commit(&plan)
+        self.commit(&plan)?;
+        self.content_counts.add(node.ino, added);
+        Ok(())
     }
 
     /// Puts pages into the tree of a file that grows or keeps its size.
@@ -202,6 +206,7 @@ impl State {
         let live = written.size.saturating_sub(begin).min(PAGE);
         let shown = (written.new_size - begin).min(PAGE);
         if old == 0 {
+            written.added += 1;
             return self.write_new_page(written, part, vec![0; shown as usize]);
         }
         let changed = part.end().min(live).saturating_sub(part.start);
@@ -272,6 +277,7 @@ impl State {
             return Ok(());
         }
         if size < basics.size {
+            self.content_counts.drop(node.ino);
             let root = self.memory.word(node.field(field::ROOT))?;
             self.free_from(root, pages_of(size), pages_of(basics.size))?;
         } else {
