@@ -176,13 +176,15 @@ fn what_the_home_has_not_is_refused_by_name() {
     let status = place.run("status IMAGE").good().out;
     assert!(status.contains("medium:") && status.contains("trees"), "{status}");
     let listed = place.run("list mnt").good().out;
-    assert!(listed.lines().count() == 2 && listed.contains("root  dataset"), "{listed}");
+    assert!(listed.lines().count() == 2 && listed.contains("dataset"), "{listed}");
     place.run("list").good();
     for (line, words) in [
-        ("snapshot mnt@s", "has no snapshots yet"),
+        ("snapshot mnt@s --recursive", "has no snapshots of several"),
+        ("diff mnt", "has no diff"),
         ("fork mnt work", "has no"),
         ("get mnt", "has no properties"),
         ("send mnt@s", "has no streams"),
+        ("rename mnt@s other", "has no"),
         ("undo mnt", "has no log of operations"),
     ] {
         let said = place.run(line);
@@ -216,4 +218,75 @@ fn a_create_that_fails_leaves_what_was_there() {
     }
     place.run("create --home pmem IMAGE --size 32M --force --label new").good();
     assert!(place.run("status IMAGE").good().out.contains("new"));
+}
+
+#[test]
+fn snapshots_clones_and_rollbacks_are_seen_at_once_and_survive_a_killed_daemon() {
+    let Some(place) = Place::new("64M") else { return };
+    let top = place.mount();
+    fs::create_dir(top.join("d")).unwrap();
+    fs::write(top.join("d/file"), "before").unwrap();
+    place.run("snapshot mnt@s").good();
+    let taken = place.run("snapshot mnt@s");
+    assert!(taken.status != 0 && taken.err.contains("exists"), "{taken:?}");
+    fs::write(top.join("d/file"), "after").unwrap();
+    fs::write(top.join("new"), "new").unwrap();
+    let kept = |path: &str| fs::read_to_string(top.join(path)).unwrap();
+    assert_eq!(kept(".marram/snapshots/s/d/file"), "before");
+    assert_eq!(kept("d/.marram/snapshots/s/file"), "before");
+    assert!(fs::write(top.join(".marram/snapshots/s/d/file"), "x").is_err());
+
+    // A clone is a dataset of its own, and both change.
+    place.run("clone mnt@s again").good();
+    for folder in ["clone", "past"] {
+        place.bench.make_folder(folder);
+    }
+    place.run("mount IMAGE clone --dataset again").good();
+    place.run("mount IMAGE@s past").good();
+    let (clone, past) = (place.bench.path("clone"), place.bench.path("past"));
+    assert_eq!(fs::read_to_string(clone.join("d/file")).unwrap(), "before");
+    fs::write(clone.join("d/file"), "cloned").unwrap();
+    assert_eq!(fs::read_to_string(past.join("d/file")).unwrap(), "before");
+    assert!(!past.join("new").exists());
+
+    // A killed daemon takes nothing away.
+    place.kill();
+    for folder in ["clone", "past"] {
+        place.bench.host(&["umount", "-l", folder]).good();
+    }
+    place.mount();
+    place.run("mount IMAGE clone --dataset again").good();
+    assert_eq!(fs::read_to_string(clone.join("d/file")).unwrap(), "cloned");
+    assert_eq!((kept("d/file"), kept("new")), ("after".to_owned(), "new".to_owned()));
+
+    // Back, under a program that has a file open, and the state before is kept.
+    let open = fs::File::open(top.join("d/file")).unwrap();
+    let back = place.run("rollback mnt@s").good().out;
+    assert!(back.contains("before-rollback-1"), "{back}");
+    drop(open);
+    assert_eq!(kept("d/file"), "before");
+    assert!(!top.join("new").exists());
+    fs::write(top.join("d/later"), "later").unwrap();
+    assert_eq!(kept(".marram/snapshots/before-rollback-1/new"), "new");
+
+    // What goes gives back what it alone has; what is mounted stays.
+    let listed = place.run("list mnt").good().out;
+    for name in ["root", "root@s", "again", "root@before-rollback-1"] {
+        assert!(listed.contains(name), "{name}: {listed}");
+    }
+    let held = place.run("destroy dataset mnt again --yes");
+    assert!(held.status != 0 && held.err.contains("is mounted"), "{held:?}");
+    place.run("unmount clone").good();
+    place.run("destroy dataset mnt again --yes").good();
+    place.run("destroy snapshot mnt s before-rollback-1 --yes").good();
+    assert_eq!(fs::read_dir(top.join(".marram/snapshots")).unwrap().count(), 0);
+    let gone = place.run("rollback mnt@s");
+    assert!(gone.status != 0 && gone.err.contains("root@s"), "{gone:?}");
+    let root = place.run("destroy dataset mnt root --yes");
+    assert!(root.status != 0, "{root:?}");
+    assert_eq!((kept("d/file"), kept("d/later")), ("before".to_owned(), "later".to_owned()));
+    place.run("unmount mnt").good();
+    place.run("mount IMAGE mnt -o ro").good();
+    assert_eq!(kept("d/later"), "later");
+    place.run("unmount mnt").good();
 }

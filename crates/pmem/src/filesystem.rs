@@ -2,19 +2,48 @@
 
 use crate::error::ImageError;
 use crate::image::Header;
-use crate::layout::{INODE_LIMIT, INODES, PAGE};
+use crate::layout::{INODES, PAGE, SlotKind};
 use crate::memory::{Memory, Tally};
-use crate::state::{Access, AccessTimes, Move, PIECE_BYTES_MAX, State};
-use marram_locks::{Mutex, Rank};
+use crate::state::{Access, AccessTimes, Move, PIECE_BYTES_MAX, ROOT_NAME, Slot, State, Which};
+use marram_locks::{Mutex, MutexGuard, Rank};
 use marram_vfs::{
     AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FILE_BYTES_MAX,
     FileSystem, Ino, Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes,
     SpaceReport, SyncScope, SystemClock, Timestamp, WriteOptions, XattrMode,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The place of the lock of an image; it is the only one.
 const IMAGE: Rank = Rank { order: 1, name: "image" };
+
+/// A dataset or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetReport {
+    /// `DATASET` or `DATASET@SNAPSHOT`.
+    pub name: String,
+    /// It is a snapshot.
+    pub is_snapshot: bool,
+    /// The snapshot that a dataset began as, if that is there still.
+    pub origin: Option<String>,
+    /// A number that no other one has, nor will have.
+    pub number: u64,
+    /// When it was made, in seconds since 1970.
+    pub created_seconds: i64,
+    /// Bytes of its pages, shared ones too.
+    pub referenced_bytes: u64,
+    /// Bytes of the pages that it alone has.
+    pub unique_bytes: u64,
+}
+
+/// What goes, or went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destroyed {
+    /// The names.
+    pub names: Vec<String>,
+    /// Bytes that come back.
+    pub freed_bytes: u64,
+}
 
 /// How an image is opened.
 #[derive(Clone)]
@@ -38,21 +67,43 @@ impl Default for PmemOptions {
     }
 }
 
-/// A file system in an image.
+/// A file system in an image: a dataset, or a snapshot, which refuses all changes.
 pub struct Pmem {
-    state: Mutex<State>,
+    image: Arc<Mutex<State>>,
+    /// The number of the dataset or snapshot.
+    number: u64,
     options: PmemOptions,
 }
 
 impl Pmem {
-    /// Opens the image in `memory`.
+    /// Opens the image in `memory`, as its root dataset.
     ///
     /// # Errors
     /// There is none, or it makes no sense.
     pub fn open(memory: Memory, options: PmemOptions) -> std::result::Result<Pmem, ImageError> {
         let mut state = State::open(memory, options.writable)?;
-        state.access = Access { times: options.access_times, of_directories: true };
-        Ok(Pmem { state: Mutex::new(IMAGE, state), options })
+        let number = state.slots.find(Which { dataset: ROOT_NAME, snapshot: None })?.number;
+        state.enter(number)?;
+        state.dataset.handles = 1;
+        state.dataset.access = Access { times: options.access_times, of_directories: true };
+        Ok(Pmem { image: Arc::new(Mutex::new(IMAGE, state)), number, options })
+    }
+
+    /// Opens another dataset of the image, or a snapshot. As long as that is open, no other may
+    /// open the same dataset.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn open_other(&self, which: Which<'_>) -> Result<Pmem> {
+        let mut state = self.image.lock();
+        let number = state.slots.find(which)?.number;
+        state.enter(number)?;
+        state.dataset.handles += 1;
+        let writable = self.options.writable && which.snapshot.is_none();
+        let access_times = if writable { self.options.access_times } else { AccessTimes::Never };
+        state.dataset.access = Access { times: access_times, of_directories: true };
+        let options = PmemOptions { access_times, writable, ..self.options.clone() };
+        Ok(Pmem { image: Arc::clone(&self.image), number, options })
     }
 
     /// What the image says of itself.
@@ -60,12 +111,12 @@ impl Pmem {
     /// # Errors
     /// It is damaged.
     pub fn header(&self) -> std::result::Result<Header, ImageError> {
-        self.state.lock().header()
+        self.image.lock().header()
     }
 
     /// What was stored, flushed and fenced since it was opened.
     pub fn tally(&self) -> Tally {
-        self.state.lock().memory.tally()
+        self.image.lock().memory.tally()
     }
 
     /// Looks through the whole image, and compares what is in use with what is known of it.
@@ -73,15 +124,19 @@ impl Pmem {
     /// # Errors
     /// What differs.
     pub fn audit(&self) -> Result<()> {
-        self.state.lock().audit()
+        self.image.lock().audit()
     }
 
     /// Sets when reading moves the access time.
     pub fn set_access_times(&self, access_times: AccessTimes, of_directories: bool) {
-        self.state.lock().access = Access { times: access_times, of_directories };
+        if let Ok(mut state) = self.state()
+            && self.options.writable
+        {
+            state.dataset.access = Access { times: access_times, of_directories };
+        }
     }
 
-    /// Gives back the inode numbers that were promised and not given away, at the end of a mount.
+    /// Gives back the numbers that were promised and not given away, at the end of a mount.
     ///
     /// # Errors
     /// The image is damaged.
@@ -89,12 +144,109 @@ impl Pmem {
         if !self.options.writable {
             return Ok(());
         }
-        let mut state = self.state.lock();
-        let next = state.next_inode;
-        state.memory.store(INODE_LIMIT, 8, next)?;
-        state.memory.persist();
-        state.next_inode = u64::MAX;
-        Ok(())
+        self.image.lock().give_back_numbers()
+    }
+
+    /// The inodes that are pinned.
+    pub fn pinned_inodes(&self) -> Vec<Ino> {
+        let pins =
+            |state: MutexGuard<'_, State>| state.dataset.pins.keys().copied().map(Ino).collect();
+        self.state().map_or_else(|_| Vec::new(), pins)
+    }
+
+    /// Whether an inode is pinned.
+    pub fn is_pinned(&self, ino: Ino) -> bool {
+        self.state().is_ok_and(|state| state.is_pinned(ino.0))
+    }
+
+    /// All datasets and snapshots, in the order in which they were made.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn datasets(&self) -> Result<Vec<DatasetReport>> {
+        let state = self.image.lock();
+        let mut known = HashMap::new();
+        state.slots.iter().map(|slot| report(&state, slot, &mut known)).collect()
+    }
+
+    /// The names of the snapshots of a dataset.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn snapshot_names(&self, dataset: &str) -> Result<Vec<String>> {
+        let state = self.image.lock();
+        let number = state.slots.find(Which { dataset, snapshot: None })?.number;
+        Ok(state.slots.snapshots_of(number).map(|slot| slot.name.clone()).collect())
+    }
+
+    /// The number of a dataset or snapshot, which no other one has or will have.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn number_of(&self, which: Which<'_>) -> Result<u64> {
+        Ok(self.image.lock().slots.find(which)?.number)
+    }
+
+    /// Keeps the present state of a dataset under a name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`], or no space for a name more.
+    pub fn snapshot(&self, dataset: &str, name: &str) -> Result<()> {
+        self.change_image(|state, now| state.snapshot(dataset, name, now))
+    }
+
+    /// Makes a dataset that begins as a snapshot.
+    ///
+    /// # Errors
+    /// As [`Pmem::snapshot`].
+    pub fn clone_snapshot(&self, snapshot: Which<'_>, name: &str) -> Result<()> {
+        self.change_image(|state, now| state.clone_of(snapshot, name, now))
+    }
+
+    /// Lets a dataset go on from a snapshot of it, and keeps what it was as another. Inodes that
+    /// the snapshot does not have are stale from then on.
+    ///
+    /// # Errors
+    /// As [`Pmem::snapshot`].
+    pub fn roll_back(&self, dataset: &str, snapshot: &str, keep: &str) -> Result<()> {
+        self.change_image(|state, now| state.roll_back(dataset, (snapshot, keep), now))
+    }
+
+    /// Destroys datasets, with their snapshots, and snapshots: all of them or none. With
+    /// `dry_run` it only says what would go.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; the root dataset is among them.
+    pub fn destroy(&self, named: &[Which<'_>], dry_run: bool) -> Result<Destroyed> {
+        let destroyed = {
+            let state = self.image.lock();
+            let going = state.going(named)?;
+            let freed_bytes = state.would_free(&going)? * PAGE;
+            let names = going.iter().map(|slot| name_of(&state, slot)).collect();
+            Destroyed { names, freed_bytes }
+        };
+        if !dry_run {
+            self.change_image(|state, _| {
+                let going = state.going(named)?;
+                state.destroy(&going)
+            })?;
+        }
+        Ok(destroyed)
+    }
+
+    /// The state, turned to this dataset.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.image.lock();
+        state.enter(self.number)?;
+        Ok(state)
+    }
+
+    /// Runs an operation on the whole image, as [`Pmem::change`] does on the dataset.
+    fn change_image<R>(&self, run: impl FnOnce(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+        if !self.options.writable {
+            return Err(Error::ReadOnly);
+        }
+        run_in(&mut self.image.lock(), 0, |state| run(state, self.options.clock.now()))
     }
 
     /// Runs an operation: it happens wholly and is durable, or nothing has changed.
@@ -102,71 +254,132 @@ impl Pmem {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
-        let mut state = self.state.lock();
-        let now = self.options.clock.now();
-        let done = run(&mut state, now);
-        match &done {
-            Ok(_) => state.end_operation(),
-            Err(_) => state.give_up(),
+        let mut state = self.state()?;
+        let kept = state.space.reserved();
+        run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
+    }
+
+    /// As [`Pmem::change`], for what gives space back: on a full image it takes what is kept for
+    /// that.
+    fn remove<R>(&self, run: impl FnOnce(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+        if !self.options.writable {
+            return Err(Error::ReadOnly);
         }
-        done
+        run_in(&mut *self.state()?, 0, |state| run(state, self.options.clock.now()))
     }
 
     /// Moves the access time of what was read.
     fn note_access(&self, state: &mut State, ino: Ino) -> Result<()> {
-        if !self.options.writable || state.access.times == AccessTimes::Never {
+        if !self.options.writable || state.dataset.access.times == AccessTimes::Never {
             return Ok(());
         }
-        let always = state.access.times == AccessTimes::Strict;
-        state.stamp_access(ino, self.options.clock.now(), always)?;
-        state.end_operation();
-        Ok(())
+        let always = state.dataset.access.times == AccessTimes::Strict;
+        let kept = state.space.reserved();
+        run_in(state, kept, |state| state.stamp_access(ino, self.options.clock.now(), always))
     }
+}
+
+impl Drop for Pmem {
+    /// With it go its pins, as long as the image stays open: with that all pins go.
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.image) > 1
+            && let Ok(mut state) = self.state()
+        {
+            state.dataset.handles -= 1;
+            if state.dataset.handles == 0 {
+                state.kept_free = 0;
+                state.forget_all();
+                if !self.options.writable {
+                    state.leave();
+                }
+            }
+        }
+    }
+}
+
+/// Runs an operation that leaves `kept` pages free, and ends it.
+fn run_in<R>(state: &mut State, kept: u64, run: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+    state.kept_free = kept;
+    let done = run(state);
+    match &done {
+        Ok(_) => state.end_operation(),
+        Err(_) => state.give_up(),
+    }
+    done
+}
+
+fn name_of(state: &State, slot: &Slot) -> String {
+    let dataset = state.slots.get(slot.of).filter(|_| slot.kind == SlotKind::Snapshot);
+    dataset.map_or_else(|| slot.name.clone(), |of| format!("{}@{}", of.name, slot.name))
+}
+
+fn report(state: &State, slot: &Slot, known: &mut HashMap<u64, u64>) -> Result<DatasetReport> {
+    let origin = state.slots.get(slot.of).filter(|_| slot.kind == SlotKind::Dataset);
+    Ok(DatasetReport {
+        name: name_of(state, slot),
+        is_snapshot: slot.kind == SlotKind::Snapshot,
+        origin: origin.map(|of| name_of(state, of)),
+        number: slot.number,
+        created_seconds: slot.created,
+        referenced_bytes: state.pages_of(slot, known)? * PAGE,
+        unique_bytes: state.would_free(std::slice::from_ref(slot))? * PAGE,
+    })
 }
 
 impl FileSystem for Pmem {
     fn space(&self) -> Result<SpaceReport> {
-        let state = self.state.lock();
+        let mut state = self.state()?;
+        let free = state.space.free().saturating_sub(state.space.reserved());
         Ok(SpaceReport {
             total_bytes: state.space.pages() * PAGE,
-            free_bytes: state.space.free() * PAGE,
-            inodes_used: state.inodes_used,
-            inodes_free: state.space.free() * INODES,
+            free_bytes: free * PAGE,
+            inodes_used: state.inodes_used()?,
+            inodes_free: free * INODES,
         })
     }
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
-        self.state.lock().lookup(parent, name)
+        self.state()?.lookup(parent, name)
     }
 
     fn parent(&self, ino: Ino) -> Result<Attributes> {
-        self.state.lock().parent(ino)
+        self.state()?.parent(ino)
     }
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
-        self.state.lock().pinned(ino)
+        self.state()?.pinned(ino)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let mut state = self.state.lock();
+        let mut state = self.state()?;
         let node = state.node(ino)?;
         state.attributes(node)
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        self.state.lock().forget(ino, count);
+        if let Ok(mut state) = self.state() {
+            state.kept_free = 0;
+            state.forget(ino, count);
+        }
     }
 
     fn forget_all(&self) {
-        self.state.lock().forget_all();
+        if let Ok(mut state) = self.state() {
+            state.kept_free = 0;
+            state.forget_all();
+        }
     }
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        self.change(|state, now| state.set_attributes(ino, set, now))
+        // To cut a file gives space back.
+        match set.size {
+            Some(_) => self.remove(|state, now| state.set_attributes(ino, set, now)),
+            None => self.change(|state, now| state.set_attributes(ino, set, now)),
+        }
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
-        let mut state = self.state.lock();
+        let mut state = self.state()?;
         let target = state.read_link(ino)?;
         self.note_access(&mut state, ino)?;
         Ok(target)
@@ -196,11 +409,11 @@ impl FileSystem for Pmem {
     }
 
     fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
-        self.change(|state, now| state.unlink(parent, name, now))
+        self.remove(|state, now| state.unlink(parent, name, now))
     }
 
     fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
-        self.change(|state, now| state.remove_directory(parent, name, now))
+        self.remove(|state, now| state.remove_directory(parent, name, now))
     }
 
     fn rename(
@@ -217,7 +430,7 @@ impl FileSystem for Pmem {
     }
 
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state()?;
         state.read(ino, offset, len, out)?;
         self.note_access(&mut state, ino)
     }
@@ -245,16 +458,16 @@ impl FileSystem for Pmem {
         with_attributes: bool,
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state()?;
         state.read_directory(ino, after, with_attributes, visit)?;
-        if state.access.of_directories {
+        if state.dataset.access.of_directories {
             self.note_access(&mut state, ino)?;
         }
         Ok(())
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.state.lock().xattr(ino, name)
+        self.state()?.xattr(ino, name)
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
@@ -262,7 +475,7 @@ impl FileSystem for Pmem {
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.state.lock().list_xattrs(ino)
+        self.state()?.list_xattrs(ino)
     }
 
     fn access_rules(&self) -> AccessRules<'_> {
@@ -275,7 +488,7 @@ impl FileSystem for Pmem {
 
     /// Everything is durable when its call returns.
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
-        self.state.lock().node(ino).map(drop)
+        self.state()?.node(ino).map(drop)
     }
 
     fn sync_all(&self) -> Result<()> {
@@ -289,7 +502,7 @@ impl FileSystem for Pmem {
 
 impl Labelled for Pmem {
     fn label(&self) -> Result<String> {
-        let header = self.state.lock().header();
+        let header = self.image.lock().header();
         header.map(|header| header.label).map_err(|error| Error::Damaged(error.to_string()))
     }
 
@@ -300,6 +513,6 @@ impl Labelled for Pmem {
 
 impl QuietReads for Pmem {
     fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        self.state.lock().read(ino, offset, len, out)
+        self.state()?.read(ino, offset, len, out)
     }
 }

@@ -2,13 +2,17 @@
 
 use crate::error::ImageError;
 use crate::layout::{
-    FIRST_PAGE, HEADER_BYTES, HEADER_CHECKED, INODE, INODE_LIMIT, LABEL_BYTES_MAX, MAGIC, PAGE,
-    PAGES_MAX, PAGES_MIN, TABLE_ROOT, VERSION,
+    FIRST_PAGE, HEADER_BYTES, HEADER_CHECKED, INODE, LABEL_BYTES_MAX, MAGIC, NUMBER_LIMIT, PAGE,
+    PAGES_MAX, PAGES_MIN, SLOT, SLOTS, SlotHead, SlotKind, VERSION, slot_field,
 };
 use crate::memory::Memory;
+use crate::state::ROOT_NAME;
 use crate::time::{cut, encode};
 use marram_vfs::{Caller, Error, Ino, Kind, Result, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The number of the root dataset: the one behind that of its root directory.
+const ROOT_NUMBER: u64 = Ino::ROOT.0 + 1;
 
 /// Where the header has the number of pages.
 const PAGES_AT: usize = 16;
@@ -150,8 +154,13 @@ pub fn make(memory: &mut Memory, new: &NewImage) -> std::result::Result<(), Imag
     ];
     let bytes: Vec<u8> = root.iter().flat_map(|word| word.to_le_bytes()).collect();
     memory.fill(table + Ino::ROOT.0 * INODE, &bytes)?;
-    memory.store(TABLE_ROOT, 8, table)?;
-    memory.store(INODE_LIMIT, 8, Ino::ROOT.0 + 1)?;
+    let slot = SLOTS + SLOT;
+    let words = [table, ROOT_NUMBER, 0, new.now.seconds as u64, Ino::ROOT.0].map(u64::to_le_bytes);
+    memory.fill(slot + slot_field::ROOT, &words.concat())?;
+    memory.fill(slot + slot_field::NAME, ROOT_NAME.as_bytes())?;
+    let head = SlotHead::Used { kind: SlotKind::Dataset, name_len: ROOT_NAME.len() };
+    memory.store(slot + slot_field::HEAD, 8, head.encode())?;
+    memory.store(NUMBER_LIMIT, 8, ROOT_NUMBER + 1)?;
     let (id, label) = (new.id, new.label.clone());
     let header = Header { id, label, pages, created: new.now.seconds }.encode();
     memory.fill(8, &header[8..])?;

@@ -12,25 +12,27 @@ pub(crate) const LINE: u64 = 64;
 /// The first bytes of an image.
 pub(crate) const MAGIC: [u8; 8] = *b"MARRAMPM";
 /// The version of the format.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the header that its checksum covers.
 pub(crate) const HEADER_CHECKED: usize = 120;
 /// Bytes of the header with its checksum.
 pub const HEADER_BYTES: usize = 128;
 /// Longest label, in bytes.
 pub(crate) const LABEL_BYTES_MAX: usize = 64;
-/// Address of the root pointer of the inode table.
-pub(crate) const TABLE_ROOT: u64 = 512;
-/// Address of the number that bounds the inode numbers that were given away.
-pub(crate) const INODE_LIMIT: u64 = 520;
+/// Address of the number that bounds the numbers that were given away.
+pub(crate) const NUMBER_LIMIT: u64 = 520;
 /// Address of the intent word.
 pub(crate) const INTENT: u64 = 576;
+/// Address of the address of the slot that the intent word is about.
+pub(crate) const INTENT_SLOT: u64 = 584;
 /// Address of the word that opens the redo record.
 pub(crate) const REDO: u64 = PAGE;
 /// Words of a redo record after the first.
 pub(crate) const REDO_WORDS_MAX: usize = 1023;
+/// Address of the first page of slots.
+pub(crate) const SLOTS: u64 = 3 * PAGE;
 /// The first page that is allocated.
-pub(crate) const FIRST_PAGE: u64 = 3;
+pub(crate) const FIRST_PAGE: u64 = 4;
 /// Least pages of an image.
 pub(crate) const PAGES_MIN: u64 = 256;
 /// Most pages of an image: an intent names an entry by 40 bits of eight bytes.
@@ -39,10 +41,90 @@ pub(crate) const PAGES_MAX: u64 = 1 << 31;
 pub(crate) const INODE: u64 = 128;
 /// Inodes in a page.
 pub(crate) const INODES: u64 = PAGE / INODE;
-/// Greatest inode number.
-pub(crate) const INODE_NUMBER_MAX: u64 = (1 << 40) - 1;
+/// Greatest number of an inode, a dataset or a snapshot.
+pub(crate) const NUMBER_MAX: u64 = (1 << 40) - 1;
 /// The highest tree: 512 to the seventh pages hold the largest file.
 pub(crate) const HEIGHT_MAX: u64 = 6;
+
+/// Bytes of a slot.
+pub(crate) const SLOT: u64 = 256;
+/// Longest name of a dataset or snapshot, in bytes.
+pub(crate) const SLOT_NAME_MAX: usize = 200;
+
+/// Fields of a slot. The first one of a page has the address of the next page, and nothing else.
+pub(crate) mod slot_field {
+    /// State, kind, and length of the name: one word.
+    pub(crate) const HEAD: u64 = 0;
+    /// Root pointer of the inode table.
+    pub(crate) const ROOT: u64 = 8;
+    /// Its number.
+    pub(crate) const NUMBER: u64 = 16;
+    /// The number of the dataset that it is a snapshot of, or of the snapshot that it began as.
+    pub(crate) const OF: u64 = 24;
+    /// When it was made, in seconds since 1970.
+    pub(crate) const CREATED: u64 = 32;
+    /// The inode of its root directory.
+    pub(crate) const DIRECTORY: u64 = 40;
+    /// Its name.
+    pub(crate) const NAME: u64 = 48;
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotKind {
+    /// A state that changes.
+    Dataset,
+    /// One that never does.
+    Snapshot,
+}
+
+/// The first word of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotHead {
+    /// The page has no slot from here on.
+    End,
+    /// The slot is free.
+    Free,
+    /// It holds something.
+    Used {
+        /// What.
+        kind: SlotKind,
+        /// Bytes of its name.
+        name_len: usize,
+    },
+}
+
+impl SlotHead {
+    /// Takes a word apart; `None` if it makes no sense.
+    pub(crate) fn decode(word: u64) -> Option<SlotHead> {
+        let name_len = (word >> 16 & 0xff) as usize;
+        let kind = match word >> 8 & 0xff {
+            0 => Some(SlotKind::Dataset),
+            1 => Some(SlotKind::Snapshot),
+            _ => None,
+        };
+        match (word & 0xff, kind) {
+            (0, _) => Some(SlotHead::End),
+            (1, Some(kind)) if (1..=SLOT_NAME_MAX).contains(&name_len) => {
+                Some(SlotHead::Used { kind, name_len })
+            }
+            (2, _) => Some(SlotHead::Free),
+            _ => None,
+        }
+    }
+
+    /// The word.
+    pub(crate) fn encode(self) -> u64 {
+        match self {
+            SlotHead::End => 0,
+            SlotHead::Free => 2,
+            SlotHead::Used { kind, name_len } => {
+                let kind = if kind == SlotKind::Snapshot { 1 } else { 0 };
+                1 | kind << 8 | (name_len as u64) << 16
+            }
+        }
+    }
+}
 
 /// Fields of an inode.
 pub(crate) mod field {
@@ -173,7 +255,7 @@ pub(crate) fn decode_intent(word: u64) -> Result<Option<(Intent, u32, u64)>, ()>
 
 #[cfg(test)]
 mod tests {
-    use super::{EntryWord, Intent, decode_intent, encode_intent, height_for};
+    use super::{EntryWord, Intent, SlotHead, SlotKind, decode_intent, encode_intent, height_for};
     use marram_vfs::Timestamp;
 
     #[test]
@@ -199,6 +281,7 @@ mod tests {
             1000 | 1000 << 32,
             entry.encode(),
             encode_intent(Intent::Made, 2, 0x5018),
+            SlotHead::Used { kind: SlotKind::Snapshot, name_len: 6 }.encode(),
             crate::time::encode(time, false).word,
         ];
         for word in words {

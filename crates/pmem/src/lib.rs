@@ -18,7 +18,7 @@ mod state;
 mod time;
 
 pub use error::ImageError;
-pub use filesystem::{Pmem, PmemOptions};
+pub use filesystem::{DatasetReport, Destroyed, Pmem, PmemOptions};
 pub use image::{Header, NewImage, make};
 pub use layout::HEADER_BYTES;
-pub use state::AccessTimes;
+pub use state::{AccessTimes, Which};

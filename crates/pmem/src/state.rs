@@ -9,17 +9,25 @@ mod inode;
 mod opening;
 mod operations;
 mod scan;
+mod sharing;
+mod slots;
 mod tree;
 
 pub(crate) use operations::{Move, PIECE_BYTES_MAX};
+pub use slots::Which;
+pub(crate) use slots::{ROOT_NAME, Slot};
 
-use crate::layout::{FLAG_XATTRS, INODE, INODES, PAGE, TABLE_ROOT, field};
+use crate::layout::{FLAG_XATTRS, INODE, INODES, PAGE, field, slot_field};
 use crate::memory::Memory;
 use crate::space::Space;
 use counts::ContentCounts;
 use directory::Directory;
 use marram_vfs::{Error, Ino, Kind, Result};
-use std::collections::{BTreeMap, HashMap};
+use sharing::{Branch, Leaves, inodes_in};
+use slots::Slots;
+use std::collections::HashMap;
+use std::ops::Range;
+use tree::UNSIZED;
 
 /// When reading moves the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,32 +50,62 @@ pub(crate) struct Access {
     pub(crate) of_directories: bool,
 }
 
+/// What is known of a dataset or snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Dataset {
+    /// Its number.
+    pub(crate) number: u64,
+    /// The address of its slot.
+    pub(crate) slot: u64,
+    /// How many inodes it has, if they were counted.
+    pub(crate) inodes_used: Option<u64>,
+    /// Numbers that its next inodes get.
+    pub(crate) numbers: Range<u64>,
+    /// What is known of each directory that was met.
+    pub(crate) directories: HashMap<u64, Directory>,
+    /// File systems that it is open as.
+    pub(crate) handles: u32,
+    /// Pins by inode.
+    pub(crate) pins: HashMap<u64, u64>,
+    /// Which access times move.
+    pub(crate) access: Access,
+    /// It can have inodes that nothing names and nothing pins: the next mount takes them away.
+    pub(crate) has_left: bool,
+}
+
+impl Dataset {
+    /// Address of the root pointer of its inode table.
+    pub(crate) fn root_at(&self) -> u64 {
+        self.slot + slot_field::ROOT
+    }
+}
+
 /// The parts.
 pub(crate) struct State {
     /// The image.
     pub(crate) memory: Memory,
     /// Pages in use.
     pub(crate) space: Space,
-    /// Which inodes are there: of each page of the inode table one bit an inode.
-    pub(crate) inodes: BTreeMap<u64, u32>,
-    /// How many they are.
-    pub(crate) inodes_used: u64,
+    /// The datasets and snapshots that there are.
+    pub(crate) slots: Slots,
     /// The next number to give away.
-    pub(crate) next_inode: u64,
-    /// What is known of each directory that was met.
-    pub(crate) directories: HashMap<u64, Directory>,
+    pub(crate) next_number: u64,
+    /// The dataset or snapshot that operations are about: [`State::enter`] says which.
+    pub(crate) dataset: Dataset,
+    /// The others of which something is known, by their numbers.
+    pub(crate) others: HashMap<u64, Dataset>,
     /// At least as many names and indexes as the indexes of directories have together.
     pub(crate) indexed: usize,
     /// Pages of content of files that were asked for.
     pub(crate) content_counts: ContentCounts,
-    /// Pins by inode.
-    pub(crate) pins: HashMap<u64, u64>,
-    /// Which access times move.
-    pub(crate) access: Access,
+    /// Pages that the running operation leaves free: none if it gives space back.
+    pub(crate) kept_free: u64,
     /// Pages that the running operation has taken.
     pub(crate) fresh: Vec<u64>,
-    /// Pages that are free once the running operation is durable.
-    pub(crate) freed: Vec<u64>,
+    /// Inodes that it has written, and that nothing names yet.
+    pub(crate) made: Vec<Node>,
+    /// What it has put out of use, to be freed once it is durable.
+    pub(crate) freed: Vec<Branch>,
 }
 
 /// An inode in memory: where it lies.
@@ -123,41 +161,66 @@ impl Basics {
 }
 
 impl State {
-    /// Whether an inode is there.
-    pub(crate) fn is_used(&self, ino: u64) -> bool {
-        let mask = self.inodes.get(&(ino / INODES)).copied().unwrap_or(0);
-        mask >> (ino % INODES) & 1 != 0
+    /// Turns to a dataset or snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]: it is gone.
+    pub(crate) fn enter(&mut self, number: u64) -> Result<()> {
+        let slot = self.slots.get(number).ok_or(Error::Stale)?.at;
+        if self.dataset.number != number {
+            let unknown = || Dataset { number, slot, has_left: true, ..Dataset::default() };
+            let next = self.others.remove(&number).unwrap_or_else(unknown);
+            let last = std::mem::replace(&mut self.dataset, next);
+            if self.slots.get(last.number).is_some() {
+                self.others.insert(last.number, last);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what is known of a snapshot, from which operations turn away.
+    pub(crate) fn leave(&mut self) {
+        self.dataset = Dataset::default();
     }
 
     /// Notes that an inode is there.
-    pub(crate) fn note_inode(&mut self, ino: u64) {
-        *self.inodes.entry(ino / INODES).or_insert(0) |= 1 << (ino % INODES);
-        self.inodes_used += 1;
+    pub(crate) fn note_inode(&mut self) {
+        self.dataset.inodes_used = self.dataset.inodes_used.map(|used| used + 1);
+        self.made.clear();
     }
 
-    /// Notes that it is not; whether the page of the table that it was in has no other.
-    pub(crate) fn drop_inode(&mut self, ino: u64) -> bool {
-        let page = ino / INODES;
-        let Some(mask) = self.inodes.get_mut(&page) else { return false };
-        *mask &= !(1 << (ino % INODES));
-        self.inodes_used -= 1;
-        let is_empty = *mask == 0;
-        if is_empty {
-            self.inodes.remove(&page);
+    /// How many inodes there are.
+    pub(crate) fn inodes_used(&mut self) -> Result<u64> {
+        if let Some(used) = self.dataset.inodes_used {
+            return Ok(used);
         }
-        is_empty
+        let root = self.memory.word(self.dataset.root_at())?;
+        let mut used = 0;
+        self.walk(root, (0, UNSIZED), &mut |met| {
+            let page = Branch { first: met.first, leaves: Leaves::Inodes, ..Branch::leaf(met.at) };
+            for node in inodes_in(&page).filter(|_| met.height == 0) {
+                used += u64::from(self.is_used(node)?);
+            }
+            Ok(())
+        })?;
+        self.dataset.inodes_used = Some(used);
+        Ok(used)
     }
 
     /// Where an inode lies that must be there.
     pub(crate) fn node(&self, ino: Ino) -> Result<Node> {
-        if !self.is_used(ino.0) {
+        let place = ino.0 / INODES;
+        let page = self.page_at(self.memory.word(self.dataset.root_at())?, place)?;
+        let node = Node { ino: ino.0, at: page + ino.0 % INODES * INODE };
+        if page == 0 || !self.is_used(node)? {
             return Err(Error::Stale);
         }
-        let page = self.page_at(self.memory.word(TABLE_ROOT)?, ino.0 / INODES)?;
-        if page == 0 {
-            return Err(Error::Damaged(format!("inode {} has no place", ino.0)));
-        }
-        Ok(Node { ino: ino.0, at: page + ino.0 % INODES * INODE })
+        Ok(node)
+    }
+
+    /// Whether there is an inode at a place.
+    pub(crate) fn is_used(&self, node: Node) -> Result<bool> {
+        Ok(self.memory.word(node.field(field::MODE))? & 0xffff != 0)
     }
 
     /// The basics of an inode.
@@ -207,22 +270,36 @@ impl State {
 
     /// A page for the running operation.
     pub(crate) fn take_page(&mut self) -> Result<u64> {
-        let page = self.space.take()?;
+        let page = self.space.take(self.kept_free)?;
         self.fresh.push(page);
         Ok(page)
+    }
+
+    /// Runs a step that is there for itself when it returns, in the middle of an operation: the
+    /// pages that it takes are not given back with that.
+    pub(crate) fn apart<R>(&mut self, run: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+        let before = std::mem::take(&mut self.fresh);
+        let done = run(self);
+        let taken = std::mem::replace(&mut self.fresh, before);
+        if done.is_err() {
+            self.fresh.extend(taken);
+        }
+        done
     }
 
     /// Frees what the running operation has put out of use.
     pub(crate) fn end_operation(&mut self) {
         self.memory.persist();
         self.fresh.clear();
-        for page in std::mem::take(&mut self.freed) {
-            self.space.release(page);
-        }
+        self.made.clear();
+        self.release_freed();
     }
 
     /// Gives back what an operation has taken that was refused.
     pub(crate) fn give_up(&mut self) {
+        for node in std::mem::take(&mut self.made) {
+            let _inside_of_the_image = self.memory.store(node.field(field::MODE), 2, 0);
+        }
         self.memory.persist();
         self.freed.clear();
         for page in std::mem::take(&mut self.fresh) {
@@ -232,12 +309,12 @@ impl State {
 
     /// Pins an inode once more.
     pub(crate) fn pin(&mut self, ino: u64) {
-        *self.pins.entry(ino).or_insert(0) += 1;
+        *self.dataset.pins.entry(ino).or_insert(0) += 1;
     }
 
     /// Whether an inode is pinned.
     pub(crate) fn is_pinned(&self, ino: u64) -> bool {
-        self.pins.contains_key(&ino)
+        self.dataset.pins.contains_key(&ino)
     }
 
     /// The present contents of a page.

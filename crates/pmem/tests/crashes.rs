@@ -1,9 +1,10 @@
 //! Every store and every crash of random histories, and bugs that are planted into recordings.
 
-use crate::images::{Cut, new_image, open};
+use crate::images::{Cut, GRAIN, new_image, open};
 use crate::judge::Recording;
 use marram_model::Model;
 use marram_pmem::memory::recorded::{Event, Recorded};
+use marram_pmem::{Pmem, Which};
 use marram_sim::{Generator, HistoryClock, Pair, Random};
 use marram_vfs::{
     Caller, Clock, FileSystem, Ino, Kind, Name, NewNode, RenameMode, SteppedClock, WriteOptions,
@@ -13,24 +14,74 @@ use std::sync::Arc;
 const BYTES: usize = 1 << 20;
 const USER: Caller = Caller { uid: 7, gid: 8 };
 
-/// Runs the history of a seed, and calls `judge` with what each step stored.
-fn recorded(seed: u64, steps: u64, judge: &mut dyn FnMut(&Recording, &str)) {
+/// What is done to datasets between operations.
+struct Datasets {
+    random: Random,
+    /// Snapshots of the root dataset that there are.
+    kept: Vec<String>,
+}
+
+impl Datasets {
+    /// Makes, goes back to, clones or destroys a state; says what.
+    fn step(&mut self, files: &Pmem, step: u64) -> String {
+        let done = |done: marram_vfs::Result<()>| done.map_or_else(|_| "refused", |()| "done");
+        if self.kept.len() < 2 {
+            let name = format!("s{step}");
+            let said = done(files.snapshot("root", &name));
+            self.kept.push(name);
+            return format!("snapshot: {said}");
+        }
+        let which = self.random.below(self.kept.len() as u64) as usize;
+        let kept = self.kept[which].clone();
+        let snapshot = Which { dataset: "root", snapshot: Some(&kept) };
+        match self.random.below(5) {
+            0 | 1 => {
+                self.kept.retain(|name| *name != kept);
+                format!("destroy: {}", done(files.destroy(&[snapshot], false).map(drop)))
+            }
+            2 => {
+                let keep = format!("b{step}");
+                let said = done(files.roll_back("root", &kept, &keep));
+                self.kept.push(keep);
+                format!("rollback: {said}")
+            }
+            _ => {
+                let clone = Which { dataset: "clone", snapshot: None };
+                match files.destroy(&[clone], false) {
+                    Ok(_) => "destroy the clone".to_owned(),
+                    Err(_) => format!("clone: {}", done(files.clone_snapshot(snapshot, "clone"))),
+                }
+            }
+        }
+    }
+}
+
+/// Runs the history of a seed, and calls `judge` with what each step stored. With `datasets` there
+/// are snapshots, clones and rollbacks in it.
+fn recorded(seed: u64, (steps, datasets): (u64, bool), judge: &mut dyn FnMut(&Recording, &str)) {
     let moments = Arc::new(HistoryClock::default());
-    let clock: Arc<dyn Clock> = Arc::new(Cut(Arc::clone(&moments)));
+    moments.set_grain(GRAIN);
+    let clock: Arc<dyn Clock> = moments.clone();
     let medium = new_image(BYTES, &*clock);
     let files = open(&medium, Arc::clone(&clock));
-    let mut pair = Pair::new(files as Arc<dyn FileSystem>, Model::new(clock));
+    let mut pair = Pair::new(files.clone() as Arc<dyn FileSystem>, Model::new(clock));
     let mut generator = Generator::new(seed);
+    let mut others = Datasets { random: Random::new(seed), kept: Vec::new() };
     for step in 1..=steps {
         moments.set(step);
-        let operation = generator.draw();
         let before = medium.image();
         medium.start();
-        // What it answers is the oracle's business.
-        let _answer = pair.apply(&operation);
+        let what = if datasets && step % 8 == 0 {
+            others.step(&files, step)
+        } else {
+            let operation = generator.draw();
+            // What it answers is the oracle's business.
+            let _answer = pair.apply(&operation);
+            format!("{operation:?}")
+        };
         let recording = Recording { before, events: medium.stop() };
         if !recording.events.is_empty() {
-            judge(&recording, &format!("seed {seed}, step {step}: {operation:?}"));
+            judge(&recording, &format!("seed {seed}, step {step}: {what}"));
         }
     }
 }
@@ -39,7 +90,7 @@ fn recorded(seed: u64, steps: u64, judge: &mut dyn FnMut(&Recording, &str)) {
 fn after_each_store_the_state_is_that_before_or_that_after() {
     let mut checks = 0;
     for seed in 0..6 {
-        recorded(seed, 250, &mut |recording, what| {
+        recorded(seed, (250, seed % 2 == 1), &mut |recording, what| {
             let judged = recording.every_store().map_err(|said| format!("{what}: {said}"));
             checks += judged.unwrap();
         });
@@ -51,8 +102,8 @@ fn after_each_store_the_state_is_that_before_or_that_after() {
 #[test]
 fn every_crash_leaves_a_whole_operation_or_none() {
     let (mut states, mut random) = (0, Random::new(17));
-    for seed in 20..24 {
-        recorded(seed, 120, &mut |recording, what| {
+    for seed in 20..25 {
+        recorded(seed, (100, seed % 2 == 1), &mut |recording, what| {
             let judged = recording.every_crash(&mut random);
             states += judged.map_err(|said| format!("{what}: {said}")).unwrap();
         });
@@ -64,7 +115,7 @@ fn every_crash_leaves_a_whole_operation_or_none() {
 /// Some files and directories, and a recording of what follows.
 struct Stage {
     medium: Recorded,
-    files: Arc<dyn FileSystem>,
+    files: Arc<Pmem>,
     file: Ino,
     directory: Ino,
 }
@@ -79,7 +130,7 @@ impl Stage {
     fn new() -> Stage {
         let clock: Arc<dyn Clock> = Arc::new(Cut(Arc::new(SteppedClock::default())));
         let medium = new_image(BYTES, &*clock);
-        let files = open(&medium, clock) as Arc<dyn FileSystem>;
+        let files = open(&medium, clock);
         let node = NewNode::Directory { permissions: 0o755 };
         let directory = files.create(USER, Ino::ROOT, name("d"), node).unwrap().ino;
         files.create(USER, directory, name("below"), FILE).unwrap();
@@ -88,10 +139,10 @@ impl Stage {
         Stage { medium, files, file, directory }
     }
 
-    fn record(&self, run: impl FnOnce(&dyn FileSystem)) -> Recording {
+    fn record(&self, run: impl FnOnce(&Pmem)) -> Recording {
         let before = self.medium.image();
         self.medium.start();
-        run(&*self.files);
+        run(&self.files);
         Recording { before, events: self.medium.stop() }
     }
 
@@ -197,14 +248,10 @@ fn a_commit_by_single_bytes_is_found() {
 #[test]
 fn a_field_that_is_not_initialised_is_found() {
     let recording = Stage::new().create();
-    let is_inode = |event: &Event| matches!(event, Event::Fill { bytes, .. } if bytes.len() == 64);
-    let leave_out = |events: &mut Vec<Event>, which: usize| {
-        if let Event::Fill { at, bytes } = &events[which] {
-            // The image was noise before it was made, as memory is.
-            events[which] = Event::Fill { at: at + 8, bytes: bytes[8..].to_vec() };
-        }
-    };
-    let judged = planted(&recording, is_inode, leave_out, Recording::every_store);
+    // The mode of a regular file, which is stored with the flags and the link count.
+    let is_mode = |event: &Event| matches!(event, Event::Store { bytes, .. } if bytes.len() == 8 && bytes[..2] == [0xa4, 0x81]);
+    let leave_out = |events: &mut Vec<Event>, which: usize| drop(events.remove(which));
+    let judged = planted(&recording, is_mode, leave_out, Recording::every_store);
     assert_eq!(judged, (1, 1));
 }
 
@@ -264,4 +311,62 @@ fn a_link_count_is_exact_whenever_it_stops() {
     let remove = |events: &mut Vec<Event>, which: usize| drop(events.remove(which));
     let (intents, found) = planted(&recording, is_intent, remove, Recording::every_store);
     assert_eq!((intents, found), (2, 1), "without the intent; the close alone changes nothing");
+}
+
+#[test]
+fn a_held_page_that_is_changed_in_place_is_found() {
+    let stage = Stage::new();
+    stage.files.snapshot("root", "s").unwrap();
+    let recording = stage.record(|files| {
+        files.write(stage.file, 8, &[9; 8], WriteOptions::default()).unwrap();
+    });
+    // Each copy of a page: where it lies, and what was copied.
+    let pages = recording.before.chunks(4096).map(<[u8]>::to_vec).enumerate();
+    let pages: Vec<(u64, Vec<u8>)> = pages.map(|(page, it)| (page as u64 * 4096, it)).collect();
+    let mut copies = Vec::new();
+    for event in &recording.events {
+        if let Event::Fill { at, bytes } = event
+            && bytes.len() == 4096
+        {
+            copies
+                .extend(pages.iter().find(|(_, page)| page == bytes).map(|(from, _)| (*at, *from)));
+        }
+    }
+    assert!(copies.len() >= 2, "a page of inodes and one of content: {copies:?}");
+    let from = |at: u64| copies.iter().find(|(to, _)| *to == at & !4095).map(|(_, from)| *from);
+    // Times that follow may be as they were.
+    let is_in_copy = |event: &Event| {
+        is_word(event) && matches!(event, Event::Store { at, .. } if from(*at).is_some())
+    };
+    // As if the page had not been copied, the store goes to the one that the snapshot has too.
+    let in_place = |events: &mut Vec<Event>, which: usize| {
+        if let Event::Store { at, .. } = &mut events[which] {
+            *at = from(*at).unwrap() + *at % 4096;
+        }
+    };
+    let judged = planted(&recording, is_in_copy, in_place, Recording::every_store);
+    assert_eq!(judged, (3, 3), "two pointers and the content");
+}
+
+#[test]
+fn a_freed_page_that_is_used_again_too_early_is_found() {
+    let stage = Stage::new();
+    // The page of the file's content is free when this has returned, and not before.
+    let overwrite = stage.record(|files| {
+        files.write(stage.file, 0, &[1; 4096], WriteOptions::default()).unwrap();
+    });
+    let content = overwrite.before.chunks(4096).position(|page| page.iter().all(|it| *it == 7));
+    let at = content.unwrap() as u64 * 4096;
+    let reuse = Event::Fill { at, bytes: vec![5; 4096] };
+    let commit = overwrite.events.iter().position(is_word).unwrap();
+    let with = |place: usize| {
+        let mut events = overwrite.events.clone();
+        events.insert(place, reuse.clone());
+        Recording { before: overwrite.before.clone(), events }
+    };
+    // Used again after the operation it does no harm; before its commit is durable it does.
+    assert!(crashes(&with(overwrite.events.len())).is_ok());
+    for place in [commit, commit + 1] {
+        assert!(crashes(&with(place)).is_err(), "after {place} of {:?}", overwrite.events);
+    }
 }

@@ -95,3 +95,23 @@ fn a_directory_more_costs_the_same_however_many_are_known() {
     }
     assert!(times[STEPS - 1] < times[0] * 6, "{times:?}");
 }
+
+#[test]
+fn a_snapshot_and_a_rollback_cost_the_same_however_much_there_is() {
+    let cost = |count: usize| {
+        let clock = clock();
+        let reads = Arc::new(AtomicU64::new(0));
+        let medium = Counted(new_image(32 << 20, &*clock), Arc::clone(&reads));
+        let files = Pmem::open(Memory::new(Box::new(medium)), PmemOptions::default()).unwrap();
+        for number in 0..count {
+            let name = number.to_string();
+            let name = Name::new(name.as_bytes()).unwrap();
+            files.create(ROOT_USER, Ino::ROOT, name, FILE).unwrap();
+        }
+        let before = reads.load(Ordering::Relaxed);
+        files.snapshot("root", "s").unwrap();
+        files.roll_back("root", "s", "t").unwrap();
+        reads.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(cost(5), cost(5000));
+}

@@ -4,7 +4,7 @@
 use crate::images::{Cut, ROOT_USER, new_image, open};
 use marram_pmem::memory::Memory;
 use marram_pmem::memory::recorded::Recorded;
-use marram_pmem::{ImageError, Pmem, PmemOptions};
+use marram_pmem::{ImageError, Pmem, PmemOptions, Which};
 use marram_sim::Random;
 use marram_vfs::{
     Clock, FileSystem, Ino, Kind, Name, NewNode, SteppedClock, WriteOptions, XattrMode,
@@ -12,6 +12,9 @@ use marram_vfs::{
 use std::sync::Arc;
 
 const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+
+const KEPT: Which<'_> = Which { dataset: "root", snapshot: Some("kept") };
+const CLONE: Which<'_> = Which { dataset: "clone", snapshot: None };
 
 /// An image with some of everything, in its first pages.
 fn image() -> Vec<u8> {
@@ -27,13 +30,15 @@ fn image() -> Vec<u8> {
     files.link(file, Ino::ROOT, name("again")).unwrap();
     make(directory, "short", NewNode::Symlink { target: b"short" });
     make(directory, "long", NewNode::Symlink { target: &[b'l'; 400] });
+    files.snapshot("root", "kept").unwrap();
+    files.clone_snapshot(KEPT, "clone").unwrap();
+    files.write(file, 0, &[6; 100], WriteOptions::default()).unwrap();
+    make(directory, "later", FILE);
     medium.image()
 }
 
-/// Opens an image and uses all that is found; whether it could be opened.
-fn is_used(image: Vec<u8>) -> bool {
-    let memory = Memory::new(Box::new(Recorded::new(image)));
-    let Ok(files) = Pmem::open(memory, PmemOptions::default()) else { return false };
+/// Uses all that is found in a dataset or snapshot.
+fn use_all(files: &Pmem) {
     let mut left = vec![Ino::ROOT];
     while let Some(ino) = left.pop() {
         let mut found = Vec::new();
@@ -53,6 +58,22 @@ fn is_used(image: Vec<u8>) -> bool {
         }
     }
     let _made = files.create(ROOT_USER, Ino::ROOT, Name::new(b"new").unwrap(), FILE);
+}
+
+/// Opens an image and uses all that is found; whether it could be opened.
+fn is_used(image: Vec<u8>) -> bool {
+    let memory = Memory::new(Box::new(Recorded::new(image)));
+    let Ok(files) = Pmem::open(memory, PmemOptions::default()) else { return false };
+    let _reports = files.datasets();
+    for which in [KEPT, CLONE] {
+        if let Ok(other) = files.open_other(which) {
+            use_all(&other);
+        }
+    }
+    use_all(&files);
+    let _back = files.roll_back("root", "kept", "before");
+    use_all(&files);
+    let _gone = files.destroy(&[KEPT, CLONE], false);
     true
 }
 
@@ -63,14 +84,14 @@ fn words_that_make_no_sense_are_refused_or_do_no_harm() {
     // Words that were stored: neither zero nor what the memory had before.
     let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
     let stored = |at: &usize| ![0, u64::from_le_bytes([0xa5; 8])].contains(&word(*at));
-    let matters: Vec<usize> = (512..10 * 4096).step_by(8).filter(stored).collect();
+    let matters: Vec<usize> = (512..16 * 4096).step_by(8).filter(stored).collect();
     let mut random = Random::new(99);
     let (mut used, mut refused) = (0, 0);
     for _ in 0..1500 {
         let mut image = image.clone();
         for _ in 0..=random.below(3) {
             let at = random.pick(&matters);
-            let other = random.below(10 * 512) as usize * 8;
+            let other = random.below(16 * 512) as usize * 8;
             let value = match random.below(4) {
                 0 => random.number(),
                 1 => 1 << random.below(64),
@@ -95,8 +116,8 @@ fn noise_cut_images_and_other_versions_are_refused() {
     assert!(matches!(said(whole[..1 << 19].to_vec()), Some(ImageError::Damaged(_))));
     assert!(matches!(said([&whole[..], &[0; 4096]].concat()), Some(ImageError::Damaged(_))));
     let mut newer = whole.clone();
-    newer[8] = 2;
-    assert_eq!(said(newer), Some(ImageError::Version(2)));
+    newer[8] = 3;
+    assert_eq!(said(newer), Some(ImageError::Version(3)));
     let mut hurt = whole;
     hurt[50] ^= 1;
     assert!(matches!(said(hurt), Some(ImageError::Damaged(_))));

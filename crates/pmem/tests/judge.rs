@@ -1,7 +1,7 @@
 //! Judges what an operation stored: after every single store, and after every crash.
 
 use crate::images::recover;
-use crate::reader::{Seen, Tree, read, read_times};
+use crate::reader::{Seen, States, read, read_times};
 use marram_pmem::memory::recorded::Event;
 use marram_sim::Random;
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ enum Side {
     Either,
 }
 
-/// Two states of a tree.
+/// Two states of an image: all its datasets and snapshots.
 struct Sides {
-    before: Tree,
-    after: Tree,
+    before: States,
+    after: States,
     /// The image before: files without a name had times too.
     image: Vec<u8>,
 }
@@ -38,30 +38,45 @@ fn put(image: &mut [u8], at: u64, bytes: &[u8]) {
     image[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Whether two trees are alike but for their times.
-fn is_alike(one: &Tree, other: &Tree) -> bool {
-    let timeless = |seen: &Seen| Seen { times: [(0, 0); 4], ..seen.clone() };
-    one.len() == other.len()
-        && one.iter().zip(other).all(|(a, b)| a.0 == b.0 && timeless(a.1) == timeless(b.1))
+/// Whether two images show the same but for times. Which inode a name leads to counts too.
+fn is_alike(one: &States, other: &States) -> bool {
+    let timeless = |states: &States| -> Vec<(String, Vec<u8>, Seen)> {
+        let seen = states.iter().flat_map(|(name, tree)| {
+            let plain = |seen: &Seen| Seen { times: [(0, 0); 4], ..seen.clone() };
+            tree.iter().map(move |(path, seen)| (name.clone(), path.clone(), plain(seen)))
+        });
+        seen.collect()
+    };
+    one.keys().eq(other.keys()) && timeless(one) == timeless(other)
 }
 
 impl Sides {
     fn of(before: &[u8], after: &[u8]) -> Result<Sides, String> {
-        Ok(Sides { before: read(before)?, after: read(after)?, image: before.to_vec() })
+        let sides = Sides { before: read(before)?, after: read(after)?, image: before.to_vec() };
+        for (name, tree) in sides.before.iter().filter(|(name, _)| name.contains('@')) {
+            if sides.after.get(name).is_some_and(|after| after != tree) {
+                return Err(format!("the snapshot {name} has changed"));
+            }
+        }
+        Ok(sides)
     }
 
     /// Which of the two an image shows; times are old or new each for itself.
     fn side(&self, image: &[u8]) -> Result<Side, String> {
         let shown = read(image)?;
-        for seen in shown.values() {
-            let known = |tree: &Tree| tree.values().find(|it| it.ino == seen.ino).cloned();
-            let times = |seen: Option<Seen>| seen.map(|seen| seen.times);
-            let new = times(known(&self.after));
-            let old = times(known(&self.before)).or_else(|| read_times(&self.image, seen.ino));
+        for (name, seen) in
+            shown.iter().flat_map(|(name, tree)| tree.values().map(move |seen| (name, seen)))
+        {
+            let times = |states: &States| {
+                let tree = states.get(name)?;
+                tree.values().find(|it| it.ino == seen.ino).map(|seen| seen.times)
+            };
+            let new = times(&self.after);
+            let old = times(&self.before).or_else(|| read_times(&self.image, name, seen.ino));
             for (which, time) in seen.times.iter().enumerate() {
                 let is = |it: &Option<[(i64, u64); 4]>| it.is_some_and(|it| it[which] == *time);
                 if !is(&old) && !is(&new) {
-                    return Err(format!("time {which} of inode {} is {time:?}", seen.ino));
+                    return Err(format!("{name}: time {which} of inode {} is {time:?}", seen.ino));
                 }
             }
         }

@@ -31,49 +31,45 @@ pub(crate) enum Content {
 
 /// All names, with what they lead to.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Seen>;
+/// All datasets and snapshots, by their names.
+pub(crate) type States = BTreeMap<String, Tree>;
 
 type Read<T> = Result<T, String>;
 
 /// A copy of an image, with what was interrupted finished.
 struct Reader {
     bytes: Vec<u8>,
+    /// Address of the root pointer of the inode table that is meant.
+    root: u64,
 }
 
 /// Reads an image.
 ///
 /// # Errors
 /// What of it makes no sense.
-pub(crate) fn read(image: &[u8]) -> Read<Tree> {
-    let mut reader = Reader { bytes: image.to_vec() };
+pub(crate) fn read(image: &[u8]) -> Read<States> {
+    let mut reader = Reader { bytes: image.to_vec(), root: 0 };
     if image[..8] != *b"MARRAMPM" {
         return Err("no image".to_owned());
     }
     reader.redo()?;
     reader.intent()?;
-    let mut tree = Tree::new();
-    let mut left = vec![(b"/".to_vec(), 1, 4)];
-    while let Some((path, ino, kind)) = left.pop() {
-        let seen = reader.inode(ino)?;
-        if seen.mode >> 12 != kind {
-            return Err(format!("inode {ino} is no {kind}"));
-        }
-        if kind == 4 {
-            for (name, ino, kind) in reader.entries(ino)? {
-                let below = [&path[..], &name, b"/"].concat();
-                left.push((below, ino, kind));
-            }
-        }
-        if tree.insert(path, seen).is_some() {
-            return Err("a name twice".to_owned());
+    let mut states = States::new();
+    for (name, slot) in reader.slots()? {
+        reader.root = slot + 8;
+        let tree = reader.tree().map_err(|said| format!("{name}: {said}"))?;
+        if states.insert(name, tree).is_some() {
+            return Err("a dataset or snapshot twice".to_owned());
         }
     }
-    check_links(&tree)?;
-    Ok(tree)
+    Ok(states)
 }
 
-/// The times of an inode, whether it has a name or not.
-pub(crate) fn read_times(image: &[u8], ino: u64) -> Option<[(i64, u64); 4]> {
-    let reader = Reader { bytes: image.to_vec() };
+/// The times of an inode of a dataset, whether it has a name or not.
+pub(crate) fn read_times(image: &[u8], state: &str, ino: u64) -> Option<[(i64, u64); 4]> {
+    let mut reader = Reader { bytes: image.to_vec(), root: 0 };
+    let (_, slot) = reader.slots().ok()?.into_iter().find(|(name, _)| name == state)?;
+    reader.root = slot + 8;
     reader.place(ino).and_then(|at| reader.times(at)).ok()
 }
 
@@ -101,6 +97,62 @@ fn check_links(tree: &Tree) -> Read<()> {
 }
 
 impl Reader {
+    /// Names of datasets and snapshots, and where their slots are.
+    fn slots(&self) -> Read<Vec<(String, u64)>> {
+        let (mut page, mut slots, mut datasets) = (12288, Vec::new(), BTreeMap::new());
+        while page != 0 {
+            for at in (1..16).map(|which| page + which * 256) {
+                let head = self.word(at)?;
+                if head & 0xff == 0 {
+                    break;
+                }
+                if head & 0xff == 1 {
+                    let name = self.slice(at + 48, head >> 16 & 0xff)?;
+                    let name = String::from_utf8(name).map_err(|_| "a name of noise")?;
+                    let (number, of) = (self.word(at + 16)?, self.word(at + 24)?);
+                    if head >> 8 & 0xff == 0 {
+                        datasets.insert(number, name.clone());
+                        slots.push((0, name, at));
+                    } else {
+                        slots.push((of, name, at));
+                    }
+                }
+            }
+            page = self.word(page)?;
+        }
+        let named = |(of, name, at): (u64, String, u64)| match of {
+            0 => Ok((name, at)),
+            of => {
+                let dataset = datasets.get(&of).ok_or("a snapshot of nothing")?;
+                Ok((format!("{dataset}@{name}"), at))
+            }
+        };
+        slots.into_iter().map(named).collect()
+    }
+
+    /// All that can be reached from a root directory.
+    fn tree(&self) -> Read<Tree> {
+        let mut tree = Tree::new();
+        let mut left = vec![(b"/".to_vec(), 1, 4)];
+        while let Some((path, ino, kind)) = left.pop() {
+            let seen = self.inode(ino)?;
+            if seen.mode >> 12 != kind {
+                return Err(format!("inode {ino} is no {kind}"));
+            }
+            if kind == 4 {
+                for (name, ino, kind) in self.entries(ino)? {
+                    let below = [&path[..], &name, b"/"].concat();
+                    left.push((below, ino, kind));
+                }
+            }
+            if tree.insert(path, seen).is_some() {
+                return Err("a name twice".to_owned());
+            }
+        }
+        check_links(&tree)?;
+        Ok(tree)
+    }
+
     fn number(&self, at: u64, width: usize) -> Read<u64> {
         let at = usize::try_from(at).map_err(|_| "a wild address".to_owned())?;
         let bytes = self.bytes.get(at..at + width).ok_or_else(|| format!("address {at:#x}"))?;
@@ -151,6 +203,7 @@ impl Reader {
         if is_there != (word & 0xff == 1) {
             return Ok(());
         }
+        self.root = self.word(584)? + 8;
         let mut at = self.place(entry >> 24)?;
         if entry >> 16 & 0xf == 4 {
             at = self.place(self.word(at + 16)?)?;
@@ -189,7 +242,7 @@ impl Reader {
         if at == 0 || first >= count {
             return Ok(());
         }
-        if !at.is_multiple_of(PAGE as u64) || at < 3 * PAGE as u64 {
+        if !at.is_multiple_of(PAGE as u64) || at < 4 * PAGE as u64 {
             return Err(format!("a pointer to {at:#x}"));
         }
         if height == 0 {
@@ -206,7 +259,7 @@ impl Reader {
     }
 
     fn place(&self, ino: u64) -> Read<u64> {
-        match self.page(self.word(512)?, ino / 32)? {
+        match self.page(self.word(self.root)?, ino / 32)? {
             0 => Err(format!("inode {ino} has no place")),
             page => Ok(page + ino % 32 * 128),
         }

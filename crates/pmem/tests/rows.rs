@@ -1,7 +1,7 @@
 //! Figure 3.8 of the thesis row by row: the bytes that an operation stores.
 
 use crate::images::{Cut, ROOT_USER, new_image, open_with};
-use marram_pmem::{AccessTimes, Pmem};
+use marram_pmem::{AccessTimes, Pmem, Which};
 use marram_vfs::{
     Clock, FileSystem, Ino, Kind, Name, NewNode, RenameMode, SetAttributes, SteppedClock,
     WriteOptions,
@@ -11,6 +11,12 @@ use std::sync::Arc;
 const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
 const DIRECTORY: NewNode<'_> = NewNode::Directory { permissions: 0o755 };
 const KIB: usize = 1024;
+
+/// Bytes of the copy of a page, and of the pointer to it.
+const COPY: u64 = 4104;
+/// Pages that the first touch after a snapshot copies at most: inodes, two directories, and two
+/// pages of content with the node above.
+const COPIES_MAX: u64 = 4;
 
 /// A row: what it is called, what the thesis says, and what we promise where that is less.
 struct Row {
@@ -63,7 +69,7 @@ impl Files {
     }
 }
 
-fn measure(row: &Row) -> (u64, u64, u64) {
+fn measure(row: &Row, after_snapshot: bool) -> (u64, u64, u64) {
     let clock: Arc<dyn Clock> = Arc::new(Cut(Arc::new(SteppedClock::default())));
     let medium = new_image(16 << 20, &*clock);
     let files = Files(open_with(&medium, clock, AccessTimes::Strict));
@@ -73,6 +79,9 @@ fn measure(row: &Row) -> (u64, u64, u64) {
     }
     files.make("", "f", FILE);
     (row.prepare)(&files);
+    if after_snapshot {
+        files.0.snapshot("root", "kept").unwrap();
+    }
     let before = files.0.tally();
     (row.run)(&files);
     let after = files.0.tally();
@@ -158,13 +167,15 @@ fn renames() -> Vec<Row> {
 #[test]
 fn every_row_of_figure_3_8_is_met() {
     let rows = [content(), names(), renames()].concat_rows();
-    println!("{:40} {:>8} {:>8} {:>6} {:>6}", "operation", "thesis", "ours", "lines", "fences");
+    let head = ("operation", "thesis", "ours", "lines", "fences", "held");
+    println!("{:40} {:>8} {:>8} {:>6} {:>6} {:>8}", head.0, head.1, head.2, head.3, head.4, head.5);
     let mut missed = Vec::new();
     for row in &rows {
-        let (bytes, lines, fences) = measure(row);
-        println!("{:40} {:>8} {bytes:>8} {lines:>6} {fences:>6}", row.name, row.thesis);
-        if bytes > row.thesis.min(row.goal) {
-            missed.push(format!("{}: {bytes}", row.name));
+        let (bytes, lines, fences) = measure(row, false);
+        let (held, ..) = measure(row, true);
+        println!("{:40} {:>8} {bytes:>8} {lines:>6} {fences:>6} {held:>8}", row.name, row.thesis);
+        if bytes > row.thesis.min(row.goal) || held > bytes + COPIES_MAX * COPY {
+            missed.push(format!("{}: {bytes}, {held}", row.name));
         }
     }
     assert_eq!(rows.len(), 32);
@@ -179,4 +190,57 @@ impl<const COUNT: usize> ConcatRows for [Vec<Row>; COUNT] {
     fn concat_rows(self) -> Vec<Row> {
         self.into_iter().flatten().collect()
     }
+}
+
+/// What an operation stores.
+fn cost(files: &Files, run: impl FnOnce(&Files)) -> u64 {
+    let before = files.0.tally().stored_bytes;
+    run(files);
+    files.0.tally().stored_bytes - before
+}
+
+fn some_files() -> Files {
+    let clock: Arc<dyn Clock> = Arc::new(Cut(Arc::new(SteppedClock::default())));
+    let files = Files(open_with(&new_image(16 << 20, &*clock), clock, AccessTimes::Never));
+    files.make("", "d", DIRECTORY);
+    files.make("", "f", FILE);
+    files.write(0, 8 * KIB);
+    files
+}
+
+#[test]
+fn the_first_touch_after_a_snapshot_pays_once() {
+    let files = some_files();
+    files.0.snapshot("root", "s").unwrap();
+    assert!(cost(&files, |it| it.write(0, 8)) > 2 * 4096);
+    assert_eq!(cost(&files, |it| it.write(16, 8)), 12);
+    assert!(cost(&files, |it| it.make("", "a", FILE)) > 4096);
+    assert!(cost(&files, |it| it.make("", "b", FILE)) <= 80);
+    assert!(cost(&files, |it| it.rename(("", "a"), ("", "c"))) <= 160);
+    assert!(cost(&files, |it| it.0.unlink(Ino::ROOT, name("c")).unwrap()) <= 14);
+    // What no state holds any more is not copied.
+    files.0.snapshot("root", "t").unwrap();
+    for snapshot in ["s", "t"] {
+        let which = Which { dataset: "root", snapshot: Some(snapshot) };
+        files.0.destroy(&[which], false).unwrap();
+    }
+    assert_eq!(cost(&files, |it| it.write(0, 8)), 12);
+    files.0.audit().unwrap();
+}
+
+#[test]
+fn a_snapshot_a_clone_and_a_rollback_store_few_bytes() {
+    let files = some_files();
+    let long = "n".repeat(150);
+    let mut costs = Vec::new();
+    for number in 0..40 {
+        let (kept, before) = (format!("{long}{number}"), format!("before{number}"));
+        costs.push(cost(&files, |it| it.0.snapshot("root", &kept).unwrap()));
+        let which = Which { dataset: "root", snapshot: Some(&kept) };
+        let clone = format!("c{number}");
+        costs.push(cost(&files, |it| it.0.clone_snapshot(which, &clone).unwrap()));
+        costs.push(cost(&files, |it| it.0.roll_back("root", &kept, &before).unwrap()));
+    }
+    files.0.audit().unwrap();
+    assert!(costs.iter().all(|bytes| *bytes <= 256), "{costs:?}");
 }

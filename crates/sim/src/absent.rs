@@ -2,7 +2,7 @@
 
 use crate::execute::{Resolve, Value, execute};
 use crate::operation::Operation;
-use marram_vfs::{Error, FileSystem, Ino, Result, SeekTarget};
+use marram_vfs::{Attributes, Error, FileSystem, Ino, Kind, Result, SeekTarget};
 
 /// Whether an operation needs a capability that `real` does not have. It has to be refused with
 /// [`Error::NotSupported`].
@@ -42,15 +42,16 @@ pub(crate) fn expected(
 /// Data or a hole of a file that is data up to its end.
 ///
 /// # Errors
-/// [`Error::NoSuchOffset`] past the end.
+/// [`Error::NoSuchOffset`] past the end, [`Error::IsDirectory`].
 pub(crate) fn seek_in_whole(
     files: &dyn FileSystem,
     ino: Ino,
     offset: u64,
     target: SeekTarget,
 ) -> Result<u64> {
-    let size = files.attributes(ino)?.size;
+    let Attributes { size, kind, .. } = files.attributes(ino)?;
     match target {
+        _ if kind == Kind::Directory => Err(Error::IsDirectory),
         _ if offset >= size => Err(Error::NoSuchOffset),
         SeekTarget::Data => Ok(offset),
         SeekTarget::Hole => Ok(size),

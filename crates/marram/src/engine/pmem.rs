@@ -1,9 +1,14 @@
-//! The pmem home behind the seam: an image in a mapped file, which is one file system.
+//! The pmem home behind the seam: an image in a mapped file.
 
-use super::home::{Home, lacks};
+mod datasets;
+
+use super::changes::Known;
+use super::home::{ControlDirectory, Home, Member, Snapshots, lacks};
 use super::source::{Kind, OpenMode, Probe};
 use super::volume::{Opened, Volume, VolumeOptions};
-use crate::control::protocol::{Answer, Author, DatasetRow, Operation, StatusReport};
+use crate::control::protocol::{
+    Answer, Author, CompareOrder, DifferenceRow, Operation, StatusReport,
+};
 use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
@@ -13,8 +18,8 @@ use crate::paths;
 use marram_pmem::memory::Memory;
 use marram_pmem::memory::mapped::Mapped;
 use marram_pmem::{HEADER_BYTES, Header, ImageError, NewImage, Pmem, PmemOptions, make};
-use marram_store::Source;
-use marram_vfs::{Clock, FileSystem, Ino, SystemClock};
+use marram_store::{DatasetName, Source};
+use marram_vfs::{Clock, FileSystem, Ino, SystemClock, Timestamp};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -44,7 +49,34 @@ pub(crate) struct CreatePmem<'r> {
     pub(crate) label: &'r str,
 }
 
-impl Volume for Pmem {}
+impl Volume for Pmem {
+    fn known(&self) -> Option<&dyn Known> {
+        Some(self)
+    }
+}
+
+impl Known for Pmem {
+    fn inodes(&self) -> Vec<Ino> {
+        self.pinned_inodes()
+    }
+
+    fn count(&self) -> usize {
+        self.pinned_inodes().len()
+    }
+
+    fn has(&self, ino: Ino) -> bool {
+        self.is_pinned(ino)
+    }
+
+    /// An inode does not say where its names are.
+    fn place_of(&self, _ino: Ino) -> Option<(Ino, Vec<u8>)> {
+        None
+    }
+
+    fn path_of(&self, _ino: Ino) -> Option<Vec<u8>> {
+        None
+    }
+}
 
 fn failed(path: &Path, error: ImageError) -> Error {
     match error {
@@ -114,6 +146,20 @@ impl Kind for PmemKind {
 }
 
 impl PmemHome {
+    /// A dataset or snapshot as a file system. The root dataset is open always.
+    fn volume(&self, source: &Source) -> Result<Arc<Pmem>> {
+        if *source == Source::live(DatasetName::root()) {
+            return Ok(Arc::clone(&self.files));
+        }
+        match self.files.open_other(datasets::which(source)) {
+            Ok(files) => Ok(Arc::new(files)),
+            Err(marram_vfs::Error::NotFound) => {
+                Err(marram_store::Error::NoDataset(source.to_string()).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn status(&self) -> Result<StatusReport> {
         let space = self.files.space()?;
         let header = self.files.header().map_err(|error| failed(&self.path, error))?;
@@ -129,37 +175,19 @@ impl PmemHome {
             ..StatusReport::default()
         })
     }
-
-    /// The one file system that it is.
-    fn row(&self) -> Result<DatasetRow> {
-        let space = self.files.space()?;
-        let header = self.files.header().map_err(|error| failed(&self.path, error))?;
-        let used_bytes = space.total_bytes - space.free_bytes;
-        Ok(DatasetRow {
-            name: "root".to_owned(),
-            kind: "dataset".to_owned(),
-            origin: None,
-            base: None,
-            root: Ino::ROOT.0,
-            directory: None,
-            holds: Vec::new(),
-            internal: false,
-            created_seconds: header.created,
-            referenced_bytes: used_bytes,
-            unique_bytes: used_bytes,
-        })
-    }
 }
 
 /// What an operation needs that this home does not have.
 fn lacking(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Snapshot { .. } | Operation::SnapshotBelow { .. } | Operation::Thin(_) => {
-            "snapshots yet"
-        }
-        Operation::Clone { .. } => "clones yet",
-        Operation::Fork { .. } | Operation::ForkPlace { .. } => "forks yet",
-        Operation::Rollback { .. } | Operation::RollbackDirectory(_) => "rollback yet",
+        Operation::SnapshotBelow { .. } => "snapshots of several datasets yet",
+        Operation::Thin(_) => "automatic snapshots yet",
+        Operation::Fork { .. } | Operation::ForkPlace { .. } => "forks of directories yet",
+        Operation::RollbackDirectory(_) => "rollback of directories yet",
+        Operation::CreateDataset { .. } => "empty datasets yet: clone a snapshot",
+        Operation::Rename { .. } | Operation::Promote { .. } => "other names for datasets yet",
+        Operation::Hold { .. } | Operation::Release { .. } => "holds yet",
+        Operation::Space { .. } | Operation::Footprints(_) => "report of space yet",
         Operation::Versions(_) => "versions",
         Operation::Merge(_) => "merges",
         Operation::Get { .. } | Operation::Set { .. } => "properties (as compression)",
@@ -168,7 +196,7 @@ fn lacking(operation: &Operation) -> &'static str {
         Operation::Log | Operation::Undo { .. } => "log of operations",
         Operation::Grow { .. } => "way to grow",
         Operation::Partials | Operation::DropPartial { .. } => "streams",
-        _ => "datasets",
+        _ => "such an operation",
     }
 }
 
@@ -190,32 +218,44 @@ impl Home for PmemHome {
     }
 
     fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened> {
-        if source.to_string() != "root" {
-            return Err(lacks(self, "datasets and no snapshots yet"));
-        }
+        let files = self.volume(source)?;
         let access_times = options.access_times.unwrap_or(AccessTimes::Relative);
         let times = match access_times {
             AccessTimes::Never => marram_pmem::AccessTimes::Never,
             AccessTimes::Relative => marram_pmem::AccessTimes::Relative,
             AccessTimes::Strict => marram_pmem::AccessTimes::Strict,
         };
-        self.files.set_access_times(times, options.directory_access_times);
-        let volume: Arc<dyn Volume> = self.files.clone();
-        Ok(Opened { volume, root: Ino::ROOT, access_times })
+        files.set_access_times(times, options.directory_access_times);
+        Ok(Opened { volume: files, root: Ino::ROOT, access_times })
     }
 
     fn perform(
         &self,
         operation: &Operation,
         _author: Option<&Author>,
-        _mounts: Option<&dyn Mounts>,
+        mounts: Option<&dyn Mounts>,
     ) -> Result<Answer> {
+        let files = &*self.files;
         match operation {
             Operation::Status => Ok(Answer::Status(Box::new(self.status()?))),
-            Operation::List => Ok(Answer::Datasets(vec![self.row()?])),
+            Operation::List => Ok(Answer::Datasets(datasets::rows(files)?)),
+            Operation::Snapshot { dataset, snapshot } => {
+                datasets::snapshot(files, (dataset, snapshot), mounts)
+            }
+            Operation::Clone { origin, name } => datasets::clone(files, origin, name),
+            Operation::Rollback { to } => datasets::roll_back(files, to, mounts),
+            Operation::Destroy { sources, dry_run } => {
+                let report = datasets::destroy(files, sources, *dry_run, mounts)?;
+                Ok(Answer::Destruction(report))
+            }
+            // There is no undo that could bring it back.
+            Operation::Hide { sources } => {
+                let report = datasets::destroy(files, sources, false, mounts)?;
+                Ok(Answer::Hidden { report, kept_until_seconds: None })
+            }
             Operation::Sync => Ok(Answer::Done),
             Operation::Label { label } => {
-                let (volume, caller): (&dyn FileSystem, _) = (&*self.files, paths::own_identity());
+                let (volume, caller): (&dyn FileSystem, _) = (files, paths::own_identity());
                 volume.set_label(caller, label)?;
                 Ok(Answer::Done)
             }
@@ -246,4 +286,49 @@ impl Home for PmemHome {
 
     /// The lock ends with the process.
     fn unlock(&self) {}
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+}
+
+impl Snapshots for PmemHome {
+    fn names(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+    ) -> marram_vfs::Result<Vec<String>> {
+        datasets::names(&self.files, dataset, directory)
+    }
+
+    fn has_directory(
+        &self,
+        snapshot: &Source,
+        ino: Ino,
+        created: Timestamp,
+    ) -> marram_vfs::Result<bool> {
+        let files = self.files.open_other(datasets::which(snapshot))?;
+        match FileSystem::attributes(&files, ino) {
+            Ok(found) => Ok(found.kind == marram_vfs::Kind::Directory && found.created == created),
+            Err(marram_vfs::Error::Stale) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+        name: &str,
+    ) -> marram_vfs::Result<Member> {
+        datasets::find(&self.files, dataset, directory, name)
+    }
+
+    fn compare(
+        &self,
+        _order: &CompareOrder,
+        _visit: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+    ) -> Result<()> {
+        Err(lacks(self, "diff yet"))
+    }
 }

@@ -6,11 +6,12 @@
 //! out again at the next mount if it was not finished.
 
 use crate::layout::{
-    EntryWord, INODES, INTENT, Intent, REDO, REDO_WORDS_MAX, decode_intent, encode_intent, field,
+    EntryWord, INODE, INODES, INTENT, INTENT_SLOT, Intent, REDO, REDO_WORDS_MAX, decode_intent,
+    encode_intent, field, slot_field,
 };
 use crate::memory::Memory;
-use crate::state::State;
-use marram_vfs::{Error, Ino, Result};
+use crate::state::{Node, State};
+use marram_vfs::{Error, Result};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -143,6 +144,10 @@ impl State {
     /// Notes which entry decides whether a link count has changed. The note holds nothing up: it
     /// becomes durable before the operation happens.
     pub(crate) fn intend(&mut self, intent: Intent, links: u32, entry: u64) -> Result<()> {
+        let slot = self.dataset.slot;
+        if self.memory.word(INTENT_SLOT)? != slot {
+            self.memory.store(INTENT_SLOT, 8, slot)?;
+        }
         self.memory.store(INTENT, 8, encode_intent(intent, links, entry))
     }
 
@@ -177,10 +182,10 @@ impl State {
         let entry = EntryWord::decode(self.memory.word(at)?);
         let is_there = entry.live && entry.units != 0;
         if is_there == (intent == Intent::Made) {
-            let mut node = self.place_of(entry.ino)?;
+            let mut node = self.intended(entry.ino)?;
             if entry.kind == 4 {
                 let parent = self.memory.word(node.field(field::SIZE))?;
-                node = self.place_of(parent)?;
+                node = self.intended(parent)?;
             }
             self.memory.store(node.field(field::LINKS), 4, u64::from(links))?;
         }
@@ -192,18 +197,13 @@ impl State {
         Ok(self.memory.byte(REDO)? != 0 || self.memory.byte(INTENT)? != 0)
     }
 
-    /// Where an inode lies that a scan has not met yet.
-    fn place_of(&mut self, ino: u64) -> Result<crate::state::Node> {
-        self.inodes.entry(ino / INODES).or_insert(0);
-        let known = self.is_used(ino);
-        if !known {
-            self.note_inode(ino);
+    /// Where an inode lies that an intent is about, before a scan.
+    fn intended(&self, ino: u64) -> Result<Node> {
+        let root_at = self.memory.word(INTENT_SLOT)?.saturating_add(slot_field::ROOT);
+        match self.page_at(self.memory.word(root_at)?, ino / INODES)? {
+            0 => Err(Error::Damaged(format!("the intent names inode {ino}, which has no place"))),
+            page => Ok(Node { ino, at: page + ino % INODES * INODE }),
         }
-        let found = self.node(Ino(ino));
-        if !known {
-            self.drop_inode(ino);
-        }
-        found
     }
 }
 

@@ -9,34 +9,40 @@ use std::collections::HashMap;
 /// Most files of which the count is kept.
 const FILES_MAX: usize = 1 << 14;
 
-/// Pages of content by inode.
+/// Pages of content by dataset and inode.
 #[derive(Debug, Default)]
-pub(crate) struct ContentCounts(HashMap<u64, u64>);
+pub(crate) struct ContentCounts(HashMap<(u64, u64), u64>);
 
 impl ContentCounts {
     /// Keeps a count. When there are too many, all others are dropped.
-    fn keep(&mut self, ino: u64, pages: u64) {
+    fn keep(&mut self, file: (u64, u64), pages: u64) {
         if self.0.len() >= FILES_MAX {
             self.0.clear();
         }
-        self.0.insert(ino, pages);
+        self.0.insert(file, pages);
     }
 
     /// A file has got so many pages more.
-    pub(crate) fn add(&mut self, ino: u64, pages: u64) {
-        if let Some(known) = self.0.get_mut(&ino) {
+    pub(crate) fn add(&mut self, file: (u64, u64), pages: u64) {
+        if let Some(known) = self.0.get_mut(&file) {
             *known += pages;
         }
     }
 
     /// The count of a file does not hold any more.
-    pub(crate) fn drop(&mut self, ino: u64) {
-        self.0.remove(&ino);
+    pub(crate) fn drop(&mut self, file: (u64, u64)) {
+        self.0.remove(&file);
     }
 
-    /// All that are kept.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter().map(|(ino, pages)| (*ino, *pages))
+    /// No count of a dataset holds any more.
+    pub(crate) fn drop_all(&mut self, dataset: u64) {
+        self.0.retain(|(of, _), _| *of != dataset);
+    }
+
+    /// All that are kept of a dataset.
+    pub(crate) fn of(&self, dataset: u64) -> impl Iterator<Item = (u64, u64)> {
+        let of_it = self.0.iter().filter(move |((of, _), _)| *of == dataset);
+        of_it.map(|((_, ino), pages)| (*ino, *pages))
     }
 }
 
@@ -46,11 +52,12 @@ impl State {
         if basics.kind()? != Kind::Regular {
             return Ok(0);
         }
-        if let Some(pages) = self.content_counts.0.get(&node.ino) {
+        let file = (self.dataset.number, node.ino);
+        if let Some(pages) = self.content_counts.0.get(&file) {
             return Ok(*pages);
         }
         let pages = self.count_pages(node, basics)?;
-        self.content_counts.keep(node.ino, pages);
+        self.content_counts.keep(file, pages);
         Ok(pages)
     }
 

@@ -5,6 +5,7 @@
 
 use crate::layout::{ENTRY_STATE, EntryWord, PAGE, field};
 use crate::state::commit::Plan;
+use crate::state::sharing::{Leaves, Way};
 use crate::state::tree::{Pages, Tree, UNSIZED};
 use crate::state::{Node, State};
 use marram_vfs::{Error, Kind, Name, Result};
@@ -35,12 +36,21 @@ impl Directory {
 /// A place in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The address.
-    pub(crate) at: u64,
-    /// The cookie of an entry there.
+    /// The cookie of an entry there: its page may become another.
     pub(crate) cookie: u64,
     /// Words there, 0 for the end of a page.
     units: u64,
+}
+
+impl Place {
+    fn page(self) -> u64 {
+        (self.cookie - 1) / WORDS
+    }
+
+    /// The word of the page at which it begins.
+    fn unit(self) -> u64 {
+        (self.cookie - 1) % WORDS
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,6 +75,8 @@ pub(crate) struct Found {
 
 /// An entry of a page.
 pub(crate) struct Listed<'p> {
+    /// Its address.
+    pub(crate) at: u64,
     /// Where it is.
     pub(crate) place: Place,
     /// Its first word.
@@ -88,9 +100,9 @@ pub(crate) fn parse_page(
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[start..start + 8]);
         let word = EntryWord::decode(u64::from_le_bytes(word));
-        let place =
-            Place { at: address + unit * 8, cookie: page * WORDS + unit + 1, units: word.units };
-        let bad = || Error::Damaged(format!("the entry at {:#x} makes no sense", place.at));
+        let place = Place { cookie: page * WORDS + unit + 1, units: word.units };
+        let at = address + unit * 8;
+        let bad = || Error::Damaged(format!("the entry at {at:#x} makes no sense"));
         if unit + word.units > WORDS {
             return Err(bad());
         }
@@ -101,7 +113,7 @@ pub(crate) fn parse_page(
         let end = if word.live { start + 8 + word.name_len } else { start + 8 };
         let is_end = word.units == 0;
         let name = if is_end { &[] } else { &bytes[start + 8..end] };
-        if !visit(Listed { place, word, name })? || is_end {
+        if !visit(Listed { at, place, word, name })? || is_end {
             return Ok(());
         }
         unit += word.units;
@@ -144,14 +156,15 @@ impl State {
 
     /// The index of a directory, made if it is not there.
     fn index(&mut self, node: Node) -> Result<&mut Index> {
-        if self.directories.get(&node.ino).is_none_or(|known| known.index.is_none()) {
+        if self.dataset.directories.get(&node.ino).is_none_or(|known| known.index.is_none()) {
             let index = self.read_index(node)?;
             self.shed_indexes(index.names.len());
-            let known = self.directories.entry(node.ino).or_default();
+            let known = self.dataset.directories.entry(node.ino).or_default();
             known.entries = index.names.len() as u64;
             known.index = Some(index);
         }
-        let known = self.directories.get_mut(&node.ino).and_then(|known| known.index.as_mut());
+        let known =
+            self.dataset.directories.get_mut(&node.ino).and_then(|known| known.index.as_mut());
         known.ok_or_else(|| Error::Damaged("an index that was just made".to_owned()))
     }
 
@@ -159,7 +172,9 @@ impl State {
     /// that were removed since the last time count still.
     fn shed_indexes(&mut self, more: usize) {
         if self.indexed + more > INDEXED_MAX {
-            self.directories.values_mut().for_each(|known| known.index = None);
+            let others = self.others.values_mut().flat_map(|other| other.directories.values_mut());
+            let all = self.dataset.directories.values_mut().chain(others);
+            all.for_each(|known| known.index = None);
             self.indexed = 0;
         }
         self.indexed += 1 + more;
@@ -167,7 +182,7 @@ impl State {
 
     /// How many entries a directory has.
     pub(crate) fn entry_count(&mut self, node: Node) -> Result<u64> {
-        if let Some(known) = self.directories.get(&node.ino) {
+        if let Some(known) = self.dataset.directories.get(&node.ino) {
             return Ok(known.entries);
         }
         Ok(self.index(node)?.names.len() as u64)
@@ -178,8 +193,22 @@ impl State {
         let Some(place) = self.index(node)?.names.get(name.as_bytes()).copied() else {
             return Ok(None);
         };
-        let word = EntryWord::decode(self.memory.word(place.at)?);
+        let word = EntryWord::decode(self.memory.word(self.address(node, place)?)?);
         Ok(Some(Found { place, ino: word.ino }))
+    }
+
+    /// Where a place of a directory is now.
+    pub(crate) fn address(&self, node: Node, place: Place) -> Result<u64> {
+        match self.page_at(self.memory.word(node.field(field::ROOT))?, place.page())? {
+            0 => Err(Error::Damaged(format!("directory {} has lost a page", node.ino))),
+            page => Ok(page + place.unit() * 8),
+        }
+    }
+
+    /// As [`State::address`], of a place that is about to change.
+    fn own_address(&mut self, node: Node, place: Place) -> Result<u64> {
+        self.own_way(directory_way(node), place.page())?;
+        self.address(node, place)
     }
 
     /// As [`State::find`], for a name that must be there.
@@ -204,39 +233,36 @@ impl State {
                 room.ok_or_else(|| Error::Damaged("a new page without room".to_owned()))?
             }
         };
-        self.memory.fill(place.at + 8, name.as_bytes())?;
+        let at = self.own_address(node, place)?;
+        self.memory.fill(at + 8, name.as_bytes())?;
         let units = if place.units == 0 { needs } else { place.units };
-        let next = place.at + needs * 8;
+        let next = at + needs * 8;
         let ends_page = next.is_multiple_of(PAGE);
         if place.units == 0 && !ends_page && self.memory.byte(next)? != 0 {
             self.memory.store(next, 1, 0)?;
         }
         let word = entry_word(units, name, (ino, kind));
-        plan.edit(place.at, word.encode());
+        plan.edit(at, word.encode());
         Ok(Place { units, ..place })
     }
 
     /// Puts an empty page into a directory. No caller sees it.
     fn add_page(&mut self, node: Node) -> Result<()> {
         let pages = self.index(node)?.pages;
-        let taken = std::mem::take(&mut self.fresh);
-        let done = self.link_page(node, pages);
-        self.fresh.extend(taken);
-        let page = done?;
+        self.apart(|state| state.link_page(node, pages))?;
         let index = self.index(node)?;
         index.pages = pages + 1;
-        index.add_end(Place { at: page, cookie: pages * WORDS + 1, units: 0 });
+        index.add_end(Place { cookie: pages * WORDS + 1, units: 0 });
         Ok(())
     }
 
-    fn link_page(&mut self, node: Node, place: u64) -> Result<u64> {
+    fn link_page(&mut self, node: Node, place: u64) -> Result<()> {
         let page = self.take_page()?;
         self.memory.store(page, 1, 0)?;
         let mut plan = Plan::default();
-        let tree = Tree { root_at: node.field(field::ROOT), valid: UNSIZED, end: UNSIZED };
+        let tree = Tree { way: directory_way(node), end: UNSIZED };
         self.put(tree, &Pages::from([(place, page)]), &mut plan)?;
-        self.commit(&plan)?;
-        Ok(page)
+        self.commit(&plan)
     }
 
     /// An entry that was planned is there.
@@ -251,9 +277,10 @@ impl State {
     }
 
     /// Plans the store that takes an entry away.
-    pub(crate) fn plan_removal(&self, place: Place, plan: &mut Plan) -> Result<()> {
-        let kind = EntryWord::decode(self.memory.word(place.at)?).kind;
-        plan.narrow(place.at + ENTRY_STATE, 1, kind);
+    pub(crate) fn plan_removal(&mut self, node: Node, place: Place, plan: &mut Plan) -> Result<()> {
+        let at = self.own_address(node, place)?;
+        let kind = EntryWord::decode(self.memory.word(at)?).kind;
+        plan.narrow(at + ENTRY_STATE, 1, kind);
         Ok(())
     }
 
@@ -269,21 +296,26 @@ impl State {
     }
 
     fn note_count(&mut self, node: Node, entries: u64) {
-        self.directories.entry(node.ino).or_default().entries = entries;
+        self.dataset.directories.entry(node.ino).or_default().entries = entries;
     }
 
     /// Plans that an entry leads to another inode.
     pub(crate) fn plan_target(
-        &self,
-        place: Place,
+        &mut self,
+        (node, place): (Node, Place),
         (ino, kind): (u64, Kind),
         plan: &mut Plan,
     ) -> Result<()> {
-        let word = EntryWord::decode(self.memory.word(place.at)?);
+        let at = self.own_address(node, place)?;
+        let word = EntryWord::decode(self.memory.word(at)?);
         let kind = u64::from(kind.mode_bits() >> 12);
-        plan.edit(place.at, EntryWord { ino, kind, ..word }.encode());
+        plan.edit(at, EntryWord { ino, kind, ..word }.encode());
         Ok(())
     }
+}
+
+fn directory_way(node: Node) -> Way {
+    Way { root_at: node.field(field::ROOT), valid: UNSIZED, leaves: Leaves::Bytes, lowest: 0 }
 }
 
 fn entry_word(units: u64, name: Name<'_>, (ino, kind): (u64, Kind)) -> EntryWord {
@@ -293,7 +325,7 @@ fn entry_word(units: u64, name: Name<'_>, (ino, kind): (u64, Kind)) -> EntryWord
 
 impl Index {
     fn add_end(&mut self, place: Place) {
-        let room = WORDS - (place.at % PAGE) / 8;
+        let room = WORDS - place.unit();
         self.ends.push((place, room));
         if self.ends.len() > ENDS_MAX {
             self.ends.remove(0);
@@ -310,7 +342,7 @@ impl Index {
     /// A place that was found is not free any more.
     fn occupy(&mut self, place: Place) {
         if let Some(places) = self.free.get_mut(&place.units)
-            && let Some(which) = places.iter().rposition(|free| free.at == place.at)
+            && let Some(which) = places.iter().rposition(|free| free.cookie == place.cookie)
         {
             places.swap_remove(which);
             if places.is_empty() {
@@ -318,10 +350,10 @@ impl Index {
             }
             return;
         }
-        self.ends.retain(|(end, _)| end.at != place.at);
-        let (next, last) = (place.at + place.units * 8, place.at / PAGE);
-        if next / PAGE == last {
-            self.add_end(Place { at: next, cookie: place.cookie + place.units, units: 0 });
+        self.ends.retain(|(end, _)| end.cookie != place.cookie);
+        let next = Place { cookie: place.cookie + place.units, units: 0 };
+        if next.page() == place.page() {
+            self.add_end(next);
         }
     }
 }

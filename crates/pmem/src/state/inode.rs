@@ -4,17 +4,15 @@
 //! entry is committed, and one without a name is gone after a crash by itself.
 
 use crate::layout::{
-    FLAG_INLINE, INLINE_BYTES_MAX, INODE_LIMIT, INODE_NUMBER_MAX, INODES, PAGE, TABLE_ROOT, field,
-    pages_of,
+    FANOUT, FLAG_INLINE, INLINE_BYTES_MAX, INODE, INODES, PAGE, field, span, split_root,
 };
 use crate::state::commit::Plan;
+use crate::state::sharing::{Branch, Leaves, inodes_in};
 use crate::state::tree::{Pages, Tree, UNSIZED};
 use crate::state::{Basics, Node, State};
 use crate::time::{EXPLICIT, Which, cut, decode, encode, is_explicit, is_wide};
-use marram_vfs::{Attributes, Caller, Error, Ino, Kind, Result, Timestamp};
+use marram_vfs::{Attributes, Caller, Ino, Kind, Result, Timestamp};
 
-/// How many inode numbers are promised by one store.
-const NUMBERS_PROMISED: u64 = 4096;
 /// Set-group-id bit.
 pub(crate) const SETGID: u32 = 0o2000;
 
@@ -181,28 +179,35 @@ impl State {
         Ok(attributes)
     }
 
-    /// A number that no inode has had, with a place in the inode table.
+    /// A number that no inode has had, with a place in the inode table that is the dataset's own.
     fn give_number(&mut self) -> Result<Node> {
-        let ino = self.next_inode;
-        if ino > INODE_NUMBER_MAX {
-            return Err(Error::NoSpace);
+        if self.dataset.numbers.is_empty() {
+            let next = self.next_number;
+            let end = (next / INODES + 1) * INODES;
+            self.promise(end)?;
+            (self.dataset.numbers, self.next_number) = (next..end, end);
         }
-        if ino >= self.memory.word(INODE_LIMIT)? {
-            self.memory.store(INODE_LIMIT, 8, ino + NUMBERS_PROMISED)?;
-            self.memory.persist();
-        }
+        let ino = self.dataset.numbers.start;
         let place = ino / INODES;
-        let mut page = self.page_at(self.memory.word(TABLE_ROOT)?, place)?;
+        let mut page = self.own_way(self.table_way(), place)?;
         if page == 0 {
-            page = self.take_page()?;
-            let mut plan = Plan::default();
-            let tree = Tree { root_at: TABLE_ROOT, valid: UNSIZED, end: UNSIZED };
-            self.put(tree, &Pages::from([(place, page)]), &mut plan)?;
-            self.commit(&plan)?;
-            self.inodes.entry(place).or_insert(0);
+            page = self.apart(|state| state.add_table_page(place))?;
         }
-        self.next_inode += 1;
-        Ok(Node { ino, at: page + ino % INODES * crate::layout::INODE })
+        self.dataset.numbers.start += 1;
+        Ok(Node { ino, at: page + ino % INODES * INODE })
+    }
+
+    /// Puts a page without inodes into the inode table. No caller sees it.
+    fn add_table_page(&mut self, place: u64) -> Result<u64> {
+        let page = self.take_page()?;
+        for which in 0..INODES {
+            self.memory.store(page + which * INODE + field::MODE, 2, 0)?;
+        }
+        let mut plan = Plan::default();
+        let tree = Tree { way: self.table_way(), end: UNSIZED };
+        self.put(tree, &Pages::from([(place, page)]), &mut plan)?;
+        self.commit(&plan)?;
+        Ok(page)
     }
 
     /// Writes a new inode, which nothing refers to yet.
@@ -214,10 +219,7 @@ impl State {
         } else {
             0
         };
-        let taken = std::mem::take(&mut self.fresh);
-        let node = self.give_number();
-        self.fresh.extend(taken);
-        let node = node?;
+        let node = self.give_number()?;
         let is_inline = new.kind == Kind::Symlink && target_page == 0;
         let flags = if is_inline { FLAG_INLINE } else { 0 };
         let size = match new.kind {
@@ -237,8 +239,8 @@ impl State {
             stored.word,
             stored.word,
         ];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.memory.fill(node.at, &bytes)?;
+        let bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.memory.fill(node.at + 8, &bytes)?;
         if let Some(high) = stored.high {
             self.memory.fill(node.field(field::WIDE), &high.to_le_bytes().repeat(4))?;
         }
@@ -248,64 +250,60 @@ impl State {
         if matches!(new.kind, Kind::CharDevice | Kind::BlockDevice) {
             self.memory.fill(node.field(field::DEVICE), &new.device.to_le_bytes())?;
         }
+        // A crash may leave an inode that nothing names: what it leads to has to make sense. So its
+        // mode comes last, in the line of its pointer.
+        self.memory.store(node.at, 8, words[0])?;
+        self.made.push(node);
         Ok(node)
-    }
-
-    /// Puts what an inode has out of use, once the running operation is durable.
-    pub(crate) fn free_content(&mut self, node: Node, basics: &Basics) -> Result<()> {
-        let root = self.memory.word(node.field(field::ROOT))?;
-        match basics.kind()? {
-            Kind::Directory => self.free_from(root, 0, UNSIZED)?,
-            Kind::Symlink if basics.flags & FLAG_INLINE != 0 => (),
-            Kind::Regular | Kind::Symlink => self.free_from(root, 0, pages_of(basics.size))?,
-            _ => (),
-        }
-        if basics.has_xattrs() {
-            let (root, pages) = self.xattr_tree(node)?;
-            self.free_from(root, 0, pages)?;
-        }
-        Ok(())
     }
 
     /// An inode without a name is gone, unless it is pinned.
     pub(crate) fn drop_if_unused(&mut self, node: Node) -> Result<()> {
-        if self.is_pinned(node.ino) || !self.is_used(node.ino) {
+        if self.is_pinned(node.ino) {
             return Ok(());
         }
         let basics = self.basics(node)?;
         if basics.links != 0 {
             return Ok(());
         }
+        let node = self.own(Ino(node.ino))?;
         self.remove_inode(node, &basics)
     }
 
-    /// An inode that has no name any more is gone, whatever its link count says.
+    /// An inode that has no name any more is gone, whatever its link count says. Its page is the
+    /// dataset's own.
     pub(crate) fn remove_inode(&mut self, node: Node, basics: &Basics) -> Result<()> {
-        self.free_content(node, basics)?;
-        self.directories.remove(&node.ino);
-        self.content_counts.drop(node.ino);
-        let place = node.ino / INODES;
-        if self.drop_inode(node.ino) && place != self.next_inode / INODES {
-            self.empty_table_page(place)?;
-        }
-        Ok(())
+        let trees = self.trees_of(node, basics)?;
+        self.freed.extend(trees);
+        self.dataset.directories.remove(&node.ino);
+        self.content_counts.drop((self.dataset.number, node.ino));
+        self.memory.store(node.field(field::MODE), 2, 0)?;
+        self.dataset.inodes_used = self.dataset.inodes_used.map(|used| used.saturating_sub(1));
+        self.empty_table_page(node.ino / INODES)
     }
 
-    /// Takes a page without inodes out of the inode table.
+    /// Takes a page out of the inode table, if it has no inodes, gets none, and is the dataset's
+    /// own.
     pub(crate) fn empty_table_page(&mut self, place: u64) -> Result<()> {
-        let (mut at, mut height) = crate::layout::split_root(self.memory.word(TABLE_ROOT)?);
-        let mut pointer = TABLE_ROOT;
-        while height > 0 && at != 0 {
+        if self.dataset.numbers.start / INODES == place || !self.is_own_way(place)? {
+            return Ok(());
+        }
+        let (mut at, mut height) = split_root(self.memory.word(self.dataset.root_at())?);
+        let mut pointer = self.dataset.root_at();
+        while height > 0 {
             height -= 1;
-            pointer = at + place / crate::layout::span(height) % crate::layout::FANOUT * 8;
+            pointer = at + place / span(height) % FANOUT * 8;
             at = self.memory.word(pointer)?;
         }
-        if at == 0 {
-            return Ok(());
+        let page = Branch { leaves: Leaves::Inodes, first: place, ..Branch::leaf(at) };
+        for node in inodes_in(&page) {
+            if self.is_used(node)? {
+                return Ok(());
+            }
         }
         self.memory.persist();
         self.memory.store(pointer, 8, 0)?;
-        self.freed.push(at);
+        self.freed.push(page);
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ impl State {
         }
         state.scan()?;
         if writable {
-            state.shed_table_pages()?;
+            state.shed_left()?;
         }
         Ok(state)
     }

@@ -1,27 +1,112 @@
-//! What a mount finds out: pages and inodes in use, and the directories.
+//! What a mount finds out: the pages in use and how many pointers lead to each, the inodes of the
+//! datasets, and their directories.
 //!
-//! The scan begins at the root directory and follows every entry. Each page is met once, so it ends
-//! whatever the image says; what it has met can be followed later without another check.
+//! The scan of pages follows every pointer that counts, from the root pointers of all datasets and
+//! snapshots. What lies below a page is looked through when it is met first, so the scan ends
+//! whatever the image says, and what several states share costs nothing more. The scan of names
+//! goes through the directories of each dataset. A snapshot's are checked as they are read.
 
 use crate::layout::{
-    FLAG_INLINE, INLINE_BYTES_MAX, INODE_LIMIT, INODE_NUMBER_MAX, INODES, PAGE, TABLE_ROOT, field,
-    pages_of,
+    FLAG_INLINE, INLINE_BYTES_MAX, INODE, INODES, NUMBER_LIMIT, NUMBER_MAX, PAGE, SlotKind,
 };
 use crate::memory::Memory;
 use crate::space::Space;
 use crate::state::counts::ContentCounts;
 use crate::state::directory::{Directory, parse_page};
+use crate::state::sharing::{Branch, Leaves, inodes_in};
+use crate::state::slots::Slots;
 use crate::state::tree::UNSIZED;
-use crate::state::{Access, Basics, Node, State};
-use marram_vfs::{Error, FILE_BYTES_MAX, Ino, Kind, LINKS_MAX, Result, SYMLINK_BYTES_MAX};
+use crate::state::{Basics, Dataset, Node, State};
+use marram_vfs::{Error, FILE_BYTES_MAX, Ino, Kind, LINKS_MAX, Name, Result, SYMLINK_BYTES_MAX};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a scan has met so far.
-struct Scan<'s> {
+fn damaged(what: String) -> Error {
+    Error::Damaged(what)
+}
+
+/// The pages that a scan has met.
+struct Pages<'s> {
     state: &'s State,
     space: Space,
-    inodes: BTreeMap<u64, u32>,
-    inodes_used: u64,
+    /// Of each page that has been met, what it is.
+    roles: Vec<u16>,
+}
+
+/// What a page is, in few bits. Where two pointers lead to one page, they have to agree on it:
+/// else one of them leads to pages that were never looked at.
+fn role(branch: &Branch) -> u16 {
+    let leaves = match branch.leaves {
+        Leaves::Inodes => 1,
+        Leaves::Bytes => 2,
+    };
+    let slots = if branch.height == 0 { 0 } else { branch.slots() };
+    leaves | (branch.height as u16) << 2 | (slots as u16) << 5
+}
+
+/// The role of a page of slots.
+const SLOTS_ROLE: u16 = 3;
+
+impl Pages<'_> {
+    fn of(state: &State) -> Pages<'_> {
+        let pages = state.memory.bytes() / PAGE;
+        let roles = vec![0; usize::try_from(pages).unwrap_or(0)];
+        Pages { state, space: Space::new(pages), roles }
+    }
+
+    /// Meets a page; whether it is the first time.
+    fn meet(&mut self, at: u64, role: u16) -> Result<bool> {
+        let is_first = self.space.mark(at);
+        let known = self.roles.get_mut((at / PAGE) as usize).filter(|_| at.is_multiple_of(PAGE));
+        match known {
+            Some(known) if is_first => *known = role,
+            Some(known) if *known == role && role != SLOTS_ROLE => self.space.share(at),
+            Some(_) => return Err(damaged(format!("page {at:#x} is used twice"))),
+            None => return Err(damaged(format!("the pointer {at:#x} leads nowhere"))),
+        }
+        Ok(is_first)
+    }
+
+    /// Meets a page, and what lies below it.
+    fn below(&mut self, top: Branch) -> Result<()> {
+        let mut left = vec![top];
+        while let Some(branch) = left.pop() {
+            if !self.meet(branch.at, role(&branch))? {
+                continue;
+            }
+            if branch.height == 0 && branch.leaves == Leaves::Inodes {
+                for node in inodes_in(&branch) {
+                    check_inode(self.state, node)?;
+                }
+            }
+            left.extend(self.state.children(&branch)?);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an inode that makes no sense.
+fn check_inode(state: &State, node: Node) -> Result<()> {
+    if !state.is_used(node)? {
+        return Ok(());
+    }
+    let basics = state.basics(node)?;
+    let size_max = match basics.kind()? {
+        Kind::Regular => FILE_BYTES_MAX,
+        Kind::Symlink if basics.flags & FLAG_INLINE != 0 => INLINE_BYTES_MAX as u64,
+        Kind::Symlink => SYMLINK_BYTES_MAX as u64,
+        _ => u64::MAX,
+    };
+    if basics.size > size_max {
+        return Err(damaged(format!("inode {} has a size of {}", node.ino, basics.size)));
+    }
+    Ok(())
+}
+
+/// The names that a scan of a dataset has met.
+struct Names<'s> {
+    state: &'s State,
+    /// Which inodes have names: one bit an inode, by places in the inode table.
+    named: BTreeMap<u64, u32>,
     /// Names that have been met of inodes with several, and how many the inode says.
     links: HashMap<u64, (u32, u32)>,
     directories: HashMap<u64, u64>,
@@ -30,166 +115,59 @@ struct Scan<'s> {
     table: BTreeMap<u64, u64>,
 }
 
-fn damaged(what: String) -> Error {
-    Error::Damaged(what)
+/// What a scan has found of a dataset.
+struct FoundDataset {
+    inodes_used: u64,
+    directories: HashMap<u64, u64>,
+    /// Inodes without a name.
+    nameless: Vec<u64>,
 }
 
-impl State {
-    /// An image of which nothing is known yet.
-    pub(crate) fn unscanned(memory: Memory) -> State {
-        let space = Space::new(memory.bytes() / PAGE);
-        State {
-            memory,
-            space,
-            inodes: BTreeMap::new(),
-            inodes_used: 0,
-            next_inode: 0,
-            directories: HashMap::new(),
-            indexed: 0,
-            content_counts: ContentCounts::default(),
-            pins: HashMap::new(),
-            access: Access::default(),
-            fresh: Vec::new(),
-            freed: Vec::new(),
-        }
-    }
-
-    /// Finds out what is in use.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`]: the image makes no sense, and what of it.
-    pub(crate) fn scan(&mut self) -> Result<()> {
-        let found = Scan::run(self, &[])?;
-        let Scan { space, inodes, inodes_used, directories, .. } = found;
-        let known = |(ino, entries)| (ino, Directory::with(entries));
-        self.directories = directories.into_iter().map(known).collect();
-        (self.space, self.inodes, self.inodes_used) = (space, inodes, inodes_used);
-        self.next_inode = self.memory.word(INODE_LIMIT)?;
-        if self.next_inode > INODE_NUMBER_MAX {
-            return Err(damaged(format!("the bound of inode numbers is {}", self.next_inode)));
-        }
-        Ok(())
-    }
-
-    /// Takes the pages of the inode table that have no inode out of it.
-    pub(crate) fn shed_table_pages(&mut self) -> Result<()> {
-        let mut empty = Vec::new();
-        self.walk(self.memory.word(TABLE_ROOT)?, (0, UNSIZED), &mut |met| {
-            if met.height == 0 && !self.inodes.contains_key(&met.first) {
-                empty.push(met.first);
-            }
-            Ok(())
-        })?;
-        for place in empty {
-            self.empty_table_page(place)?;
-        }
-        self.end_operation();
-        Ok(())
-    }
-
-    /// Compares what is known with what a scan finds.
-    ///
-    /// # Errors
-    /// What differs.
-    pub(crate) fn audit(&self) -> Result<()> {
-        let nameless: Vec<u64> = self.pins.keys().copied().collect();
-        let found = Scan::run(self, &nameless)?;
-        if found.inodes_used != self.inodes_used {
-            let (found, known) = (found.inodes_used, self.inodes_used);
-            return Err(damaged(format!("{found} inodes are there, and {known} known")));
-        }
-        for (ino, directory) in &self.directories {
-            let entries = found.directories.get(ino).copied();
-            if entries != Some(directory.entries) {
-                let known = directory.entries;
-                return Err(damaged(format!("directory {ino}: {entries:?} entries, not {known}")));
-            }
-        }
-        for (ino, known) in self.content_counts.iter() {
-            let (node, basics) = self.inode(Ino(ino))?;
-            let pages = self.count_pages(node, &basics)?;
-            if pages != known {
-                return Err(damaged(format!("inode {ino}: {pages} pages, and {known} known")));
-            }
-        }
-        if !found.space.same_pages(&self.space) {
-            let (found, known) = (found.space.free(), self.space.free());
-            return Err(damaged(format!("{found} pages are free, and {known} known to be")));
-        }
-        Ok(())
-    }
-}
-
-impl Scan<'_> {
-    fn run<'s>(state: &'s State, nameless: &[u64]) -> Result<Scan<'s>> {
-        let mut scan = Scan {
+impl Names<'_> {
+    fn run(state: &State, root: u64) -> Result<FoundDataset> {
+        let mut names = Names {
             state,
-            space: Space::new(state.memory.bytes() / PAGE),
-            inodes: BTreeMap::new(),
-            inodes_used: 0,
+            named: BTreeMap::new(),
             links: HashMap::new(),
             directories: HashMap::new(),
             left: Vec::new(),
             table: BTreeMap::new(),
         };
-        scan.table()?;
-        scan.meet(Ino::ROOT.0, Kind::Directory, Ino::ROOT.0)?;
-        scan.all_directories()?;
-        scan.check_links()?;
-        for ino in nameless {
-            scan.nameless(*ino)?;
-        }
-        scan.all_directories()?;
-        Ok(scan)
-    }
-
-    fn mark(space: &mut Space, at: u64) -> Result<()> {
-        if space.mark(at) { Ok(()) } else { Err(damaged(format!("page {at:#x} is used twice"))) }
-    }
-
-    /// Meets the inode table.
-    fn table(&mut self) -> Result<()> {
-        let root = self.state.memory.word(TABLE_ROOT)?;
-        let (space, table) = (&mut self.space, &mut self.table);
-        self.state.walk(root, (0, UNSIZED), &mut |met| {
+        state.walk(root, (0, UNSIZED), &mut |met| {
             if met.height == 0 {
-                table.insert(met.first, met.at);
+                names.table.insert(met.first, met.at);
             }
-            Scan::mark(space, met.at)
-        })
-    }
-
-    fn all_directories(&mut self) -> Result<()> {
-        while let Some((ino, parent)) = self.left.pop() {
-            self.look_into(ino, parent)?;
+            Ok(())
+        })?;
+        names.meet(Ino::ROOT.0, Kind::Directory, Ino::ROOT.0)?;
+        while let Some((ino, parent)) = names.left.pop() {
+            names.look_into(ino, parent)?;
         }
-        Ok(())
+        names.check_links()?;
+        names.found()
     }
 
     fn node(&self, ino: u64) -> Result<Node> {
         let page = self.table.get(&(ino / INODES));
         let page = page.ok_or_else(|| damaged(format!("inode {ino} has no place")))?;
-        Ok(Node { ino, at: page + ino % INODES * crate::layout::INODE })
+        let node = Node { ino, at: page + ino % INODES * INODE };
+        if self.state.is_used(node)? {
+            return Ok(node);
+        }
+        Err(damaged(format!("inode {ino} is not there, and has a name")))
     }
 
-    fn is_met(&self, ino: u64) -> bool {
-        let mask = self.inodes.get(&(ino / INODES)).copied().unwrap_or(0);
-        mask >> (ino % INODES) & 1 != 0
-    }
-
-    fn note(&mut self, ino: u64) {
-        *self.inodes.entry(ino / INODES).or_insert(0) |= 1 << (ino % INODES);
-        self.inodes_used += 1;
+    fn is_named(&self, ino: u64) -> bool {
+        self.named.get(&(ino / INODES)).is_some_and(|mask| mask >> (ino % INODES) & 1 != 0)
     }
 
     /// Meets an inode by an entry.
     fn meet(&mut self, ino: u64, kind: Kind, parent: u64) -> Result<()> {
-        let node = self.node(ino)?;
-        let basics = self.state.basics(node)?;
+        let basics = self.state.basics(self.node(ino)?)?;
         if basics.kind()? != kind {
             return Err(damaged(format!("inode {ino} is not of the kind that its entry says")));
         }
-        if self.is_met(ino) {
+        if self.is_named(ino) {
             let Some(links) = self.links.get_mut(&ino) else {
                 return Err(damaged(format!("inode {ino} has more names than it says")));
             };
@@ -204,74 +182,24 @@ impl Scan<'_> {
         } else if basics.links != 1 {
             self.links.insert(ino, (1, basics.links));
         }
-        self.note(ino);
-        self.pages(node, &basics)
-    }
-
-    /// Meets the pages of an inode.
-    fn pages(&mut self, node: Node, basics: &Basics) -> Result<()> {
-        let ino = node.ino;
-        let root = self.state.memory.word(node.field(field::ROOT))?;
-        let too_long = || damaged(format!("inode {ino} has a size of {}", basics.size));
-        let valid = match basics.kind()? {
-            Kind::Directory => UNSIZED,
-            Kind::Regular if basics.size <= FILE_BYTES_MAX => pages_of(basics.size),
-            Kind::Symlink if basics.flags & FLAG_INLINE != 0 => {
-                return if basics.size <= INLINE_BYTES_MAX as u64 {
-                    self.xattrs(node, basics)
-                } else {
-                    Err(too_long())
-                };
-            }
-            Kind::Symlink if basics.size <= SYMLINK_BYTES_MAX as u64 => 1,
-            Kind::Regular | Kind::Symlink => return Err(too_long()),
-            _ => 0,
-        };
-        self.tree(root, valid)?;
-        self.xattrs(node, basics)
-    }
-
-    fn xattrs(&mut self, node: Node, basics: &Basics) -> Result<()> {
-        if !basics.has_xattrs() {
-            return Ok(());
-        }
-        let (root, pages) = self.state.xattr_tree(node)?;
-        self.tree(root, pages)
-    }
-
-    fn tree(&mut self, root: u64, valid: u64) -> Result<()> {
-        let space = &mut self.space;
-        self.state.walk(root, (0, valid), &mut |met| Scan::mark(space, met.at))
+        *self.named.entry(ino / INODES).or_insert(0) |= 1 << (ino % INODES);
+        Ok(())
     }
 
     /// Meets what a directory has.
     fn look_into(&mut self, ino: u64, parent: u64) -> Result<()> {
-        let node = self.node(ino)?;
-        let mut entries = Vec::new();
-        let state = self.state;
-        state.each_page(node, 0, &mut |address, page| {
-            parse_page(&state.page(address)?, (address, page), &mut |it| {
-                if it.word.live && it.word.units != 0 {
-                    let kind = Kind::from_mode((it.word.kind << 12) as u32)
-                        .ok_or_else(|| damaged(format!("kind of the entry {:#x}", it.place.at)))?;
-                    marram_vfs::Name::new(it.name)
-                        .map_err(|_| damaged(format!("name of the entry {:#x}", it.place.at)))?;
-                    entries.push((it.word.ino, kind));
-                }
-                Ok(true)
-            })
-        })?;
+        let (node, state) = (self.node(ino)?, self.state);
+        let entries = entries_of(state, node)?;
         let below = entries.iter().filter(|(_, kind)| *kind == Kind::Directory).count() as u64;
-        let basics = state.basics(node)?;
-        if basics.links != 0 && u64::from(basics.links) != 2 + below {
-            let links = basics.links;
+        let Basics { links, .. } = state.basics(node)?;
+        if u64::from(links) != 2 + below {
             return Err(damaged(format!("directory {ino}: {below} below it, {links} links")));
-        }
-        if basics.links == 0 && (!entries.is_empty() || parent == ino) {
-            return Err(damaged(format!("directory {ino} has entries and no name")));
         }
         self.directories.insert(ino, entries.len() as u64);
         for (found, kind) in entries {
+            if found == parent && kind == Kind::Directory && parent != ino {
+                return Err(damaged(format!("directory {ino} has its parent below it")));
+            }
             self.meet(found, kind, ino)?;
         }
         Ok(())
@@ -287,17 +215,192 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Meets an inode that only a pin keeps.
-    fn nameless(&mut self, ino: u64) -> Result<()> {
-        if self.is_met(ino) || !self.state.is_used(ino) {
-            return Ok(());
+    fn found(self) -> Result<FoundDataset> {
+        let (mut inodes_used, mut nameless) = (0, Vec::new());
+        for (place, page) in &self.table {
+            let page = Branch { first: *place, leaves: Leaves::Inodes, ..Branch::leaf(*page) };
+            for node in inodes_in(&page) {
+                if self.state.is_used(node)? {
+                    inodes_used += 1;
+                    if !self.is_named(node.ino) {
+                        nameless.push(node.ino);
+                    }
+                }
+            }
         }
-        let node = self.node(ino)?;
-        let basics = self.state.basics(node)?;
-        self.note(ino);
-        if basics.is_directory() {
-            self.left.push((ino, 0));
+        Ok(FoundDataset { inodes_used, directories: self.directories, nameless })
+    }
+}
+
+/// The inodes that the entries of a directory name, and their kinds.
+fn entries_of(state: &State, node: Node) -> Result<Vec<(u64, Kind)>> {
+    let mut entries = Vec::new();
+    state.each_page(node, 0, &mut |address, page| {
+        parse_page(&state.page(address)?, (address, page), &mut |it| {
+            if it.word.live && it.word.units != 0 {
+                let kind = Kind::from_mode((it.word.kind << 12) as u32)
+                    .ok_or_else(|| damaged(format!("kind of the entry {:#x}", it.at)))?;
+                Name::new(it.name)
+                    .map_err(|_| damaged(format!("name of the entry {:#x}", it.at)))?;
+                entries.push((it.word.ino, kind));
+            }
+            Ok(true)
+        })
+    })?;
+    Ok(entries)
+}
+
+impl State {
+    /// An image of which nothing is known yet.
+    pub(crate) fn unscanned(memory: Memory) -> State {
+        let space = Space::new(memory.bytes() / PAGE);
+        State {
+            memory,
+            space,
+            slots: Slots::default(),
+            next_number: 0,
+            dataset: Dataset::default(),
+            others: HashMap::new(),
+            indexed: 0,
+            content_counts: ContentCounts::default(),
+            kept_free: 0,
+            fresh: Vec::new(),
+            made: Vec::new(),
+            freed: Vec::new(),
         }
-        self.pages(node, &basics)
+    }
+
+    /// All pages that are in use, and all slots.
+    fn scan_pages(&self) -> Result<(Space, Slots)> {
+        let mut pages = Pages::of(self);
+        let slots = self.read_slots(&mut |at| pages.meet(at, SLOTS_ROLE).map(drop))?;
+        for slot in slots.iter() {
+            let root = self.memory.word(slot.at + crate::layout::slot_field::ROOT)?;
+            if let Some(top) = Branch::top(root, UNSIZED, Leaves::Inodes)? {
+                pages.below(top)?;
+            }
+        }
+        Ok((pages.space, slots))
+    }
+
+    /// Finds out what is in use.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: the image makes no sense, and what of it.
+    pub(crate) fn scan(&mut self) -> Result<()> {
+        (self.space, self.slots) = self.scan_pages()?;
+        self.next_number = self.memory.word(NUMBER_LIMIT)?;
+        if self.next_number > NUMBER_MAX {
+            return Err(damaged(format!("the bound of numbers is {}", self.next_number)));
+        }
+        let datasets: Vec<_> =
+            self.slots.iter().filter(|slot| slot.kind == SlotKind::Dataset).cloned().collect();
+        for slot in datasets {
+            let root = self.memory.word(slot.at + crate::layout::slot_field::ROOT)?;
+            let found = Names::run(self, root)?;
+            let known = |(ino, entries)| (ino, Directory::with(entries));
+            let dataset = Dataset {
+                number: slot.number,
+                slot: slot.at,
+                inodes_used: Some(found.inodes_used),
+                directories: found.directories.into_iter().map(known).collect(),
+                has_left: !found.nameless.is_empty(),
+                ..Dataset::default()
+            };
+            self.others.insert(slot.number, dataset);
+        }
+        Ok(())
+    }
+
+    /// Takes away what a crash has left: inodes that nothing names, and pages of the inode table
+    /// without inodes. What there is no space for stays for the next mount.
+    pub(crate) fn shed_left(&mut self) -> Result<()> {
+        let numbers: Vec<u64> = self.others.keys().copied().collect();
+        for number in numbers {
+            self.enter(number)?;
+            let root = self.memory.word(self.dataset.root_at())?;
+            let nameless = match self.dataset.has_left {
+                true => Names::run(self, root)?.nameless,
+                false => Vec::new(),
+            };
+            self.dataset.has_left = false;
+            for ino in nameless {
+                match self.take_away(Ino(ino)) {
+                    Ok(()) => self.end_operation(),
+                    Err(Error::NoSpace) => {
+                        self.give_up();
+                        self.dataset.has_left = true;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let mut places = Vec::new();
+            self.walk(self.memory.word(self.dataset.root_at())?, (0, UNSIZED), &mut |met| {
+                places.extend((met.height == 0).then_some(met.first));
+                Ok(())
+            })?;
+            for place in places {
+                self.empty_table_page(place)?;
+            }
+            self.end_operation();
+        }
+        Ok(())
+    }
+
+    fn take_away(&mut self, ino: Ino) -> Result<()> {
+        let node = self.own(ino)?;
+        let basics = self.basics(node)?;
+        self.remove_inode(node, &basics)
+    }
+
+    /// Compares what is known with what a scan finds.
+    ///
+    /// # Errors
+    /// What differs.
+    pub(crate) fn audit(&self) -> Result<()> {
+        let (space, slots) = self.scan_pages()?;
+        if !space.same_pages(&self.space) {
+            let (found, known) = (space.free(), self.space.free());
+            return Err(damaged(format!("{found} pages are free, and {known} known to be")));
+        }
+        if !slots.iter().eq(self.slots.iter()) {
+            return Err(damaged("the slots are not as they are known".to_owned()));
+        }
+        for slot in slots.iter().filter(|slot| slot.kind == SlotKind::Dataset) {
+            let here = Some(&self.dataset).filter(|dataset| dataset.number == slot.number);
+            let Some(known) = here.or_else(|| self.others.get(&slot.number)) else { continue };
+            self.audit_dataset(known)?;
+        }
+        Ok(())
+    }
+
+    fn audit_dataset(&self, dataset: &Dataset) -> Result<()> {
+        let found = Names::run(self, self.memory.word(dataset.root_at())?)?;
+        if let Some(known) = dataset.inodes_used.filter(|known| *known != found.inodes_used) {
+            let found = found.inodes_used;
+            return Err(damaged(format!("{found} inodes are there, and {known} known")));
+        }
+        let is_pinned = |ino: &u64| dataset.pins.contains_key(ino);
+        let unknown = found.nameless.iter().find(|ino| !is_pinned(ino));
+        if let (Some(ino), false) = (unknown, dataset.has_left) {
+            return Err(damaged(format!("inode {ino} has neither name nor pin")));
+        }
+        for (ino, directory) in &dataset.directories {
+            let entries = found.directories.get(ino).copied();
+            let is_nameless = found.nameless.contains(ino) && directory.entries == 0;
+            if entries != Some(directory.entries) && !is_nameless {
+                let known = directory.entries;
+                return Err(damaged(format!("directory {ino}: {entries:?} entries, not {known}")));
+            }
+        }
+        for (ino, known) in self.content_counts.of(dataset.number) {
+            let page = self.page_at(self.memory.word(dataset.root_at())?, ino / INODES)?;
+            let node = Node { ino, at: page + ino % INODES * INODE };
+            let pages = self.count_pages(node, &self.basics(node)?)?;
+            if pages != known {
+                return Err(damaged(format!("inode {ino}: {pages} pages, and {known} known")));
+            }
+        }
+        Ok(())
     }
 }

@@ -6,17 +6,16 @@
 use crate::layout::{FANOUT, HEIGHT_MAX, PAGE, height_for, span, split_root};
 use crate::state::State;
 use crate::state::commit::Plan;
+use crate::state::sharing::{Branch, Leaves, Way};
 use marram_vfs::{Error, Result};
 use std::collections::BTreeMap;
 
 /// A tree that is changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree {
-    /// Address of its root pointer.
-    pub(crate) root_at: u64,
-    /// How many pages its pointers count for; all of a tree without a size.
-    pub(crate) valid: u64,
-    /// How many pages they shall count for.
+    /// The tree as it is: the pages above the bottom are to become the dataset's own.
+    pub(crate) way: Way,
+    /// How many pages its pointers shall count for.
     pub(crate) end: u64,
 }
 
@@ -28,7 +27,7 @@ pub(crate) type Pages = BTreeMap<u64, u64>;
 
 /// A node of a tree.
 #[derive(Clone, Copy)]
-struct Branch {
+struct Inner {
     at: u64,
     height: u64,
     /// The place of the first page below it.
@@ -63,7 +62,8 @@ impl State {
     /// Puts pages into a tree, and makes it count `end` pages. Places that come to count and get no
     /// page become holes. The pages that are replaced are free after the operation.
     pub(crate) fn put(&mut self, tree: Tree, new: &Pages, plan: &mut Plan) -> Result<()> {
-        let root = if tree.valid == 0 { 0 } else { self.memory.word(tree.root_at)? };
+        self.own_nodes(tree, new)?;
+        let root = if tree.way.valid == 0 { 0 } else { self.memory.word(tree.way.root_at)? };
         let pages = if tree.end == UNSIZED {
             new.last_key_value().map_or(0, |(place, _)| place + 1)
         } else {
@@ -76,18 +76,27 @@ impl State {
         }
         if height >= needed && height == 0 {
             if let Some(page) = new.get(&0) {
-                plan.edit(tree.root_at, *page);
-                self.freed.push(at);
+                plan.edit(tree.way.root_at, *page);
+                self.freed.push(Branch::leaf(at));
             }
             return Ok(());
         }
         if height > 0 {
-            self.descend(tree, Branch { at, height, first: 0 }, new, plan)?;
+            self.descend(tree, Inner { at, height, first: 0 }, new, plan)?;
         }
         if height < needed {
             self.grow(tree, (at, height), needed, new, plan)?;
         }
         Ok(())
+    }
+
+    /// Makes the nodes whose pointers change the dataset's own.
+    fn own_nodes(&mut self, tree: Tree, new: &Pages) -> Result<()> {
+        let way = Way { lowest: 1, ..tree.way };
+        let extends = tree.end != UNSIZED && tree.end > way.valid && way.valid > 0;
+        let last = extends.then(|| way.valid - 1);
+        let places = new.keys().copied().filter(|place| *place < way.valid).chain(last);
+        places.into_iter().try_for_each(|place| self.own_way(way, place).map(drop))
     }
 
     /// Gives a tree without pages a root.
@@ -96,11 +105,11 @@ impl State {
             true => 0,
             false => self.build(tree, height, 0, new)? | height,
         };
-        if tree.valid == 0 {
-            return self.memory.store(tree.root_at, 8, root);
+        if tree.way.valid == 0 {
+            return self.memory.store(tree.way.root_at, 8, root);
         }
         if root != 0 {
-            plan.edit(tree.root_at, root);
+            plan.edit(tree.way.root_at, root);
         }
         Ok(())
     }
@@ -130,11 +139,11 @@ impl State {
                 && let Some(page) = new.get(&0)
             {
                 plan.edit(at, *page);
-                self.freed.push(root);
+                self.freed.push(Branch::leaf(root));
             }
             height += 1;
         }
-        plan.early(tree.root_at, at | height);
+        plan.early(tree.way.root_at, at | height);
         Ok(())
     }
 
@@ -149,7 +158,8 @@ impl State {
     pub(crate) fn fresh_tree(&mut self, new: &Pages) -> Result<u64> {
         let end = new.last_key_value().map_or(0, |(place, _)| place + 1);
         let height = height_for(end);
-        let tree = Tree { root_at: 0, valid: 0, end };
+        let way = Way { root_at: 0, valid: 0, leaves: Leaves::Bytes, lowest: 0 };
+        let tree = Tree { way, end };
         Ok(self.build(tree, height, 0, new)? | height)
     }
 
@@ -174,15 +184,15 @@ impl State {
     }
 
     /// Changes what lies below a node that is in use.
-    fn descend(&mut self, tree: Tree, node: Branch, new: &Pages, plan: &mut Plan) -> Result<()> {
+    fn descend(&mut self, tree: Tree, node: Inner, new: &Pages, plan: &mut Plan) -> Result<()> {
         let below = span(node.height - 1);
         let end = node.first.saturating_add(span(node.height));
         let mut in_node = new.range(node.first..end).map(|(place, _)| *place);
         let (first_new, last_new) = (in_node.next(), in_node.next_back());
-        let extends = tree.end != UNSIZED && tree.end > tree.valid;
+        let extends = tree.end != UNSIZED && tree.end > tree.way.valid;
         let from = match (extends, first_new) {
-            (true, Some(place)) => place.min(tree.valid),
-            (true, None) => tree.valid,
+            (true, Some(place)) => place.min(tree.way.valid),
+            (true, None) => tree.way.valid,
             (false, Some(place)) => place,
             (false, None) => return Ok(()),
         };
@@ -200,18 +210,18 @@ impl State {
     fn put_below(
         &mut self,
         tree: Tree,
-        node: Branch,
+        node: Inner,
         slot: u64,
         new: &Pages,
         plan: &mut Plan,
     ) -> Result<()> {
         let (height, at) = (node.height - 1, node.at + slot * 8);
         let first = node.first + slot * span(height);
-        let counts = first < tree.valid;
+        let counts = first < tree.way.valid;
         let old = if counts { self.memory.word(at)? } else { 0 };
         let brings = new.range(first..first + span(height)).next().is_some();
         if old != 0 && height > 0 {
-            return self.descend(tree, Branch { at: old, height, first }, new, plan);
+            return self.descend(tree, Inner { at: old, height, first }, new, plan);
         }
         if !brings {
             return if counts { Ok(()) } else { self.memory.store(at, 8, 0) };
@@ -222,7 +232,7 @@ impl State {
         }
         plan.edit(at, page);
         if old != 0 {
-            self.freed.push(old);
+            self.freed.push(Branch::leaf(old));
         }
         Ok(())
     }
@@ -274,17 +284,6 @@ impl State {
                 self.walk_below(Met { at, height, first }, (from, valid), visit)?;
             }
         }
-        Ok(())
-    }
-
-    /// Frees the pages of a tree from `from` on, once the running operation is durable.
-    pub(crate) fn free_from(&mut self, root: u64, from: u64, valid: u64) -> Result<()> {
-        let mut pages = Vec::new();
-        self.walk(root, (from, valid), &mut |met| {
-            pages.push(met.at);
-            Ok(())
-        })?;
-        self.freed.append(&mut pages);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// User 0.
 pub(crate) const ROOT_USER: Caller = Caller { uid: 0, gid: 0 };
 /// Nanoseconds by which the home cuts the present.
-const GRAIN: u32 = 1 << 14;
+pub(crate) const GRAIN: u32 = 1 << 14;
 
 /// A clock whose moments the home can keep.
 pub(crate) struct Cut<C>(pub(crate) Arc<C>);

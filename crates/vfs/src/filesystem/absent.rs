@@ -2,7 +2,7 @@
 
 use super::{Allocate, Caller, FileSystem, NewNode, SeekTarget, Shutdown, SyncScope};
 use crate::{
-    Attributes, Error, Extent, Ino, Marks, Name, OwnerUsage, Result, SetMarks, UsageOwner,
+    Attributes, Error, Extent, Ino, Kind, Marks, Name, OwnerUsage, Result, SetMarks, UsageOwner,
 };
 
 impl dyn FileSystem + '_ {
@@ -12,8 +12,10 @@ impl dyn FileSystem + '_ {
     }
 
     fn seek_in_whole(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {
-        let size = self.attributes(ino)?.size;
+        let Attributes { size, kind, .. } = self.attributes(ino)?;
         match target {
+            // The size of a directory is no number of bytes.
+            _ if kind == Kind::Directory => Err(Error::IsDirectory),
             _ if offset >= size => Err(Error::NoSuchOffset),
             SeekTarget::Data => Ok(offset),
             SeekTarget::Hole => Ok(size),

@@ -32,6 +32,7 @@ impl State {
             Some(_) => self.regular(ino)?,
             None => self.inode(ino)?,
         };
+        let node = self.own(Ino(node.ino))?;
         let mut plan = Plan::default();
         if let Some(size) = set.size {
             self.plan_size(node, &basics, size, &mut plan)?;

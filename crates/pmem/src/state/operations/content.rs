@@ -5,6 +5,7 @@
 
 use crate::layout::{FLAG_INLINE, PAGE, field, pages_of};
 use crate::state::commit::Plan;
+use crate::state::sharing::{Leaves, Way};
 use crate::state::tree::{Pages, Tree};
 use crate::state::{Basics, Node, State};
 use crate::time::Which;
@@ -32,6 +33,11 @@ fn range_end(offset: u64, len: u64) -> Result<u64> {
 pub(crate) fn without_privileges(permissions: u32) -> u32 {
     let setgid = if permissions & GROUP_EXECUTE != 0 { crate::state::inode::SETGID } else { 0 };
     permissions & !SETUID & !setgid
+}
+
+/// The way to the pages of a file.
+fn content_way(node: Node, valid: u64) -> Way {
+    Way { root_at: node.field(field::ROOT), valid, leaves: Leaves::Bytes, lowest: 0 }
 }
 
 /// A file that is written to.
@@ -104,10 +110,15 @@ impl State {
     /// Moves the access time of what was read, if that is due.
     pub(crate) fn stamp_access(&mut self, ino: Ino, now: Timestamp, always: bool) -> Result<()> {
         let node = self.node(ino)?;
-        if always || self.is_access_due(node, now)? {
-            self.stamp(node, Which::Accessed, now)?;
+        if !always && !self.is_access_due(node, now)? {
+            return Ok(());
         }
-        Ok(())
+        match self.own(ino) {
+            Ok(node) => self.stamp(node, Which::Accessed, now),
+            // A full image can be read.
+            Err(Error::NoSpace) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes one piece.
@@ -124,6 +135,7 @@ impl State {
             return Ok(());
         }
         let end = range_end(offset, data.len() as u64)?;
+        let node = self.own(Ino(node.ino))?;
         let size = basics.size;
         let new_size = size.max(end);
         let (pages, plan) = (Pages::new(), Plan::default());
@@ -162,7 +174,7 @@ impl State {
             plan.edit(node.field(field::SIZE), new_size);
         }
         self.commit(&plan)?;
-        self.content_counts.add(node.ino, added);
+        self.content_counts.add((self.dataset.number, node.ino), added);
         Ok(())
     }
 
@@ -178,7 +190,7 @@ impl State {
         if pages.is_empty() && valid == end {
             return Ok(());
         }
-        self.put(Tree { root_at: node.field(field::ROOT), valid, end }, pages, plan)
+        self.put(Tree { way: content_way(node, valid), end }, pages, plan)
     }
 
     /// Makes the bytes between the size and `until` zeros, as far as the page of the size goes.
@@ -187,7 +199,7 @@ impl State {
         if size >= end {
             return Ok(());
         }
-        let page = self.page_at(self.memory.word(node.field(field::ROOT))?, size / PAGE)?;
+        let page = self.own_way(content_way(node, pages_of(size)), size / PAGE)?;
         if page == 0 {
             return Ok(());
         }
@@ -195,10 +207,9 @@ impl State {
     }
 
     fn write_part(&mut self, written: &mut Written, part: &Part<'_>) -> Result<()> {
-        let root_at = written.node.field(field::ROOT);
-        let counts = part.place < pages_of(written.size);
-        let old = match counts {
-            true => self.page_at(self.memory.word(root_at)?, part.place)?,
+        let way = content_way(written.node, pages_of(written.size));
+        let old = match part.place < way.valid {
+            true => self.page_at(self.memory.word(way.root_at)?, part.place)?,
             false => 0,
         };
         let begin = part.place * PAGE;
@@ -215,6 +226,7 @@ impl State {
             self.memory.read(old, &mut bytes[..live as usize])?;
             return self.write_new_page(written, part, bytes);
         }
+        let old = self.own_way(way, part.place)?;
         let free = live.max(part.start);
         if free < part.end() {
             let data = &part.data[(free - part.start) as usize..];
@@ -277,9 +289,8 @@ impl State {
             return Ok(());
         }
         if size < basics.size {
-            self.content_counts.drop(node.ino);
-            let root = self.memory.word(node.field(field::ROOT))?;
-            self.free_from(root, pages_of(size), pages_of(basics.size))?;
+            self.content_counts.drop((self.dataset.number, node.ino));
+            self.free_from(content_way(node, pages_of(basics.size)), pages_of(size))?;
         } else {
             self.zero_gap(node, basics.size, size)?;
             self.resize_tree(node, (basics.size, size), &Pages::new(), plan)?;

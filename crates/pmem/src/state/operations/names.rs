@@ -13,6 +13,9 @@ use marram_vfs::{
 /// Entries of a page are found by cookies that count from its first one.
 const COOKIES_IN_PAGE: u64 = crate::layout::PAGE / 8;
 
+/// Most directories above another.
+const DEPTH_MAX: u32 = 1 << 24;
+
 /// Refuses what no file system could make.
 fn check_new(node: NewNode<'_>) -> Result<()> {
     match node {
@@ -63,18 +66,20 @@ impl State {
         if is_directory {
             check_links(&above)?;
         }
+        let directory = self.own(parent)?;
         let made = self.new_inode(caller, (directory, &above), new, now)?;
         let node = made.0;
         let mut plan = Plan::default();
         let place = self.plan_entry(directory, name, (node.ino, made.1), &mut plan)?;
         if is_directory {
-            self.intend(Intent::Made, above.links + 1, place.at)?;
+            let at = self.address(directory, place)?;
+            self.intend(Intent::Made, above.links + 1, at)?;
         }
         self.commit(&plan)?;
-        self.note_inode(node.ino);
+        self.note_inode();
         self.note_entry(directory, name, place)?;
         if is_directory {
-            self.directories.entry(node.ino).or_default();
+            self.dataset.directories.entry(node.ino).or_default();
             self.set_links(directory, above.links + 1)?;
         }
         self.stamp_content(directory, now)?;
@@ -127,7 +132,7 @@ impl State {
         let new = NewNode::Node { kind: Kind::Regular, permissions, device: 0 };
         let (node, _) = self.new_inode(caller, (directory, &above), new, now)?;
         self.set_links(node, 0)?;
-        self.note_inode(node.ino);
+        self.note_inode();
         self.pinned(Ino(node.ino))
     }
 
@@ -149,9 +154,11 @@ impl State {
             return Err(Error::NotPermitted);
         }
         check_links(&basics)?;
+        let (node, directory) = (self.own(Ino(node.ino))?, self.own(parent)?);
         let mut plan = Plan::default();
         let place = self.plan_entry(directory, name, (ino.0, basics.kind()?), &mut plan)?;
-        self.intend(Intent::Made, basics.links + 1, place.at)?;
+        let at = self.address(directory, place)?;
+        self.intend(Intent::Made, basics.links + 1, at)?;
         self.commit(&plan)?;
         self.note_entry(directory, name, place)?;
         self.set_links(node, basics.links + 1)?;
@@ -169,10 +176,12 @@ impl State {
         if basics.is_directory() {
             return Err(Error::IsDirectory);
         }
+        let (directory, node) = (self.own(parent)?, self.own(Ino(node.ino))?);
         let mut plan = Plan::default();
-        self.plan_removal(found.place, &mut plan)?;
+        self.plan_removal(directory, found.place, &mut plan)?;
         if basics.links > 1 {
-            self.intend(Intent::Removed, basics.links - 1, found.place.at)?;
+            let at = self.address(directory, found.place)?;
+            self.intend(Intent::Removed, basics.links - 1, at)?;
         }
         self.commit(&plan)?;
         self.note_removal(directory, name)?;
@@ -186,7 +195,7 @@ impl State {
         if basics.links <= 1 && !self.is_pinned(node.ino) {
             return self.remove_inode(node, basics);
         }
-        self.set_links(node, basics.links - 1)?;
+        self.set_links(node, basics.links.saturating_sub(1))?;
         self.stamp_change(node, now)
     }
 
@@ -217,12 +226,15 @@ impl State {
         if self.entry_count(node)? != 0 {
             return Err(Error::NotEmpty);
         }
+        let (directory, node) = (self.own(parent)?, self.own(Ino(node.ino))?);
+        let links = above.links.saturating_sub(1);
         let mut plan = Plan::default();
-        self.plan_removal(found.place, &mut plan)?;
-        self.intend(Intent::Removed, above.links - 1, found.place.at)?;
+        self.plan_removal(directory, found.place, &mut plan)?;
+        let at = self.address(directory, found.place)?;
+        self.intend(Intent::Removed, links, at)?;
         self.commit(&plan)?;
         self.note_removal(directory, name)?;
-        self.set_links(directory, above.links - 1)?;
+        self.set_links(directory, links)?;
         self.stamp_content(directory, now)?;
         self.lose_directory(node, &basics, now)?;
         self.close_intent()
@@ -272,7 +284,7 @@ impl State {
             }
             let ino = Ino(it.word.ino);
             let kind = Kind::from_mode((it.word.kind << 12) as u32)
-                .ok_or_else(|| Error::Damaged(format!("kind of {:#x}", it.place.at)))?;
+                .ok_or_else(|| Error::Damaged(format!("kind of {:#x}", it.at)))?;
             let attributes = match with_attributes {
                 true => {
                     let node = self.node(ino)?;
@@ -292,17 +304,17 @@ impl State {
 
     /// Takes back pins of an inode, which is gone if nothing else keeps it.
     pub(crate) fn forget(&mut self, ino: Ino, count: u64) {
-        let Some(pins) = self.pins.get_mut(&ino.0) else { return };
+        let Some(pins) = self.dataset.pins.get_mut(&ino.0) else { return };
         *pins = pins.saturating_sub(count);
         if *pins == 0 {
-            self.pins.remove(&ino.0);
+            self.dataset.pins.remove(&ino.0);
             self.drop_unpinned(ino);
         }
     }
 
     /// Takes back all pins.
     pub(crate) fn forget_all(&mut self) {
-        for ino in std::mem::take(&mut self.pins).into_keys() {
+        for ino in std::mem::take(&mut self.dataset.pins).into_keys() {
             self.drop_unpinned(Ino(ino));
         }
     }
@@ -312,14 +324,17 @@ impl State {
         let dropped = self.node(ino).and_then(|node| self.drop_if_unused(node));
         match dropped {
             Ok(()) => self.end_operation(),
-            Err(_) => self.give_up(),
+            Err(_) => {
+                self.dataset.has_left = true;
+                self.give_up();
+            }
         }
     }
 
     /// Whether `ino` is `top` or lies below it.
     pub(crate) fn is_within(&self, ino: u64, top: u64) -> Result<bool> {
         let mut at = ino;
-        loop {
+        for _ in 0..DEPTH_MAX {
             if at == top {
                 return Ok(true);
             }
@@ -329,6 +344,7 @@ impl State {
             }
             at = basics.size;
         }
+        Err(Error::Damaged(format!("directory {ino} lies too deep")))
     }
 
     /// An entry that is found, with what it leads to.

@@ -52,6 +52,16 @@ impl Sides {
     }
 }
 
+/// Refuses to exchange a directory into one that has all the links that it can have.
+fn check_exchange(sides: &Sides, source: &Led, target: &Led) -> Result<()> {
+    match (source.is_directory(), target.is_directory()) {
+        _ if sides.is_one() => Ok(()),
+        (true, false) => check_links(&sides.to_basics),
+        (false, true) => check_links(&sides.from_basics),
+        _ => Ok(()),
+    }
+}
+
 impl State {
     /// Moves a name.
     pub(crate) fn rename(
@@ -90,14 +100,36 @@ impl State {
         };
         match (mode, target) {
             (RenameMode::Exchange, Some(_)) if holds_source => Err(inside),
-            (RenameMode::Exchange, Some(target)) => self.exchange(sides, source, target, now),
+            (RenameMode::Exchange, Some(target)) => {
+                check_exchange(&sides, &source, &target)?;
+                let (sides, source, target) = self.own_all(sides, source, Some(target))?;
+                target.map_or(Ok(()), |target| self.exchange(sides, source, target, now))
+            }
             (_, Some(_)) if holds_source => Err(Error::NotEmpty),
             _ => {
                 self.check_replaced(&sides, &source, target.as_ref())?;
+                let (sides, source, target) = self.own_all(sides, source, target)?;
                 let whiteout = mode.leaves_whiteout().then_some(caller);
                 self.replace(way, sides, (source, target), whiteout, now)
             }
         }
+    }
+
+    /// Makes the pages of all inodes that a rename changes the dataset's own.
+    fn own_all(
+        &mut self,
+        sides: Sides,
+        source: Led,
+        target: Option<Led>,
+    ) -> Result<(Sides, Led, Option<Led>)> {
+        let mut own = |node: Node| self.own(Ino(node.ino));
+        let sides = Sides { from: own(sides.from)?, to: own(sides.to)?, ..sides };
+        let source = Led { node: own(source.node)?, ..source };
+        let target = match target {
+            Some(target) => Some(Led { node: own(target.node)?, ..target }),
+            None => None,
+        };
+        Ok((sides, source, target))
     }
 
     /// Refuses what may not be replaced.
@@ -134,14 +166,17 @@ impl State {
         };
         let place = match target {
             Some(target) => {
-                self.plan_target(target.place, moved, &mut plan)?;
+                self.plan_target((sides.to, target.place), moved, &mut plan)?;
                 None
             }
             None => Some(self.plan_entry(sides.to, way.new_name, moved, &mut plan)?),
         };
         match left {
-            Some((node, kind)) => self.plan_target(source.place, (node.ino, kind), &mut plan)?,
-            None => self.plan_removal(source.place, &mut plan)?,
+            Some((node, kind)) => {
+                let whiteout = (node.ino, kind);
+                self.plan_target((sides.from, source.place), whiteout, &mut plan)?;
+            }
+            None => self.plan_removal(sides.from, source.place, &mut plan)?,
         }
         let brings = i64::from(source.is_directory());
         let replaces = i64::from(target.is_some_and(|target| target.is_directory()));
@@ -155,7 +190,7 @@ impl State {
         }
         self.commit(&plan)?;
         match left {
-            Some((node, _)) => self.note_inode(node.ino),
+            Some(_) => self.note_inode(),
             None => self.note_removal(sides.from, way.name)?,
         }
         if let Some(place) = place {
@@ -181,16 +216,11 @@ impl State {
     }
 
     fn exchange(&mut self, sides: Sides, source: Led, target: Led, now: Timestamp) -> Result<()> {
-        if !sides.is_one() {
-            match (source.is_directory(), target.is_directory()) {
-                (true, false) => check_links(&sides.to_basics)?,
-                (false, true) => check_links(&sides.from_basics)?,
-                _ => (),
-            }
-        }
         let mut plan = Plan::default();
-        self.plan_target(source.place, (target.node.ino, target.kind), &mut plan)?;
-        self.plan_target(target.place, (source.node.ino, source.kind), &mut plan)?;
+        let (at, led) = ((sides.from, source.place), (target.node.ino, target.kind));
+        self.plan_target(at, led, &mut plan)?;
+        let (at, led) = ((sides.to, target.place), (source.node.ino, source.kind));
+        self.plan_target(at, led, &mut plan)?;
         if !sides.is_one() {
             let gains = i64::from(target.is_directory()) - i64::from(source.is_directory());
             sides.plan_links((gains, -gains), &mut plan);

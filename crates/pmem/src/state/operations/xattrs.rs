@@ -2,6 +2,7 @@
 
 use crate::layout::{FLAG_XATTRS, PAGE, field, pages_of, split_root};
 use crate::state::commit::Plan;
+use crate::state::sharing::{Branch, Leaves};
 use crate::state::tree::Pages;
 use crate::state::{Basics, Node, State};
 use marram_vfs::{
@@ -111,10 +112,10 @@ impl State {
                 plan.narrow(flags_at, 2, u64::from(basics.flags | FLAG_XATTRS));
             }
         }
-        match old {
-            Some((root, pages)) => self.free_from(root, 0, pages),
-            None => Ok(()),
+        if let Some((root, pages)) = old {
+            self.freed.extend(Branch::top(root, pages, Leaves::Bytes)?);
         }
+        Ok(())
     }
 
     /// Plans that file capabilities go, as every change of content and owner takes them away.
@@ -198,6 +199,7 @@ impl State {
         attributes: &Attributes,
         now: Timestamp,
     ) -> Result<()> {
+        let node = self.own(Ino(node.ino))?;
         let mut plan = Plan::default();
         self.plan_xattrs(node, basics, attributes, &mut plan)?;
         self.commit(&plan)?;
