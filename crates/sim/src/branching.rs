@@ -100,6 +100,22 @@ impl Branching {
         fork.shown_as(&all, Ino(last))
     }
 
+    /// The fork with these numbers, and so what it began as and the base. What had one of them moves
+    /// above all numbers.
+    pub(crate) fn renumber_all(&mut self, fork: &Model, mut numbers: Numbers) -> Model {
+        numbers.retain(|own, number| own != number);
+        let states = [&self.origin, &self.base, fork].map(|it| it.last_number().0);
+        let taken: Vec<Ino> = numbers.values().copied().collect();
+        let mut last = states.into_iter().chain(taken.iter().map(|it| it.0)).max().unwrap_or(0);
+        for number in taken {
+            last += 1;
+            numbers.entry(number).or_insert(Ino(last));
+        }
+        let show = |state: &Model| state.shown_as(&numbers, Ino(last));
+        (self.origin, self.base) = (show(&self.origin), show(&self.base));
+        show(fork)
+    }
+
     /// The base and the source with the numbers of what the changes go into.
     fn by_numbers_of(&self, into: &Model, (source, is_fork): (&Model, bool)) -> (Model, Model) {
         let is_own = self.is_of_fork == is_fork;

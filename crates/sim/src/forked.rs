@@ -122,6 +122,20 @@ impl Forked {
         self.model = self.branch.renumber(&self.model, &pair.common_inodes(parent));
         Ok(())
     }
+
+    /// After a way back of the parent: what it has again, and the fork has from the time before,
+    /// is one inode if the home gave it the number again that it had, as after a crash it may.
+    /// `real` shows what the fork began as.
+    pub(crate) fn number_origin_as(
+        &mut self,
+        real: Arc<dyn FileSystem>,
+        parent: &Pair,
+    ) -> Agreement {
+        let mut origin = Pair::new(real, self.branch.origin().fork());
+        origin.compare().map_err(|it| format!("what fork {} began as: {it}", self.name))?;
+        self.model = self.branch.renumber_all(&self.model, origin.common_inodes(parent));
+        Ok(())
+    }
 }
 
 /// A change of the content or the attributes of a file.

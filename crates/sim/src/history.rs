@@ -371,7 +371,8 @@ impl Run {
                 Ok(()) => {
                     self.pair = Pair::new(real, durable.fork());
                     self.all_is_durable();
-                    return Ok(());
+                    // A fork is numbered by all inodes that there are.
+                    return self.pair.compare();
                 }
                 Err(difference) => reason = difference,
             }
@@ -447,6 +448,7 @@ impl Run {
         }
         self.kept.push(Kept { name, index, model: before, is_aside: true, is_branch: false });
         self.report.rollbacks += 1;
+        self.number_origin()?;
         self.all_is_durable();
         if self.kept.len() > SNAPSHOTS_MAX { self.destroy_snapshot(index) } else { Ok(()) }
     }
@@ -622,6 +624,13 @@ impl Run {
             return Ok(());
         };
         fork.number_as(self.home.open_fork(&fork.name)?, &self.pair)
+    }
+
+    fn number_origin(&mut self) -> Agreement {
+        let Some(fork) = &mut self.fork else {
+            return Ok(());
+        };
+        fork.number_origin_as(self.home.open_origin(&fork.name)?, &self.pair)
     }
 
     fn drop_fork(&mut self) -> Agreement {

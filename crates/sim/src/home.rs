@@ -108,6 +108,11 @@ pub trait Home {
         Err(format!("no fork {fork}"))
     }
 
+    /// Opens what a fork began as, to read it.
+    fn open_origin(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        Err(format!("no fork {fork}"))
+    }
+
     /// Brings what has changed in a fork, which is not open, into the file system. Answers with the
     /// conflicts that are not decided; without any it is done.
     fn merge(&mut self, fork: &str, _decisions: &Decisions) -> Answer<Clashes> {
@@ -260,6 +265,10 @@ impl Home for ModelHome {
 
     fn open_fork(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
         Ok(Arc::clone(&self.forked(fork)?.model) as Arc<dyn FileSystem>)
+    }
+
+    fn open_origin(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        Ok(Arc::new(self.forked(fork)?.branch.origin().snapshot()))
     }
 
     fn merge(&mut self, fork: &str, decisions: &Decisions) -> Answer<Clashes> {

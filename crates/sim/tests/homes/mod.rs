@@ -380,6 +380,10 @@ impl<B: Backing> Home for StoreHome<B> {
         Ok(self.open(&source(fork)?)? as Arc<dyn FileSystem>)
     }
 
+    fn open_origin(&self, fork: &str) -> HomeResult<Arc<dyn FileSystem>> {
+        self.open_snapshot(&format!("fork:{fork}"))
+    }
+
     fn merge(&mut self, fork: &str, decisions: &Decisions) -> Answer<Clashes> {
         self.bring(self.live(), fork, Direction::Merge, decisions)
     }
