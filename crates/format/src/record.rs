@@ -15,7 +15,8 @@ pub use inode::{INODE_BYTES, Inode, InodeKind, Time, state};
 pub use names::{FOLDING_VERSION, NameRule, name_offset};
 pub use quota::{INODE_USAGE_BYTES_MAX, Limit, OwnerClass, OwnerId, Usage};
 pub use small::{
-    COUNTERS_BYTES, Counters, InodeCount, OrphanReason, SECTION_BYTES, Section, decode_target,
+    COUNTERS_BYTES, Counters, InodeCount, NEXT_INODE_MAX, OrphanReason, SECTION_BYTES, Section,
+    decode_target,
 };
 
 /// Bits of a name's hash in the offset of an entry or attribute; the low eight bits below them

@@ -122,6 +122,7 @@ fn roll_back_held(
         keep: rollback.keep,
         // An undo looks below a directory that is there before and after.
         root_object: goes_back.within,
+        base: None,
         moves_base: false,
     };
     let judged = ((&sides, &names, &plan.files), false);

@@ -222,13 +222,25 @@ impl Merge<'_> {
     /// What the fork has is read from memory; if it is written to meanwhile, from a snapshot.
     fn from(&self, sides: &Sides) -> Result<Option<(MergeReport, Vec<u64>)>> {
         let fork = StableSource::of(self.store, &sides.fork, "merge")?;
-        let merged = self.with_fork(sides, &fork);
+        let merged = self.unless_moved(sides, &fork);
         if merged.is_ok() || !fork.is_overtaken() {
             return merged;
         }
         drop(fork);
         let fork = StableSource::on_media(self.store, &sides.fork, "merge")?;
-        self.with_fork(sides, &fork)
+        self.unless_moved(sides, &fork)
+    }
+
+    /// Nothing if the base has moved: then the store has refused the batch, or it is gone while it
+    /// was read.
+    fn unless_moved(
+        &self,
+        sides: &Sides,
+        fork: &StableSource<'_>,
+    ) -> Result<Option<(MergeReport, Vec<u64>)>> {
+        let merged = self.with_fork(sides, fork);
+        let has_moved = || self.which.sides(self.store).is_ok_and(|now| now.base != sides.base);
+        if merged.is_err() && has_moved() { Ok(None) } else { merged }
     }
 
     /// Nothing if the base has moved.
@@ -255,6 +267,7 @@ impl Merge<'_> {
             read: &fork.source,
             keep: None,
             root_object: sides.root.0,
+            base: sides.moves_base.then_some(&sides.base),
             // What was left out comes with a later merge: the base stays.
             moves_base: sides.moves_base && self.options.select.is_none(),
         };

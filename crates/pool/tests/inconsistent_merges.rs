@@ -41,6 +41,7 @@ fn merge(pool: &Pool, batch: Batch<'_>) -> Result<(), Error> {
         read: &read,
         keep: None,
         root_object: 1,
+        base: None,
         moves_base: false,
     };
     let done = pool.apply_merge(&*root(pool), batch, &merged);

@@ -70,6 +70,7 @@ fn merge_keeping<'a>(
         read: &read,
         keep,
         root_object: 1,
+        base: None,
         moves_base: false,
     };
     let done = pool.apply_merge(live, batch, &merged);

@@ -421,7 +421,8 @@ fn merge_of(
     keep: Option<&str>,
 ) -> Result<(), Error> {
     let live = root(pool);
-    let merged = MergedFrom { dataset, fork, read, keep, root_object: 1, moves_base: false };
+    let merged =
+        MergedFrom { dataset, fork, read, keep, root_object: 1, base: None, moves_base: false };
     let mut batch = Batch::new();
     let block = Block::fresh(noise(number, 6_000));
     batch.put(section(1, 0), Item::with_block("6000", block));

@@ -5,13 +5,17 @@ use crate::paths::{find, make, open};
 use crate::small_pool;
 use crate::soundness::assert_sound;
 use marram_device::{Device, MemoryDevice};
-use marram_history::{Branch, Direction, MergeOptions, MergeSides};
+use marram_format::record::{Inode, Time};
+use marram_history::{
+    Branch, Direction, HeldParent, MergeOptions, MergeSides, Parent, ParentChange,
+};
 use marram_pool::{Author, OpenOptions, Pool, Reversal};
 use marram_posix::Posix;
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::pattern;
-use marram_store::{DatasetName, Lineage, Source, Store};
-use marram_vfs::{FileSystem, Ino, Kind, NewNode, WriteOptions};
+use marram_store::{DatasetName, Lineage, MergedFrom, Source, Store, View};
+use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Torn states that are looked at, besides every prefix of the writes.
@@ -261,6 +265,98 @@ fn a_fork_takes_its_bases_along_and_a_promoted_one_leaves_no_fork_behind() {
     drop(fork);
     pool.destroy(&"f".parse().unwrap(), false).unwrap();
     assert_eq!(names(&pool), ["root"]);
+}
+
+/// A parent beside which something else is done, once, after a merge was judged and before its
+/// commit.
+struct Overtaken<'a> {
+    files: &'a Posix,
+    meanwhile: &'a (dyn Fn() + Sync),
+    is_done: Cell<bool>,
+}
+
+struct HeldOvertaken<'a> {
+    held: Box<dyn HeldParent + 'a>,
+    parent: &'a Overtaken<'a>,
+}
+
+impl Parent for Overtaken<'_> {
+    fn view(&self) -> &dyn View {
+        self.files.view()
+    }
+    fn root(&self) -> Ino {
+        self.files.root()
+    }
+    fn check_running(&self) -> marram_vfs::Result<()> {
+        self.files.check_running()
+    }
+    fn hold_still(&self) -> marram_vfs::Result<Box<dyn HeldParent + '_>> {
+        Ok(Box::new(HeldOvertaken { held: self.files.hold_still()?, parent: self }))
+    }
+    fn with_space(
+        &self,
+        attempt: &mut dyn FnMut() -> marram_vfs::Result<()>,
+    ) -> marram_vfs::Result<()> {
+        self.files.with_space(attempt)
+    }
+    fn free_removed(&self) -> marram_vfs::Result<()> {
+        self.files.free_removed()
+    }
+    fn give_back(&self, ino: u64) {
+        self.files.give_back(ino);
+    }
+}
+
+impl HeldParent for HeldOvertaken<'_> {
+    fn now(&self) -> Time {
+        self.held.now()
+    }
+    fn first_number(&self) -> u64 {
+        self.held.first_number()
+    }
+    fn is_in_use(&self, ino: u64) -> bool {
+        self.held.is_in_use(ino)
+    }
+    fn complete(&self, ino: u64, inode: &mut Inode) {
+        self.held.complete(ino, inode);
+    }
+    fn dry_run(&self, change: ParentChange<'_>) -> marram_vfs::Result<()> {
+        self.held.dry_run(change)
+    }
+    fn apply(
+        &mut self,
+        change: ParentChange<'_>,
+        store: &dyn Store,
+        merged: &MergedFrom<'_>,
+    ) -> marram_vfs::Result<()> {
+        if !self.parent.is_done.replace(true) {
+            let meanwhile = self.parent.meanwhile;
+            std::thread::scope(|scope| scope.spawn(meanwhile).join().unwrap());
+        }
+        self.held.apply(change, store, merged)
+    }
+}
+
+#[test]
+fn a_merge_beside_an_update_is_made_again_on_the_base_that_there_is_then() {
+    let forked = in_memory();
+    write(&forked.fork, "/one", 3);
+    write(&forked.files, "/two", 4);
+    let Forked { pool, files, fork } = &forked;
+    let across = |into: &dyn Parent, direction| {
+        let options = MergeOptions::default();
+        let branch = (&name("f"), direction);
+        let report = marram_history::bring_across(into, pool, branch, &options).unwrap();
+        assert!(report.applied, "{report:?}");
+        report.differences.len()
+    };
+    let meanwhile = || assert_eq!(across(fork, Direction::Update), 1);
+    let overtaken = Overtaken { files, meanwhile: &meanwhile, is_done: Cell::new(false) };
+    assert_eq!(across(&overtaken, Direction::Merge), 1);
+    assert!(has(files, "/one") && has(fork, "/two"));
+    files.unlink(Ino::ROOT, Name::new(b"two").unwrap()).unwrap();
+    assert_eq!(across(files, Direction::Merge), 0, "both had it: the fork brings nothing");
+    assert!(!has(files, "/two"), "what was removed does not come again");
 }
 
 /// The content and the base of a state after a power cut, as what has been merged says it is.

@@ -33,8 +33,8 @@ pub use items::{
 };
 pub use store_capabilities::{
     ephemeral_snapshots_go_when_they_are_discarded, frozen_views_know_what_holds_a_block,
-    holds_keep_snapshots, merges_are_one_step, overtaken_states_are_not_merged,
-    store_capabilities_stay, usage_adds_up,
+    holds_keep_snapshots, merges_are_one_step, merges_on_another_base_are_refused,
+    overtaken_states_are_not_merged, store_capabilities_stay, usage_adds_up,
 };
 
 use crate::{Batch, Block, DatasetName, Error, Item, Key, Result, Source, Store, View, kind};
@@ -81,6 +81,7 @@ pub fn all(make: MakeStore<'_>) {
     frozen_views_know_what_holds_a_block(make);
     merges_are_one_step(make);
     overtaken_states_are_not_merged(make);
+    merges_on_another_base_are_refused(make);
     holds_keep_snapshots(make);
 }
 

@@ -3,7 +3,7 @@
 mod merge_base;
 
 pub use merge_base::merge_bases;
-pub(crate) use merge_base::move_base;
+pub(crate) use merge_base::{move_base, refuse_moved_base};
 
 use crate::Error;
 use merge_base::{BASE_PREFIX, FORMER_PREFIX};

@@ -8,6 +8,8 @@ use crate::reader::Reader;
 pub const SECTION_BYTES: usize = 12;
 /// Bytes of the encoded counters.
 pub const COUNTERS_BYTES: usize = 24;
+/// Largest [`Counters::next_inode`]: no dataset comes to it.
+pub const NEXT_INODE_MAX: u64 = 1 << 63;
 
 const COUNTERS_VERSION: u32 = 1;
 const TARGET_BYTES_MAX: usize = 4095;
@@ -122,7 +124,7 @@ impl Counters {
     /// Decodes a record.
     ///
     /// # Errors
-    /// A wrong length or version, or a name rule without a meaning.
+    /// A wrong length or version, a name rule without a meaning, more inodes than there can be.
     pub fn decode(bytes: &[u8]) -> Result<Counters, FormatError> {
         let mut fields = Reader::new("counters", bytes);
         let version = fields.u32("record version")?;
@@ -130,13 +132,13 @@ impl Counters {
             return Err(fields.unexpected("record version", 0, u64::from(version), "1"));
         }
         let names = NameRule::read(&mut fields)?;
-        let counters = Counters {
-            next_inode: fields.u64("next inode")?,
-            name_seed: fields.u64("name seed")?,
-            names,
-        };
+        let next_inode = fields.u64("next inode")?;
+        if next_inode > NEXT_INODE_MAX {
+            return Err(fields.unexpected("next inode", 8, next_inode, "at most 2^63"));
+        }
+        let name_seed = fields.u64("name seed")?;
         fields.finish()?;
-        Ok(counters)
+        Ok(Counters { next_inode, name_seed, names })
     }
 }
 

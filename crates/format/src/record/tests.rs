@@ -137,6 +137,11 @@ fn small_records_with_nonsense_are_refused() {
     assert!(Section::decode(&section(10, 0), i64::MAX as u64, None).is_err());
     assert!(OrphanReason::decode(&[3]).is_err());
     assert!(Counters::decode(&[2; 24]).is_err());
+    let counters = |next_inode: u64| {
+        let counters = Counters { next_inode, name_seed: 7, names: NameRule::Exact };
+        Counters::decode(&counters.encode())
+    };
+    assert!(counters(1 << 63).is_ok() && counters((1 << 63) + 1).is_err());
     assert!(InodeCount::decode(&[0; 7]).is_err());
     assert!(decode_target(b"").is_err());
     assert!(decode_target(&[b'x'; 4096]).is_err());

@@ -64,6 +64,21 @@ fn between(records: &Records, (a, b): (u64, u64)) -> Vec<(u64, Arc<DatasetRecord
     of(a, b).chain(of(b, a)).collect()
 }
 
+/// Refuses a merge between two datasets whose base is not the newest, or is one that was forgotten:
+/// another merge between the two has moved it, or a rollback has taken it away.
+pub(crate) fn refuse_moved(records: &Records, pair: (u64, u64), base: &Source) -> Result<()> {
+    let newest = between(records, pair).into_iter().max_by_key(|(at, _)| *at);
+    let is_it = match newest {
+        Some((_, record)) => record.name == base.to_string(),
+        None => base.merge_base().is_none(),
+    };
+    if is_it {
+        return Ok(());
+    }
+    let holder = "another merge between the two has moved their base: merge again".to_owned();
+    Err(Error::InUse { name: base.to_string(), holder })
+}
+
 /// All bases that a dataset has taken in.
 pub(crate) fn taken_in(records: &Records, taker: u64) -> impl Iterator<Item = &Arc<DatasetRecord>> {
     records.known().filter(move |record| base_of(record).is_some_and(|(by, _)| by == taker))

@@ -156,6 +156,7 @@ pub(crate) fn enter_merge(
     let turn = begin::begin_operation(session)?;
     let admitted = admitted;
     let live = inner.find_live(merged.dataset)?;
+    refuse_moved_base(session, live.id, merged)?;
     let kept = kept(session, &live, merged)?;
     let source_group = kept.moving.filter(|moving| moving.read == 0);
     let source_group =
@@ -181,6 +182,14 @@ pub(crate) fn enter_merge(
     })?;
     inner.note_expiry(kept.until.get());
     Ok(())
+}
+
+/// Refuses a merge that was computed on another base than there is. The turn to commit is held, so
+/// none moves after it.
+fn refuse_moved_base(session: &Session, taker: u64, merged: &MergedFrom<'_>) -> Result<()> {
+    let Some(base) = merged.base else { return Ok(()) };
+    let source = session.state.find_live(&merged.read.dataset)?.id;
+    merge_bases::refuse_moved(&session.state.records.read(), (source, taker), base)
 }
 
 /// What a merge into `live` is to keep.

@@ -9,7 +9,7 @@
 //! is exact after every crash, and no two operations wait for each other because of it.
 
 use crate::volume::locks::{SHARDS, shard_of};
-use marram_format::record::{Counters, NameRule};
+use marram_format::record::{Counters, NEXT_INODE_MAX, NameRule};
 use marram_records::counters::{put_count, put_counters, read_counters, visit_counts};
 use marram_records::failure::from_store;
 use marram_store::{Batch, View};
@@ -132,7 +132,8 @@ impl InodeCounters {
     pub(crate) fn next_ino(&self, view: &dyn View) -> Result<u64> {
         let mut numbers = self.numbers.lock();
         if numbers.next == numbers.limit {
-            let limit = numbers.limit.checked_add(CHUNK_INODES).ok_or(Error::NoSpace)?;
+            let limit = numbers.limit.checked_add(CHUNK_INODES);
+            let limit = limit.filter(|limit| *limit <= NEXT_INODE_MAX).ok_or(Error::NoSpace)?;
             let counters = Counters { next_inode: limit, name_seed: self.seed, names: self.names };
             let mut batch = Batch::new();
             put_counters(&mut batch, &counters);

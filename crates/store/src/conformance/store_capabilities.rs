@@ -170,8 +170,15 @@ fn merge(
     batch.put(section(9, 0), Item::with_block(&b""[..], adopted));
     more(&mut batch);
     let dataset = DatasetName::root();
-    let merged =
-        MergedFrom { dataset: &dataset, fork, read, keep, root_object: 1, moves_base: false };
+    let merged = MergedFrom {
+        dataset: &dataset,
+        fork,
+        read,
+        keep,
+        root_object: 1,
+        base: None,
+        moves_base: false,
+    };
     store.apply_merge(&*view, batch, &merged)
 }
 
@@ -234,6 +241,46 @@ pub fn overtaken_states_are_not_merged(make: MakeStore<'_>) {
             assert_eq!(content(view, section(9, 0)), bytes(10, 40_000));
         }
     }
+}
+
+/// A merge that was computed on another base than there is changes nothing.
+pub fn merges_on_another_base_are_refused(make: MakeStore<'_>) {
+    let store = make();
+    put(&*root(&store), section(2, 0), fresh(b"", bytes(2, 9_000)));
+    let fork = forked(&store);
+    let origin = store.report(&fork).expect("it is reported").origin.expect("it has a base");
+    let dataset = DatasetName::root();
+    let merge = |base: &Source, edit: u64| {
+        let read = store.ephemeral_snapshot(&fork.dataset, "merge").expect("it is kept");
+        let mut batch = Batch::new();
+        batch.put(section(edit, 0), fresh(b"", bytes(edit, 5_000)));
+        let merged = MergedFrom {
+            dataset: &dataset,
+            fork: &fork,
+            read: &read,
+            keep: None,
+            root_object: 1,
+            base: Some(base),
+            moves_base: true,
+        };
+        let done = store.apply_merge(&*root(&store), batch, &merged);
+        store.discard_snapshot(&read);
+        done
+    };
+    let newest = || {
+        let all = store.list().expect("listed");
+        crate::merge_bases(&all, &dataset, &fork.dataset).pop().expect("a base")
+    };
+    merge(&origin, 21).expect("it is merged");
+    let (first, names) = (newest(), sources(&*store));
+    let refused = merge(&origin, 22);
+    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+    assert_eq!(value(&*root(&store), section(22, 0)), None, "what is refused changes nothing");
+    assert_eq!(sources(&*store), names);
+    merge(&first, 22).expect("it is merged");
+    assert_eq!(content(&*root(&store), section(22, 0)), bytes(22, 5_000));
+    let refused = merge(&first, 23);
+    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
 }
 
 /// Held snapshots stay, whatever their name becomes.

@@ -58,6 +58,18 @@ pub fn merge_bases(all: &[DatasetReport], a: &DatasetName, b: &DatasetName) -> V
     found.into_iter().map(|(_, source)| source).collect()
 }
 
+/// Refuses a merge whose base is not the newest between the two, for a store that does not do so in
+/// the step of the merge.
+pub(crate) fn refuse_moved_base(store: &dyn Store, merged: &MergedFrom<'_>) -> Result<()> {
+    let Some(base) = merged.base else { return Ok(()) };
+    let newest = merge_bases(&store.list()?, merged.dataset, &merged.read.dataset).pop();
+    if newest.as_ref().map_or_else(|| base.merge_base().is_none(), |newest| newest == base) {
+        return Ok(());
+    }
+    let holder = "another merge between the two has moved their base: merge again".to_owned();
+    Err(Error::InUse { name: base.to_string(), holder })
+}
+
 /// Makes the state that a merge has read the base, for a store that does not do so with the merge
 /// itself. Those before it go, but for one that is being read.
 pub(crate) fn move_base(store: &dyn Store, merged: &MergedFrom<'_>) -> Result<()> {

@@ -4,7 +4,7 @@
 //! answer is [`Error::Unsupported`].
 
 use super::{FrozenViews, Holds, Lineage, MergedFrom, SpaceUsage, Store};
-use crate::name::move_base;
+use crate::name::{move_base, refuse_moved_base};
 use crate::{Admission, Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View, kind};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -108,6 +108,7 @@ impl dyn Store + '_ {
         if let Some(log) = self.capabilities().log {
             return log.apply_merge(view, batch, merged);
         }
+        refuse_moved_base(self, merged)?;
         if let Some(keep) = merged.keep {
             self.snapshot(merged.dataset, keep)?;
         }

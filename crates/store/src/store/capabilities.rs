@@ -77,7 +77,7 @@ pub trait OperationLog {
     ///
     /// # Errors
     /// Those of [`View::apply`] and [`crate::Store::snapshot`]; [`crate::Error::InUse`] if the
-    /// state that was read is overtaken.
+    /// state that was read is overtaken, or the base of [`MergedFrom::base`] is another by then.
     fn apply_merge(&self, view: &dyn View, batch: Batch<'_>, merged: &MergedFrom<'_>)
     -> Result<()>;
 
@@ -149,6 +149,9 @@ pub struct MergedFrom<'a> {
     pub keep: Option<&'a str>,
     /// The object that is the root of what is merged.
     pub root_object: u64,
+    /// Of a fork and its parent: the state on which the merge was computed, which must still be the
+    /// newest that both have.
+    pub base: Option<&'a Source>,
     /// The dataset has all of the state that was read from then on. So that state is kept in the
     /// same step, as the base of the next merge between the two ([`Source::merge_base`]).
     pub moves_base: bool,

@@ -169,6 +169,7 @@ fn expected_and_taken(
         read,
         keep: None,
         root_object: 1,
+        base: None,
         moves_base: false,
     };
     pool.apply_merge(live, batch, &merged).ok()?;
