@@ -178,9 +178,10 @@ fn what_the_home_has_not_is_refused_by_name() {
     let listed = place.run("list mnt").good().out;
     assert!(listed.lines().count() == 2 && listed.contains("dataset"), "{listed}");
     place.run("list").good();
+    place.run("snapshot mnt@s").good();
     for (line, words) in [
-        ("snapshot mnt@s --recursive", "has no snapshots of several"),
-        ("diff mnt", "has no diff"),
+        ("snapshot mnt@t --recursive", "has no snapshots of several"),
+        ("diff mnt@s", "has no diff"),
         ("fork mnt work", "has no"),
         ("get mnt", "has no properties"),
         ("send mnt@s", "has no streams"),
