@@ -100,8 +100,8 @@ impl Branching {
         fork.shown_as(&all, Ino(last))
     }
 
-    /// The fork with these numbers, and so what it began as and the base. What had one of them moves
-    /// above all numbers.
+    /// The fork with these numbers, and so what it began as and the base. What had one of them
+    /// moves above all numbers.
     pub(crate) fn renumber_all(&mut self, fork: &Model, mut numbers: Numbers) -> Model {
         numbers.retain(|own, number| own != number);
         let states = [&self.origin, &self.base, fork].map(|it| it.last_number().0);

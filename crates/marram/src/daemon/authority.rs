@@ -337,8 +337,8 @@ impl<'a> Authority<'a> {
                 .hint("`marram log TARGET` shows your operations"));
         };
         let (first, last) = row.together.unwrap_or((row.number, row.number));
-        let step = rows.iter().filter(|row| (first..=last).contains(&row.number));
-        step.map(|row| self.check_taking_back(row)).collect::<Result<()>>()?;
+        let mut step = rows.iter().filter(|row| (first..=last).contains(&row.number));
+        step.try_for_each(|row| self.check_taking_back(row))?;
         Ok(row.number)
     }
 
