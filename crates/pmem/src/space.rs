@@ -1,5 +1,5 @@
-//! Which pages are in use, and which ones several pointers lead to. Nothing of it is on media: a scan
-//! finds it again.
+//! Which pages are in use, and which ones several pointers lead to. Nothing of it is on media: a
+//! scan finds it again.
 //!
 //! A page that an operation has freed is given away again only after that operation is durable.
 

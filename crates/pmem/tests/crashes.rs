@@ -249,7 +249,10 @@ fn a_commit_by_single_bytes_is_found() {
 fn a_field_that_is_not_initialised_is_found() {
     let recording = Stage::new().create();
     // The mode of a regular file, which is stored with the flags and the link count.
-    let is_mode = |event: &Event| matches!(event, Event::Store { bytes, .. } if bytes.len() == 8 && bytes[..2] == [0xa4, 0x81]);
+    let is_mode = |event: &Event| match event {
+        Event::Store { bytes, .. } => bytes.len() == 8 && bytes[..2] == [0xa4, 0x81],
+        _ => false,
+    };
     let leave_out = |events: &mut Vec<Event>, which: usize| drop(events.remove(which));
     let judged = planted(&recording, is_mode, leave_out, Recording::every_store);
     assert_eq!(judged, (1, 1));

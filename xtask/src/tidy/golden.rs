@@ -1,6 +1,6 @@
 //! Golden files of the format change only with a version of the format.
 //!
-//! `xtask/golden.sums` records the digest of every file under `crates/format/golden/`. A change of
+//! `xtask/golden.sums` records the digest of every golden file. A change of
 //! the bytes on media then shows as a change of that list, which says in the review what it is: a
 //! pool that an earlier build wrote is no longer read as it was. Once a version of Marram is
 //! released (a git tag `v*`), its lines may not change at all.
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const LIST: &str = "xtask/golden.sums";
-const FOLDER: &str = "crates/format/golden";
+const FOLDERS: [&str; 2] = ["crates/format/golden", "crates/pmem/golden"];
 
 const HEADING: &str = "# Digests (git hash-object) of the golden files of the format, one a line: \
                        digest path\n";
@@ -57,11 +57,13 @@ fn parse(list: &str) -> Sums {
 
 fn digests(root: &Path) -> Result<Sums> {
     let mut sums = Sums::new();
-    for file in files_below(&root.join(FOLDER))? {
-        let path = relative(root, &file);
-        let digest =
-            text(command(&["git", "hash-object", "--no-filters", &path]).current_dir(root))?;
-        sums.insert(path, digest);
+    for folder in FOLDERS {
+        for file in files_below(&root.join(folder))? {
+            let path = relative(root, &file);
+            let digest =
+                text(command(&["git", "hash-object", "--no-filters", &path]).current_dir(root))?;
+            sums.insert(path, digest);
+        }
     }
     Ok(sums)
 }

@@ -125,8 +125,8 @@ impl State {
         Ok(trees)
     }
 
-    /// Makes the page that a pointer leads to the dataset's own; the pointer lies in a page that is.
-    /// Returns its address.
+    /// Makes the page that a pointer leads to the dataset's own; the pointer lies in a page that
+    /// is. Returns its address.
     fn own_page(&mut self, pointer: u64, branch: &Branch) -> Result<u64> {
         if !self.space.is_shared(branch.at) {
             return Ok(branch.at);
