@@ -5,6 +5,7 @@
 //! judged, and either all of them go into one batch, or nothing is changed at all. The batch is
 //! durable before the merge returns.
 
+mod another_directory;
 mod gathered;
 
 use self::gathered::ForkSide;
@@ -41,6 +42,15 @@ pub struct MergeSides<'a> {
     pub root: Ino,
 }
 
+/// A directory that a fork's changes are to go into.
+#[derive(Clone, Copy, Debug)]
+pub struct IntoDirectory<'a> {
+    /// The dataset that it is in, which the file system serves.
+    pub dataset: &'a DatasetName,
+    /// Its inode.
+    pub directory: Ino,
+}
+
 /// The same, as it is known when the merge begins.
 pub(crate) struct Sides {
     pub(crate) dataset: DatasetName,
@@ -52,6 +62,8 @@ pub(crate) struct Sides {
     pub(crate) origin: Option<Source>,
     /// The state of the fork that is read is the base of the next merge.
     pub(crate) moves_base: bool,
+    /// The directory that the changes go into, if it is another one than the root of the fork.
+    pub(crate) into: Option<Ino>,
 }
 
 impl Sides {
@@ -63,6 +75,7 @@ impl Sides {
             root: sides.root,
             origin: None,
             moves_base: false,
+            into: None,
         }
     }
 
@@ -73,7 +86,17 @@ impl Sides {
             Direction::Update => (fork, parent),
         };
         let origin = (base != origin).then_some(origin);
-        Sides { dataset: into.dataset, base, fork: from, root, origin, moves_base: true }
+        let dataset = into.dataset;
+        Sides { dataset, base, fork: from, root, origin, moves_base: true, into: None }
+    }
+
+    /// All that the fork has changed goes there: what was merged before may be gone with the
+    /// directory that it went into.
+    fn into_directory(branch: Branch, into: IntoDirectory<'_>) -> Sides {
+        let Branch { fork, origin, root, .. } = branch;
+        let dataset = into.dataset.clone();
+        let into = Some(into.directory);
+        Sides { dataset, base: origin, fork, root, origin: None, moves_base: false, into }
     }
 }
 
@@ -82,6 +105,7 @@ impl Sides {
 enum Which<'a> {
     Sides(MergeSides<'a>),
     Branch(&'a DatasetName, Direction),
+    Directory(&'a DatasetName, IntoDirectory<'a>),
 }
 
 impl Which<'_> {
@@ -89,12 +113,17 @@ impl Which<'_> {
         match self {
             Which::Sides(sides) => Ok(Sides::of(sides)),
             Which::Branch(fork, direction) => {
-                let branch = Branch::of(store, fork)?;
-                let branch = branch.ok_or(Error::InvalidArgument("the dataset is no fork"))?;
-                Ok(Sides::of_branch(branch, direction))
+                Ok(Sides::of_branch(branch_of(store, fork)?, direction))
+            }
+            Which::Directory(fork, into) => {
+                Ok(Sides::into_directory(branch_of(store, fork)?, into))
             }
         }
     }
+}
+
+fn branch_of(store: &dyn Store, fork: &DatasetName) -> Result<Branch> {
+    Branch::of(store, fork)?.ok_or(Error::InvalidArgument("the dataset is no fork"))
 }
 
 /// How often a merge begins anew because another one between the same two has moved the base.
@@ -142,7 +171,8 @@ pub fn merge(
 /// What was decided against stays so: it comes again only if it is changed again.
 ///
 /// # Errors
-/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork.
+/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork; [`Error::Stale`] if the
+/// directory that it is a fork of is gone from its parent.
 pub fn bring_across(
     into: &dyn Parent,
     store: &dyn Store,
@@ -150,6 +180,21 @@ pub fn bring_across(
     options: &MergeOptions<'_>,
 ) -> Result<MergeReport> {
     Merge { parent: into, store, which: Which::Branch(fork, direction), options }.run()
+}
+
+/// Brings all that a fork has changed since it was made into another directory than the one that it
+/// is a fork of, by the paths of files: see `another_directory`. No base moves.
+///
+/// # Errors
+/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork; [`Error::Stale`] if the
+/// directory is gone, [`Error::NotDirectory`] if it is none.
+pub fn merge_elsewhere(
+    parent: &dyn Parent,
+    store: &dyn Store,
+    (fork, into): (&DatasetName, IntoDirectory<'_>),
+    options: &MergeOptions<'_>,
+) -> Result<MergeReport> {
+    Merge { parent, store, which: Which::Directory(fork, into), options }.run()
 }
 
 /// Runs an attempt as [`Parent::with_space`] does.
@@ -266,7 +311,7 @@ impl Merge<'_> {
             fork: &sides.fork,
             read: &fork.source,
             keep: None,
-            root_object: sides.root.0,
+            root_object: sides.into.unwrap_or(sides.root).0,
             base: sides.moves_base.then_some(&sides.base),
             // What was left out comes with a later merge: the base stays.
             moves_base: sides.moves_base && self.options.select.is_none(),

@@ -11,7 +11,7 @@
 //! inode of the other. What is known by neither is taken for two different inodes: then a change of
 //! it is a conflict, and nothing is lost.
 
-use crate::changes::Place;
+use crate::changes::{Changes, Place};
 use crate::subtree::{Places, Subtree};
 use marram_format::record::{Inode, InodeKind};
 use marram_records::failure::from_store;
@@ -194,6 +194,18 @@ impl Parted {
             left.retain(|ino| !found.contains(ino));
         }
         Ok(Parted::new(own, other, pairs))
+    }
+
+    /// Of states that have the same numbers, but for those that were given out again after a
+    /// rollback: what the second state has under these is not what the first one has. None if there
+    /// are none.
+    pub(crate) fn of_reused(changes: &Changes) -> Option<Parted> {
+        let (mut own, mut other) = (NewInodes::default(), NewInodes::default());
+        for (ino, change) in changes.by_inode.iter().filter(|(_, change)| change.is_other()) {
+            own.made.extend(change.after.clone().map(|inode| (*ino, inode)));
+            other.made.extend(change.before.clone().map(|inode| (*ino, inode)));
+        }
+        (!own.made.is_empty()).then(|| Parted::new(&own, &other, BTreeMap::new()))
     }
 
     fn new(own: &NewInodes, other: &NewInodes, pairs: BTreeMap<u64, u64>) -> Parted {

@@ -26,6 +26,8 @@ pub struct Counterpart {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Renumbering {
+    /// The datasets have nothing in common but counterparts.
+    is_apart: bool,
     counterparts: BTreeMap<u64, Counterpart>,
     shown: HashMap<u64, u64>,
     own: HashMap<u64, Option<u64>>,
@@ -51,19 +53,27 @@ impl Renumbering {
         numbers
     }
 
+    /// The renumbering of a dataset that has nothing in common with the other one but these.
+    pub fn apart(counterparts: BTreeMap<u64, Counterpart>) -> Renumbering {
+        let own: Vec<u64> = counterparts.keys().copied().collect();
+        let numbers = Renumbering::new(counterparts, own.into_iter(), std::iter::empty());
+        Renumbering { is_apart: true, ..numbers }
+    }
+
     /// The number under which an own inode is shown: also of one that is not among those that are
     /// known, as what has no name, never a number of the other dataset.
     pub fn shown(&self, own: u64) -> u64 {
         match self.shown.get(&own) {
             Some(shown) => *shown,
-            None if self.own.contains_key(&own) => own | ALONE,
+            None if self.is_apart || self.own.contains_key(&own) => own | ALONE,
             None => own,
         }
     }
 
     /// The own number of what is shown under a number; none if only the other dataset has it.
     pub fn own(&self, shown: u64) -> Option<u64> {
-        self.own.get(&shown).copied().unwrap_or(Some(shown & !ALONE))
+        let is_known = !self.is_apart || shown & ALONE != 0;
+        self.own.get(&shown).copied().unwrap_or_else(|| is_known.then_some(shown & !ALONE))
     }
 
     /// The record of an own inode as it is shown: what both have is one inode, so it has the birth
@@ -104,5 +114,17 @@ mod tests {
         // 20 has no name here, and is not what stands under 20 there.
         assert!(numbers.shown(20) > u64::MAX / 2);
         assert_eq!(numbers.own(numbers.shown(20)), Some(20));
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_never_what_the_other_dataset_has() {
+        let created = Time { seconds: 5, nanoseconds: 0 };
+        let counterpart = Counterpart { number: 12, generation: 1, created };
+        let numbers = Renumbering::apart(BTreeMap::from([(10, counterpart)]));
+        assert_eq!((numbers.shown(10), numbers.own(12)), (12, Some(10)));
+        for number in [1, 10, 11, 12] {
+            assert_eq!(numbers.own(numbers.shown(number)), Some(number));
+        }
+        assert_eq!((numbers.own(1), numbers.own(11)), (None, None));
     }
 }

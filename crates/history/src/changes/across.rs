@@ -40,11 +40,29 @@ impl Changes {
             changes.compare_inode(ino, (before, after))?;
         }
         changes.add_collisions((before, after), (parted, unshown))?;
-        for (ino, change) in &mut changes.by_inode {
+        changes.read_records((before, after))?;
+        Ok(changes)
+    }
+
+    /// Gathers what differs between two states of these inodes, each as a whole.
+    pub(crate) fn between(
+        states: (&State, &State),
+        inos: impl IntoIterator<Item = u64>,
+    ) -> Result<Changes> {
+        let mut changes = Changes::default();
+        for ino in inos {
+            changes.compare_inode(ino, states)?;
+        }
+        changes.read_records(states)?;
+        Ok(changes)
+    }
+
+    fn read_records(&mut self, (before, after): (&State, &State)) -> Result<()> {
+        for (ino, change) in &mut self.by_inode {
             change.before = before.inode(*ino)?;
             change.after = after.inode(*ino)?;
         }
-        Ok(changes)
+        Ok(())
     }
 
     /// The same changes, of a dataset whose numbers are shown as those of another one.

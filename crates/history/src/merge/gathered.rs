@@ -2,15 +2,16 @@
 //! dataset that it goes into.
 
 use super::Sides;
+use super::another_directory::Apart;
 use crate::changes::Changes;
 use crate::diff::check_related;
 use crate::parted::{NewInodes, Parted};
 use crate::selection::{Select, keep_selected};
 use crate::three_way::ThreeWay;
 use marram_records::failure::from_store;
-use marram_records::state::State;
+use marram_records::state::{State, same_inode};
 use marram_store::{Source, Store};
-use marram_vfs::Result;
+use marram_vfs::{Error, Result};
 
 /// What is known before the parent is held still.
 pub(super) struct ForkSide {
@@ -24,12 +25,12 @@ pub(super) struct ForkSide {
 
 /// See the module.
 pub(super) struct Gathered {
-    base: State,
-    fork: State,
-    now: State,
-    theirs: Changes,
-    ours: Changes,
-    is_renumbered: bool,
+    pub(super) base: State,
+    pub(super) fork: State,
+    pub(super) now: State,
+    pub(super) theirs: Changes,
+    pub(super) ours: Changes,
+    pub(super) is_renumbered: bool,
 }
 
 fn open(store: &dyn Store, source: &Source, sides: &Sides) -> Result<State> {
@@ -67,26 +68,31 @@ impl ForkSide {
     pub(super) fn with(
         self,
         store: &dyn Store,
-        (sides, fork): (&Sides, &Source),
+        (sides, fork_source): (&Sides, &Source),
         present: &Source,
     ) -> Result<Gathered> {
         let now = open(store, present, sides)?;
         check_related(&self.base, &now)?;
         let ForkSide { base, fork: fork_state, theirs, made } = self;
+        if let Some(directory) = sides.into {
+            let (theirs, now) = (theirs.unwrap_or_default(), now.below(directory.0));
+            return Apart { base, fork: fork_state, theirs, now }.gather();
+        }
+        if sides.moves_base {
+            refuse_gone(&base, [&fork_state, &now])?;
+        }
         let Some((made, origin)) = made.zip(sides.origin.as_ref()) else {
             let ours = Changes::gather(store, (&sides.base, present), &base, &now)?;
-            let theirs = theirs.unwrap_or_default();
-            return Ok(Gathered {
-                base,
-                fork: fork_state,
-                now,
-                theirs,
-                ours,
-                is_renumbered: false,
-            });
+            let (fork, theirs) = (fork_state, theirs.unwrap_or_default());
+            let Some(parted) = Parted::of_reused(&theirs) else {
+                return Ok(Gathered { base, fork, now, theirs, ours, is_renumbered: false });
+            };
+            let (shown, sources) = (parted.show(&fork), (&sides.base, fork_source));
+            let theirs = Changes::gather_across(store, sources, (&base, &shown), (&parted, &fork))?;
+            return Ok(Gathered { base, fork: shown, now, theirs, ours, is_renumbered: true });
         };
         let others = NewInodes::of(store, origin, present)?;
-        let sources = (&sides.base, fork, present);
+        let sources = (&sides.base, fork_source, present);
         match theirs {
             Some(theirs) => {
                 with_own_base(store, sources, (base, fork_state, now), theirs, (&made, &others))
@@ -97,6 +103,18 @@ impl ForkSide {
             }
         }
     }
+}
+
+/// Refuses a fork whose directory is gone from one of the states, or another one has its number.
+fn refuse_gone(base: &State, others: [&State; 2]) -> Result<()> {
+    let root = base.named_inode(base.root)?.ok_or(Error::Stale)?;
+    for state in others {
+        let found = state.named_inode(state.root)?;
+        if found.is_none_or(|found| !same_inode(&root, &found)) {
+            return Err(Error::Stale);
+        }
+    }
+    Ok(())
 }
 
 /// The base is a state of the fork.

@@ -9,6 +9,7 @@ mod change_set;
 mod conflicts;
 mod diffs;
 mod directories;
+mod elsewhere;
 mod family;
 mod folding;
 mod last_names;
