@@ -11,8 +11,14 @@ const FOLDER: &str = "crates/marram/src/engine/";
 /// The binary.
 const BINARY: &str = "crates/marram/src/";
 /// The crates of the engines.
-const ENGINES: [&str; 5] =
-    ["marram_pool", "marram_pmem", "marram_posix", "marram_history", "marram_records"];
+const ENGINES: [&str; 6] = [
+    "marram_pool",
+    "marram_cluster",
+    "marram_pmem",
+    "marram_posix",
+    "marram_history",
+    "marram_records",
+];
 
 /// The places outside the folder that name an engine.
 pub(crate) fn named(source: &Source) -> Vec<Finding> {

@@ -1,0 +1,122 @@
+//! Blocks, named by their content.
+
+use crate::database::{Change, Range, Table};
+use crate::failure::damaged;
+use crate::format::{BlockId, BlockRow, Reference};
+use crate::rows::Rows;
+use bytes::Bytes;
+use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
+use marram_store::{FreshBlock, Result};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+
+/// Content that one write sends at most, in bytes.
+const WRITE_BYTES: usize = 8 << 20;
+/// What compression has to save at least, in bytes.
+const GRAIN_BYTES: usize = 512;
+/// Content that the cache is made for, in bytes a block.
+const CACHED_BLOCK_BYTES: u64 = 32 << 10;
+
+/// The blocks of a store, and a cache of their contents.
+pub(crate) struct Blocks {
+    rows: Rows,
+    cache: Cache<BlockId, Bytes, ByLength>,
+}
+
+#[derive(Clone)]
+struct ByLength;
+
+impl Weighter<BlockId, Bytes> for ByLength {
+    fn weight(&self, _: &BlockId, content: &Bytes) -> u64 {
+        content.len() as u64
+    }
+}
+
+/// A block on its way into the database.
+pub(crate) struct Upload {
+    pub(crate) reference: Reference,
+    pub(crate) block: Arc<FreshBlock>,
+}
+
+impl Blocks {
+    pub(crate) fn new(rows: Rows, cache_bytes: u64) -> Blocks {
+        let items = usize::try_from(cache_bytes / CACHED_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
+        Blocks { rows, cache: Cache::with_weighter(items, cache_bytes, ByLength) }
+    }
+
+    /// The name of a content.
+    pub(crate) fn reference(&self, content: &[u8]) -> Reference {
+        let len = u32::try_from(content.len()).expect("a block is bounded");
+        Reference { id: self.rows.hash(content), len }
+    }
+
+    /// Writes those of the blocks that are not there. They are loose until a row refers to them.
+    pub(crate) fn upload(&self, uploads: &[Upload], now: i64) -> Result<()> {
+        let ids: Vec<Vec<u8>> = uploads.iter().map(|it| it.reference.id.to_vec()).collect();
+        let known = self.rows.database().has(Table::Blocks, &ids)?;
+        let missing = uploads.iter().zip(known).filter(|(_, is_there)| !is_there);
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        for (upload, _) in missing {
+            changes.push(loose(&self.rows, &upload.reference.id, now));
+            changes.push(self.stored(upload));
+            bytes += upload.block.data().len();
+            if bytes >= WRITE_BYTES {
+                self.rows.write(&std::mem::take(&mut changes))?;
+                bytes = 0;
+            }
+        }
+        self.rows.write(&changes)
+    }
+
+    fn stored(&self, upload: &Upload) -> Change {
+        let content = upload.block.data();
+        let mut packed = Vec::new();
+        let how = if upload.block.is_as_is() { Compression::Off } else { Compression::Lz4 };
+        let (codec, stored) = match compress_with_grain(how, content, GRAIN_BYTES, &mut packed) {
+            true => (how.id(), &packed[..]),
+            false => (codec_id::OFF, content),
+        };
+        let row = BlockRow { codec, len: upload.reference.len, stored };
+        self.rows.put(Table::Blocks, upload.reference.id.to_vec(), row.encode())
+    }
+
+    /// The content of a block, verified.
+    pub(crate) fn read(&self, reference: &Reference) -> Result<Bytes> {
+        if let Some(content) = self.cache.get(&reference.id) {
+            return Ok(content);
+        }
+        let content = Bytes::from(read(&self.rows, reference)?);
+        self.cache.insert(reference.id, content.clone());
+        Ok(content)
+    }
+}
+
+/// The content of a block as the database has it, verified.
+pub(crate) fn read(rows: &Rows, reference: &Reference) -> Result<Vec<u8>> {
+    let id: String = reference.id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wrong = |reason: String| damaged("a data block", id.clone(), reason);
+    let value = rows.get(Table::Blocks, reference.id.to_vec())?;
+    let value = value.ok_or_else(|| wrong("the database does not have it".to_owned()))?;
+    let row = BlockRow::decode(&value)?;
+    if row.len != reference.len {
+        return Err(wrong(format!("it has {} bytes instead of {}", row.len, reference.len)));
+    }
+    let content = decompress(row.codec, row.stored, row.len as usize);
+    let content = content.map_err(|error| wrong(error.to_string()))?;
+    match rows.hash(&content) == reference.id {
+        true => Ok(content),
+        false => Err(wrong("its content has another hash".to_owned())),
+    }
+}
+
+/// A change that lets the next sweep look whether anything refers to a block.
+pub(crate) fn loose(rows: &Rows, id: &BlockId, now: i64) -> Change {
+    rows.put(Table::Loose, id.to_vec(), now.to_le_bytes().to_vec())
+}
+
+/// The first rows that refer to a block, at most so many.
+pub(crate) fn uses(id: &BlockId, limit: usize) -> Range {
+    let to = [&id[..], &[u8::MAX; 33]].concat();
+    Range::first(Table::Uses, id.to_vec(), to, limit)
+}

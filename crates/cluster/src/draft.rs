@@ -1,0 +1,337 @@
+//! How an entry that is being made changes datasets and lines.
+
+use crate::catalogue::{Catalogue, LINES_DEEP_MAX};
+use crate::format::{LineRecord, Record, Role};
+use marram_store::{DatasetName, Error, ROOT_OBJECT, Result, Source, check_rename, check_tag};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Numbers that an entry gives away at most.
+const NUMBERS_BITS: u32 = 16;
+/// The largest block of a file where a dataset has no value of its own, in bytes.
+pub(crate) const RECORD_BYTES: &str = "131072";
+
+/// The catalogue with the changes of an entry that is being made.
+pub(crate) struct Draft {
+    /// As the entries before have it, and as this one will.
+    catalogue: Catalogue,
+    entry: u64,
+    given: u64,
+    now: i64,
+    changed: BTreeSet<u64>,
+    changed_lines: BTreeSet<u64>,
+    work: Vec<[u64; 3]>,
+}
+
+/// What a draft has come to.
+pub(crate) struct Drafted {
+    pub(crate) catalogue: Catalogue,
+    pub(crate) records: Vec<(u64, Option<Record>)>,
+    pub(crate) lines: Vec<(u64, Option<LineRecord>)>,
+    pub(crate) work: Vec<[u64; 3]>,
+}
+
+/// Whether a view of a dataset or snapshot is open.
+pub(crate) type IsOpen<'o> = &'o dyn Fn(u64) -> bool;
+
+impl Draft {
+    pub(crate) fn new(catalogue: Catalogue, entry: u64, now: i64) -> Draft {
+        let (changed, changed_lines) = (BTreeSet::new(), BTreeSet::new());
+        Draft { catalogue, entry, given: 0, now, changed, changed_lines, work: Vec::new() }
+    }
+
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// Whether the entry would change nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.changed_lines.is_empty() && self.work.is_empty()
+    }
+
+    pub(crate) fn finish(self) -> Drafted {
+        let record = |number: &u64| (*number, self.catalogue.record(*number).cloned());
+        let line = |number: &u64| (*number, self.catalogue.line(*number).copied());
+        Drafted {
+            records: self.changed.iter().map(record).collect(),
+            lines: self.changed_lines.iter().map(line).collect(),
+            work: self.work,
+            catalogue: self.catalogue,
+        }
+    }
+
+    /// A number greater than all that were given before.
+    fn number(&mut self) -> Result<u64> {
+        self.given += 1;
+        match self.given >> NUMBERS_BITS {
+            0 => Ok(self.entry << NUMBERS_BITS | self.given),
+            _ => Err(Error::Invalid("too many datasets in one step".to_owned())),
+        }
+    }
+
+    fn set(&mut self, number: u64, record: Option<Record>) -> Result<()> {
+        self.changed.insert(number);
+        self.catalogue.set(number, record)
+    }
+
+    fn set_line(&mut self, number: u64, line: Option<LineRecord>) {
+        self.changed_lines.insert(number);
+        self.catalogue.set_line(number, line);
+    }
+
+    /// Changes the record of a dataset or snapshot.
+    pub(crate) fn change(&mut self, number: u64, change: impl FnOnce(&mut Record)) -> Result<()> {
+        let mut record = self.record(number)?;
+        change(&mut record);
+        self.set(number, Some(record))
+    }
+
+    fn record(&self, number: u64) -> Result<Record> {
+        let record = self.catalogue.record(number).cloned();
+        record.ok_or_else(|| Error::NoDataset(format!("number {number}")))
+    }
+
+    fn refuse_taken(&self, source: &Source) -> Result<()> {
+        match self.catalogue.find(source) {
+            Ok(_) => Err(Error::DatasetExists(source.to_string())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Makes an empty dataset.
+    pub(crate) fn create(
+        &mut self,
+        name: &DatasetName,
+        properties: &BTreeMap<String, String>,
+    ) -> Result<()> {
+        properties.iter().try_for_each(|(name, value)| check_property(name, value))?;
+        self.refuse_taken(&Source::live(name.clone()))?;
+        let number = self.number()?;
+        self.set_line(number, Some(LineRecord { parent: 0, parent_period: 0 }));
+        let record = Record {
+            role: Role::Dataset { origin: 0, is_fork: false },
+            name: name.to_string(),
+            line: number,
+            period: 1,
+            root_object: ROOT_OBJECT,
+            owner: 0,
+            created_seconds: self.now,
+            referenced_bytes: 0,
+            holds: Vec::new(),
+            properties: properties.clone(),
+        };
+        self.set(number, Some(record))
+    }
+
+    /// Takes a snapshot of a dataset, and begins its next period.
+    pub(crate) fn snapshot(&mut self, dataset: &DatasetName, name: &str) -> Result<u64> {
+        let source: Source = format!("{dataset}@{name}").parse()?;
+        self.refuse_taken(&source)?;
+        let of = self.catalogue.dataset(dataset)?;
+        let live = self.record(of)?;
+        let number = self.number()?;
+        let snapshot = Record {
+            role: Role::Snapshot { of },
+            name: name.to_owned(),
+            created_seconds: self.now,
+            holds: Vec::new(),
+            ..live
+        };
+        self.set(number, Some(snapshot))?;
+        self.change(of, |live| live.period += 1)?;
+        Ok(number)
+    }
+
+    /// Makes a dataset that begins as a snapshot.
+    pub(crate) fn clone_snapshot(&mut self, origin: u64, name: &DatasetName) -> Result<u64> {
+        self.refuse_taken(&Source::live(name.clone()))?;
+        let snapshot = self.record(origin)?;
+        if self.catalogue.links(snapshot.line, None)?.len() >= LINES_DEEP_MAX {
+            let text = format!("forks of forks are at most {LINES_DEEP_MAX} deep: copy the files");
+            return Err(Error::Invalid(text));
+        }
+        let number = self.number()?;
+        let (parent, parent_period) = (snapshot.line, snapshot.period);
+        self.set_line(number, Some(LineRecord { parent, parent_period }));
+        let clone = Record {
+            role: Role::Dataset { origin, is_fork: false },
+            name: name.to_string(),
+            line: number,
+            period: 1,
+            created_seconds: self.now,
+            holds: Vec::new(),
+            ..snapshot
+        };
+        self.set(number, Some(clone))?;
+        Ok(number)
+    }
+
+    /// Makes a fork of the present state of a dataset.
+    pub(crate) fn fork(
+        &mut self,
+        dataset: &DatasetName,
+        name: &DatasetName,
+        root_object: u64,
+    ) -> Result<()> {
+        self.refuse_taken(&Source::live(name.clone()))?;
+        let is_taken = |base: &Source| self.catalogue.find(base).is_ok();
+        let base = Source::fork_base(dataset, name, &is_taken)?;
+        let origin = self.snapshot(dataset, base.snapshot.as_deref().unwrap_or_default())?;
+        let number = self.clone_snapshot(origin, name)?;
+        self.change(number, |fork| {
+            fork.role = Role::Dataset { origin, is_fork: true };
+            fork.root_object = root_object;
+        })
+    }
+
+    /// Gives a dataset or snapshot another name.
+    pub(crate) fn rename(&mut self, from: &Source, to: &Source) -> Result<()> {
+        check_rename(from, to)?;
+        self.refuse_taken(to)?;
+        let number = self.catalogue.find(from)?;
+        let name = to.snapshot.clone().unwrap_or_else(|| to.dataset.to_string());
+        self.change(number, |record| record.name = name)
+    }
+
+    /// Sets a property of a dataset, or takes it away.
+    pub(crate) fn set_property(
+        &mut self,
+        name: &DatasetName,
+        property: &str,
+        value: Option<&str>,
+    ) -> Result<()> {
+        check_property(property, value.unwrap_or(RECORD_BYTES))?;
+        let number = self.catalogue.dataset(name)?;
+        self.change(number, |record| {
+            match value {
+                Some(value) => record.properties.insert(property.to_owned(), value.to_owned()),
+                None => record.properties.remove(property),
+            };
+        })
+    }
+
+    /// Keeps a snapshot from being destroyed.
+    pub(crate) fn hold(&mut self, snapshot: &Source, tag: &str) -> Result<()> {
+        check_tag(tag)?;
+        let number = self.catalogue.snapshot(snapshot)?;
+        if self.record(number)?.holds.iter().any(|held| held == tag) {
+            return Err(Error::Invalid(format!("{snapshot} is held with the tag {tag} already")));
+        }
+        self.change(number, |record| {
+            record.holds.push(tag.to_owned());
+            record.holds.sort();
+        })
+    }
+
+    /// Takes such a tag away.
+    pub(crate) fn release(&mut self, snapshot: &Source, tag: &str) -> Result<()> {
+        let number = self.catalogue.snapshot(snapshot)?;
+        if !self.record(number)?.holds.iter().any(|held| held == tag) {
+            return Err(Error::Invalid(format!("{snapshot} is not held with a tag {tag}")));
+        }
+        self.change(number, |record| record.holds.retain(|held| held != tag))
+    }
+
+    /// Takes datasets and snapshots away, and all that goes with them.
+    pub(crate) fn destroy(
+        &mut self,
+        sources: &[Source],
+        is_open: IsOpen<'_>,
+    ) -> Result<Vec<Source>> {
+        let goes = self.all_that_goes(sources, is_open)?;
+        let named = self.catalogue.named();
+        let names = named.into_iter().filter(|(_, number)| goes.contains(number));
+        let names = names.map(|(source, _)| source).collect();
+        let ends = |number: &u64| self.catalogue.record(*number).map(|it| (it.line, it.period));
+        let ends: Vec<(u64, u64)> = goes.iter().filter_map(ends).collect();
+        for number in goes {
+            self.set(number, None)?;
+        }
+        ends.into_iter().for_each(|(line, period)| self.end(line, period));
+        Ok(names)
+    }
+
+    /// A state of a line is gone: the rows that only it needed may go, and the line with its last.
+    fn end(&mut self, line: u64, period: u64) {
+        let Some(record) = self.catalogue.line(line).copied() else { return };
+        let is_needed = self.catalogue.points(line).next().is_some();
+        if is_needed || self.catalogue.is_live(line) {
+            let before = self.catalogue.points(line).filter(|point| *point < period).next_back();
+            self.work.push([line, before.unwrap_or(0), period]);
+            return;
+        }
+        self.set_line(line, None);
+        self.work.push([line, 0, u64::MAX]);
+        if record.parent > 0 {
+            self.end(record.parent, record.parent_period);
+        }
+    }
+
+    /// All that a destruction takes: the sources, the snapshots of datasets, and the bases that
+    /// nothing needs then.
+    fn all_that_goes(&self, sources: &[Source], is_open: IsOpen<'_>) -> Result<BTreeSet<u64>> {
+        let mut goes = BTreeSet::new();
+        for source in sources {
+            let number = self.catalogue.find(source)?;
+            goes.insert(number);
+            if source.snapshot.is_none() {
+                goes.extend(self.catalogue.snapshots_of(number));
+            }
+        }
+        let is_unneeded = |goes: &BTreeSet<u64>, number: u64, record: &Record| {
+            !goes.contains(&number)
+                && !is_open(number)
+                && record.holds.is_empty()
+                && self.is_unneeded_base(goes, number)
+        };
+        loop {
+            let mut all = self.catalogue.records();
+            match all.find(|(number, record)| is_unneeded(&goes, *number, record)) {
+                Some((number, _)) => goes.insert(number),
+                None => break,
+            };
+        }
+        goes.iter().try_for_each(|number| self.refuse_in_use(*number, &goes, is_open))?;
+        Ok(goes)
+    }
+
+    /// Whether it is a base of forks that all go, or of a merge with a dataset that goes.
+    fn is_unneeded_base(&self, goes: &BTreeSet<u64>, number: u64) -> bool {
+        let Some(source) = self.catalogue.source(number) else { return false };
+        let mut clones = self.catalogue.clones_of(number).peekable();
+        let taker_goes = source.merge_base().is_some_and(|(taker, _)| goes.contains(&taker));
+        let forks_go = source.is_fork_base() && clones.peek().is_some();
+        (forks_go || taker_goes) && clones.all(|clone| goes.contains(&clone))
+    }
+
+    fn refuse_in_use(&self, number: u64, goes: &BTreeSet<u64>, is_open: IsOpen<'_>) -> Result<()> {
+        let name = self.catalogue.source(number).map(|source| source.to_string());
+        let name = name.unwrap_or_default();
+        if name == DatasetName::root().as_str() {
+            return Err(Error::Invalid("the root dataset cannot be destroyed".to_owned()));
+        }
+        let record = self.record(number)?;
+        let mut clones = self.catalogue.clones_of(number);
+        let holder = match clones.find(|clone| !goes.contains(clone)) {
+            _ if is_open(number) => "it is open".to_owned(),
+            _ if !record.holds.is_empty() => format!("it is held: {}", record.holds.join(", ")),
+            Some(clone) => match self.catalogue.source(clone) {
+                Some(clone) => format!("{clone} began as it"),
+                None => format!("dataset {clone} began as it"),
+            },
+            None => return Ok(()),
+        };
+        Err(Error::InUse { name, holder })
+    }
+}
+
+/// Refuses what is no property, or no value of one.
+pub(crate) fn check_property(property: &str, value: &str) -> Result<()> {
+    let bytes = value.parse::<u64>().unwrap_or(0);
+    let is_good = bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes);
+    match is_good && property == "recordsize" {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "{property}={value}: there is recordsize, a power of two from 4096 to 1048576"
+        ))),
+    }
+}

@@ -1,0 +1,44 @@
+//! A store in a database that somebody runs anyway: the cluster home.
+//!
+//! A **publication** is one entry of a log, put under the next number if that is free: the only
+//! atomic step that a [`Database`] must have. **Rows** follow the log, and are what reads go by.
+//! **Blocks** are named by a keyed hash of their content, so equal content is stored once.
+//!
+//! A dataset writes on a **line**. The snapshots of a line cut it into **periods**. A row has the
+//! period of its birth, and if a snapshot needs it beyond its end, the period of its death: so a
+//! snapshot or a fork is one entry whatever the size. `docs/cluster-format.md` specifies the bytes.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`database`] | what a database must give |
+//! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
+//! | [`format`] | rows and entries as bytes |
+//! | `rows`, `blocks` | sealed rows and verified blocks |
+//! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
+//! | `chain` | the items of a state, read along its lines |
+//! | `pending` | batches that wait for their publication |
+//! | `follow` | rows brought up to an entry |
+//! | `state` | an open store: how it is opened, publishes, and takes away what nothing needs |
+//! | `view` | a dataset or snapshot that is open |
+//! | [`verify`] | a verifier that shares only the format with the rest |
+
+mod blocks;
+mod catalogue;
+mod chain;
+pub mod database;
+mod draft;
+mod failure;
+mod follow;
+pub mod format;
+pub mod memory;
+mod pending;
+mod rows;
+pub mod sqlite;
+mod state;
+pub mod verify;
+mod view;
+
+pub use database::Database;
+pub use state::{
+    Client, Clock, Cluster, Glance, NewStore, OpenOptions, SpaceProbe, Status, Swept, glance, make,
+};

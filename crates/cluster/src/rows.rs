@@ -1,0 +1,95 @@
+//! Sealed rows of a database.
+
+use crate::database::{Change, Database, Range, Row, Table};
+use crate::failure::damaged;
+use crate::format::{Seal, keys};
+use bytes::Bytes;
+use marram_store::Result;
+use std::sync::Arc;
+
+/// The rows of a store: each value is sealed when it is written, and checked when it is read.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    database: Arc<dyn Database>,
+    seal: Seal,
+}
+
+impl Rows {
+    pub(crate) fn new(database: Arc<dyn Database>, seal: Seal) -> Rows {
+        Rows { database, seal }
+    }
+
+    pub(crate) fn database(&self) -> &dyn Database {
+        &*self.database
+    }
+
+    /// The keyed hash of some bytes.
+    pub(crate) fn hash(&self, bytes: &[u8]) -> [u8; 32] {
+        self.seal.hash(bytes)
+    }
+
+    /// A change that sets a row.
+    pub(crate) fn put(&self, table: Table, key: Vec<u8>, value: Vec<u8>) -> Change {
+        let sealed = self.seal.close(table, &key, value);
+        Change::put(table, key, sealed)
+    }
+
+    pub(crate) fn insert(&self, table: Table, key: Vec<u8>, value: Vec<u8>) -> Result<bool> {
+        let sealed = self.seal.close(table, &key, value);
+        self.database.insert(table, &key, &sealed)
+    }
+
+    pub(crate) fn write(&self, changes: &[Change]) -> Result<()> {
+        match changes {
+            [] => Ok(()),
+            _ => self.database.write(changes),
+        }
+    }
+
+    /// The rows of each range, without their seals.
+    pub(crate) fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
+        let mut answers = self.database.read(ranges)?;
+        if answers.len() != ranges.len() {
+            return Err(damaged(
+                "the database",
+                "an answer".to_owned(),
+                "it is not to the question",
+            ));
+        }
+        for (range, rows) in ranges.iter().zip(&mut answers) {
+            for (key, value) in rows {
+                *value = self.open(range.table, key, value)?;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn open(&self, table: Table, key: &[u8], sealed: &Bytes) -> Result<Bytes> {
+        let len = self.seal.open(table, key, sealed)?.len();
+        Ok(sealed.slice(..len))
+    }
+
+    /// The row under one key.
+    pub(crate) fn get(&self, table: Table, key: Vec<u8>) -> Result<Option<Bytes>> {
+        let found = self.read(&[Range::one(table, key)])?;
+        Ok(found.into_iter().flatten().next().map(|(_, value)| value))
+    }
+
+    /// All rows of a table, for those that are small.
+    pub(crate) fn all(&self, table: Table) -> Result<Vec<Row>> {
+        let (from, to) = (Vec::new(), vec![u8::MAX; 64]);
+        let range = Range::first(table, from, to, usize::MAX);
+        Ok(self.read(&[range])?.into_iter().flatten().collect())
+    }
+
+    /// Up to which entry the rows follow the log.
+    pub(crate) fn followed(&self) -> Result<u64> {
+        let row = self.get(Table::Header, keys::FOLLOWED.to_vec())?;
+        row.map_or(Ok(0), |value| keys::decode_number(&value))
+    }
+
+    /// A change that says so.
+    pub(crate) fn put_followed(&self, number: u64) -> Change {
+        self.put(Table::Header, keys::FOLLOWED.to_vec(), keys::number(number))
+    }
+}

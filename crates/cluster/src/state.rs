@@ -1,0 +1,182 @@
+//! An open store: what its views and operations share.
+
+mod open;
+mod prune;
+mod publish;
+mod store;
+
+pub use open::{Client, Glance, NewStore, OpenOptions, glance, make};
+pub use prune::Swept;
+
+use crate::blocks::{Blocks, Upload};
+use crate::catalogue::{Catalogue, Link};
+use crate::chain;
+use crate::format::{Reference, Role, StoredItem};
+use crate::pending::Pending;
+use crate::rows::Rows;
+use marram_store::{Block, Error, Item, Key, Result, Space};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+/// Gives the seconds since 1970.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// Tells how much space there is.
+pub type SpaceProbe = Arc<dyn Fn() -> Space + Send + Sync>;
+
+/// A store in a database, which this client has open.
+pub struct Cluster {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What is known of an open store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Entries of the log up to now.
+    pub entries: u64,
+    /// Bytes of memory that wait for their publication.
+    pub waiting_bytes: u64,
+    /// Bytes that the database takes.
+    pub stored_bytes: u64,
+    /// Why the store takes no more changes, if it does not.
+    pub stopped: Option<String>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) rows: Rows,
+    pub(crate) blocks: Blocks,
+    pub(crate) id: [u8; 16],
+    pub(crate) session: [u8; 16],
+    pub(crate) read_only: bool,
+    pub(crate) clock: Clock,
+    pub(crate) space: Option<SpaceProbe>,
+    /// Taken before the state.
+    pub(crate) publisher: Mutex<Publisher>,
+    pub(crate) state: RwLock<State>,
+}
+
+/// The end of the log.
+pub(crate) struct Publisher {
+    /// The number of the last entry.
+    pub(crate) number: u64,
+    /// The hash of it.
+    pub(crate) hash: [u8; 32],
+    /// Grows with each sign of life.
+    pub(crate) beat: u64,
+}
+
+/// What changes while the store is open.
+pub(crate) struct State {
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) pending: Pending,
+    /// What is being published.
+    pub(crate) frozen: Option<Arc<Pending>>,
+    /// Views that are open, by the number of their dataset or snapshot.
+    pub(crate) open: BTreeMap<u64, Weak<()>>,
+    /// What is being destroyed.
+    pub(crate) going: BTreeSet<u64>,
+    /// Batches that were applied, and those of them that are published.
+    pub(crate) applied: u64,
+    pub(crate) published: u64,
+    pub(crate) stopped: Option<String>,
+}
+
+impl State {
+    pub(crate) fn is_open(&self, number: u64) -> bool {
+        self.open.get(&number).is_some_and(|open| open.strong_count() > 0)
+    }
+
+    /// The item under a key that waits for its publication, or was removed.
+    pub(crate) fn waiting(&self, dataset: u64, key: Key) -> Option<&Option<Item>> {
+        let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.get(dataset, key));
+        self.pending.get(dataset, key).or_else(frozen)
+    }
+
+    /// The lines of a dataset as it is now.
+    pub(crate) fn links(&self, dataset: u64) -> Result<Vec<Link>> {
+        let record = self.catalogue.record(dataset);
+        let record = record.ok_or_else(|| Error::NoDataset(format!("number {dataset}")))?;
+        let period = matches!(record.role, Role::Snapshot { .. }).then_some(record.period);
+        self.catalogue.links(record.line, period)
+    }
+
+    /// Refuses changes when an earlier one has failed half-way.
+    pub(crate) fn refuse_stopped(&self) -> Result<()> {
+        match &self.stopped {
+            None => Ok(()),
+            Some(reason) => Err(Error::ReadOnly(reason.clone())),
+        }
+    }
+}
+
+impl Shared {
+    /// The item under a key of a dataset as it is now.
+    pub(crate) fn get(&self, dataset: u64, key: Key) -> Result<Option<Item>> {
+        let links = {
+            let state = self.state.read();
+            if let Some(item) = state.waiting(dataset, key) {
+                return Ok(item.clone());
+            }
+            state.links(dataset)?
+        };
+        Ok(chain::get(&self.rows, &links, key)?.map(|item| item.item()))
+    }
+
+    /// What an item refers to; a block that is not stored yet joins `uploads`.
+    pub(crate) fn stored(&self, item: &Item, uploads: &mut Vec<Upload>) -> Result<StoredItem> {
+        let block = match &item.block {
+            None => None,
+            Some(Block::Stored(token)) => Some(Reference::of_token(token)?),
+            Some(Block::Fresh(block)) => {
+                let reference = match block.stored() {
+                    Some(token) => Reference::of_token(token)?,
+                    None => self.blocks.reference(block.data()),
+                };
+                uploads.push(Upload { reference, block: Arc::clone(block) });
+                Some(reference)
+            }
+        };
+        Ok(StoredItem { value: item.value.clone(), block })
+    }
+
+    /// Takes no more changes: what is in the database is not known, or is another's.
+    pub(crate) fn stop(&self, reason: &str) -> Error {
+        let mut state = self.state.write();
+        let reason = state.stopped.get_or_insert_with(|| reason.to_owned()).clone();
+        Error::ReadOnly(reason)
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        (self.clock)()
+    }
+}
+
+impl Cluster {
+    /// The number of the store among all stores.
+    pub fn id(&self) -> [u8; 16] {
+        self.shared.id
+    }
+
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub fn status(&self) -> Result<Status> {
+        let stored_bytes = self.shared.rows.database().bytes()?;
+        let entries = self.shared.publisher.lock().number;
+        let state = self.shared.state.read();
+        let frozen = state.frozen.as_ref().map_or(0, |frozen| frozen.bytes());
+        Ok(Status {
+            entries,
+            waiting_bytes: (state.pending.bytes() + frozen) as u64,
+            stored_bytes,
+            stopped: state.stopped.clone(),
+        })
+    }
+
+    /// What kind of database it is in, for people.
+    pub fn engine(&self) -> &'static str {
+        self.shared.rows.database().engine()
+    }
+}

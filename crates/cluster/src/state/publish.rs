@@ -1,0 +1,208 @@
+//! Publications: blocks first, then the entry, then the rows.
+
+use super::{Publisher, Shared};
+use crate::blocks::Upload;
+use crate::catalogue::Catalogue;
+use crate::chain;
+use crate::database::Table;
+use crate::draft::{Draft, Drafted};
+use crate::follow::{self, Heads};
+use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
+use crate::pending::{Items, Pending};
+use marram_store::{Error, Result};
+use std::sync::Arc;
+
+/// What an entry does beside the items that wait.
+pub(crate) type Plan<'p, T> = &'p mut dyn FnMut(&mut Draft) -> Result<T>;
+
+/// An entry that can be put into the log.
+struct Prepared {
+    entry: Entry,
+    catalogue: Catalogue,
+    heads: Heads,
+    uploads: Vec<Upload>,
+}
+
+impl Shared {
+    /// Publishes all that waits, together with what `plan` does: all of it, or nothing.
+    pub(crate) fn publish<T>(&self, plan: Plan<'_, T>) -> Result<T> {
+        self.publish_with(None, plan)
+    }
+
+    /// The same, with a client that comes or goes.
+    pub(crate) fn publish_with<T>(
+        &self,
+        presence: Option<Presence>,
+        plan: Plan<'_, T>,
+    ) -> Result<T> {
+        if self.read_only {
+            return Err(Error::ReadOnly("it is open for reading only".to_owned()));
+        }
+        let mut publisher = self.publisher.lock();
+        let (frozen, catalogue, applied) = self.freeze()?;
+        let done = self.put(&mut publisher, (&frozen, &catalogue), presence, plan);
+        drop(catalogue);
+        let mut state = self.state.write();
+        state.going.clear();
+        match done {
+            Ok((answer, drafted)) => {
+                if let Some(catalogue) = drafted {
+                    state.catalogue = Arc::new(catalogue);
+                }
+                (state.frozen, state.published) = (None, applied);
+                Ok(answer)
+            }
+            // What is in the log already stays in sight until the rows have it.
+            Err(error) if state.stopped.is_some() => Err(error),
+            Err(error) => {
+                state.frozen = None;
+                state.pending.take_up(&frozen);
+                Err(error)
+            }
+        }
+    }
+
+    /// Publishes all batches that were applied before the call.
+    pub(crate) fn publish_waiting(&self) -> Result<()> {
+        let wanted = self.state.read().applied;
+        if self.read_only {
+            return Ok(());
+        }
+        {
+            // A publication that ended meanwhile may have had these too.
+            let _publisher = self.publisher.lock();
+            let state = self.state.read();
+            state.refuse_stopped()?;
+            if state.published >= wanted {
+                return Ok(());
+            }
+        }
+        self.publish(&mut |_| Ok(()))
+    }
+
+    fn freeze(&self) -> Result<(Arc<Pending>, Arc<Catalogue>, u64)> {
+        let mut state = self.state.write();
+        state.refuse_stopped()?;
+        let frozen = Arc::new(std::mem::take(&mut state.pending));
+        state.frozen = Some(Arc::clone(&frozen));
+        Ok((frozen, Arc::clone(&state.catalogue), state.applied))
+    }
+
+    /// Puts the next entry, if there is something in it.
+    fn put<T>(
+        &self,
+        publisher: &mut Publisher,
+        (frozen, catalogue): (&Pending, &Catalogue),
+        presence: Option<Presence>,
+        plan: Plan<'_, T>,
+    ) -> Result<(T, Option<Catalogue>)> {
+        let number = publisher.number + 1;
+        let mut draft = Draft::new(catalogue.clone(), number, self.now());
+        let mut uploads = Vec::new();
+        let sections = self.sections(frozen, catalogue, &mut uploads)?;
+        let heads = follow::heads(&self.rows, &sections)?;
+        for ((dataset, _), section) in frozen.datasets().zip(&sections) {
+            let grown = self.grown(catalogue, dataset, section, &heads)?;
+            draft.change(dataset, |record| {
+                record.referenced_bytes = record.referenced_bytes.saturating_add_signed(grown);
+            })?;
+        }
+        let answer = plan(&mut draft)?;
+        if draft.is_empty() && presence.is_none() {
+            return Ok((answer, None));
+        }
+        let Drafted { catalogue, records, lines, work } = draft.finish();
+        let (previous, session, seconds) = (publisher.hash, self.session, self.now());
+        let entry = Entry { previous, session, seconds, presence, sections, records, lines, work };
+        let catalogue =
+            self.put_prepared(publisher, Prepared { entry, catalogue, heads, uploads })?;
+        Ok((answer, Some(catalogue)))
+    }
+
+    fn put_prepared(&self, publisher: &mut Publisher, prepared: Prepared) -> Result<Catalogue> {
+        let Prepared { entry, catalogue, heads, uploads } = prepared;
+        let (number, bytes) = (publisher.number + 1, entry.encode());
+        if bytes.len() > ENTRY_BYTES_MAX {
+            let text = "the change is too large for one entry of the log: make it in parts";
+            return Err(Error::Invalid(text.to_owned()));
+        }
+        self.blocks.upload(&uploads, entry.seconds)?;
+        self.append(number, &bytes)?;
+        (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
+        for upload in &uploads {
+            upload.block.set_stored(upload.reference.token());
+        }
+        let changes = follow::changes(&self.rows, number, &entry, &heads);
+        self.rows.write(&changes).map_err(|error| {
+            self.stop(&format!("{error}; what was synced is in the log: mount it again"))
+        })?;
+        Ok(catalogue)
+    }
+
+    /// Puts the entry; where the answer was lost, looks whether it is there.
+    fn append(&self, number: u64, bytes: &[u8]) -> Result<()> {
+        let row = || keys::number(number);
+        let overtaken = "another client has published: this one was taken for lost";
+        match self.rows.insert(Table::Log, row(), bytes.to_vec()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.stop(overtaken)),
+            Err(error) => match self.rows.get(Table::Log, row()) {
+                Ok(None) => Err(error),
+                Ok(Some(there)) if there == bytes => Ok(()),
+                Ok(Some(_)) => Err(self.stop(overtaken)),
+                Err(_) => Err(self.stop(&format!("{error}; whether it was written is not known"))),
+            },
+        }
+    }
+
+    /// What waits, as sections of an entry.
+    fn sections(
+        &self,
+        frozen: &Pending,
+        catalogue: &Catalogue,
+        uploads: &mut Vec<Upload>,
+    ) -> Result<Vec<Section>> {
+        let section = |(dataset, items): (u64, &Items)| {
+            let record = catalogue.record(dataset);
+            let record = record.ok_or_else(|| Error::NoDataset(format!("number {dataset}")))?;
+            let mut stored = |(key, item): (_, &Option<_>)| -> Result<Edit> {
+                let item = item.as_ref().map(|item| self.stored(item, uploads)).transpose()?;
+                Ok((key, item))
+            };
+            let edits = items.iter().map(|(key, item)| stored((*key, item)));
+            Ok(Section {
+                line: record.line,
+                period: record.period,
+                needed: catalogue.needed(record.line),
+                inherits: catalogue.line(record.line).is_some_and(|line| line.parent > 0),
+                edits: edits.collect::<Result<_>>()?,
+            })
+        };
+        frozen.datasets().map(section).collect()
+    }
+
+    /// By how many bytes a section lets what its dataset refers to grow.
+    fn grown(
+        &self,
+        catalogue: &Catalogue,
+        dataset: u64,
+        section: &Section,
+        heads: &Heads,
+    ) -> Result<i64> {
+        let record = catalogue.record(dataset);
+        let line = record.map_or(section.line, |record| record.line);
+        let inherited = &catalogue.links(line, None)?[1..];
+        let mut grown: i64 = 0;
+        for (key, item) in &section.edits {
+            let before = match heads.get(&(line, *key)) {
+                Some(head) => head.item.clone(),
+                None if inherited.is_empty() => None,
+                None => chain::get(&self.rows, inherited, *key)?,
+            };
+            let bytes = |item: Option<&_>| item.map_or(0, crate::format::StoredItem::bytes);
+            let (before, after) = (bytes(before.as_ref()), bytes(item.as_ref()));
+            grown = grown.saturating_add(after.cast_signed()).saturating_sub(before.cast_signed());
+        }
+        Ok(grown)
+    }
+}

@@ -1,0 +1,360 @@
+//! The verifier: reads all rows, and says what does not fit.
+//!
+//! It shares the format with the rest of the crate, and no code that reads or writes a store. It
+//! changes nothing. A row that waits for its entry, as a dead client leaves it, is no damage.
+
+use crate::database::{Database, Range, Row, Table};
+use crate::format::{
+    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, Past, Record, Reference, Role, Seal,
+    StoredItem, keys,
+};
+use bytes::Bytes;
+use marram_store::{Error, Key, Result, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows that one question asks for.
+const ROWS_ASKED: usize = 256;
+/// Findings that are kept; more are counted.
+const FINDINGS_MAX: usize = 1000;
+
+/// What the verifier has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// What does not fit, in words; at most a thousand.
+    pub findings: Vec<String>,
+    /// Findings in all.
+    pub findings_count: u64,
+    /// What is worth knowing and no damage.
+    pub notes: Vec<String>,
+    /// Entries of the log, datasets and snapshots, items, and blocks that were read.
+    pub counts: Counts,
+}
+
+/// How much was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries of the log.
+    pub entries: u64,
+    /// Datasets and snapshots.
+    pub datasets: u64,
+    /// Items of all lines.
+    pub items: u64,
+    /// Blocks, each with its content.
+    pub blocks: u64,
+    /// Bytes of their contents.
+    pub content_bytes: u64,
+}
+
+/// Verifies the store in a database.
+///
+/// # Errors
+/// There is none, it is of a newer version, or the database fails. Damage is no error.
+pub fn verify(database: &dyn Database) -> Result<Verified> {
+    let found = database.read(&[Range::one(Table::Header, keys::HEADER)])?.concat();
+    let Some((_, header)) = found.first() else {
+        return Err(Error::Invalid("there is no store: its making was cut off".to_owned()));
+    };
+    let seal = Seal::of(&Header::decode(header)?);
+    let mut verifier = Verifier {
+        database,
+        seal,
+        lines: BTreeMap::new(),
+        logged: BTreeMap::new(),
+        work: Vec::new(),
+        has_followed: true,
+        verified: Verified::default(),
+    };
+    verifier.run()?;
+    Ok(verifier.verified)
+}
+
+struct Verifier<'d> {
+    database: &'d dyn Database,
+    seal: Seal,
+    lines: BTreeMap<u64, LineRecord>,
+    /// The datasets and snapshots that entries of the log have set or taken away.
+    logged: BTreeMap<u64, Option<Record>>,
+    /// Lines of which rows are to go that were born behind a period, up to another.
+    work: Vec<[u64; 3]>,
+    /// Whether the rows are those of the last entry.
+    has_followed: bool,
+    verified: Verified,
+}
+
+/// Where an item lies.
+struct Place {
+    table: Table,
+    line: u64,
+    key: Key,
+    birth: u64,
+}
+
+impl Verifier<'_> {
+    fn run(&mut self) -> Result<()> {
+        self.log()?;
+        self.clients()?;
+        self.lines()?;
+        self.datasets()?;
+        self.each(Table::Heads, Self::head)?;
+        self.each(Table::Pasts, Self::past)?;
+        self.each(Table::Marks, |_, (row, _)| keys::decode_mark(row).map(|_| ()))?;
+        self.each(Table::Uses, Self::usage)?;
+        self.each(Table::Loose, |_, _| Ok(()))?;
+        self.each(Table::Blocks, Self::block)
+    }
+
+    fn find(&mut self, finding: String) {
+        self.verified.findings_count += 1;
+        if self.verified.findings.len() < FINDINGS_MAX {
+            self.verified.findings.push(finding);
+        }
+    }
+
+    /// Looks at each row of a table; what is wrong with one is a finding.
+    fn each(
+        &mut self,
+        table: Table,
+        mut look: impl FnMut(&mut Self, &Row) -> Result<()>,
+    ) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let range = Range::first(table, from, vec![u8::MAX; 80], ROWS_ASKED);
+            let rows = self.database.read(&[range])?.concat();
+            for (key, sealed) in &rows {
+                let looked = self.unsealed(table, key, sealed);
+                let looked = looked.and_then(|value| look(self, &(key.clone(), value)));
+                match looked {
+                    Ok(()) => {}
+                    Err(Error::Damaged(damage)) => {
+                        let name = hexadecimal(key);
+                        self.find(format!("{}: row {name}: {}", table.name(), damage.reason));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            match rows.last() {
+                Some((last, _)) if rows.len() == ROWS_ASKED => from = [&last[..], &[0]].concat(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn unsealed(&self, table: Table, key: &[u8], sealed: &Bytes) -> Result<Bytes> {
+        let len = self.seal.open(table, key, sealed)?.len();
+        Ok(sealed.slice(..len))
+    }
+
+    fn get(&self, table: Table, key: Vec<u8>) -> Result<Option<Bytes>> {
+        let found = self.database.read(&[Range::one(table, key)])?.concat();
+        found.first().map(|(key, value)| self.unsealed(table, key, value)).transpose()
+    }
+
+    fn has(&self, table: Table, key: Vec<u8>) -> Result<bool> {
+        Ok(self.database.has(table, &[key])?.contains(&true))
+    }
+
+    fn log(&mut self) -> Result<()> {
+        let followed = self.followed()?;
+        let mut last: Option<(u64, [u8; 32])> = None;
+        self.each(Table::Log, |verifier, (row, bytes)| {
+            let (number, entry) = (keys::decode_number(row)?, Entry::decode(bytes)?);
+            if let Some((before, hash)) = last
+                && (before + 1 != number || hash != entry.previous)
+            {
+                verifier.find(format!("log: entry {number} does not follow entry {before}"));
+            }
+            verifier.verified.counts.entries += 1;
+            verifier.logged.extend(entry.records);
+            last = Some((number, verifier.seal.hash(bytes)));
+            Ok(())
+        })?;
+        let end = last.map_or(0, |(number, _)| number);
+        if end < followed {
+            self.find(format!("log: it ends with {end}, but rows follow it up to {followed}"));
+        }
+        if end > followed {
+            self.has_followed = false;
+            let count = end - followed;
+            let text =
+                "wait for their rows, as a client left them that died: the next mount goes on";
+            self.verified.notes.push(format!("{count} entries of the log {text}"));
+        }
+        Ok(())
+    }
+
+    fn followed(&mut self) -> Result<u64> {
+        let row = self.get(Table::Header, keys::FOLLOWED.to_vec());
+        match row.and_then(|row| row.map(|row| keys::decode_number(&row)).transpose()) {
+            Ok(Some(number)) => return Ok(number),
+            Ok(None) => self.find("header: how far rows follow the log is missing".to_owned()),
+            Err(Error::Damaged(damage)) => self.find(format!("header: {}", damage.reason)),
+            Err(error) => return Err(error),
+        }
+        Ok(0)
+    }
+
+    fn clients(&mut self) -> Result<()> {
+        self.each(Table::Clients, |verifier, (_, value)| {
+            let client = ClientRecord::decode(value)?;
+            verifier.verified.notes.push(format!("{} has it open, or died", client.name));
+            Ok(())
+        })
+    }
+
+    fn lines(&mut self) -> Result<()> {
+        self.each(Table::Lines, |verifier, (row, value)| {
+            verifier.lines.insert(keys::decode_number(row)?, LineRecord::decode(value)?);
+            Ok(())
+        })?;
+        self.each(Table::Work, |verifier, (row, _)| {
+            verifier.work.push(keys::decode_work(row)?);
+            Ok(())
+        })?;
+        let orphans = self.lines.iter().filter(|(number, line)| {
+            line.parent > 0 && (line.parent >= **number || !self.lines.contains_key(&line.parent))
+        });
+        let orphans: Vec<u64> = orphans.map(|(number, _)| *number).collect();
+        orphans.iter().for_each(|line| self.find(format!("lines: {line} began on none")));
+        Ok(())
+    }
+
+    fn datasets(&mut self) -> Result<()> {
+        let mut records = BTreeMap::new();
+        self.each(Table::Datasets, |verifier, (row, value)| {
+            records.insert(keys::decode_number(row)?, Record::decode(value)?);
+            verifier.verified.counts.datasets += 1;
+            Ok(())
+        })?;
+        if self.has_followed {
+            self.records(&records);
+        }
+        Ok(())
+    }
+
+    /// Each record has a name of its own and a line, and is as the log has it.
+    fn records(&mut self, records: &BTreeMap<u64, Record>) {
+        let mut names = BTreeSet::new();
+        for (number, record) in records {
+            let name = name_of(records, record);
+            let is_source = name.as_ref().is_some_and(|name| name.parse::<Source>().is_ok());
+            if !is_source || !names.insert(name.unwrap_or_default()) {
+                self.find(format!("datasets: {number} has no name of its own"));
+            }
+            if !self.lines.contains_key(&record.line) {
+                self.find(format!("datasets: {number} lies on no line"));
+            }
+            if let Role::Dataset { origin: origin @ 1.., .. } = record.role
+                && !records.contains_key(&origin)
+            {
+                self.find(format!("datasets: what {number} began as is missing"));
+            }
+        }
+        if !names.contains("root") {
+            self.find("datasets: there is no root dataset".to_owned());
+        }
+        let is_other =
+            |(number, record): &(&u64, &Option<Record>)| records.get(number) != record.as_ref();
+        let others: Vec<u64> = self.logged.iter().filter(is_other).map(|(it, _)| *it).collect();
+        for number in others {
+            self.find(format!("datasets: {number} is not as the log has it"));
+        }
+    }
+
+    fn head(&mut self, (row, value): &Row) -> Result<()> {
+        let ((line, key), Head { birth, item }) = (keys::decode_head(row)?, Head::decode(value)?);
+        self.item(Place { table: Table::Heads, line, key, birth }, item.as_ref())
+    }
+
+    fn past(&mut self, (row, value): &Row) -> Result<()> {
+        let ((line, key, birth), past) = (keys::decode_past(row)?, Past::decode(value)?);
+        if past.death <= birth {
+            self.find(format!("pasts: {key:?} of line {line} ended before it began"));
+        }
+        self.item(Place { table: Table::Pasts, line, key, birth }, past.item.as_ref())
+    }
+
+    /// An item has its line, its mark, and its block with a use.
+    fn item(&mut self, place: Place, item: Option<&StoredItem>) -> Result<()> {
+        self.verified.counts.items += 1;
+        let Place { table, line, key, birth } = place;
+        if !self.has_followed || self.is_leaving(line, birth) {
+            return Ok(());
+        }
+        let name = || format!("{}: {key:?} of line {line}", table.name());
+        if !self.lines.contains_key(&line) {
+            self.find(format!("{}: there is no such line", name()));
+        }
+        if !self.has(Table::Marks, keys::mark(line, birth, key))? {
+            self.find(format!("{}: its mark is missing", name()));
+        }
+        let Some(block) = item.and_then(|item| item.block) else { return Ok(()) };
+        if !self.has(Table::Blocks, block.id.to_vec())? {
+            self.find(format!("{}: its block {} is missing", name(), hexadecimal(&block.id)));
+        }
+        if !self.has(Table::Uses, keys::usage(&block.id, line, key, birth))? {
+            self.find(format!("{}: the use of its block is missing", name()));
+        }
+        Ok(())
+    }
+
+    /// Whether a row may be on its way out.
+    fn is_leaving(&self, line: u64, birth: u64) -> bool {
+        let covers = |[of, after, upto]: &[u64; 3]| *of == line && *after < birth && birth <= *upto;
+        self.work.iter().any(covers)
+    }
+
+    /// A use is that of a row.
+    fn usage(&mut self, (row, _): &Row) -> Result<()> {
+        let (block, (line, key, birth)) = keys::decode_usage(row)?;
+        if !self.has_followed || self.is_leaving(line, birth) {
+            return Ok(());
+        }
+        let refers = |item: Option<StoredItem>| {
+            item.and_then(|item| item.block).is_some_and(|it: Reference| it.id == block)
+        };
+        let past = self.get(Table::Pasts, keys::past(line, key, birth))?;
+        let past = past.map(|value| Past::decode(&value)).transpose()?;
+        let head = self.get(Table::Heads, keys::head(line, key))?;
+        let head = head.map(|value| Head::decode(&value)).transpose()?;
+        let head = head.filter(|head| head.birth == birth);
+        if !past.is_some_and(|it| refers(it.item)) && !head.is_some_and(|it| refers(it.item)) {
+            self.find(format!("uses: {key:?} of line {line} does not refer to the block"));
+        }
+        Ok(())
+    }
+
+    /// A block is what its name says, and is used or loose.
+    fn block(&mut self, (row, value): &Row) -> Result<()> {
+        let block = BlockRow::decode(value)?;
+        let content = marram_codec::decompress(block.codec, block.stored, block.len as usize);
+        let is_it = content.is_ok_and(|content| self.seal.hash(&content)[..] == row[..]);
+        if !is_it {
+            self.find(format!("blocks: {} has another content", hexadecimal(row)));
+        }
+        self.verified.counts.blocks += 1;
+        self.verified.counts.content_bytes += u64::from(block.len);
+        let to = [&row[..], &[u8::MAX; 33]].concat();
+        let uses = Range::first(Table::Uses, row.to_vec(), to, 1);
+        let is_used = !self.database.read(&[uses])?.concat().is_empty();
+        if !is_used && !self.has(Table::Loose, row.to_vec())? {
+            self.find(format!("blocks: nothing refers to {}, or will let it go", hexadecimal(row)));
+        }
+        Ok(())
+    }
+}
+
+fn name_of(records: &BTreeMap<u64, Record>, record: &Record) -> Option<String> {
+    match record.role {
+        Role::Dataset { .. } => Some(record.name.clone()),
+        Role::Snapshot { of } => match records.get(&of) {
+            Some(Record { role: Role::Dataset { .. }, name, .. }) => {
+                Some(format!("{name}@{}", record.name))
+            }
+            _ => None,
+        },
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

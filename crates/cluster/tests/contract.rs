@@ -1,0 +1,26 @@
+//! The store keeps the contract of a store, on each database.
+
+use crate::stores::{StillClock, in_memory, made, options};
+use marram_cluster::sqlite::SqliteDatabase;
+use marram_cluster::{Cluster, Database};
+use marram_store::conformance;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+#[test]
+fn a_store_in_memory_keeps_the_contract() {
+    conformance::all(&|| Arc::new(in_memory().1));
+}
+
+#[test]
+fn a_store_in_sqlite_keeps_the_contract() {
+    let folders = Mutex::new(Vec::new());
+    conformance::all(&|| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store");
+        folders.lock().push(folder);
+        let database: Arc<dyn Database> = Arc::new(SqliteDatabase::create(&file).unwrap());
+        made(&database);
+        Arc::new(Cluster::open(database, options(1, None, &StillClock::new())).unwrap())
+    });
+}

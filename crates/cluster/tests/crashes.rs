@@ -1,0 +1,180 @@
+//! Each change of a row is a crash point: what was acknowledged is there, of the rest one moment.
+
+use crate::stores::{StillClock, made, options};
+use marram_cluster::memory::MemoryDatabase;
+use marram_cluster::verify::verify;
+use marram_cluster::{Cluster, Database};
+use marram_store::{Batch, Block, DatasetName, Item, Key, Result, Source, Store, kind};
+use std::sync::Arc;
+
+type Step = fn(&Cluster, &StillClock) -> Result<()>;
+
+/// All items of all datasets and snapshots.
+type State = Vec<(String, Key, Vec<u8>, Vec<u8>)>;
+
+fn key(object: u64) -> Key {
+    Key::new(object, kind::SECTION, 0)
+}
+
+fn put(cluster: &Cluster, dataset: &str, object: u64, content: u8) -> Result<()> {
+    let view = cluster.open(&dataset.parse()?)?;
+    let mut batch = Batch::new();
+    batch.put(key(object), Item::with_block(vec![content], Block::fresh(vec![content; 3000])));
+    batch.put(Key::new(object, kind::INODE, 0), Item::plain(vec![content; 9]));
+    view.apply(batch)?;
+    view.sync()
+}
+
+fn remove(cluster: &Cluster, dataset: &str, object: u64) -> Result<()> {
+    let view = cluster.open(&dataset.parse()?)?;
+    let mut batch = Batch::new();
+    batch.remove(key(object));
+    view.apply(batch)?;
+    view.sync()
+}
+
+fn clean(cluster: &Cluster, clock: &StillClock) -> Result<()> {
+    while cluster.prune_step()?.more {}
+    clock.advance(100);
+    cluster.sweep_step(Vec::new()).map(|_| ())
+}
+
+fn root() -> DatasetName {
+    DatasetName::root()
+}
+
+const STEPS: [Step; 17] = [
+    |cluster, _| put(cluster, "root", 2, 1),
+    |cluster, _| put(cluster, "root", 3, 2),
+    |cluster, _| put(cluster, "root", 2, 3),
+    |cluster, _| cluster.snapshot(&root(), "s"),
+    |cluster, _| put(cluster, "root", 2, 4),
+    |cluster, _| remove(cluster, "root", 3),
+    clean,
+    |cluster, _| cluster.fork(&root(), &"f".parse()?, 1),
+    |cluster, _| put(cluster, "f", 2, 5),
+    |cluster, _| remove(cluster, "f", 2),
+    |cluster, _| put(cluster, "f", 9, 1),
+    |cluster, _| cluster.rename(&"root@s".parse()?, &"root@t".parse()?),
+    |cluster, _| cluster.snapshot(&"f".parse()?, "u"),
+    |cluster, _| put(cluster, "f", 9, 6),
+    |cluster, _| cluster.destroy(&"root@t".parse()?, false).map(|_| ()),
+    |cluster, _| cluster.destroy(&"f".parse()?, false).map(|_| ()),
+    clean,
+];
+
+fn state_of(cluster: &Cluster) -> State {
+    let mut state = State::new();
+    for report in cluster.list().unwrap() {
+        let view = cluster.open(&report.source).unwrap();
+        let mut items = Vec::new();
+        view.scan(Key::MIN, Key::MAX, &mut |key, item| {
+            items.push((key, item.clone()));
+            true
+        })
+        .unwrap();
+        for (key, item) in items {
+            let content = item.block.map(|block| view.read_block(&block).unwrap().to_vec());
+            let content = content.unwrap_or_default();
+            state.push((report.source.to_string(), key, item.value.to_vec(), content));
+        }
+        state.push((report.source.to_string(), Key::MIN, Vec::new(), Vec::new()));
+    }
+    state
+}
+
+fn begun() -> (MemoryDatabase, Cluster, StillClock) {
+    let (memory, clock) = (MemoryDatabase::default(), StillClock::new());
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    made(&database);
+    let cluster = Cluster::open(database, options(1, None, &clock)).unwrap();
+    (memory, cluster, clock)
+}
+
+/// The state before the first step and after each.
+fn moments() -> (Vec<State>, u64) {
+    let (memory, cluster, clock) = begun();
+    let mut moments = vec![state_of(&cluster)];
+    for step in STEPS {
+        step(&cluster, &clock).unwrap();
+        moments.push(state_of(&cluster));
+    }
+    (moments, memory.changes_made())
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_each_crash() {
+    let (moments, end) = moments();
+    let begin = begun().0.changes_made();
+    assert!(end - begin > 100, "the steps are more than {}", end - begin);
+    for cut in begin..end {
+        let (memory, cluster, clock) = begun();
+        memory.cut_after(Some(cut));
+        let done = STEPS.iter().take_while(|step| step(&cluster, &clock).is_ok()).count();
+        let left = memory.copy();
+        let found = verify(&left).unwrap();
+        assert_eq!(found.findings, [""; 0], "before a mount, cut after {cut}");
+        check_reopened(&left, &clock, &moments[done..], cut);
+    }
+}
+
+/// Another client sees one of two moments, and works on.
+fn check_reopened(left: &MemoryDatabase, clock: &StillClock, moments: &[State], cut: u64) {
+    let database: Arc<dyn Database> = Arc::new(left.clone());
+    let cluster = Cluster::open(database, options(2, Some(1), clock)).unwrap();
+    let state = state_of(&cluster);
+    let is_one = moments.iter().take(2).any(|moment| *moment == state);
+    assert!(is_one, "cut after {cut}: {state:?} is neither {:?}", &moments[0]);
+    put(&cluster, "root", 7, 7).unwrap();
+    clean(&cluster, clock).unwrap();
+    let found = verify(left).unwrap();
+    assert_eq!(found.findings, [""; 0], "cut after {cut}");
+    let loose = left.rows().iter().filter(|(table, _)| table.name() == "loose").count();
+    assert_eq!(loose, 0, "cut after {cut}: what is loose goes");
+}
+
+#[test]
+fn an_opening_that_is_cut_off_is_done_again() {
+    let (memory, cluster, clock) = begun();
+    put(&cluster, "root", 2, 1).unwrap();
+    // The next entry is in the log, and no row follows it.
+    memory.cut_after(Some(memory.changes_made() + 3));
+    put(&cluster, "root", 2, 2).unwrap_err();
+    let whole = memory.copy();
+    for cut in 0..40 {
+        let left = whole.copy();
+        left.cut_after(Some(cut));
+        let database: Arc<dyn Database> = Arc::new(left.clone());
+        let opened = Cluster::open(database, options(2, Some(1), &clock));
+        left.cut_after(None);
+        let lost = if opened.is_ok() { Some(2) } else { Some(1) };
+        drop(opened);
+        let database: Arc<dyn Database> = Arc::new(left.copy());
+        let again = Cluster::open(Arc::clone(&database), options(3, lost, &clock));
+        let again =
+            again.or_else(|_| Cluster::open(database, options(3, Some(2), &clock))).unwrap();
+        let source: Source = "root".parse().unwrap();
+        let item = again.open(&source).unwrap().get(key(2)).unwrap().unwrap();
+        assert_eq!(item.value[..], [2], "cut after {cut}");
+    }
+}
+
+#[test]
+fn space_comes_back_with_the_last_that_needs_it() {
+    let (memory, cluster, clock) = begun();
+    let blocks = || memory.rows().iter().filter(|(table, _)| table.name() == "blocks").count();
+    put(&cluster, "root", 2, 1).unwrap();
+    put(&cluster, "root", 3, 1).unwrap();
+    assert_eq!(blocks(), 1, "equal content is stored once");
+    cluster.snapshot(&root(), "s").unwrap();
+    put(&cluster, "root", 2, 2).unwrap();
+    put(&cluster, "root", 3, 2).unwrap();
+    clean(&cluster, &clock).unwrap();
+    assert_eq!(blocks(), 2, "the snapshot has the old one");
+    cluster.destroy(&"root@s".parse().unwrap(), false).unwrap();
+    clean(&cluster, &clock).unwrap();
+    assert_eq!(blocks(), 1);
+    let rows = memory.rows();
+    let count = |name: &str| rows.iter().filter(|(table, _)| table.name() == name).count();
+    assert_eq!(["heads", "pasts", "marks", "uses"].map(count), [4, 0, 4, 2]);
+}

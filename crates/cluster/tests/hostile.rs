@@ -1,0 +1,135 @@
+//! Hostile rows answer with errors: nothing panics, and the verifier finds them.
+
+use crate::stores::{StillClock, in_memory_at, options};
+use marram_cluster::database::{Change, Table};
+use marram_cluster::format::{
+    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, Past, Record, Seal,
+};
+use marram_cluster::memory::MemoryDatabase;
+use marram_cluster::verify::verify;
+use marram_cluster::{Cluster, Database};
+use marram_store::{Batch, Block, DatasetName, Item, Key, Store};
+use std::sync::Arc;
+
+/// A store with rows in all tables.
+fn filled() -> MemoryDatabase {
+    filled_at(&StillClock::new()).0
+}
+
+/// The same, without rows and blocks that nothing needs.
+fn settled() -> MemoryDatabase {
+    let clock = StillClock::new();
+    let (memory, cluster) = filled_at(&clock);
+    while cluster.prune_step().unwrap().more {}
+    clock.advance(100);
+    cluster.sweep_step(Vec::new()).unwrap();
+    memory
+}
+
+fn filled_at(clock: &StillClock) -> (MemoryDatabase, Cluster) {
+    let (memory, cluster) = in_memory_at(clock);
+    let view = cluster.open(&"root".parse().unwrap()).unwrap();
+    for value in 1..4 {
+        let mut batch = Batch::new();
+        let block = Block::fresh(vec![value; 2000]);
+        batch.put(Key::new(2, 5, 0), Item::with_block(vec![value], block));
+        view.apply(batch).unwrap();
+        cluster.snapshot(&DatasetName::root(), &format!("s{value}")).unwrap();
+    }
+    cluster.fork(&DatasetName::root(), &"f".parse().unwrap(), 1).unwrap();
+    cluster.destroy(&"root@s1".parse().unwrap(), false).unwrap();
+    drop(view);
+    (memory, cluster)
+}
+
+/// Opens the store and reads all of it; errors are answers.
+fn read_all(memory: &MemoryDatabase) {
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    let Ok(cluster) = Cluster::open(database, options(2, Some(1), &StillClock::new())) else {
+        return;
+    };
+    for report in cluster.list().unwrap_or_default() {
+        let Ok(view) = cluster.open(&report.source) else { continue };
+        let _answer = view.scan(Key::MIN, Key::MAX, &mut |_, item| {
+            if let Some(block) = &item.block {
+                let _content = view.read_block(block);
+            }
+            true
+        });
+        let _answer = view.last(Key::MIN, Key::MAX);
+    }
+    let _answer = cluster.prune_step();
+    let _answer = cluster.sweep_step(Vec::new());
+}
+
+#[test]
+fn a_changed_bit_of_any_row_is_found() {
+    for (table, (key, value)) in filled().rows() {
+        for bit in [0, value.len() * 4, value.len() * 8 - 1] {
+            let memory = filled();
+            let mut bytes = value.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            memory.write(&[Change::put(table, key.to_vec(), bytes)]).unwrap();
+            let found = verify(&memory);
+            let is_found = found.is_err() || found.is_ok_and(|found| found.findings_count > 0);
+            assert!(is_found, "bit {bit} of {key:?} in {}", table.name());
+            read_all(&memory);
+        }
+    }
+}
+
+#[test]
+fn a_missing_row_is_found_or_does_no_harm() {
+    let harmless = [Table::Clients];
+    for (table, (key, _)) in settled().rows() {
+        let memory = settled();
+        memory.write(&[Change::remove(table, key.to_vec())]).unwrap();
+        let found = verify(&memory);
+        let is_found = found.is_err() || found.is_ok_and(|found| found.findings_count > 0);
+        // The first entry of the log is one that a trim takes away.
+        let is_first = table == Table::Log && key[..] == 1_u64.to_be_bytes();
+        let may_go = harmless.contains(&table) || is_first;
+        assert!(is_found || may_go, "{key:?} of {}", table.name());
+        read_all(&memory);
+    }
+}
+
+#[test]
+fn rows_with_sound_seals_and_wild_content_answer_with_errors() {
+    let seal = Seal::of(&Header { id: [7; 16], key: [9; 32] });
+    let wild: [&[u8]; 5] = [b"", b"\xff", &[0xff; 40], &[0; 64], &[1; 200]];
+    for (table, (key, _)) in filled().rows() {
+        for value in wild {
+            let memory = filled();
+            let sealed = seal.close(table, &key, value.to_vec());
+            memory.write(&[Change::put(table, key.to_vec(), sealed)]).unwrap();
+            read_all(&memory);
+            let _found = verify(&memory);
+            let long = [&key[..], b"more"].concat();
+            let sealed = seal.close(table, &long, value.to_vec());
+            memory.write(&[Change::put(table, long, sealed)]).unwrap();
+            read_all(&memory);
+            let _found = verify(&memory);
+        }
+    }
+}
+
+#[test]
+fn decoders_answer_each_prefix_and_each_flipped_bit() {
+    for (_, (_, value)) in filled().rows() {
+        let mut inputs: Vec<Vec<u8>> = (0..value.len()).map(|len| value[..len].to_vec()).collect();
+        for bit in 0..value.len().min(300) * 8 {
+            let mut bytes = value[..value.len().saturating_sub(8)].to_vec();
+            if let Some(byte) = bytes.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+            inputs.push(bytes);
+        }
+        for bytes in inputs {
+            let _answers = (Entry::decode(&bytes), Head::decode(&bytes), Past::decode(&bytes));
+            let _answers = (Record::decode(&bytes), LineRecord::decode(&bytes));
+            let _answers = (ClientRecord::decode(&bytes), BlockRow::decode(&bytes).is_ok());
+            let _answer = Header::decode(&bytes);
+        }
+    }
+}

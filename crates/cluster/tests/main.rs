@@ -1,0 +1,10 @@
+//! The tests of the cluster store: one binary, a module for each question.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod clients;
+mod contract;
+mod crashes;
+mod hostile;
+mod specification;
+mod stores;

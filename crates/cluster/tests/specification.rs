@@ -1,0 +1,100 @@
+//! The examples of `docs/cluster-format.md` are what the crate reads and writes.
+
+use marram_cluster::format::{
+    BlockRow, ClientRecord, Entry, Head, LineRecord, Past, Presence, Record, Reference, Role,
+    Section, StoredItem,
+};
+use marram_store::Key;
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("../../../docs/cluster-format.md");
+
+/// The bytes of the example of that name.
+fn example(name: &str) -> Vec<u8> {
+    let (_, block) = PAGE.split_once("```text\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let lines = block.lines().skip_while(|line| *line != name).skip(1);
+    let hex: String = lines.take_while(|line| line.starts_with(' ')).map(str::trim).collect();
+    assert!(!hex.is_empty(), "{name} has an example");
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+fn item(value: &'static str, with_block: bool) -> Option<StoredItem> {
+    let block = with_block.then_some(Reference { id: [0xab; 32], len: 5000 });
+    Some(StoredItem { value: value.into(), block })
+}
+
+fn record(role: Role, name: &str, line: u64, period: u64) -> Record {
+    Record {
+        role,
+        name: name.to_owned(),
+        line,
+        period,
+        root_object: 1,
+        owner: 0,
+        created_seconds: 1_700_000_000,
+        referenced_bytes: 0,
+        holds: Vec::new(),
+        properties: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn rows_are_as_the_specification_has_them() {
+    let head = Head { birth: 3, item: item("v", true) };
+    assert_eq!((Head::decode(&example("head")), head.encode()), (Ok(head), example("head")));
+    let gone = Head { birth: 4, item: None };
+    assert_eq!(Head::decode(&example("head without an item")), Ok(gone));
+    let past = Past { death: 5, item: item("old", false) };
+    assert_eq!((Past::decode(&example("past")), past.encode()), (Ok(past), example("past")));
+    let line = LineRecord { parent: 65537, parent_period: 2 };
+    assert_eq!((LineRecord::decode(&example("line")), line.encode()), (Ok(line), example("line")));
+    let block = BlockRow { codec: 0, len: 5, stored: b"hello" };
+    let bytes = example("block");
+    assert_eq!((BlockRow::decode(&bytes).unwrap(), block.encode()), (block, bytes.clone()));
+    let client = ClientRecord { session: [1; 16], name: "client 1".to_owned(), beat: 9 };
+    assert_eq!(ClientRecord::decode(&example("client")).unwrap(), client);
+    assert_eq!(client.encode(), example("client"));
+}
+
+#[test]
+fn records_are_as_the_specification_has_them() {
+    let snapshot = Record {
+        referenced_bytes: 5001,
+        holds: vec!["backup".to_owned()],
+        ..record(Role::Snapshot { of: 65537 }, "before", 65537, 2)
+    };
+    assert_eq!(Record::decode(&example("snapshot")).unwrap(), snapshot);
+    assert_eq!(snapshot.encode(), example("snapshot"));
+    let fork = Record {
+        root_object: 7,
+        properties: BTreeMap::from([("recordsize".to_owned(), "16384".to_owned())]),
+        ..record(Role::Dataset { origin: 131_073, is_fork: true }, "try", 131_074, 1)
+    };
+    assert_eq!(Record::decode(&example("fork")).unwrap(), fork);
+    assert_eq!(fork.encode(), example("fork"));
+}
+
+#[test]
+fn entries_are_as_the_specification_has_them() {
+    let section = Section {
+        line: 65537,
+        period: 3,
+        needed: 2,
+        inherits: false,
+        edits: vec![(Key::new(2, 5, 0), item("v", true))],
+    };
+    let entry = Entry {
+        previous: [0; 32],
+        session: [1; 16],
+        seconds: 1_700_000_000,
+        presence: Some(Presence::Opened("client 1".to_owned())),
+        sections: vec![section],
+        records: vec![(131_073, None)],
+        lines: vec![(65537, Some(LineRecord { parent: 0, parent_period: 0 }))],
+        work: vec![[65537, 0, 2]],
+    };
+    assert_eq!(Entry::decode(&example("entry")).unwrap(), entry);
+    assert_eq!(entry.encode(), example("entry"));
+}
