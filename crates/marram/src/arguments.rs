@@ -54,8 +54,9 @@ use std::path::PathBuf;
 /// Exit statuses; said at the end of the main help.
 const AFTER_HELP: &str = "\
 Targets:
-  A pool is named by its file or block device, or by any path inside a mounted
-  file system of it; --dataset NAME picks a dataset, and @NAME at the end a
+  A pool is named by its file or block device, a home in SQLite also by
+  sqlite:FILE, or any by a path inside a mounted file system of it;
+  --dataset NAME picks a dataset, and @NAME at the end a
   snapshot: /mnt@before. The hidden directory .marram at the root of a mount
   shows its snapshots and forks. While a pool is mounted a copy of its file or
   device is refused (11): it has the same id, and is another pool.
@@ -225,7 +226,8 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, 
 /// Arguments of `create`.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
-    /// A file, which is made if --size is given, or a block device
+    /// A file, which is made if --size is given, or a block device; or sqlite:FILE, a home in a
+    /// new SQLite file
     pub(crate) path: PathBuf,
     /// Size of a new file, as in 512M or 20G; an existing file or device has a size
     #[arg(long, short = 's')]

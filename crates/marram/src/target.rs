@@ -1,8 +1,9 @@
 //! What a command is about: a pool, and which of its datasets.
 //!
-//! A target is a pool (its file or block device) or any path inside a mounted Marram file system.
-//! Either way the answer is the same pool; what differs is the dataset that is meant, and whether
-//! a daemon has the pool, which must then do what is asked, or the command can open it itself.
+//! A target is a pool (its file or block device), `sqlite:FILE`, or any path inside a mounted
+//! Marram file system.
+//! Either way the answer is the same home; what differs is the dataset that is meant, and whether
+//! a daemon has the home, which must then do what is asked, or the command can open it itself.
 
 use crate::control::client::Client;
 use crate::control::daemons::{self, Daemon, Served};
@@ -57,7 +58,7 @@ impl Target {
     /// # Errors
     /// When it does not exist, or is neither a pool nor inside a mounted one.
     pub(crate) fn find(path: &Path) -> Result<Target> {
-        let absolute = resolved(path)?;
+        let absolute = resolved(engine::path_of(path))?;
         let kind = std::fs::metadata(&absolute)
             .map_err(|error| Error::system("look at", &absolute, error))?
             .file_type();
@@ -281,6 +282,7 @@ impl Place {
     /// # Errors
     /// As for [`Target::find`].
     pub(crate) fn find(path: &Path) -> Result<Place> {
+        let path = engine::path_of(path);
         let absolute =
             std::path::absolute(path).map_err(|error| Error::system("look at", path, error))?;
         if is_directory(&absolute)? || is_no_file_of_a_mount(&absolute)? {
@@ -334,6 +336,7 @@ fn is_no_file_of_a_mount(path: &Path) -> Result<bool> {
 /// # Errors
 /// When there is no name, or it is none.
 pub(crate) fn with_snapshot(text: &Path) -> Result<(PathBuf, String)> {
+    let text = engine::path_of(text);
     let Some((target, name)) = parted(text, at_last) else {
         return Err(Error::usage(format!("{} names no snapshot", text.display()))
             .hint("write TARGET@NAME, as in work.pool@before or /mnt@before"));
@@ -363,6 +366,7 @@ fn parted(text: &Path, at: fn(&[u8]) -> Option<usize>) -> Option<(&Path, Cow<'_,
 /// # Errors
 /// When the name is none.
 pub(crate) fn with_optional_snapshot(text: &Path) -> Result<(PathBuf, Option<String>)> {
+    let text = engine::path_of(text);
     let is_there = |(target, _): &(&Path, Cow<'_, str>)| target.exists();
     if text.exists() || at_last(text.as_os_str().as_bytes()).is_none() {
         return Ok((text.to_owned(), None));

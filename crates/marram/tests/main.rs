@@ -6,6 +6,7 @@
 mod bad_history;
 mod branches;
 mod checkouts;
+mod cluster;
 mod copies;
 mod crashes;
 mod damage;

@@ -36,6 +36,37 @@ test "$(cat mnt/file)" = content
 ./marram unmount mnt
 "#;
 
+/// The same of a home in a SQLite file, whose daemon is killed in the middle.
+const IN_SQLITE: &str = r#"
+set -eux
+cd "$HOME"
+./marram create sqlite:work.db
+mkdir mnt
+./marram mount sqlite:work.db mnt
+mkdir mnt/src
+echo one > mnt/src/a
+./marram snapshot mnt@before
+./marram fork mnt try
+echo two > mnt/.marram/forks/try/src/a
+./marram diff mnt/.marram/forks/try | grep src/a
+./marram merge mnt/.marram/forks/try
+test "$(cat mnt/src/a)" = two
+echo kept > mnt/kept
+sync mnt/kept
+./marram status mnt | grep SQLite
+pids=$(./marram status mnt --json | grep -o '"pid": *[0-9]*' | grep -o '[0-9]*$')
+pid=$(echo "$pids" | head -n 1)
+kill -9 "$pid"
+while kill -0 "$pid" 2> /dev/null; do sleep 0.1; done
+fusermount3 -u -z mnt
+./marram check sqlite:work.db
+./marram mount sqlite:work.db mnt
+test "$(cat mnt/kept)" = kept
+test "$(cat mnt/.marram/snapshots/before/src/a)" = one
+./marram unmount mnt
+./marram check sqlite:work.db
+"#;
+
 /// Mounting without an environment, as `mount(8)` and services call it: with a home that the list
 /// of users names, and with none. Then by a line of `fstab` with `user`, through `mount(8)` itself.
 const BARE: &str = r#"
@@ -80,4 +111,9 @@ fn a_user_mounts_without_an_environment() {
 #[test]
 fn a_user_has_pools_of_his_own() {
     play("", SCRIPT);
+}
+
+#[test]
+fn an_ordinary_user_has_a_home_in_sqlite() {
+    play("", IN_SQLITE);
 }

@@ -4,10 +4,11 @@
 //! may be warnings), with 3 when something is, and with 1 when the pool could not be checked.
 
 use crate::arguments::CheckArguments;
-use crate::engine::{self, pool_lock};
+use crate::engine::{self, VerifiedCluster, pool_lock};
 use crate::error::{Error, Kind, Result};
 use crate::names;
 use crate::output::{Output, Progress, size_text};
+use crate::paths::resolved;
 use marram_check::{CheckOptions, Finding, Summary};
 use marram_device::{Device, FileDevice};
 use serde::Serialize;
@@ -62,6 +63,10 @@ pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
         super::stream::check(&arguments.pool, output)?;
         return Ok(0);
     }
+    let path = engine::path_of(&arguments.pool);
+    if engine::is_cluster(path) || engine::sqlite_file(&arguments.pool).is_some() {
+        return cluster(&resolved(path)?, output);
+    }
     let options = CheckOptions { read_data: arguments.data, snapshots: !arguments.no_snapshots };
     let mut findings = Vec::new();
     let progress = Progress::begin(output, format!("checking {}", arguments.pool.display()));
@@ -76,6 +81,64 @@ pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
     output.print(&report, || text(&report));
     let well = report.errors == 0 && report.fatal == 0;
     Ok(if well { 0 } else { Kind::Partial.exit_status() })
+}
+
+#[derive(Serialize)]
+struct ClusterReport {
+    #[serde(serialize_with = "names::serialize")]
+    home: PathBuf,
+    clean: bool,
+    entries: u64,
+    datasets: u64,
+    items: u64,
+    blocks: u64,
+    verified_bytes: u64,
+    errors: u64,
+    findings: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Checks a home in a database.
+fn cluster(path: &Path, output: &Output) -> Result<u8> {
+    if !engine::is_cluster(path) {
+        return Err(Error::failed(format!("{} is no cluster home", path.display())));
+    }
+    let VerifiedCluster { findings, findings_count, notes, counts } = engine::verify_cluster(path)?;
+    let report = ClusterReport {
+        home: path.to_owned(),
+        clean: findings_count == 0,
+        entries: counts.entries,
+        datasets: counts.datasets,
+        items: counts.items,
+        blocks: counts.blocks,
+        verified_bytes: counts.content_bytes,
+        errors: findings_count,
+        findings,
+        notes,
+    };
+    output.print(&report, || cluster_text(&report));
+    Ok(if report.clean { 0 } else { Kind::Partial.exit_status() })
+}
+
+fn cluster_text(report: &ClusterReport) -> String {
+    let mut text = String::new();
+    for line in &report.findings {
+        text.push_str(&format!("error: {}\n", names::printable(line.clone())));
+    }
+    for line in &report.notes {
+        text.push_str(&format!("note: {}\n", names::printable(line.clone())));
+    }
+    let ClusterReport { entries, datasets, items, blocks, errors, .. } = report;
+    let size = size_text(report.verified_bytes, false);
+    text.push_str(&format!(
+        "{datasets} datasets and snapshots, {items} items, {blocks} blocks ({size}), \
+         {entries} entries of the log\n"
+    ));
+    text.push_str(&match errors {
+        0 => "no errors\n".to_owned(),
+        count => format!("{count} errors\n"),
+    });
+    text
 }
 
 /// Checks the pool at `path`, and hands out what is wrong with it.

@@ -3,14 +3,15 @@
 use crate::arguments::{CreateArguments, HomeKind};
 use crate::control::protocol::Operation;
 use crate::engine::properties::parse_settings;
-use crate::engine::{self, CreatePmem, CreateRequest};
+use crate::engine::{self, CreateCluster, CreatePmem, CreateRequest};
 use crate::error::{Error, Result};
 use crate::output::{Output, size_text};
 use crate::paths::utf8;
 use crate::sizes::parse_size;
 use crate::target::Target;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct Created {
@@ -33,6 +34,9 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
     }
     let size_bytes = arguments.size.as_deref().map(parse_size).transpose()?;
     utf8(&arguments.path)?;
+    if let Some(file) = engine::sqlite_file(&arguments.path) {
+        return cluster(arguments, (file, properties), output);
+    }
     if arguments.home == HomeKind::Pmem {
         return pmem(arguments, size_bytes, output);
     }
@@ -50,6 +54,23 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
         let size = size_text(size_bytes, false);
         format!("created a pool of {size} in {}\n", arguments.path.display())
     });
+    Ok(())
+}
+
+/// Makes a cluster home in a SQLite file.
+fn cluster(
+    arguments: &CreateArguments,
+    (file, properties): (&Path, BTreeMap<String, String>),
+    output: &Output,
+) -> Result<()> {
+    let is_plain = arguments.size.is_none() && !arguments.force && !arguments.preallocate;
+    if !is_plain || !arguments.label.is_empty() || arguments.home == HomeKind::Pmem {
+        return Err(Error::usage("a home in SQLite grows by itself, in a new file")
+            .hint("leave out --size, --preallocate, --force, --label and --home"));
+    }
+    engine::create_cluster(file, &CreateCluster { properties })?;
+    let created = Created { pool: file.to_owned(), size_bytes: None, dataset: None };
+    output.print(&created, || format!("created a cluster home in {}\n", file.display()));
     Ok(())
 }
 

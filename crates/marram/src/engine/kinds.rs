@@ -1,5 +1,6 @@
 //! The kinds of homes, in the order in which a source is tried.
 
+use super::cluster::ClusterKind;
 use super::home::Home;
 use super::pmem::PmemKind;
 use super::pool::PoolKind;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// All kinds. The first one says what is wrong with a path at which there is no home.
-const KINDS: [&dyn Kind; 2] = [&PoolKind, &PmemKind];
+const KINDS: [&dyn Kind; 3] = [&PoolKind, &PmemKind, &ClusterKind];
 
 /// Looks which home is at `path`, without opening it.
 ///

@@ -10,6 +10,12 @@
 //! | `kinds` | the kinds of homes |
 //! | [`posix`] | volumes of homes that are stores |
 //! | [`members`] | snapshots and forks of homes that are stores |
+//! | [`history`] | what differs, merges and rollbacks of homes that are stores |
+//! | [`mounted`] | operations on such homes while programs use what they change |
+//! | `rights`, `owners`, `places` | what users may change, limits of owners, paths of directories |
+//! | `change_sets`, `dataset_kinds` | changes as mounts take them, kinds in the words of users |
+//! | `store_operations` | operations that are the same on every store |
+//! | `cluster` | the cluster home: a store in a database |
 //! | `pmem` | the pmem home: a file system in mapped memory |
 //! | [`pool`] | the pool: the only folder that names its crate |
 //!
@@ -25,18 +31,31 @@
 //! the daemon mount such homes, each of a few dozen lines, one on the smallest store that there can
 //! be: `daemon/tests/homes.rs`.
 
+mod change_sets;
 pub(crate) mod changes;
+mod cluster;
 mod damage;
+mod dataset_kinds;
+pub(crate) mod history;
 pub(crate) mod home;
 mod kinds;
 pub(crate) mod members;
+mod mounted;
 pub(crate) mod mounts;
+mod owners;
+mod places;
 mod pmem;
 pub(crate) mod pool;
 pub(crate) mod posix;
+mod rights;
 pub(crate) mod source;
+mod store_operations;
 pub(crate) mod volume;
 
+pub(crate) use cluster::{
+    CreateCluster, Verified as VerifiedCluster, create as create_cluster, is_cluster,
+    verify as verify_cluster,
+};
 pub(crate) use home::Home;
 pub(crate) use kinds::{open, probe};
 #[cfg(test)]
@@ -46,5 +65,5 @@ pub(crate) use pool::{
     CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,
     show_streams, streams,
 };
-pub(crate) use source::OpenMode;
+pub(crate) use source::{OpenMode, path_of, sqlite_file};
 pub(crate) use volume::Volume;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::options::AccessTimes;
 use crate::paths;
 use marram_posix::{DamagedRange, Posix, PosixOptions};
-use marram_store::View;
+use marram_store::{DatasetName, Source, Store, View};
 use marram_vfs::{Error, Ino, SystemClock};
 use std::any::Any;
 use std::sync::Arc;
@@ -114,4 +114,26 @@ pub(crate) fn open_view(
         patience: NO_SPACE_PATIENCE,
     };
     Ok(Opened { volume: Arc::new(Posix::new(view, options)?), root, access_times })
+}
+
+/// Makes the root directory of an empty dataset, owned by the user of this process: so the first
+/// mount can be read-only.
+///
+/// # Errors
+/// When the dataset cannot be written.
+pub(crate) fn make_root_directory(store: &dyn Store, dataset: &DatasetName) -> Result<()> {
+    let view = store.open(&Source { dataset: dataset.clone(), snapshot: None })?;
+    let options = PosixOptions { root_owner: paths::own_identity(), ..PosixOptions::default() };
+    Posix::new(view, options)?;
+    Ok(())
+}
+
+/// The file system of a dataset that nobody has open.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open_files(store: &dyn Store, dataset: &DatasetName) -> Result<Posix> {
+    let live = Source::live(dataset.clone());
+    let root = Ino(store.report(&live)?.root_object);
+    Ok(Posix::new(store.open(&live)?, PosixOptions { root, ..PosixOptions::default() })?)
 }

@@ -5,6 +5,8 @@
 use super::home::Home;
 use crate::control::protocol::Operation;
 use crate::error::Result;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +18,20 @@ const COMMAND_CACHE_BYTES: u64 = 32 << 20;
 const COMMIT_SECONDS_DEFAULT: u64 = 5;
 /// Seconds between two passes of rewriting, if nobody says.
 const REWRITING_SECONDS_DEFAULT: u64 = 3600;
+
+/// With this a home in a SQLite file is named.
+const SQLITE_SCHEME: &[u8] = b"sqlite:";
+
+/// The file that `sqlite:FILE` names; none of a path that is written as such.
+pub(crate) fn sqlite_file(text: &Path) -> Option<&Path> {
+    let file = text.as_os_str().as_bytes().strip_prefix(SQLITE_SCHEME)?;
+    Some(Path::new(OsStr::from_bytes(file))).filter(|file| !file.as_os_str().is_empty())
+}
+
+/// The path at which a home is that is named by a path or as `sqlite:FILE`.
+pub(crate) fn path_of(text: &Path) -> &Path {
+    sqlite_file(text).unwrap_or(text)
+}
 
 /// What is known of a home without opening it.
 #[derive(Clone, Debug)]
@@ -102,6 +118,23 @@ impl OpenMode {
             skip_log: false,
             cache_bytes: COMMAND_CACHE_BYTES,
             pace: Pace::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{path_of, sqlite_file};
+    use std::path::Path;
+
+    #[test]
+    fn a_scheme_names_a_file_and_is_no_part_of_its_path() {
+        let file = |text: &'static str| sqlite_file(Path::new(text));
+        assert_eq!(file("sqlite:/srv/work.db"), Some(Path::new("/srv/work.db")));
+        assert_eq!(file("sqlite:work.db"), Some(Path::new("work.db")));
+        for text in ["sqlite:", "./sqlite:work.db", "work.db", "postgres://fs@db/trees"] {
+            assert_eq!(file(text), None, "{text}");
+            assert_eq!(path_of(Path::new(text)), Path::new(text));
         }
     }
 }

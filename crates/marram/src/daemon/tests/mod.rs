@@ -11,8 +11,8 @@ use super::mounts::mount;
 use super::service::unmounted;
 use super::state::Daemon;
 use crate::control::protocol::{Answer, Author, MountRequest, Operation, UnmountedPlace};
+use crate::engine::history::rollback;
 use crate::engine::pool::PoolHome;
-use crate::engine::pool::history::rollback;
 use crate::engine::{CreateRequest, Home, Mounts, OpenMode, create};
 use crate::error::{Error, Kind};
 use crate::mountinfo;
@@ -278,7 +278,7 @@ fn a_snapshot_that_goes_during_a_rollback_to_it_is_said_to_be_gone() {
     let snapshot: Source = "root@s".parse().unwrap();
     let unread = Error::from(marram_vfs::Error::Io("no dataset or snapshot".to_owned()));
     let failed = |goes: bool| {
-        let gone = rollback(pool, &snapshot, |_| {
+        let gone = rollback(&**pool, &snapshot, |_| {
             if goes {
                 pool.destroy(&snapshot, false)?;
             }

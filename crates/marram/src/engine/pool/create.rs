@@ -6,7 +6,7 @@
 
 use super::open::probe;
 use super::pool_lock;
-use super::volume::make_root_directory;
+use crate::engine::posix::make_root_directory;
 use crate::error::{Error, Result};
 use crate::signatures::{self, Found};
 use crate::timestamps::now_seconds;
@@ -108,7 +108,7 @@ fn write_pool(device: FileDevice, request: &CreateRequest) -> Result<u64> {
     marram_pool::create(&devices, &options).map_err(failed)?;
     let opening = OpenOptions::new(now_seconds);
     let pool = Pool::open(devices, opening).map_err(failed)?;
-    make_root_directory(&pool, &DatasetName::root())?;
+    make_root_directory(&*pool, &DatasetName::root())?;
     pool.close()?;
     Ok(size)
 }

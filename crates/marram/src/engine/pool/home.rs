@@ -6,7 +6,7 @@ use super::background::snapshots::AutomaticSnapshots;
 use super::background::{commit, reclaim, snapshots};
 use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
-use super::{dedup, defragment, grants, history, open, operations, rights, streams, volume};
+use super::{dedup, defragment, grants, open, operations, streams, volume};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DamageRow, DifferenceRow, Operation, PassOrder, ReceiveOrder,
     SendOrder,
@@ -19,6 +19,7 @@ use crate::engine::members;
 use crate::engine::mounts::Mounts;
 use crate::engine::source::{Kind, OpenMode, Probe};
 use crate::engine::volume::{Opened, VolumeOptions};
+use crate::engine::{history, rights};
 use crate::error::Result;
 use crate::identity::Identity;
 use crate::names::hexadecimal;
@@ -73,7 +74,7 @@ impl PoolHome {
 
     /// The pool with the mounts that show it, acting through `pool`, a handle of it.
     pub(crate) fn shown<'s>(&'s self, pool: &'s Pool, mounts: &'s dyn Mounts) -> Shown<'s> {
-        Shown { open: &self.open, pool, mounts, user: None }
+        Shown::new(&self.open, pool, mounts, None)
     }
 
     /// Takes the automatic snapshots that are due at a moment, in seconds since 1970, and destroys
@@ -129,7 +130,7 @@ impl Home for PoolHome {
         match mounts {
             Some(mounts) => {
                 let user = author.and_then(|author| author.bound.as_ref());
-                mounted::perform(&Shown { user, ..self.shown(pool, mounts) }, operation)
+                mounted::perform(&Shown::new(&self.open, pool, mounts, user), operation)
             }
             None => operations::perform(&self.open, pool, operation),
         }
@@ -247,7 +248,7 @@ impl Snapshots for PoolHome {
     }
 
     fn owner_of_fork(&self, source: &Source) -> Result<Option<u32>> {
-        rights::owner_of_fork(self.pool(), source)
+        rights::owner_of_fork(&**self.pool(), source)
     }
 
     fn grants(&self, dataset: &DatasetName) -> Result<Grants> {
@@ -255,7 +256,7 @@ impl Snapshots for PoolHome {
     }
 
     fn forks_of_user_max(&self, dataset: &DatasetName) -> Result<usize> {
-        rights::forks_of_user_max(self.pool(), dataset)
+        rights::forks_of_user_max(&**self.pool(), dataset)
     }
 
     fn may_change_names(
@@ -264,7 +265,7 @@ impl Snapshots for PoolHome {
         directory: u64,
         user: &dyn marram_vfs::Identity,
     ) -> Result<bool> {
-        rights::may_change_names(self.pool(), dataset, directory, user)
+        rights::may_change_names(&**self.pool(), dataset, directory, user)
     }
 
     fn find(
@@ -290,7 +291,7 @@ impl Snapshots for PoolHome {
         order: &CompareOrder,
         visit: &mut dyn FnMut(DifferenceRow) -> Result<()>,
     ) -> Result<()> {
-        history::diff(self.pool(), order, visit)
+        history::diff(&**self.pool(), order, visit)
     }
 }
 

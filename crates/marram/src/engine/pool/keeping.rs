@@ -1,48 +1,15 @@
 //! Snapshots of many datasets, thinning of automatic ones, and what holds the space.
 
-use super::kinds::kind_of;
 use crate::control::protocol::{
     Answer, DestructionReport, HolderRow, SpaceReport, StayRow, ThinReport, ThinRequest,
 };
+use crate::engine::dataset_kinds::kind_of;
+use crate::engine::store_operations::{below, named};
 use crate::error::Result;
 use crate::retention::{Rule, automatic_moment};
 use marram_pool::Pool;
-use marram_store::{
-    DatasetKind, DatasetName, DatasetReport, Error, Holder, Source, SpaceUsage, Store,
-};
+use marram_store::{DatasetName, DatasetReport, Error, Holder, Source, SpaceUsage, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
-
-/// Between the first and the last snapshot of a range.
-const RANGE: &str = "..";
-
-/// A dataset and all below it: those whose names begin with its own and a slash, and of the root
-/// dataset all. Forks are no datasets below another.
-fn below(reports: &[DatasetReport], dataset: &DatasetName) -> Vec<DatasetName> {
-    let prefix = format!("{dataset}/");
-    let is_below = |report: &&DatasetReport| {
-        let (source, is_live) = (&report.source, report.kind != DatasetKind::Snapshot);
-        let is_fork = report.is_fork;
-        let name = source.dataset.as_str();
-        let is_under = *dataset == DatasetName::root() || name.starts_with(&prefix);
-        is_live && (source.dataset == *dataset || is_under && !is_fork && !source.is_own())
-    };
-    reports.iter().filter(is_below).map(|report| report.source.dataset.clone()).collect()
-}
-
-/// Takes a snapshot of a dataset and of all below it.
-///
-/// # Errors
-/// No such dataset; one has a snapshot of that name. Then there is none of any.
-pub(super) fn snapshot_below(pool: &Pool, dataset: &DatasetName, name: &str) -> Result<Answer> {
-    let began = Instant::now();
-    pool.report(&Source::live(dataset.clone()))?;
-    let datasets = below(&pool.list()?, dataset);
-    pool.snapshot_together(&datasets, name)?;
-    let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let names = datasets.iter().map(|dataset| format!("{dataset}@{name}")).collect();
-    Ok(Answer::Snapshots { names, engine_nanoseconds })
-}
 
 /// Automatic snapshots that are to go, and why others stay.
 pub(super) struct Thinning {
@@ -175,39 +142,6 @@ pub(super) fn space(pool: &Pool, sources: &[String]) -> Result<Answer> {
         freed_bytes: destruction.freed_bytes,
         dry_run: true,
     }))
-}
-
-/// What is named, each once: of a range all its snapshots.
-///
-/// # Errors
-/// A name that is none, or the end of a range that is not there.
-pub(super) fn named(pool: &Pool, sources: &[String]) -> Result<Vec<Source>> {
-    let mut named = BTreeSet::new();
-    for source in sources {
-        named.extend(range(pool, source)?);
-    }
-    Ok(named.into_iter().collect())
-}
-
-/// The snapshots of a range, both ends included, by age; anything else is itself.
-fn range(pool: &Pool, text: &str) -> Result<Vec<Source>> {
-    let source: Source = text.parse()?;
-    let ends = source.snapshot.as_deref().and_then(|name| name.split_once(RANGE));
-    let Some((first, last)) = ends.filter(|_| pool.report(&source).is_err()) else {
-        return Ok(vec![source]);
-    };
-    let number = |name: &str| -> Result<u64> {
-        let end: Source = format!("{}@{name}", source.dataset).parse()?;
-        Ok(pool.report(&end)?.number)
-    };
-    let (first, last) = (number(first)?, number(last)?);
-    let numbers = first.min(last)..=first.max(last);
-    let of_range = |report: &DatasetReport| {
-        let is_snapshot = report.kind == DatasetKind::Snapshot && !report.source.is_own();
-        is_snapshot && report.source.dataset == source.dataset && numbers.contains(&report.number)
-    };
-    let found = pool.list()?.into_iter().filter(of_range);
-    Ok(found.map(|report| report.source).collect())
 }
 
 fn report(pool: &Pool) -> Result<SpaceReport> {

@@ -5,27 +5,21 @@
 //! [`background`].
 
 mod background;
-mod changes;
 mod create;
 mod dedup;
 mod defragment;
 mod footprints;
 mod grants;
-pub(crate) mod history;
 mod home;
 mod image;
 mod keeping;
-mod kinds;
 mod known_damage;
 mod mounted;
 mod open;
 mod operations;
-mod owners;
 mod pass;
-mod places;
 pub(crate) mod pool_lock;
 pub(crate) mod properties;
-mod rights;
 mod schedules;
 pub(crate) mod streams;
 mod transactions;

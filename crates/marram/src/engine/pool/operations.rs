@@ -1,25 +1,18 @@
 //! Each operation on an open pool, mounted or not.
 
-use super::kinds::kind_of;
 use super::open::OpenPool;
-use super::volume::{make_root_directory, open_files};
-use super::{
-    dedup, footprints, grants, history, keeping, owners, places, schedules, streams, undo,
+use super::{dedup, footprints, grants, keeping, schedules, streams, undo};
+use crate::control::protocol::{Answer, DestructionReport, DeviceRow, Operation, StatusReport};
+use crate::engine::posix::open_files;
+use crate::engine::store_operations::{
+    create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
-use crate::control::protocol::{
-    Answer, DatasetRow, DestructionReport, DeviceRow, Operation, PropertyRow, StatusReport,
-};
-use crate::engine::members;
+use crate::engine::{history, members, owners};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
-use marram_history::Branch;
 use marram_pool::{Health, Pool};
-use marram_store::{
-    DatasetName, DatasetReport, Holder, Holds, Lineage, Properties, PropertySource, Source,
-    SpaceUsage, Store,
-};
+use marram_store::{Holds, Lineage, SpaceUsage, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 /// Does what is asked.
 pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Result<Answer> {
@@ -29,7 +22,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             return timed(|| Ok(pool.snapshot(&dataset, snapshot)?));
         }
         Operation::SnapshotBelow { dataset, snapshot } => {
-            return keeping::snapshot_below(pool, &dataset.parse()?, snapshot);
+            return snapshot_below(pool, &dataset.parse()?, snapshot);
         }
         Operation::Thin(request) => {
             let thinning = keeping::Thinning::plan(pool, request, &BTreeSet::new())?;
@@ -93,50 +86,9 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
     Ok(Answer::Done)
 }
 
-/// Makes an empty dataset. One that gets no first directory, as in a full pool, was not made.
-fn create_dataset(
-    pool: &Pool,
-    name: &DatasetName,
-    properties: &BTreeMap<String, String>,
-) -> Result<()> {
-    pool.create(name, &Properties(properties.clone()))?;
-    make_root_directory(pool, name).inspect_err(|_| {
-        let _stays_empty_at_worst = pool.destroy(&Source::live(name.clone()), false);
-    })
-}
-
-/// Does something and tells how long it took.
-fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
-    let began = Instant::now();
-    work()?;
-    let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(Answer::Timed { engine_nanoseconds })
-}
-
-/// The name of a fork that a user makes.
-fn fork_name(text: &str) -> Result<DatasetName> {
-    let name: DatasetName = text.parse()?;
-    match name.transaction() {
-        None => Ok(name),
-        Some(_) => Err(Error::usage(format!("{name}: the pool gives such names itself"))
-            .hint("take one that does not begin with tx:")),
-    }
-}
-
-/// Why there is no fork of this name; if the name is taken, by what.
-fn not_forked(pool: &Pool, name: &DatasetName, error: marram_store::Error) -> Error {
-    let taken = matches!(error, marram_store::Error::DatasetExists(_));
-    let found = pool.report(&Source::live(name.clone())).ok().filter(|_| taken);
-    let Some(found) = found else { return error.into() };
-    let kind = kind_of(&found);
-    let shown = if kind == "fork" { "forks" } else { "list" };
-    Error::failed(format!("a {kind} named {name} exists"))
-        .hint(format!("give the fork another name; `marram {shown} TARGET` shows which are taken"))
-}
-
 /// Destroys, but keeps for an undo.
 fn hide(pool: &Pool, sources: &[String]) -> Result<Answer> {
-    let hidden = pool.move_to_trash(&keeping::named(pool, sources)?)?;
+    let hidden = pool.move_to_trash(&named(pool, sources)?)?;
     let report = DestructionReport {
         sources: hidden.destruction.sources.iter().map(ToString::to_string).collect(),
         freed_bytes: hidden.destruction.freed_bytes,
@@ -146,48 +98,12 @@ fn hide(pool: &Pool, sources: &[String]) -> Result<Answer> {
 }
 
 fn destroy(pool: &Pool, sources: &[String], dry_run: bool) -> Result<Answer> {
-    let destruction = pool.destroy_together(&keeping::named(pool, sources)?, dry_run)?;
+    let destruction = pool.destroy_together(&named(pool, sources)?, dry_run)?;
     Ok(Answer::Destruction(DestructionReport {
         sources: destruction.sources.iter().map(ToString::to_string).collect(),
         freed_bytes: destruction.freed_bytes,
         dry_run,
     }))
-}
-
-fn dataset_rows(pool: &Pool, holders: &[Holder]) -> Vec<DatasetRow> {
-    let all: Vec<DatasetReport> = holders.iter().map(|holder| holder.report.clone()).collect();
-    holders.iter().map(|holder| dataset_row(pool, &all, holder)).collect()
-}
-
-fn dataset_row(pool: &Pool, all: &[DatasetReport], holder: &Holder) -> DatasetRow {
-    let report = &holder.report;
-    let parent = report.fork_base().map(|origin| Source::live(origin.dataset.clone()));
-    DatasetRow {
-        base: Branch::among(all, report).map(|branch| branch.base.to_string()),
-        name: report.source.to_string(),
-        kind: kind_of(report).to_owned(),
-        origin: report.origin.as_ref().map(ToString::to_string),
-        root: report.root_object,
-        directory: parent.and_then(|of| places::directory(pool, &of, report.root_object)),
-        holds: report.holds.clone(),
-        internal: report.source.is_own() && !report.source.dataset.is_partial(),
-        created_seconds: report.created_seconds,
-        referenced_bytes: report.referenced_bytes,
-        unique_bytes: holder.unique_bytes,
-    }
-}
-
-fn get(pool: &dyn Store, dataset: &DatasetName) -> Result<Answer> {
-    let row = |(property, (value, source)): (String, (String, PropertySource))| PropertyRow {
-        dataset: dataset.to_string(),
-        property,
-        value,
-        source: match source {
-            PropertySource::Default => "default".to_owned(),
-            PropertySource::Local => "local".to_owned(),
-        },
-    };
-    Ok(Answer::Properties(pool.properties(dataset)?.into_iter().map(row).collect()))
 }
 
 /// Sets properties of a dataset: all of them, or none.

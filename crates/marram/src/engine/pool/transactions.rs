@@ -1,11 +1,11 @@
 //! Transactions on a pool: a fork of the dataset, and a merge that is refused if anything that was
 //! read or written has been changed by others (docs/decisions/0057-begin-and-commit.md).
 
-use super::history::conflict_row;
 use super::home::PoolHome;
 use super::open::acting_for;
 use crate::control::protocol::CommitSummary;
 use crate::engine::changes::Changes;
+use crate::engine::history::conflict_row;
 use crate::engine::home::{CommitOrder, Transactions};
 use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! The log of operations, and taking operations back.
 
-use super::places;
-use super::rights::within;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
+use crate::engine::places;
+use crate::engine::rights::within;
 use crate::error::{Error, Result};
 use crate::names::{self, PathText};
 use marram_history::{ChangeSet, Choice, MergeOptions, MergeSides};
@@ -322,7 +322,7 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answ
     let mut overwritten = Vec::new();
     match reversal {
         Reversal::Merge { dataset, base, back_to, root_object, moved_base, rest } => {
-            let files = super::volume::open_files(pool, &dataset)?;
+            let files = crate::engine::posix::open_files(pool, &dataset)?;
             let of = (&dataset, &base, &back_to, root_object);
             overwritten =
                 by_merge(pool, (number, force), (&files, None), of, moved_base)?.overwritten;

@@ -4,10 +4,8 @@ use crate::engine::posix::open_view;
 use crate::engine::volume::{Opened, VolumeOptions};
 use crate::error::Result;
 use crate::options::AccessTimes;
-use crate::paths;
 use marram_pool::Pool;
-use marram_posix::{Posix, PosixOptions};
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{Source, Store};
 use marram_vfs::Ino;
 
 /// Opens a dataset or snapshot to be mounted.
@@ -32,26 +30,4 @@ fn access_times_of(pool: &Pool, source: &Source) -> Result<AccessTimes> {
         Some("strict") => AccessTimes::Strict,
         _ => AccessTimes::Relative,
     })
-}
-
-/// Makes the root directory of an empty dataset, owned by the user of this process: so the first
-/// mount can be read-only.
-///
-/// # Errors
-/// When the dataset cannot be written.
-pub(super) fn make_root_directory(pool: &Pool, dataset: &DatasetName) -> Result<()> {
-    let view = pool.open(&Source { dataset: dataset.clone(), snapshot: None })?;
-    let options = PosixOptions { root_owner: paths::own_identity(), ..PosixOptions::default() };
-    Posix::new(view, options)?;
-    Ok(())
-}
-
-/// The file system of a dataset that nobody has open.
-///
-/// # Errors
-/// It cannot be opened.
-pub(super) fn open_files(pool: &Pool, dataset: &DatasetName) -> Result<Posix> {
-    let live = Source::live(dataset.clone());
-    let root = Ino(pool.report(&live)?.root_object);
-    Ok(Posix::new(pool.open(&live)?, PosixOptions { root, ..PosixOptions::default() })?)
 }

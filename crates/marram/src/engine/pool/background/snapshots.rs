@@ -57,7 +57,7 @@ impl AutomaticSnapshots {
         }
         // No user has asked for them: the log of operations has none of it.
         let pool = &open.pool().without_author();
-        match known.take_and_thin(&Shown { open, pool, mounts, user: None }, now) {
+        match known.take_and_thin(&Shown::new(open, pool, mounts, None), now) {
             Ok(()) => known.failed = None,
             Err(error) => {
                 let said = error.to_string();

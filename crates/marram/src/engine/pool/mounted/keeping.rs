@@ -2,7 +2,8 @@
 
 use super::shown::Shown;
 use crate::control::protocol::{Answer, ThinReport, ThinRequest};
-use crate::engine::pool::keeping::{self, Thinning};
+use crate::engine::pool::keeping::Thinning;
+use crate::engine::store_operations;
 use crate::error::Result;
 use marram_store::{DatasetName, Source};
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ pub(super) fn snapshot_below(
     dataset: &DatasetName,
     name: &str,
 ) -> Result<Answer> {
-    let answer = keeping::snapshot_below(shown.pool, dataset, name)?;
+    let answer = store_operations::snapshot_below(shown.pool, dataset, name)?;
     if let Answer::Snapshots { names, .. } = &answer {
         let names: std::result::Result<Vec<Source>, _> =
             names.iter().map(|name| name.parse()).collect();

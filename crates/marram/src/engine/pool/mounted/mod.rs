@@ -2,11 +2,9 @@
 //! has changed at once.
 
 mod destroy;
-mod history;
 mod keeping;
 pub(super) mod passes;
 mod receive;
-mod rename;
 mod shown;
 mod undo;
 
@@ -14,10 +12,11 @@ pub(super) use keeping::thin;
 pub(super) use receive::receive;
 pub(super) use shown::Shown;
 
-use super::history::versions;
-use super::keeping::named;
 use super::operations;
 use crate::control::protocol::{Answer, Operation};
+use crate::engine::history::versions;
+use crate::engine::mounted;
+use crate::engine::store_operations::named;
 use crate::error::Result;
 use marram_store::Source;
 
@@ -30,16 +29,19 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         Operation::Hide { sources } | Operation::Destroy { sources, dry_run: false } => {
             destroy::destroy(shown, &named(shown.pool, sources)?, operation)
         }
-        Operation::Rename { from, to } => rename::rename(shown, &from.parse()?, &to.parse()?),
-        Operation::Promote { name } => rename::promote(shown, &Source::live(name.parse()?)),
+        Operation::Rename { from, to } => mounted::rename(shown, &from.parse()?, &to.parse()?),
+        Operation::Promote { name } => mounted::promote(shown, &Source::live(name.parse()?)),
         Operation::Undo { number, force } => undo::undo(shown, *number, *force),
         Operation::SnapshotBelow { dataset, snapshot } => {
             keeping::snapshot_below(shown, &dataset.parse()?, snapshot)
         }
         Operation::Thin(request) => keeping::thin_by(shown, request),
-        Operation::Merge(request) => history::merge(shown, request),
-        Operation::Rollback { to } => history::rollback(shown, &to.parse()?),
-        Operation::RollbackDirectory(order) => history::rollback_directory(shown, order),
+        Operation::Merge(request) => mounted::merge(shown, request, &|fork| {
+            let operation = Operation::Hide { sources: vec![fork.to_string()] };
+            destroy::destroy(shown, std::slice::from_ref(fork), &operation).map(|_| ())
+        }),
+        Operation::Rollback { to } => mounted::rollback(shown, &to.parse()?),
+        Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
         Operation::Versions(order) => versions(shown.pool, order, shown.user),
         _ => with_new_member(shown, operation),
     }

@@ -2,8 +2,9 @@
 
 use super::shown::Shown;
 use crate::control::protocol::{Answer, ReceiveOrder};
+use crate::engine::change_sets;
 use crate::engine::changes::{ChangedInode, Changes};
-use crate::engine::pool::{changes, streams};
+use crate::engine::pool::streams;
 use crate::error::{Error, Result};
 use marram_pool::{Accessed, Received};
 use marram_posix::Posix;
@@ -48,7 +49,7 @@ pub(in crate::engine::pool) fn receive(
 /// Has the kernel ask anew for what a stream has changed in a file system that is in use.
 fn tell(shown: &Shown<'_>, live: &Source, files: &Posix, received: &Received) {
     let Some(before) = received.kept.as_ref().or(received.base.as_ref()) else { return };
-    let changes = changes::between(shown.pool, before, &received.snapshot);
+    let changes = change_sets::between(shown.pool, before, &received.snapshot);
     let changes = changes.map(|found| with_accessed(found, accessed(received, files)));
     shown.tell_changes(live, files, changes);
 }

@@ -2,8 +2,9 @@
 
 use super::shown::Shown;
 use crate::control::protocol::{Answer, UndoReport};
+use crate::engine::change_sets;
 use crate::engine::changes::Changes;
-use crate::engine::pool::{changes, undo as records};
+use crate::engine::pool::undo as records;
 use crate::error::Result;
 use marram_pool::Reversal;
 use marram_store::{DatasetName, Source};
@@ -14,7 +15,8 @@ use marram_store::{DatasetName, Source};
 /// What stands in the way; then nothing has changed.
 pub(super) fn undo(shown: &Shown<'_>, number: Option<u64>, force: bool) -> Result<Answer> {
     let acting = records::acting(shown.pool, force);
-    let shown = &Shown { pool: acting.as_ref().unwrap_or(shown.pool), ..*shown };
+    let pool = acting.as_ref().unwrap_or(shown.pool);
+    let shown = &Shown::new(shown.open, pool, shown.mounts, shown.user);
     let (number, reversal) = records::reversal(shown.pool, number, force)?;
     let mut overwritten = Vec::new();
     match reversal {
@@ -83,7 +85,7 @@ fn undo_rollback(shown: &Shown<'_>, number: u64, live: &Source, to: &Source) -> 
     // From here on it is done, whatever cannot be looked up.
     if let (Some(files), Some(entry)) = (&files, entry) {
         match records::kept_by(pool, entry) {
-            Ok(kept) => shown.tell_changes(live, files, changes::between(pool, &kept, to)),
+            Ok(kept) => shown.tell_changes(live, files, change_sets::between(pool, &kept, to)),
             Err(error) => {
                 shown.mounts.log(&format!("all of {live} is read anew: {error}"));
                 shown.mounts.all_changed(live, &**files);

@@ -4,7 +4,6 @@
 use crate::control::protocol::DifferenceRow;
 use crate::error::Result;
 use crate::names;
-use marram_pool::Pool;
 use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_store::{Source, Store};
 use marram_vfs::{FileSystem, Ino, Kind};
@@ -37,8 +36,8 @@ struct Text<'p> {
 }
 
 impl Texts {
-    pub(super) fn open(pool: &Pool, of: (&Source, &Source)) -> Result<Texts> {
-        let (before, after) = (open(pool, of.0)?, open(pool, of.1)?);
+    pub(super) fn open(store: &dyn Store, of: (&Source, &Source)) -> Result<Texts> {
+        let (before, after) = (open(store, of.0)?, open(store, of.1)?);
         Ok(Texts { before, after, moved: BTreeMap::new() })
     }
 
@@ -128,11 +127,11 @@ impl Texts {
 ///
 /// # Errors
 /// It is not there, or cannot be read.
-pub(super) fn open(pool: &Pool, source: &Source) -> Result<Posix> {
+pub(super) fn open(store: &dyn Store, source: &Source) -> Result<Posix> {
     let access_times = AccessTimes::Never;
-    let root = Ino(pool.report(source)?.root_object);
+    let root = Ino(store.report(source)?.root_object);
     let options = PosixOptions { access_times, root, ..PosixOptions::default() };
-    Ok(Posix::new(pool.open(source)?, options)?)
+    Ok(Posix::new(store.open(source)?, options)?)
 }
 
 fn is_file(row: &DifferenceRow, change: &str) -> bool {

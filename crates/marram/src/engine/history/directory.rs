@@ -4,12 +4,11 @@
 use super::{free_name, gone_or, kept_as};
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, DirectoryOrder};
-use crate::engine::pool::rights::{check_reached, within};
-use crate::engine::pool::volume::open_files;
+use crate::engine::posix::open_files;
+use crate::engine::rights::{check_reached, within};
 use crate::error::{Error, Result};
 use crate::names::PathText;
 use marram_history::{ChangeSet, DirectoryRollback, Parent, StableSource};
-use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{ROOT_OBJECT, Source, Store};
 use marram_vfs::Ino;
@@ -20,20 +19,20 @@ use std::time::Instant;
 /// # Errors
 /// Whatever refuses it or fails: nothing has changed.
 pub(crate) fn rollback_directory(
-    pool: &Pool,
+    store: &dyn Store,
     order: &DirectoryOrder,
     (files, user): (&Posix, Option<&Credentials>),
 ) -> Result<(Answer, ChangeSet)> {
     let (live, to) = (Source::live(order.dataset.parse()?), order.to.parse::<Source>()?);
-    let directory = directory_of(pool, (&live, &to), order.directory)?;
+    let directory = directory_of(store, (&live, &to), order.directory)?;
     let names: Vec<Vec<u8>> = order.names.iter().map(PathText::bytes).collect();
-    let keep = free_name(pool, &live, "before-rollback-")?;
-    check_reached(pool, (&live, &to), (directory, &names), user)?;
+    let keep = free_name(store, &live, "before-rollback-")?;
+    check_reached(store, (&live, &to), (directory, &names), user)?;
     let began = Instant::now();
     let keep_as = (!order.discard).then_some(keep.as_str());
     let change_set = within(files, user, |files| {
-        let gone = go_back(pool, files, (&live, directory, &names), (&to, keep_as));
-        gone.map_err(|error| gone_or(pool, &to, refusal(error, &to, &order.names)))
+        let gone = go_back(store, files, (&live, directory, &names), (&to, keep_as));
+        gone.map_err(|error| gone_or(store, &to, refusal(error, &to, &order.names)))
     })?;
     let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let is_changed = change_set.is_some();
@@ -43,25 +42,29 @@ pub(crate) fn rollback_directory(
 }
 
 fn go_back(
-    pool: &Pool,
+    store: &dyn Store,
     files: &dyn Parent,
     (live, directory, names): (&Source, Ino, &[Vec<u8>]),
     (to, keep): (&Source, Option<&str>),
 ) -> marram_vfs::Result<Option<ChangeSet>> {
     // The live state is pinned for as long as this takes, and programs go on meanwhile.
-    let state = StableSource::on_media(pool, to, "merge")?;
+    let state = StableSource::on_media(store, to, "merge")?;
     let to = state.source();
     let rollback = DirectoryRollback { dataset: &live.dataset, to, directory, keep };
-    marram_history::roll_back_below(files, pool, rollback, names)
+    marram_history::roll_back_below(files, store, rollback, names)
 }
 
 /// The directory that is meant. A fork of a directory shows that one: no other can become what the
 /// fork is, though the fork's items are those of a whole dataset.
-fn directory_of(pool: &Pool, (live, to): (&Source, &Source), named: Option<u64>) -> Result<Ino> {
-    let shown = pool.report(to)?.root_object;
+fn directory_of(
+    store: &dyn Store,
+    (live, to): (&Source, &Source),
+    named: Option<u64>,
+) -> Result<Ino> {
+    let shown = store.report(to)?.root_object;
     let directory = match named {
         Some(named) => named,
-        None => pool.report(live)?.root_object,
+        None => store.report(live)?.root_object,
     };
     if to.dataset != live.dataset && shown != ROOT_OBJECT && shown != directory {
         return Err(Error::usage(format!("{to} is a fork of another directory"))
@@ -74,9 +77,9 @@ fn directory_of(pool: &Pool, (live, to): (&Source, &Source), named: Option<u64>)
 ///
 /// # Errors
 /// Whatever refuses it or fails: nothing has changed.
-pub(crate) fn directory_alone(pool: &Pool, order: &DirectoryOrder) -> Result<Answer> {
-    let files = open_files(pool, &order.dataset.parse()?)?;
-    let (answer, _nobody_remembers) = rollback_directory(pool, order, (&files, None))?;
+pub(crate) fn directory_alone(store: &dyn Store, order: &DirectoryOrder) -> Result<Answer> {
+    let files = open_files(store, &order.dataset.parse()?)?;
+    let (answer, _nobody_remembers) = rollback_directory(store, order, (&files, None))?;
     Ok(answer)
 }
 

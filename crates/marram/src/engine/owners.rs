@@ -1,20 +1,19 @@
-//! What users, groups and projects use of a dataset, and what they may use.
+//! Limits of owners: what users, groups and projects use of a dataset, and may use.
 
 use crate::control::protocol::{Answer, Owner, OwnerClass, OwnerRow};
 use crate::error::Result;
-use marram_pool::Pool;
 use marram_posix::{self as posix, Limit, OwnerId, OwnerReport, Posix, PosixOptions};
 use marram_store::{DatasetName, Source, Store};
 
 /// Tells of all owners of a dataset or snapshot.
-pub(super) fn report(pool: &Pool, source: &str) -> Result<Answer> {
-    let owners = file_system(pool, &source.parse()?)?.owners()?;
+pub(crate) fn report(store: &dyn Store, source: &str) -> Result<Answer> {
+    let owners = file_system(store, &source.parse()?)?.owners()?;
     Ok(Answer::Owners(owners.iter().map(row).collect()))
 }
 
 /// Sets what an owner may use: bytes and inodes.
-pub(super) fn set_limit(
-    pool: &Pool,
+pub(crate) fn set_limit(
+    store: &dyn Store,
     dataset: &str,
     owner: Owner,
     (bytes, inodes): (Option<u64>, Option<u64>),
@@ -30,13 +29,13 @@ pub(super) fn set_limit(
         OwnerClass::Project => posix::OwnerClass::Project,
     };
     let name: DatasetName = dataset.parse()?;
-    let files = file_system(pool, &Source::live(name.clone()))?;
+    let files = file_system(store, &Source::live(name.clone()))?;
     let owner = OwnerId { class, id: owner.id };
-    Ok(files.set_limit_in(pool, &name, (owner, limit))?)
+    Ok(files.set_limit_in(store, &name, (owner, limit))?)
 }
 
-fn file_system(pool: &Pool, source: &Source) -> Result<Posix> {
-    Ok(Posix::new(pool.open(source)?, PosixOptions::default())?)
+fn file_system(store: &dyn Store, source: &Source) -> Result<Posix> {
+    Ok(Posix::new(store.open(source)?, PosixOptions::default())?)
 }
 
 fn row(report: &OwnerReport) -> OwnerRow {

@@ -5,17 +5,19 @@ use crate::control::protocol::DifferenceRow;
 use crate::error::{Error, Result};
 use crate::names::quoted;
 use marram_history::{Bound, Parent, Refusals, Seen, Sight, path_of};
-use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Identity, Ino};
 use std::sync::Arc;
 
+/// Most forks of one user, where no property says another number.
+const FORKS_OF_USER_MAX: usize = 256;
+
 /// Has `work` change a file system; for a user only as far as the user could do so by system calls.
 ///
 /// # Errors
 /// Those of `work`; what the user lacks, by path: then nothing has changed.
-pub(super) fn within<T>(
+pub(crate) fn within<T>(
     files: &Posix,
     user: Option<&Credentials>,
     work: impl FnOnce(&dyn Parent) -> Result<T>,
@@ -47,7 +49,7 @@ fn refusal(refusals: &Refusals, user: &Credentials) -> Error {
 }
 
 /// The error of a dataset whose lists say nothing of rights here.
-pub(super) fn without_rights(error: marram_vfs::Error) -> Error {
+pub(crate) fn without_rights(error: marram_vfs::Error) -> Error {
     match error {
         marram_vfs::Error::NotSupported => {
             Error::refused("users fork, compare and merge nothing where NFSv4 lists decide")
@@ -61,14 +63,14 @@ pub(super) fn without_rights(error: marram_vfs::Error) -> Error {
 ///
 /// # Errors
 /// A failed read.
-pub(super) fn is_reached(
-    pool: &Pool,
+pub(crate) fn is_reached(
+    store: &dyn Store,
     (source, below): (&Source, u64),
     path: &[u8],
     user: &Credentials,
 ) -> Result<bool> {
-    let root = Ino(pool.report(source)?.root_object);
-    let sight = Sight::new(pool.open(source)?, (root, Ino(below)), user);
+    let root = Ino(store.report(source)?.root_object);
+    let sight = Sight::new(store.open(source)?, (root, Ino(below)), user);
     let seen = sight.and_then(|mut sight| sight.at(path)).map_err(without_rights)?;
     Ok(seen.exists && seen.is_reached)
 }
@@ -78,21 +80,21 @@ pub(super) fn is_reached(
 ///
 /// # Errors
 /// That; a failed read.
-pub(super) fn check_reached(
-    pool: &Pool,
+pub(crate) fn check_reached(
+    store: &dyn Store,
     (live, to): (&Source, &Source),
     (directory, names): (Ino, &[Vec<u8>]),
     user: Option<&Credentials>,
 ) -> Result<()> {
     let Some(user) = user else { return Ok(()) };
-    let root = |source: &Source| Ok::<_, Error>(Ino(pool.report(source)?.root_object));
+    let root = |source: &Source| Ok::<_, Error>(Ino(store.report(source)?.root_object));
     let (live_root, to_root) = (root(live)?, root(to)?);
-    let (view, below) = (pool.open(to)?, names.join(&b'/'));
+    let (view, below) = (store.open(to)?, names.join(&b'/'));
     let is_closed = |from: Ino, path: &[u8]| -> marram_vfs::Result<bool> {
         let seen = Sight::new(Arc::clone(&view), (to_root, from), user)?.at(path)?;
         Ok(seen.exists && !seen.is_reached)
     };
-    let live_path = path_of(pool.open(live)?, live_root.0, directory.0)?.unwrap_or_default();
+    let live_path = path_of(store.open(live)?, live_root.0, directory.0)?.unwrap_or_default();
     let is_there = path_of(Arc::clone(&view), to_root.0, directory.0)?.is_some();
     let by_number = is_there && is_closed(directory, &below).map_err(without_rights)?;
     let by_path = to.dataset == live.dataset
@@ -105,35 +107,35 @@ pub(super) fn check_reached(
 }
 
 /// See [`crate::engine::home::Snapshots::owner_of_fork`].
-pub(super) fn owner_of_fork(pool: &Pool, source: &Source) -> Result<Option<u32>> {
-    pool.report(source)?;
-    let live = pool.report(&Source::live(source.dataset.clone()))?;
+pub(crate) fn owner_of_fork(store: &dyn Store, source: &Source) -> Result<Option<u32>> {
+    store.report(source)?;
+    let live = store.report(&Source::live(source.dataset.clone()))?;
     Ok(live.is_fork.then_some(live.owner))
 }
 
 /// See [`crate::engine::home::Snapshots::forks_of_user_max`].
-pub(super) fn forks_of_user_max(pool: &Pool, dataset: &DatasetName) -> Result<usize> {
-    let properties = pool.properties(dataset)?;
+pub(crate) fn forks_of_user_max(store: &dyn Store, dataset: &DatasetName) -> Result<usize> {
+    let properties = store.properties(dataset)?;
     let set = properties.get("userforks").and_then(|(value, _)| value.parse().ok());
-    Ok(set.expect("it has a default, and is checked when it is set or read"))
+    Ok(set.unwrap_or(FORKS_OF_USER_MAX))
 }
 
 /// See [`crate::engine::home::Snapshots::may_change_names`].
-pub(super) fn may_change_names(
-    pool: &Pool,
+pub(crate) fn may_change_names(
+    store: &dyn Store,
     dataset: &DatasetName,
     directory: u64,
     user: &dyn Identity,
 ) -> Result<bool> {
     let live = Source::live(dataset.clone());
-    let root = Ino(pool.report(&live)?.root_object);
-    let view = pool.open(&live)?;
+    let root = Ino(store.report(&live)?.root_object);
+    let view = store.open(&live)?;
     let may = marram_history::may_change_names(&*view, root, Ino(directory), user);
     may.map_err(without_rights)
 }
 
 /// What one user may know of two states that are compared.
-pub(super) struct BothSights<'a> {
+pub(crate) struct BothSights<'a> {
     before: Sight<'a>,
     after: Sight<'a>,
 }
@@ -143,15 +145,15 @@ impl<'a> BothSights<'a> {
     ///
     /// # Errors
     /// A state cannot be read.
-    pub(super) fn new(
-        pool: &Pool,
+    pub(crate) fn new(
+        store: &dyn Store,
         (before, after): (&Source, &Source),
         below: u64,
         user: &'a Credentials,
     ) -> Result<BothSights<'a>> {
         let sight = |source: &Source| -> Result<Sight<'a>> {
-            let root = Ino(pool.report(source)?.root_object);
-            let sight = Sight::new(pool.open(source)?, (root, Ino(below)), user);
+            let root = Ino(store.report(source)?.root_object);
+            let sight = Sight::new(store.open(source)?, (root, Ino(below)), user);
             sight.map_err(without_rights)
         };
         Ok(BothSights { before: sight(before)?, after: sight(after)? })
@@ -162,7 +164,7 @@ impl<'a> BothSights<'a> {
     ///
     /// # Errors
     /// A failed read.
-    pub(super) fn of(&mut self, mut row: DifferenceRow) -> Result<Option<DifferenceRow>> {
+    pub(crate) fn of(&mut self, mut row: DifferenceRow) -> Result<Option<DifferenceRow>> {
         let path = row.path_in_bytes();
         let old = row.old_path_in_bytes();
         let before = self.before.at(old.as_deref().unwrap_or(&path))?;

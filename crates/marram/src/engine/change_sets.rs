@@ -16,7 +16,7 @@ impl From<ChangeSet> for Changes {
 ///
 /// # Errors
 /// A failed read.
-pub(super) fn between(
+pub(crate) fn between(
     store: &dyn Store,
     before: &Source,
     after: &Source,

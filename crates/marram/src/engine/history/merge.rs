@@ -6,15 +6,14 @@ use crate::control::credentials::Credentials;
 use crate::control::protocol::{
     self, Answer, ConflictChoice, ConflictKey, ConflictRow, Decision, MergeRequest, MergeSummary,
 };
-use crate::engine::pool::places;
-use crate::engine::pool::rights::{is_reached, within};
+use crate::engine::places;
+use crate::engine::rights::{is_reached, within};
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
     Branch, ChangeSet, Choice, Conflict, ConflictKind, ConflictTexts, Direction, MergeOptions,
     MergeReport,
 };
-use marram_pool::Pool;
 use marram_posix::Posix;
 use marram_store::{Source, Store};
 use std::cell::{Cell, RefCell};
@@ -58,10 +57,10 @@ impl<'a> Merge<'a> {
     ///
     /// # Errors
     /// It is no fork, or what it was forked from is gone.
-    pub(crate) fn of(pool: &Pool, request: &'a MergeRequest) -> Result<Merge<'a>> {
+    pub(crate) fn of(store: &dyn Store, request: &'a MergeRequest) -> Result<Merge<'a>> {
         let fork = Source::live(request.fork.parse()?);
-        pool.report(&fork)?;
-        let branch = Branch::of(pool, &fork.dataset)?.ok_or_else(|| {
+        store.report(&fork)?;
+        let branch = Branch::of(store, &fork.dataset)?.ok_or_else(|| {
             Error::usage(format!("{fork} is no fork")).hint("`marram forks TARGET` shows them")
         })?;
         Ok(Merge { request, branch })
@@ -84,13 +83,13 @@ impl<'a> Merge<'a> {
     /// Whatever refuses it or fails, other than conflicts: nothing has changed.
     pub(crate) fn run(
         &self,
-        pool: &Pool,
+        store: &dyn Store,
         (files, user): (&Posix, Option<&Credentials>),
     ) -> Result<(MergeSummary, ChangeSet)> {
         let state = self.request.state.as_ref().map(|state| u64::from_str_radix(state, 16));
         let state = state.transpose().map_err(|_| Error::usage("that is no state of a merge"))?;
         let decided = self.decided();
-        let selection = self.selection(pool, user)?;
+        let selection = self.selection(store, user)?;
         let failure = Cell::new(None);
         let select = |path: &[u8], is_directory: bool| {
             let Some(selection) = &selection else { return Ok(true) };
@@ -120,12 +119,12 @@ impl<'a> Merge<'a> {
         let branch = (&self.branch.fork.dataset, direction);
         let began = Instant::now();
         let report = within(files, user, |files| {
-            let merged = marram_history::bring_across(files, pool, branch, &options);
+            let merged = marram_history::bring_across(files, store, branch, &options);
             merged.map_err(|error| failure.take().unwrap_or_else(|| error.into()))
         })?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (mut summary, change_set) = self.summary(report, engine_nanoseconds);
-        summary.directory = places::directory(pool, &self.branch.parent, self.branch.root.0);
+        summary.directory = places::directory(store, &self.branch.parent, self.branch.root.0);
         summary.unmatched = selection.map_or_else(Vec::new, |it| it.into_inner().unmatched());
         Ok((summary, change_set))
     }
@@ -142,7 +141,7 @@ impl<'a> Merge<'a> {
     /// A pattern that makes no sense; a path at which neither side has anything.
     fn selection(
         &self,
-        pool: &Pool,
+        store: &dyn Store,
         user: Option<&Credentials>,
     ) -> Result<Option<RefCell<Selection>>> {
         let order = &self.request.selection;
@@ -157,8 +156,8 @@ impl<'a> Merge<'a> {
             let mut found = false;
             for side in sides {
                 found |= match user {
-                    Some(user) => is_reached(pool, (side, root), &path.bytes(), user)?,
-                    None => is_there(&state(pool, side, root)?, &path.bytes()),
+                    Some(user) => is_reached(store, (side, root), &path.bytes(), user)?,
+                    None => is_there(&state(store, side, root)?, &path.bytes()),
                 };
             }
             if !found {
@@ -167,7 +166,7 @@ impl<'a> Merge<'a> {
                     .hint("paths begin at the root of the fork, as in `marram diff`"));
             }
         }
-        let states = || Ok(vec![state(pool, sides[0], root)?]);
+        let states = || Ok(vec![state(store, sides[0], root)?]);
         Ok(Some(RefCell::new(Selection::new(order, states)?)))
     }
 
@@ -296,7 +295,7 @@ fn texts_row(texts: &ConflictTexts) -> Option<protocol::ConflictTexts> {
 }
 
 /// A conflict as it is reported.
-pub(in crate::engine::pool) fn conflict_row(conflict: &Conflict) -> ConflictRow {
+pub(crate) fn conflict_row(conflict: &Conflict) -> ConflictRow {
     let kind = match conflict.kind {
         ConflictKind::Content => "content",
         ConflictKind::Attribute => "attribute",

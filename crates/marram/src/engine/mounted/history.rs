@@ -1,10 +1,9 @@
 //! Rollbacks and merges below programs that use what they change.
 
-use super::destroy::destroy;
 use super::shown::{Shown, Whole};
-use crate::control::protocol::{Answer, DirectoryOrder, MergeRequest, Operation};
+use crate::control::protocol::{Answer, DirectoryOrder, MergeRequest};
 use crate::engine::changes::Changes;
-use crate::engine::pool::{changes, history};
+use crate::engine::{change_sets, history};
 use crate::error::Result;
 use marram_store::Source;
 
@@ -12,11 +11,11 @@ use marram_store::Source;
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(super) fn rollback(shown: &Shown<'_>, to: &Source) -> Result<Answer> {
+pub(crate) fn rollback(shown: &Shown<'_>, to: &Source) -> Result<Answer> {
     let live = Source::live(to.dataset.clone());
     let (files, answer) = shown.on_whole(&live, |whole| {
         let files = whole.in_use.clone();
-        let answer = history::rollback(shown.pool, to, |go_back| match &files {
+        let answer = history::rollback(shown.store, to, |go_back| match &files {
             Some(files) => files.roll_back(go_back),
             None => go_back(),
         })?;
@@ -24,7 +23,7 @@ pub(super) fn rollback(shown: &Shown<'_>, to: &Source) -> Result<Answer> {
     })?;
     if let (Some(files), Answer::RolledBack { kept, .. }) = (&files, &answer) {
         let kept: Source = kept.parse()?;
-        shown.tell_changes(&live, files, changes::between(shown.pool, &kept, to));
+        shown.tell_changes(&live, files, change_sets::between(shown.store, &kept, to));
         shown.mounts.members_changed(&[kept]);
     }
     Ok(answer)
@@ -34,11 +33,11 @@ pub(super) fn rollback(shown: &Shown<'_>, to: &Source) -> Result<Answer> {
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(super) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> Result<Answer> {
+pub(crate) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> Result<Answer> {
     let live = Source::live(order.dataset.parse()?);
     let (files, (answer, change_set)) = shown.on_whole(&live, |whole| {
-        let files = whole.files(shown.pool, &live)?;
-        let done = history::rollback_directory(shown.pool, order, (&files, shown.user))?;
+        let files = whole.files(shown.store, &live)?;
+        let done = history::rollback_directory(shown.store, order, (&files, shown.user))?;
         Ok((files, done))
     })?;
     shown.mounts.changed(&live, &*files, &Changes::from(change_set));
@@ -49,15 +48,20 @@ pub(super) fn rollback_directory(shown: &Shown<'_>, order: &DirectoryOrder) -> R
 }
 
 /// Brings a fork's changes into what it was forked from, or the changes of that into the fork,
-/// while programs use what they go into: they see them at once.
+/// while programs use what they go into: they see them at once. `destroy` takes the fork away, if
+/// that was asked for.
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(super) fn merge(shown: &Shown<'_>, request: &MergeRequest) -> Result<Answer> {
-    let merge = history::Merge::of(shown.pool, request)?;
+pub(crate) fn merge(
+    shown: &Shown<'_>,
+    request: &MergeRequest,
+    destroy: &dyn Fn(&Source) -> Result<()>,
+) -> Result<Answer> {
+    let merge = history::Merge::of(shown.store, request)?;
     let work = |whole: &Whole<'_>| {
-        let files = whole.files(shown.pool, merge.taker())?;
-        let done = merge.run(shown.pool, (&files, shown.user))?;
+        let files = whole.files(shown.store, merge.taker())?;
+        let done = merge.run(shown.store, (&files, shown.user))?;
         Ok((files, done))
     };
     if request.preview {
@@ -69,9 +73,5 @@ pub(super) fn merge(shown: &Shown<'_>, request: &MergeRequest) -> Result<Answer>
     }
     let (files, (summary, change_set)) = shown.on_whole(merge.taker(), work)?;
     shown.mounts.changed(merge.taker(), &*files, &Changes::from(change_set));
-    let fork = merge.fork();
-    merge.conclude(summary, || {
-        let operation = Operation::Hide { sources: vec![fork.to_string()] };
-        destroy(shown, std::slice::from_ref(fork), &operation).map(|_| ())
-    })
+    merge.conclude(summary, || destroy(merge.fork()))
 }

@@ -3,7 +3,7 @@
 use marram_store::{DatasetKind, DatasetReport};
 
 /// What users call it.
-pub(super) fn kind_of(report: &DatasetReport) -> &'static str {
+pub(crate) fn kind_of(report: &DatasetReport) -> &'static str {
     match report.kind {
         _ if report.source.is_in_trash() => "kept",
         _ if report.source.dataset.is_partial() => "partial",

@@ -1,4 +1,4 @@
-//! The past of a pool's datasets: going back to it, what differs from it, and forks that come
+//! The past of a store's datasets: going back to it, what differs from it, and forks that come
 //! together again with what they began as.
 
 mod directory;
@@ -9,7 +9,7 @@ mod versions;
 
 pub(crate) use directory::{directory_alone, rollback_directory};
 pub(crate) use merge::Merge;
-pub(super) use merge::conflict_row;
+pub(crate) use merge::conflict_row;
 pub(crate) use versions::versions;
 
 use super::rights::BothSights;
@@ -18,9 +18,8 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::timestamps::format_exact;
 use marram_history::{AttributeChange, Difference, StableSource, What, XattrChange};
-use marram_pool::Pool;
 use marram_posix::Posix;
-use marram_store::{Lineage, Source, Store};
+use marram_store::{Source, Store};
 use marram_vfs::{Ino, Kind, Timestamp};
 use selection::Selection;
 use std::cell::Cell;
@@ -35,27 +34,27 @@ const NAMES_MAX: u32 = 1 << 20;
 /// # Errors
 /// Whatever refuses it or fails; then nothing has changed.
 pub(crate) fn rollback(
-    pool: &Pool,
+    store: &dyn Store,
     to: &Source,
     with: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<()>,
 ) -> Result<Answer> {
-    let keep = free_name(pool, to, "before-rollback-")?;
+    let keep = free_name(store, to, "before-rollback-")?;
     let mut engine_nanoseconds = 0;
     let done = with(&mut || {
         let began = Instant::now();
-        pool.rollback(to, &keep)?;
+        store.rollback(to, &keep)?;
         engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(())
     });
-    done.map_err(|error| gone_or(pool, to, error))?;
+    done.map_err(|error| gone_or(store, to, error))?;
     let kept = kept_as(to, keep);
     Ok(Answer::RolledBack { kept: kept.to_string(), engine_nanoseconds })
 }
 
 /// Why a rollback has failed: its state may have gone in the middle, and a failed read of that says
 /// only that it cannot be read.
-fn gone_or(pool: &Pool, to: &Source, error: Error) -> Error {
-    match pool.report(to) {
+fn gone_or(store: &dyn Store, to: &Source, error: Error) -> Error {
+    match store.report(to) {
         Err(gone @ marram_store::Error::NoDataset(_)) => Error::from(gone),
         _ => error,
     }
@@ -66,8 +65,8 @@ fn kept_as(dataset: &Source, name: String) -> Source {
 }
 
 /// A name with a number behind it that no snapshot of the dataset has.
-fn free_name(pool: &Pool, of: &Source, prefix: &str) -> Result<String> {
-    first_free(prefix, |name| pool.report(&kept_as(of, name)).map(|_| ()))
+fn free_name(store: &dyn Store, of: &Source, prefix: &str) -> Result<String> {
+    first_free(prefix, |name| store.report(&kept_as(of, name)).map(|_| ()))
 }
 
 /// The first name with a number behind it under which there is nothing. A look-up that fails in
@@ -95,7 +94,7 @@ type Keep<'p> = fn(&'p dyn Store, &Source, &str) -> marram_vfs::Result<StableSou
 /// # Errors
 /// Whatever refuses it or fails; what `tell` fails with.
 pub(crate) fn diff(
-    pool: &Pool,
+    store: &dyn Store,
     order: &CompareOrder,
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
@@ -104,12 +103,12 @@ pub(crate) fn diff(
         is_told.set(true);
         tell(row)
     };
-    match diff_kept(pool, order, StableSource::of, &mut tell)? {
+    match diff_kept(store, order, StableSource::of, &mut tell)? {
         Told::Overtaken(_) if !is_told.get() => {}
         Told::Overtaken(error) => return Err(error),
         Told::All => return Ok(()),
     }
-    match diff_kept(pool, order, StableSource::on_media, &mut tell)? {
+    match diff_kept(store, order, StableSource::on_media, &mut tell)? {
         Told::Overtaken(error) => Err(error),
         Told::All => Ok(()),
     }
@@ -123,18 +122,18 @@ enum Told {
 }
 
 fn diff_kept<'p>(
-    pool: &'p Pool,
+    store: &'p dyn Store,
     order: &CompareOrder,
     keep: Keep<'p>,
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<Told> {
     let still = |source: &str| -> Result<StableSource<'p>> {
         let source: Source = source.parse()?;
-        pool.open(&source)?;
-        Ok(keep(pool, &source, "diff")?)
+        store.open(&source)?;
+        Ok(keep(store, &source, "diff")?)
     };
     let (before, after) = (still(&order.before)?, still(&order.after)?);
-    match compare(pool, order, (before.source(), after.source()), tell) {
+    match compare(store, order, (before.source(), after.source()), tell) {
         Ok(()) => Ok(Told::All),
         Err(error) if before.is_overtaken() || after.is_overtaken() => Ok(Told::Overtaken(error)),
         Err(error) => Err(error),
@@ -142,20 +141,20 @@ fn diff_kept<'p>(
 }
 
 fn compare(
-    pool: &Pool,
+    store: &dyn Store,
     order: &CompareOrder,
     of: (&Source, &Source),
     tell: &mut dyn FnMut(DifferenceRow) -> Result<()>,
 ) -> Result<()> {
-    let mut texts = order.patch.then(|| patch::Texts::open(pool, of)).transpose()?;
+    let mut texts = order.patch.then(|| patch::Texts::open(store, of)).transpose()?;
     let mut selection = match order.selection.is_all() {
         true => None,
         false => Some(Selection::new(&order.selection, || {
-            Ok(vec![state(pool, of.1, order.root)?, state(pool, of.0, order.root)?])
+            Ok(vec![state(store, of.1, order.root)?, state(store, of.0, order.root)?])
         })?),
     };
     let mut sight = match &order.bound {
-        Some(user) => Some(BothSights::new(pool, of, order.root, user)?),
+        Some(user) => Some(BothSights::new(store, of, order.root, user)?),
         None => None,
     };
     let mut tell = |row: DifferenceRow| {
@@ -171,7 +170,7 @@ fn compare(
     };
     let tell: &mut dyn FnMut(DifferenceRow) -> Result<()> = &mut tell;
     let (mut place, mut told) = (Vec::new(), Ok(()));
-    marram_history::diff(pool, of.0, of.1, Ino(order.root), &mut |difference| {
+    marram_history::diff(store, of.0, of.1, Ino(order.root), &mut |difference| {
         if place.last().is_some_and(|last: &Difference| last.path != difference.path) {
             told = tell_place(std::mem::take(&mut place), texts.as_mut(), tell);
         }
@@ -182,8 +181,8 @@ fn compare(
 }
 
 /// A state in which ignore files are read, from a directory on.
-fn state(pool: &Pool, source: &Source, root: u64) -> Result<(Posix, Ino)> {
-    Ok((patch::open(pool, source)?, Ino(root)))
+fn state(store: &dyn Store, source: &Source, root: u64) -> Result<(Posix, Ino)> {
+    Ok((patch::open(store, source)?, Ino(root)))
 }
 
 /// Whether one of the paths of a difference is meant.

@@ -3,12 +3,11 @@
 use super::kind;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, VersionRow, VersionsOrder};
-use crate::engine::pool::rights::without_rights;
+use crate::engine::rights::without_rights;
 use crate::error::{Error, Result};
 use crate::names::{self, PathText};
 use crate::timestamps::format_exact;
 use marram_history::{Aspect, Version, VersionChange, VersionsOf};
-use marram_pool::Pool;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Identity, Ino};
 
@@ -17,19 +16,19 @@ use marram_vfs::{Identity, Ino};
 /// # Errors
 /// No snapshot has it, nor is it there now; no such dataset; a failed read.
 pub(crate) fn versions(
-    pool: &Pool,
+    store: &dyn Store,
     order: &VersionsOrder,
     user: Option<&Credentials>,
 ) -> Result<Answer> {
     let dataset: DatasetName = order.dataset.parse()?;
     let directory = match order.directory {
         Some(directory) => directory,
-        None => pool.report(&Source::live(dataset.clone()))?.root_object,
+        None => store.report(&Source::live(dataset.clone()))?.root_object,
     };
     let names: Vec<Vec<u8>> = order.names.iter().map(PathText::bytes).collect();
     let user = user.map(|user| user as &dyn Identity);
     let of = VersionsOf { dataset: &dataset, directory: Ino(directory), names: &names, user };
-    let versions = marram_history::versions(pool, of).map_err(without_rights)?;
+    let versions = marram_history::versions(store, of).map_err(without_rights)?;
     if versions.is_empty() {
         let path = names::quoted(&names.join(&b'/'));
         return Err(Error::not_found(format!("{path} is not there, nor does a snapshot have it"))

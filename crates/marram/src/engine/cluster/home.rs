@@ -1,0 +1,269 @@
+//! A cluster home behind the seam.
+
+use super::{open, operations};
+use crate::control::protocol::{Answer, Author, CompareOrder, DifferenceRow, Operation};
+use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Task};
+use crate::engine::mounted::{Commits, Shown};
+use crate::engine::mounts::Mounts;
+use crate::engine::posix::open_view;
+use crate::engine::source::{Kind, OpenMode, Probe};
+use crate::engine::volume::{Opened, VolumeOptions};
+use crate::engine::{history, members, rights};
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use crate::names::hexadecimal;
+use marram_cluster::Cluster;
+use marram_store::{DatasetName, Source, Store};
+use marram_vfs::Ino;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two publications of what waits.
+const PUBLICATION: Duration = Duration::from_secs(1);
+/// Publications between two signs of life.
+const BEAT_EVERY: u32 = 2;
+/// Between two sweeps of what nothing needs.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// Cluster homes, as sources are recognised.
+pub(in crate::engine) struct ClusterKind;
+
+impl Kind for ClusterKind {
+    fn probe(&self, path: &Path) -> Result<Option<Probe>> {
+        open::probe(path)
+    }
+
+    fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
+        let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
+        let store = Arc::new(open::open(path, mode)?);
+        let (path, read_only) = (path.to_owned(), mode.read_only);
+        Ok(Arc::new(ClusterHome { path, identity, store, read_only, closing: Mutex::new(false) }))
+    }
+}
+
+/// A cluster home that is open.
+pub(super) struct ClusterHome {
+    path: PathBuf,
+    identity: Identity,
+    store: Arc<Cluster>,
+    read_only: bool,
+    /// Whether it is closed; held while it is.
+    closing: Mutex<bool>,
+}
+
+impl ClusterHome {
+    pub(super) fn store(&self) -> &Cluster {
+        &self.store
+    }
+
+    /// Publishes what waits each second, and gives signs of life, until the daemon ends.
+    fn publish(&self, mounts: &dyn Mounts) {
+        let (mut failed, mut round) = (None, 0_u32);
+        while !mounts.is_shut() {
+            std::thread::sleep(PUBLICATION);
+            round = round.wrapping_add(1);
+            let done = self.while_open(|| {
+                self.store.sync()?;
+                if round.is_multiple_of(BEAT_EVERY) { self.store.beat() } else { Ok(()) }
+            });
+            let error = done.err().map(|error| error.to_string());
+            if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
+                mounts.log(&format!("publication: {error}"));
+            }
+            failed = error;
+        }
+    }
+
+    /// Takes away what nothing needs any more, from time to time, until the daemon ends.
+    fn sweep(&self, mounts: &dyn Mounts) {
+        let mut failed = None;
+        while !mounts.is_shut() {
+            std::thread::sleep(SWEEP);
+            let error = self.sweep_once(mounts).err().map(|error| error.to_string());
+            if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
+                mounts.log(&format!("sweep: {error}"));
+            }
+            failed = error;
+        }
+    }
+
+    fn sweep_once(&self, mounts: &dyn Mounts) -> marram_store::Result<()> {
+        let is_wanted = || !mounts.is_shut();
+        while is_wanted() && self.while_open(|| self.store.prune_step().map(|it| it.more))? {}
+        let mut after = Vec::new();
+        while is_wanted() {
+            let step = || self.store.sweep_step(std::mem::take(&mut after)).map(Some);
+            let Some((swept, next)) = self.while_open(step)? else { break };
+            after = next;
+            if !swept.more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something, unless the home is closed.
+    fn while_open<T: Default>(
+        &self,
+        work: impl FnOnce() -> marram_store::Result<T>,
+    ) -> marram_store::Result<T> {
+        let is_closed = self.closing.lock();
+        if *is_closed { Ok(T::default()) } else { work() }
+    }
+}
+
+impl Commits for Cluster {
+    fn commits(&self) -> u64 {
+        self.status().map_or(u64::MAX, |status| status.entries)
+    }
+}
+
+impl Home for ClusterHome {
+    fn kind(&self) -> &'static str {
+        "cluster home"
+    }
+
+    fn id(&self) -> String {
+        hexadecimal(&self.store.id())
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn open(&self, source: &Source, options: VolumeOptions) -> Result<Opened> {
+        let root = Ino(self.store.report(source)?.root_object);
+        open_view(self.store.open(source)?, (source.to_string(), root), options)
+    }
+
+    fn perform(
+        &self,
+        operation: &Operation,
+        author: Option<&Author>,
+        mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer> {
+        let Some(mounts) = mounts else { return operations::perform(self, operation) };
+        let user = author.and_then(|author| author.bound.as_ref());
+        let (store, commits) = (&*self.store, &*self.store);
+        operations::perform_shown(self, &Shown { store, commits, mounts, user }, operation)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.store.sync()?)
+    }
+
+    fn is_halted(&self) -> bool {
+        false
+    }
+
+    fn held_back_bytes(&self) -> u64 {
+        0
+    }
+
+    fn clear_left(&self, log: &dyn Fn(&str)) {
+        if self.read_only {
+            return;
+        }
+        match marram_history::destroy_leftovers(&*self.store) {
+            Ok(gone) => gone.iter().for_each(|source| {
+                log(&format!("destroyed {source}, which a crash had left"));
+            }),
+            Err(error) => log(&format!("what a crash has left stays: {error}")),
+        }
+    }
+
+    fn tasks(self: Arc<Self>) -> Vec<Task> {
+        if self.read_only {
+            return Vec::new();
+        }
+        let (publishing, sweeping) = (Arc::clone(&self), self);
+        vec![
+            Task { name: "publish", run: Box::new(move |mounts| publishing.publish(mounts)) },
+            Task { name: "sweep", run: Box::new(move |mounts| sweeping.sweep(mounts)) },
+        ]
+    }
+
+    fn close(&self) -> Result<()> {
+        let mut is_closed = self.closing.lock();
+        if !*is_closed {
+            self.store.close()?;
+            *is_closed = true;
+        }
+        Ok(())
+    }
+
+    fn close_for_good(&self) -> Result<()> {
+        self.close()
+    }
+
+    /// The database has no lock: what was closed is open to others.
+    fn unlock(&self) {}
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+}
+
+impl Snapshots for ClusterHome {
+    fn names(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+    ) -> marram_vfs::Result<Vec<String>> {
+        members::names(&*self.store, dataset, directory)
+    }
+
+    fn users(&self, dataset: &DatasetName) -> marram_vfs::Result<BTreeSet<u32>> {
+        members::users(&*self.store, dataset)
+    }
+
+    fn owner_of_fork(&self, source: &Source) -> Result<Option<u32>> {
+        rights::owner_of_fork(&*self.store, source)
+    }
+
+    fn forks_of_user_max(&self, dataset: &DatasetName) -> Result<usize> {
+        rights::forks_of_user_max(&*self.store, dataset)
+    }
+
+    fn may_change_names(
+        &self,
+        dataset: &DatasetName,
+        directory: u64,
+        user: &dyn marram_vfs::Identity,
+    ) -> Result<bool> {
+        rights::may_change_names(&*self.store, dataset, directory, user)
+    }
+
+    fn find(
+        &self,
+        dataset: &DatasetName,
+        directory: ControlDirectory,
+        name: &str,
+    ) -> marram_vfs::Result<Member> {
+        members::find(&*self.store, dataset, directory, name)
+    }
+
+    fn has_directory(
+        &self,
+        snapshot: &Source,
+        ino: Ino,
+        created: marram_vfs::Timestamp,
+    ) -> marram_vfs::Result<bool> {
+        members::has_directory(&*self.store, snapshot, ino, created)
+    }
+
+    fn compare(
+        &self,
+        order: &CompareOrder,
+        visit: &mut dyn FnMut(DifferenceRow) -> Result<()>,
+    ) -> Result<()> {
+        history::diff(&*self.store, order, visit)
+    }
+}

@@ -1,0 +1,208 @@
+//! Each operation on an open cluster home, mounted or not.
+
+use super::home::ClusterHome;
+use super::open::space_at;
+use crate::control::credentials::Credentials;
+use crate::control::protocol::{Answer, DestructionReport, Operation, StatusReport};
+use crate::engine::home::{Home, lacks};
+use crate::engine::mounted::{self, Shown};
+use crate::engine::posix::open_files;
+use crate::engine::store_operations::{
+    create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
+};
+use crate::engine::{history, members, owners};
+use crate::error::{Error, Result};
+use crate::names::hexadecimal;
+use marram_store::{Holder, Source, Space, Store};
+
+/// Does what is asked, where no mounts show the home.
+pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answer> {
+    let store: &dyn Store = home.store();
+    match operation {
+        Operation::Snapshot { dataset, snapshot } => {
+            let dataset = dataset.parse()?;
+            return timed(|| Ok(store.snapshot(&dataset, snapshot)?));
+        }
+        Operation::SnapshotBelow { dataset, snapshot } => {
+            return snapshot_below(store, &dataset.parse()?, snapshot);
+        }
+        Operation::Fork { dataset, name, root } => {
+            let (dataset, name) = (dataset.parse()?, fork_name(name)?);
+            let refused = |error| not_forked(store, &name, error);
+            return timed(|| store.fork(&dataset, &name, *root).map_err(refused));
+        }
+        Operation::ForkPlace { fork } => return members::fork_place(store, &fork.parse()?),
+        Operation::RollbackDirectory(order) => return history::directory_alone(store, order),
+        Operation::Versions(order) => return history::versions(store, order, None),
+        Operation::Merge(request) => {
+            let merge = history::Merge::of(store, request)?;
+            let files = open_files(store, &merge.taker().dataset)?;
+            let (summary, _nobody_remembers) = merge.run(store, (&files, None))?;
+            drop(files);
+            return merge
+                .conclude(summary, || Ok(store.destroy(merge.fork(), false).map(|_| ())?));
+        }
+        Operation::Hold { snapshot, tag } => store.hold(&snapshot.parse()?, tag)?,
+        Operation::Release { snapshot, tag } => store.release(&snapshot.parse()?, tag)?,
+        Operation::Clone { origin, name } => {
+            store.clone_snapshot(&origin.parse()?, &name.parse()?)?;
+        }
+        Operation::CreateDataset { name, properties } => {
+            create_dataset(store, &name.parse()?, properties)?;
+        }
+        Operation::Destroy { sources, dry_run } => {
+            return Ok(Answer::Destruction(destroy(store, sources, *dry_run)?));
+        }
+        // Nothing is kept for an undo.
+        Operation::Hide { sources } => {
+            let report = destroy(store, sources, false)?;
+            return Ok(Answer::Hidden { report, kept_until_seconds: None });
+        }
+        Operation::Rename { from, to } => store.rename(&from.parse()?, &to.parse()?)?,
+        Operation::List => return list(store),
+        Operation::Get { dataset } => return get(store, &dataset.parse()?),
+        Operation::Set { dataset, properties } => {
+            let dataset = dataset.parse()?;
+            properties.iter().try_for_each(|(property, value)| {
+                store.set_property(&dataset, property, value.as_deref())
+            })?;
+        }
+        Operation::Owners { source } => return owners::report(store, source),
+        Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit } => {
+            owners::set_limit(store, dataset, *owner, (*bytes_limit, *inodes_limit))?;
+        }
+        Operation::Status => return Ok(Answer::Status(Box::new(status(home)?))),
+        Operation::Sync => store.sync()?,
+        other => return Err(lacks(home, lacking(other))),
+    }
+    Ok(Answer::Done)
+}
+
+/// What an operation needs that this home does not have.
+fn lacking(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Rollback { .. } => "rollback of whole datasets yet: name a directory",
+        Operation::Promote { .. } => "promotion yet",
+        Operation::Thin(_) => "automatic snapshots yet",
+        Operation::Log | Operation::Undo { .. } => "log of operations yet",
+        Operation::Space { .. } | Operation::Footprints(_) | Operation::Sharing => {
+            "account of its space yet"
+        }
+        Operation::Partials | Operation::DropPartial { .. } => "streams yet",
+        Operation::Grow { .. } => "fixed size: it grows by itself",
+        Operation::Label { .. } => "label",
+        _ => "such operation",
+    }
+}
+
+/// Performs an operation, and has the mounts show it.
+///
+/// # Errors
+/// Whatever refuses it or fails.
+pub(super) fn perform_shown(
+    home: &ClusterHome,
+    shown: &Shown<'_>,
+    operation: &Operation,
+) -> Result<Answer> {
+    match operation {
+        Operation::Destroy { sources, dry_run: false } | Operation::Hide { sources } => {
+            destroy_shown(home, shown, &named(shown.store, sources)?, operation)
+        }
+        Operation::Rename { from, to } => mounted::rename(shown, &from.parse()?, &to.parse()?),
+        Operation::Merge(request) => mounted::merge(shown, request, &|fork| {
+            let operation = Operation::Hide { sources: vec![fork.to_string()] };
+            destroy_shown(home, shown, std::slice::from_ref(fork), &operation).map(|_| ())
+        }),
+        Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
+        Operation::Versions(order) => history::versions(shown.store, order, shown.user),
+        Operation::Fork { .. } => {
+            refuse_user(home, shown.user)?;
+            with_members(home, shown, operation)
+        }
+        _ => with_members(home, shown, operation),
+    }
+}
+
+/// A fork has its user as its owner, and this store keeps none.
+fn refuse_user(home: &ClusterHome, user: Option<&Credentials>) -> Result<()> {
+    match user {
+        None => Ok(()),
+        Some(_) => Err(lacks(home, "forks of users yet: root may fork")),
+    }
+}
+
+fn with_members(home: &ClusterHome, shown: &Shown<'_>, operation: &Operation) -> Result<Answer> {
+    let is_change = matches!(
+        operation,
+        Operation::Snapshot { .. }
+            | Operation::SnapshotBelow { .. }
+            | Operation::Fork { .. }
+            | Operation::Clone { .. }
+            | Operation::CreateDataset { .. }
+    );
+    let answer = match is_change {
+        true => shown.with_members(|| perform(home, operation))?,
+        false => perform(home, operation)?,
+    };
+    if let Operation::Set { .. } | Operation::SetLimit { .. } = operation {
+        shown.reload()?;
+    }
+    Ok(answer)
+}
+
+fn destroy_shown(
+    home: &ClusterHome,
+    shown: &Shown<'_>,
+    sources: &[Source],
+    operation: &Operation,
+) -> Result<Answer> {
+    shown.mounts.refuse_mounted(sources)?;
+    // What is open below `.marram` counts as open, so what would go is found with it closed.
+    let withheld = shown.mounts.withhold(sources);
+    let goes = shown.store.destroy_together(sources, true)?.sources;
+    shown.mounts.refuse_mounted(&goes)?;
+    let answer = perform(home, operation);
+    drop(withheld);
+    shown.mounts.members_changed(&goes);
+    answer
+}
+
+fn destroy(store: &dyn Store, sources: &[String], dry_run: bool) -> Result<DestructionReport> {
+    let destruction = store.destroy_together(&named(store, sources)?, dry_run)?;
+    Ok(DestructionReport {
+        sources: destruction.sources.iter().map(ToString::to_string).collect(),
+        freed_bytes: destruction.freed_bytes,
+        dry_run,
+    })
+}
+
+fn list(store: &dyn Store) -> Result<Answer> {
+    let holder = |report| Holder { report, added_bytes: 0, unique_bytes: 0 };
+    let holders: Vec<Holder> = store.list()?.into_iter().map(holder).collect();
+    Ok(Answer::Datasets(dataset_rows(store, &holders)))
+}
+
+fn status(home: &ClusterHome) -> Result<StatusReport> {
+    let store = home.store();
+    let status = store.status()?;
+    let failed = |error: std::io::Error| Error::system("look at", home.path(), error);
+    let Space { total_bytes, free_bytes } = space_at(home.path()).map_err(failed)?;
+    let health = if status.stopped.is_some() { "read-only" } else { "online" };
+    let medium = format!(
+        "{}, {} entries: published each second and by fsync; one client at a time",
+        store.engine(),
+        status.entries
+    );
+    Ok(StatusReport {
+        pool: home.path().to_owned(),
+        pool_id: hexadecimal(&store.id()),
+        health: health.to_owned(),
+        reason: status.stopped,
+        medium: Some(medium),
+        total_bytes,
+        allocated_bytes: status.stored_bytes,
+        free_bytes,
+        dirty_bytes: status.waiting_bytes,
+        ..StatusReport::default()
+    })
+}

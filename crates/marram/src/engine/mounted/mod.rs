@@ -1,0 +1,10 @@
+//! Operations on a store that mounts show. Programs go on while one is performed, and see what it
+//! has changed at once.
+
+mod history;
+mod rename;
+mod shown;
+
+pub(crate) use history::{merge, rollback, rollback_directory};
+pub(crate) use rename::{promote, rename};
+pub(crate) use shown::{Commits, Shown};

@@ -1,0 +1,160 @@
+//! The cluster home as users have it, in a SQLite file: made, mounted, forked and merged, killed in
+//! the middle of work, and what it has not.
+
+use crate::workbench::{Workbench, can_mount};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A workbench with a home `sqlite:work.db`.
+struct Place {
+    bench: Workbench,
+}
+
+impl Place {
+    fn new() -> Option<Place> {
+        if !can_mount() {
+            return None;
+        }
+        let bench = Workbench::new();
+        bench.make_folder("mnt");
+        let made = bench.run("create sqlite:work.db").good();
+        assert_eq!(made.out, "created a cluster home in work.db\n");
+        Some(Place { bench })
+    }
+
+    fn run(&self, line: &str) -> crate::workbench::Outcome {
+        self.bench.run(line)
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.run("mount sqlite:work.db mnt").good();
+        self.bench.path("mnt")
+    }
+
+    /// Kills the daemon, and returns when it and the mount are gone.
+    fn kill(&self) {
+        let pid = Pid::from_raw(self.bench.daemon_pid("mnt")).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let began = Instant::now();
+        while test_kill_process(pid).is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the daemon does not die");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.bench.host(&["umount", "-l", "mnt"]).good();
+    }
+
+    fn check(&self) {
+        let checked = self.run("check sqlite:work.db --json").result();
+        assert_eq!(checked["clean"], true, "{checked}");
+        assert!(checked["items"].as_u64().unwrap() > 0, "{checked}");
+    }
+}
+
+fn read(path: &std::path::Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_tree_is_made_snapshot_forked_compared_and_merged() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    fs::create_dir_all(mnt.join("src/deep")).unwrap();
+    fs::write(mnt.join("src/a.txt"), "one\ntwo\nthree\n").unwrap();
+    fs::write(mnt.join("src/deep/large"), vec![7; 3 << 20]).unwrap();
+    fs::hard_link(mnt.join("src/a.txt"), mnt.join("same")).unwrap();
+    place.run("snapshot mnt@before").good();
+    place.run("fork mnt try").good();
+    let fork = mnt.join(".marram/forks/try");
+    fs::write(fork.join("src/a.txt"), "one\ntwo\nthree\nfour\n").unwrap();
+    fs::write(fork.join("new"), "from the fork").unwrap();
+    fs::write(mnt.join("src/b.txt"), "meanwhile").unwrap();
+    assert_eq!(read(&mnt.join("src/a.txt")), "one\ntwo\nthree\n");
+    let differs = place.run("diff mnt/.marram/forks/try --json").good().out;
+    assert!(differs.contains("/new") && differs.contains("/same"), "{differs}");
+    place.run("merge mnt/.marram/forks/try").good();
+    assert_eq!(read(&mnt.join("src/a.txt")), "one\ntwo\nthree\nfour\n");
+    assert_eq!(read(&mnt.join("new")), "from the fork");
+    assert_eq!(read(&mnt.join("src/b.txt")), "meanwhile");
+    assert_eq!(read(&mnt.join(".marram/snapshots/before/src/a.txt")), "one\ntwo\nthree\n");
+    assert_eq!(fs::read(mnt.join("src/deep/large")).unwrap(), vec![7; 3 << 20]);
+    place.run("unmount mnt").good();
+    place.check();
+    let listed = place.run("list sqlite:work.db").good().out;
+    assert!(listed.contains("root@before") && listed.contains("try"), "{listed}");
+    place.run("destroy fork sqlite:work.db try --yes").good();
+    place.run("destroy snapshot sqlite:work.db before --yes").good();
+    place.run("mount work.db mnt").good();
+    assert_eq!(read(&mnt.join("same")), "one\ntwo\nthree\nfour\n");
+    place.run("unmount mnt").good();
+    place.check();
+}
+
+#[test]
+fn what_fsync_acknowledged_survives_a_killed_daemon() {
+    let Some(place) = Place::new() else { return };
+    let mut kept: Vec<(PathBuf, String)> = Vec::new();
+    for round in 0..3_u8 {
+        let mnt = place.mount();
+        for (path, content) in &kept {
+            assert_eq!(&read(path), content, "before round {round}");
+        }
+        for which in 0..20 {
+            let path = mnt.join(format!("{round}-{which}"));
+            let content = format!("{round} {which} ").repeat(3000);
+            let mut file = fs::File::create(&path).unwrap();
+            file.write_all(content.as_bytes()).unwrap();
+            file.sync_all().unwrap();
+            kept.push((path, content));
+        }
+        fs::write(mnt.join("not synced"), "perhaps").unwrap();
+        place.kill();
+        // A client that died is no reason to wait, or to refuse.
+        place.check();
+    }
+    let mnt = place.mount();
+    for (path, content) in &kept {
+        assert_eq!(&read(path), content);
+    }
+    assert!(mnt.is_dir());
+    place.run("unmount mnt").good();
+    place.check();
+}
+
+#[test]
+fn a_second_client_is_refused_through_the_database() {
+    let Some(place) = Place::new() else { return };
+    place.mount();
+    let pid = place.bench.daemon_pid("mnt");
+    // The verifier asks no daemon: only the database says that one has it.
+    let words = ["in use by", &format!("process {pid} on ")];
+    place.run("check sqlite:work.db").refused(11, &words);
+    place.run("unmount mnt").good();
+    place.check();
+}
+
+#[test]
+fn what_it_has_not_is_refused_by_name() {
+    let Some(place) = Place::new() else { return };
+    place.run("create sqlite:work.db").refused(1, &["work.db"]);
+    place.run("create sqlite:other.db --size 1G").refused(2, &["grows by itself"]);
+    assert!(!place.bench.path("other.db").exists());
+    for mounted in [false, true] {
+        let target = if mounted { "mnt" } else { "sqlite:work.db" };
+        if mounted {
+            place.mount();
+        }
+        place.run(&format!("log {target}")).refused(2, &["cluster home", "log of operations"]);
+        place.run(&format!("space {target}")).refused(2, &["account of its space"]);
+        place.run(&format!("set {target} compression=zstd")).refused(2, &["recordsize"]);
+        place.run(&format!("label {target} name")).refused(2, &["label"]);
+    }
+    let status = place.run("status mnt").good().out;
+    assert!(status.contains("SQLite") && status.contains("online"), "{status}");
+    place.run("unmount mnt").good();
+    fs::write(place.bench.path("text"), "no home").unwrap();
+    place.run("mount sqlite:text mnt").refused(1, &["text"]);
+    place.run("check sqlite:missing.db").refused(10, &["missing.db"]);
+}
