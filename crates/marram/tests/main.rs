@@ -13,6 +13,7 @@ mod damage;
 mod decisions;
 mod dedup;
 mod defragment;
+mod elsewhere;
 mod exchange;
 mod footprints;
 mod forks;

@@ -117,6 +117,13 @@ pub(crate) struct MergeArguments {
     /// Destroy the fork when it has been merged
     #[arg(long, conflicts_with_all = ["preview", "paths", "exclude", "gitignore"])]
     pub(crate) drop: bool,
+    /// Bring the changes into this directory instead, as when the one that was forked is gone
+    ///
+    /// Files are known by their paths, and what the fork began as is the base: all that it has
+    /// changed since then comes, also what was merged elsewhere. An empty directory takes all that
+    /// the fork has.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "markers")]
+    pub(crate) into: Option<PathBuf>,
 }
 
 /// Arguments of `update`.

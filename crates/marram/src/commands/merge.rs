@@ -2,6 +2,7 @@
 //! `marram update`: what that has changed goes into the fork.
 
 mod decisions;
+mod elsewhere;
 mod git;
 mod interactive;
 mod tool;
@@ -16,9 +17,10 @@ use crate::control::protocol::{
 use crate::error::{Error, Result};
 use crate::names::{PathText, bytes};
 use crate::output::{Output, say};
+use crate::paths::resolved;
 use crate::target::Target;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Exit status of a merge that was refused for its conflicts, or has left marks in the fork.
 pub(super) const CONFLICTS: u8 = 4;
@@ -40,23 +42,26 @@ struct Report<'a> {
 }
 
 pub(super) fn run(arguments: &MergeArguments, output: &Output) -> Result<u8> {
-    bring_across(&arguments.branch, (false, arguments.drop), output)
+    let into = arguments.into.as_deref();
+    bring_across(&arguments.branch, (false, arguments.drop), into, output)
 }
 
 /// Brings what the parent has changed into the fork.
 pub(super) fn update(arguments: &UpdateArguments, output: &Output) -> Result<u8> {
-    bring_across(&arguments.branch, (true, false), output)
+    bring_across(&arguments.branch, (true, false), None, output)
 }
 
 fn bring_across(
     arguments: &BranchArguments,
     (update, drop): (bool, bool),
+    into: Option<&Path>,
     output: &Output,
 ) -> Result<u8> {
     let target = Target::find(&arguments.target)?;
     let fork = fork_of(arguments, &target)?;
     write_back(&target, &arguments.target)?;
     let mut request = MergeRequest {
+        into: into.map(|directory| elsewhere::place(&target, directory)).transpose()?,
         preview: arguments.preview || arguments.interactive,
         update,
         ranges: arguments.ranges,
@@ -69,7 +74,7 @@ fn bring_across(
         Answer::Merged(summary) => Ok(summary),
         other => Err(unexpected(&other)),
     };
-    decide(arguments, &target, &mut request, &merge)?;
+    decide(arguments, (&target, into), &mut request, &merge)?;
     if let Some(command) = &arguments.tool {
         tool::decide(&mut request, command, &merge, output.json)?;
     }
@@ -120,7 +125,7 @@ fn fork_of(arguments: &BranchArguments, target: &Target) -> Result<String> {
 /// Adds to a request what the command line and a file decide.
 fn decide(
     arguments: &BranchArguments,
-    target: &Target,
+    (target, into): (&Target, Option<&Path>),
     request: &mut MergeRequest,
     merge: &Merge<'_>,
 ) -> Result<()> {
@@ -128,7 +133,7 @@ fn decide(
     let named = [ours, theirs, &arguments.selection.paths];
     let roots = match named.iter().all(|paths| paths.is_empty()) {
         true => Vec::new(),
-        false => roots(target, &request.fork)?,
+        false => roots(target, &request.fork, into)?,
     };
     request.selection = selection::order(&arguments.selection, &roots)?;
     if let Some(file) = &arguments.decisions {
@@ -138,15 +143,17 @@ fn decide(
     decisions::refuse_unmatched(request, merge)
 }
 
-/// The directories that stand for the root of a fork: its own, and the one that it is a fork of.
-fn roots(target: &Target, fork: &str) -> Result<Vec<PathBuf>> {
+/// The directories that stand for the root of a fork: its own, the one that it is a fork of, and
+/// the one that it is merged into.
+fn roots(target: &Target, fork: &str, into: Option<&Path>) -> Result<Vec<PathBuf>> {
     let found = match target.perform(&Operation::ForkPlace { fork: fork.to_owned() })? {
         Answer::ForkPlace(found) => found,
         other => return Err(unexpected(&other)),
     };
     let path = found.path.as_deref().map(|path| bytes(path, found.path_bytes.as_ref()));
     let parent = path.and_then(|path| target.shown_at(&found.parent, &path));
-    Ok(target.shown_at(fork, b"/").into_iter().chain(parent).collect())
+    let into = into.map(resolved).transpose()?;
+    Ok(target.shown_at(fork, b"/").into_iter().chain(parent).chain(into).collect())
 }
 
 /// The checkouts of git in which both have used git.

@@ -30,8 +30,8 @@ pub(crate) use dedup::{DedupSummary, DedupTotals, SharingReport, SharingRow};
 pub(crate) use defragment::{BackgroundRewriting, DefragmentSummary, RewritingRow};
 pub(crate) use grants::{GrantChange, GrantOrder, GrantRow};
 pub(crate) use merge::{
-    ConflictChoice, ConflictKey, ConflictRow, ConflictTexts, Decision, MergeRequest, MergeSummary,
-    PathChoice,
+    ConflictChoice, ConflictKey, ConflictRow, ConflictTexts, Decision, MergePlace, MergeRequest,
+    MergeSummary, PathChoice,
 };
 pub(crate) use mounts::{MountReport, MountRequest, UnmountedPlace};
 pub(crate) use operation::Operation;

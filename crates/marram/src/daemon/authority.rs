@@ -10,7 +10,7 @@ use super::service::locate;
 use super::state::Daemon;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{
-    Answer, Author, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, MergeRequest,
+    Answer, Author, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, MergePlace, MergeRequest,
     MountReport, Operation, OperationRow, Request, SendOrder,
 };
 use crate::engine::home::{Snapshots, lacks};
@@ -116,6 +116,9 @@ impl<'a> Authority<'a> {
                 self.check_own(&request.fork)?;
                 if request.update {
                     self.check_update(request)?;
+                }
+                if let Some(MergePlace { dataset, directory }) = &request.into {
+                    self.check_writable(dataset, *directory)?;
                 }
                 // The lines of both sides tell of files that the user may not be able to read.
                 let request = request.clone();
@@ -273,14 +276,23 @@ impl<'a> Authority<'a> {
     }
 
     fn check_fork(&self, dataset: &str, name: &str, root: u64) -> Result<()> {
-        self.check_sight(dataset)?;
         check_plain(name)?;
+        self.check_writable(dataset, root)?;
+        self.check_number(&dataset.parse()?)
+    }
+
+    /// A directory that the user comes to, and may write.
+    fn check_writable(&self, dataset: &str, directory: u64) -> Result<()> {
+        self.check_sight(dataset)?;
         let dataset: DatasetName = dataset.parse()?;
-        if self.snapshots()?.may_change_names(&dataset, root, self.by)? {
-            return self.check_number(&dataset);
+        match self.snapshots()?.may_change_names(&dataset, directory, self.by)? {
+            true => Ok(()),
+            false => {
+                let user = self.by.uid();
+                Err(Error::refused(format!("user {user} may not write this directory"))
+                    .hint("a fork needs the rights to write and to search the directory"))
+            }
         }
-        Err(Error::refused(format!("user {} may not write this directory", self.by.uid()))
-            .hint("a fork needs the rights to write and to search the directory"))
     }
 
     /// An update reads what the user can come to, and the whole of it: a part would leave out that

@@ -55,6 +55,28 @@ fn a_merge_of_what_the_user_may_not_change_is_refused_by_path() {
 }
 
 #[test]
+fn a_fork_goes_into_what_its_user_may_write_and_nowhere_else() {
+    let Some(bench) = shared() else { return };
+    owned(&bench, "mnt/ann/src", ANN, 0o755, None);
+    owned(&bench, "mnt/ann/src/a", ANN, 0o644, Some("one\n"));
+    owned(&bench, "mnt/ann/other", ANN, 0o755, None);
+    marram(&bench, ANN, "fork mnt/ann/src try").good();
+    let fork = fork_of(ANN, "try");
+    shell(&bench, ANN, &format!("echo two > {fork}/a && rm -r mnt/ann/src")).good();
+    let line = format!("merge {fork} --into");
+    for preview in ["", " --preview"] {
+        let line = format!("{line} mnt/bob{preview}");
+        marram(&bench, ANN, &line).refused(12, &["user 4001 may not write"]);
+    }
+    assert_eq!(fs::read_dir(bench.path("mnt/bob")).unwrap().count(), 0);
+    marram(&bench, BOB, "merge mnt --fork try --into mnt/bob").refused(10, &["try"]);
+    marram(&bench, ANN, &format!("{line} mnt/ann/other")).good();
+    assert_eq!(fs::read_to_string(bench.path("mnt/ann/other/a")).unwrap(), "two\n");
+    marram(&bench, ANN, "undo mnt").good();
+    assert!(!bench.path("mnt/ann/other/a").exists());
+}
+
+#[test]
 fn a_fork_is_closed_to_everybody_but_its_user_and_root() {
     let Some(bench) = shared() else { return };
     owned(&bench, "mnt/ann/a", ANN, 0o644, Some("one\n"));

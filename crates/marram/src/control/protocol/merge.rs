@@ -42,6 +42,15 @@ pub(crate) struct PathChoice {
     pub(crate) choice: ConflictChoice,
 }
 
+/// A directory that a merge goes into.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MergePlace {
+    /// The dataset that it is in.
+    pub(crate) dataset: String,
+    /// Its inode.
+    pub(crate) directory: u64,
+}
+
 /// A merge that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MergeRequest {
@@ -50,6 +59,9 @@ pub(crate) struct MergeRequest {
     /// Which of the changes are meant: what others there are stays where it is.
     #[serde(default)]
     pub(crate) selection: SelectionOrder,
+    /// Where the changes go, if not into the directory that was forked.
+    #[serde(default)]
+    pub(crate) into: Option<MergePlace>,
     /// Only tell what would happen.
     pub(crate) preview: bool,
     /// The parent's changes go into the fork, not the fork's into the parent.
@@ -86,6 +98,7 @@ impl MergeRequest {
         MergeRequest {
             fork,
             selection: SelectionOrder::default(),
+            into: None,
             preview: false,
             update: false,
             choice: ConflictChoice::Refuse,
@@ -179,12 +192,13 @@ impl ConflictRow {
 pub(crate) struct MergeSummary {
     /// The fork.
     pub(crate) fork: String,
-    /// What it was forked from.
+    /// What it was forked from, or the dataset of the directory that it was merged into instead.
     pub(crate) parent: String,
     /// The parent's changes went into the fork, not the fork's into the parent.
     #[serde(default)]
     pub(crate) update: bool,
-    /// The directory of the parent that it is a fork of, from its root; none if it is gone.
+    /// The directory there that it is a fork of, or was merged into, from the root; none if it is
+    /// gone.
     #[serde(default)]
     pub(crate) directory: Option<PathText>,
     /// It has been done.

@@ -11,11 +11,12 @@ use crate::engine::rights::{is_reached, within};
 use crate::error::{Error, Result};
 use crate::names;
 use marram_history::{
-    Branch, ChangeSet, Choice, Conflict, ConflictKind, ConflictTexts, Direction, MergeOptions,
-    MergeReport,
+    Branch, ChangeSet, Choice, Conflict, ConflictKind, ConflictTexts, Direction, IntoDirectory,
+    MergeOptions, MergeReport, Parent,
 };
 use marram_posix::Posix;
 use marram_store::{Source, Store};
+use marram_vfs::Ino;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -50,6 +51,8 @@ impl Decided<'_> {
 pub(crate) struct Merge<'a> {
     request: &'a MergeRequest,
     branch: Branch,
+    /// The dataset that the changes go into, and the directory there that is the root of the fork.
+    taker: (Source, u64),
 }
 
 impl<'a> Merge<'a> {
@@ -63,7 +66,16 @@ impl<'a> Merge<'a> {
         let branch = Branch::of(store, &fork.dataset)?.ok_or_else(|| {
             Error::usage(format!("{fork} is no fork")).hint("`marram forks TARGET` shows them")
         })?;
-        Ok(Merge { request, branch })
+        let taker = match &request.into {
+            Some(place) => (Source::live(place.dataset.parse()?), place.directory),
+            None if request.update => (branch.fork.clone(), branch.root.0),
+            None => (branch.parent.clone(), branch.root.0),
+        };
+        if request.into.is_some() && taker.0 == fork {
+            return Err(Error::usage("that directory is in the fork itself")
+                .hint("name one beside it, as in `--into DIRECTORY`"));
+        }
+        Ok(Merge { request, branch, taker })
     }
 
     /// The fork.
@@ -73,7 +85,13 @@ impl<'a> Merge<'a> {
 
     /// The dataset that the changes go into.
     pub(crate) fn taker(&self) -> &Source {
-        if self.request.update { &self.branch.fork } else { &self.branch.parent }
+        &self.taker.0
+    }
+
+    /// What the changes are of, and the directory of that which is the root of the fork.
+    fn giver(&self) -> (&Source, u64) {
+        let Branch { fork, parent, root, .. } = &self.branch;
+        (if self.request.update { parent } else { fork }, root.0)
     }
 
     /// Merges, in the file system of the dataset that the changes go into, within the rights of a
@@ -115,18 +133,61 @@ impl<'a> Merge<'a> {
                 text.map(String::into_bytes)
             },
         };
-        let direction = if self.request.update { Direction::Update } else { Direction::Merge };
-        let branch = (&self.branch.fork.dataset, direction);
         let began = Instant::now();
         let report = within(files, user, |files| {
-            let merged = marram_history::bring_across(files, store, branch, &options);
-            merged.map_err(|error| failure.take().unwrap_or_else(|| error.into()))
+            let merged = self.bring(files, store, &options);
+            merged.map_err(|error| failure.take().unwrap_or_else(|| self.refusal(error)))
         })?;
         let engine_nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (mut summary, change_set) = self.summary(report, engine_nanoseconds);
-        summary.directory = places::directory(store, &self.branch.parent, self.branch.root.0);
+        let (directory, root) = self.directory();
+        summary.directory = places::directory(store, directory, root);
         summary.unmatched = selection.map_or_else(Vec::new, |it| it.into_inner().unmatched());
         Ok((summary, change_set))
+    }
+
+    fn bring(
+        &self,
+        files: &dyn Parent,
+        store: &dyn Store,
+        options: &MergeOptions<'_>,
+    ) -> marram_vfs::Result<MergeReport> {
+        let (fork, (taker, root)) = (&self.branch.fork.dataset, &self.taker);
+        if self.request.into.is_some() {
+            let into = IntoDirectory { dataset: &taker.dataset, directory: Ino(*root) };
+            return marram_history::merge_elsewhere(files, store, (fork, into), options);
+        }
+        let direction = if self.request.update { Direction::Update } else { Direction::Merge };
+        marram_history::bring_across(files, store, (fork, direction), options)
+    }
+
+    /// The directory on the other side of the fork, and its dataset.
+    fn directory(&self) -> (&Source, u64) {
+        let Branch { parent, root, .. } = &self.branch;
+        if self.request.into.is_some() { (&self.taker.0, self.taker.1) } else { (parent, root.0) }
+    }
+
+    /// Why nothing was brought; of a directory that is gone, with a way that there is.
+    fn refusal(&self, error: marram_vfs::Error) -> Error {
+        let Branch { fork, parent, .. } = &self.branch;
+        match error {
+            marram_vfs::Error::Stale if self.request.into.is_none() => Error::failed(format!(
+                "the directory that {fork} is a fork of is gone from {parent}"
+            ))
+            .hint(format!(
+                "`marram merge TARGET --fork {fork} --into DIRECTORY` brings its changes \
+                         into another one, into an empty one all that it has"
+            )),
+            marram_vfs::Error::Stale => Error::failed("the directory is gone"),
+            marram_vfs::Error::InvalidArgument(_) if self.request.into.is_some() => {
+                let taker = &self.taker.0;
+                Error::usage(format!("{fork} and {taker} have no common past")).hint(format!(
+                    "name a directory of {parent}, or of a fork or clone that began as it"
+                ))
+            }
+            marram_vfs::Error::NotDirectory => Error::usage("that is no directory"),
+            other => other.into(),
+        }
     }
 
     /// Whether texts with marks may be in the report, or be taken.
@@ -148,25 +209,23 @@ impl<'a> Merge<'a> {
         if order.is_all() {
             return Ok(None);
         }
-        let (mut sides, root) = ([&self.branch.fork, &self.branch.parent], self.branch.root.0);
-        if self.request.update {
-            sides.reverse();
-        }
+        let sides = [self.giver(), (&self.taker.0, self.taker.1)];
         for path in &order.paths {
             let mut found = false;
-            for side in sides {
+            for (side, root) in sides {
                 found |= match user {
                     Some(user) => is_reached(store, (side, root), &path.bytes(), user)?,
                     None => is_there(&state(store, side, root)?, &path.bytes()),
                 };
             }
             if !found {
-                let (path, [from, into]) = (names::quoted(&path.bytes()), sides);
+                let (path, [(from, _), (into, _)]) = (names::quoted(&path.bytes()), sides);
                 return Err(Error::not_found(format!("neither {from} nor {into} has {path}"))
                     .hint("paths begin at the root of the fork, as in `marram diff`"));
             }
         }
-        let states = || Ok(vec![state(store, sides[0], root)?]);
+        let (from, root) = sides[0];
+        let states = || Ok(vec![state(store, from, root)?]);
         Ok(Some(RefCell::new(Selection::new(order, states)?)))
     }
 
@@ -208,7 +267,7 @@ impl<'a> Merge<'a> {
         let conflicts = self.with_texts(&report);
         let summary = MergeSummary {
             fork: self.branch.fork.to_string(),
-            parent: self.branch.parent.to_string(),
+            parent: self.directory().0.to_string(),
             directory: None,
             update: self.request.update,
             applied: report.applied,
