@@ -26,6 +26,7 @@ mod overlay;
 mod packages;
 mod picture;
 mod pjdfstest;
+mod pmem;
 mod postgres;
 mod quota;
 mod rsync;
@@ -160,6 +161,7 @@ const SCRIPTS: &[Script] = &[
     script("rsync", "rsync -aHAX --checksum of /usr, there and back", rsync::run_all),
     script("packages", "pip, npm, debootstrap and apt on the mount", packages::run_all),
     script("kill", "SIGKILL under loads that were told what is durable", kill::run_all),
+    script("pmem", "a tree on a pmem home: SIGKILL, snapshot, clone, rollback", pmem::run_all),
     script("full", "a full pool: ENOSPC, delete, go on", full::fill),
     script("accepted", "what mmap and writeback had accepted fits a full pool", accepted::run_all),
     script(
