@@ -11,10 +11,11 @@ const FOLDER: &str = "crates/marram/src/engine/";
 /// The binary.
 const BINARY: &str = "crates/marram/src/";
 /// The crates of the engines.
-const ENGINES: [&str; 6] = [
+const ENGINES: [&str; 7] = [
     "marram_pool",
     "marram_cluster",
     "marram_pmem",
+    "marram_ext2",
     "marram_posix",
     "marram_history",
     "marram_records",

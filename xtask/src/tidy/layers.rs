@@ -21,7 +21,7 @@ struct Layer {
 }
 
 /// The layers, bottom up; the table of `ARCHITECTURE.md` in a form that a machine reads.
-const LAYERS: [Layer; 18] = [
+const LAYERS: [Layer; 20] = [
     layer("format", &[]),
     layer("codec", &[]),
     layer("device", &[]),
@@ -35,6 +35,8 @@ const LAYERS: [Layer; 18] = [
     tested_layer("pool", &["store", "format", "codec", "device", "locks"]),
     tested_layer("cluster", &["store", "format", "codec"]),
     tested_layer("pmem", &["vfs", "locks"]),
+    tested_layer("patch", &["device"]),
+    tested_layer("ext2", &["vfs", "patch", "device", "locks"]),
     tested_layer("tx", &["vfs", "store", "history"]),
     tested_layer("fuse", &["vfs"]),
     tested_layer("check", &["format", "codec", "device"]),
@@ -43,7 +45,7 @@ const LAYERS: [Layer; 18] = [
         "marram",
         &[
             "format", "codec", "device", "vfs", "model", "store", "records", "history", "posix",
-            "pool", "cluster", "pmem", "tx", "fuse", "check", "sim",
+            "pool", "cluster", "pmem", "ext2", "tx", "fuse", "check", "sim",
         ],
     ),
 ];

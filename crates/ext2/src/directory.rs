@@ -1,0 +1,522 @@
+//! Directories: entries in blocks, and an index of them in memory.
+//!
+//! An entry never moves, so its place is its cookie. Indexes that the kernel keeps in a directory
+//! are read over; one is given up before an entry is added that it would not know.
+
+use crate::blocks::Growth;
+use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::inode::{FLAG_INDEX, Inode};
+use crate::state::{State, Work, damaged, shown};
+use marram_patch::{After, Content};
+use marram_vfs::{DirectoryEntry, Error, Ino, Kind, Name, Result};
+use std::collections::HashMap;
+
+/// Most entries of all indexes together.
+const INDEXED_MAX: usize = 1 << 20;
+/// Bytes before the name of an entry.
+const HEAD: usize = 8;
+/// What the medium writes whole.
+const SECTOR: usize = 512;
+/// Largest directory.
+const DIRECTORY_BYTES_MAX: u64 = 1 << 30;
+
+/// What is known of a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Where each entry is, in bytes from the beginning of the directory.
+    names: HashMap<Box<[u8]>, u64>,
+    /// The largest room of each block.
+    rooms: Vec<usize>,
+}
+
+/// An entry of a block.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: usize,
+    /// Where the entry before it in the block is.
+    before: Option<usize>,
+    ino: u64,
+    len: usize,
+    name_len: usize,
+    kind: u8,
+}
+
+impl Entry {
+    /// Bytes that it needs itself.
+    fn needs(&self) -> usize {
+        if self.ino == 0 { 0 } else { needed(self.name_len) }
+    }
+
+    /// Whether it is one that users see.
+    fn is_users(&self, bytes: &[u8]) -> bool {
+        let name = &bytes[self.at + HEAD..self.at + HEAD + self.name_len];
+        self.ino != 0 && name != b"." && name != b".."
+    }
+}
+
+/// An entry that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The block of the directory, and where the entry is in it.
+    block: u64,
+    entry: Entry,
+    /// Its inode.
+    pub(crate) number: u64,
+}
+
+/// Bytes of an entry with a name of so many.
+fn needed(name_len: usize) -> usize {
+    (HEAD + name_len).next_multiple_of(4)
+}
+
+/// The number by which an entry says a kind.
+fn kind_number(kind: Kind) -> u8 {
+    match kind {
+        Kind::Regular => 1,
+        Kind::Directory => 2,
+        Kind::CharDevice => 3,
+        Kind::BlockDevice => 4,
+        Kind::Fifo => 5,
+        Kind::Socket => 6,
+        Kind::Symlink => 7,
+    }
+}
+
+fn kind_of(number: u8) -> Option<Kind> {
+    let kinds = [
+        Kind::Regular,
+        Kind::Directory,
+        Kind::CharDevice,
+        Kind::BlockDevice,
+        Kind::Fifo,
+        Kind::Socket,
+        Kind::Symlink,
+    ];
+    kinds.get(usize::from(number).checked_sub(1)?).copied()
+}
+
+/// The entries of a block.
+fn entries(bytes: &[u8], inodes: u64) -> Result<Vec<Entry>> {
+    let (mut at, mut before, mut entries) = (0, None, Vec::new());
+    while at < bytes.len() {
+        let bad = || damaged(format!("an entry of a directory makes no sense at byte {at}"));
+        if bytes.len() - at < HEAD + 4 {
+            return Err(bad());
+        }
+        let len = usize::from(u16_at(bytes, at + 4));
+        let (name_len, ino) = (usize::from(bytes[at + 6]), u64::from(u32_at(bytes, at)));
+        let fits = len >= HEAD + 4 && len.is_multiple_of(4) && at + len <= bytes.len();
+        if !fits || HEAD + name_len > len || ino > inodes || ino != 0 && name_len == 0 {
+            return Err(bad());
+        }
+        entries.push(Entry { at, before, ino, len, name_len, kind: bytes[at + 7] });
+        (before, at) = (Some(at), at + len);
+    }
+    Ok(entries)
+}
+
+/// The largest room for a new entry.
+fn room(entries: &[Entry]) -> usize {
+    entries.iter().map(|entry| entry.len - entry.needs()).max().unwrap_or(0)
+}
+
+/// The bytes of an entry.
+fn encode(number: u64, len: usize, name: &[u8], kind: u8) -> Vec<u8> {
+    let mut bytes = vec![0; HEAD + name.len()];
+    put_u32(&mut bytes, 0, number as u32);
+    put_u16(&mut bytes, 4, len as u16);
+    bytes[6] = name.len() as u8;
+    bytes[7] = kind;
+    bytes[HEAD..].copy_from_slice(name);
+    bytes
+}
+
+/// The first block of a new directory.
+pub(crate) fn first_block(
+    number: u64,
+    parent: u64,
+    has_kinds: bool,
+    block_bytes: usize,
+) -> Vec<u8> {
+    let kind = if has_kinds { kind_number(Kind::Directory) } else { 0 };
+    let mut bytes = vec![0; block_bytes];
+    bytes[..9].copy_from_slice(&encode(number, 12, b".", kind));
+    bytes[12..22].copy_from_slice(&encode(parent, block_bytes - 12, b"..", kind));
+    bytes
+}
+
+impl Work<'_> {
+    fn directory_blocks(&self, inode: &Inode) -> Result<u64> {
+        let (size, block_bytes) = (inode.size(), self.state.geometry.block_bytes as u64);
+        if size == 0 || !size.is_multiple_of(block_bytes) || size > DIRECTORY_BYTES_MAX {
+            return Err(damaged(format!("a directory has {size} bytes")));
+        }
+        Ok(size / block_bytes)
+    }
+
+    /// A block of a directory and its entries; none for a hole.
+    fn entries_at(&mut self, inode: &Inode, which: u64) -> Result<Option<(u64, Vec<Entry>)>> {
+        let block = self.map(inode, which)?;
+        if block == 0 {
+            return Ok(None);
+        }
+        let inodes = self.state.geometry.inodes;
+        let entries = entries(self.read(block)?, inodes)?;
+        Ok(Some((block, entries)))
+    }
+
+    /// Makes the index of a directory, if there is none.
+    fn index(&mut self, number: u64, inode: &Inode) -> Result<()> {
+        if self.state.directories.contains_key(&number) {
+            return Ok(());
+        }
+        let mut index = Index::default();
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        for which in 0..self.directory_blocks(inode)? {
+            let Some((block, entries)) = self.entries_at(inode, which)? else {
+                index.rooms.push(0);
+                continue;
+            };
+            index.rooms.push(room(&entries));
+            let bytes = self.read(block)?;
+            for entry in entries.iter().filter(|entry| entry.is_users(bytes)) {
+                let name = &bytes[entry.at + HEAD..entry.at + HEAD + entry.name_len];
+                index.names.insert(name.into(), which * block_bytes + entry.at as u64);
+            }
+        }
+        let known: usize = self.state.directories.values().map(|it| it.names.len() + 1).sum();
+        if known + index.names.len() > INDEXED_MAX {
+            self.state.directories.clear();
+        }
+        self.state.directories.insert(number, index);
+        Ok(())
+    }
+
+    /// Finds a name.
+    pub(crate) fn find(
+        &mut self,
+        (number, inode): (u64, &Inode),
+        name: Name<'_>,
+    ) -> Result<Option<Found>> {
+        self.index(number, inode)?;
+        let Some(place) = self.state.directories[&number].names.get(name.as_bytes()).copied()
+        else {
+            return Ok(None);
+        };
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        let at = (place % block_bytes) as usize;
+        let lost = || damaged(format!("an entry of directory {number} is lost"));
+        let (block, entries) = self.entries_at(inode, place / block_bytes)?.ok_or_else(lost)?;
+        let entry = entries.into_iter().find(|entry| entry.at == at && entry.ino != 0);
+        let entry = entry.ok_or_else(lost)?;
+        Ok(Some(Found { block, entry, number: entry.ino }))
+    }
+
+    /// Finds a name that must be there.
+    pub(crate) fn entry(&mut self, at: (u64, &Inode), name: Name<'_>) -> Result<Found> {
+        self.find(at, name)?.ok_or(Error::NotFound)
+    }
+
+    /// Whether a directory has no entries.
+    pub(crate) fn is_empty(&mut self, number: u64, inode: &Inode) -> Result<bool> {
+        self.index(number, inode)?;
+        Ok(self.state.directories[&number].names.is_empty())
+    }
+
+    /// The parent of a directory.
+    pub(crate) fn parent_of(&mut self, number: u64, inode: &Inode) -> Result<u64> {
+        let (block, entry) = self.dots(number, inode)?;
+        Ok(u64::from(u32_at(self.read(block)?, entry.at)))
+    }
+
+    /// Where `..` is.
+    fn dots(&mut self, number: u64, inode: &Inode) -> Result<(u64, Entry)> {
+        let lost = || damaged(format!("directory {number} has no entry `..`"));
+        let (block, entries) = self.entries_at(inode, 0)?.ok_or_else(lost)?;
+        let entry = *entries.get(1).ok_or_else(lost)?;
+        let bytes = self.read(block)?;
+        if bytes[entry.at + HEAD..].get(..entry.name_len) != Some(b"..") || entry.ino == 0 {
+            return Err(lost());
+        }
+        Ok((block, entry))
+    }
+
+    /// Lets `..` lead elsewhere.
+    pub(crate) fn set_parent(
+        &mut self,
+        number: u64,
+        inode: &Inode,
+        parent: u64,
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let (block, entry) = self.dots(number, inode)?;
+        self.write(block, entry.at, &(parent as u32).to_le_bytes(), after)
+    }
+
+    fn entry_kind(&self, kind: Kind) -> u8 {
+        if self.state.geometry.has_kinds { kind_number(kind) } else { 0 }
+    }
+
+    /// Adds an entry once `after` is durable; returns the steps with which it is there. The
+    /// directory's inode is stored if it has grown or has lost its index.
+    pub(crate) fn add_entry(
+        &mut self,
+        (number, inode): (u64, &mut Inode),
+        name: Name<'_>,
+        (target, kind): (u64, Kind),
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        self.index(number, inode)?;
+        let mut after = after.to_vec();
+        if inode.flags() & FLAG_INDEX != 0 {
+            inode.set_flags(inode.flags() & !FLAG_INDEX);
+            after.extend(self.store(number, inode, &[])?);
+        }
+        let needs = needed(name.as_bytes().len());
+        let rooms = &self.state.directories[&number].rooms;
+        let kind = self.entry_kind(kind);
+        match rooms.iter().position(|room| *room >= needs) {
+            Some(which) => {
+                let target = (target, kind);
+                self.add_to_block((number, inode), which as u64, name, target, &after)
+            }
+            None => self.add_block((number, inode), name, (target, kind), after),
+        }
+    }
+
+    /// Adds a block to a directory, with an entry in it.
+    fn add_block(
+        &mut self,
+        (number, inode): (u64, &mut Inode),
+        name: Name<'_>,
+        (target, kind): (u64, u8),
+        mut after: Vec<After>,
+    ) -> Result<Vec<After>> {
+        let which = self.directory_blocks(inode)?;
+        let block_bytes = self.state.geometry.block_bytes;
+        let size = inode.size() + block_bytes as u64;
+        if size > DIRECTORY_BYTES_MAX {
+            return Err(Error::NoSpace);
+        }
+        let goal = self.goal(number, inode, which)?;
+        let (block, bits) = self.take_block(goal)?;
+        let mut bytes = encode(target, block_bytes, name.as_bytes(), kind);
+        bytes.resize(block_bytes, 0);
+        after.extend(bits);
+        after.extend(self.plan.fresh(&self.state.cache, (block, Content::Metadata), &bytes, &[]));
+        let mut growth = Growth::default();
+        self.point(inode, &mut growth, (which, block), after)?;
+        let after = self.end_growth(inode, growth)?;
+        inode.set_size(size);
+        let (place, name) = (Some(which * block_bytes as u64), name.as_bytes().into());
+        self.noted.push(Noted { directory: number, name, block, place });
+        self.store(number, inode, &after)
+    }
+
+    /// Adds an entry where a block has room. The bytes that make it seen come last, and lie in one sector.
+    fn add_to_block(
+        &mut self,
+        (number, inode): (u64, &Inode),
+        which: u64,
+        name: Name<'_>,
+        (target, kind): (u64, u8),
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let needs = needed(name.as_bytes().len());
+        let lost = || damaged(format!("a block of directory {number} is lost"));
+        let (block, entries) = self.entries_at(inode, which)?.ok_or_else(lost)?;
+        let has_room = |entry: &&Entry| entry.len - entry.needs() >= needs;
+        let entry = *entries.iter().find(has_room).ok_or_else(lost)?;
+        let (at, len) = (entry.at + entry.needs(), entry.len - entry.needs());
+        let bytes = encode(target, len, name.as_bytes(), kind);
+        // An entry of before ends where this one begins; an unused one gets its inode.
+        let (seen_at, seen) = match entry.ino {
+            0 => (at, bytes[..4].to_vec()),
+            _ => (entry.at + 4, (entry.needs() as u16).to_le_bytes().to_vec()),
+        };
+        let sector = seen_at / SECTOR;
+        let mut after = after.to_vec();
+        // An entry that was here may still be seen on the medium: until it is away there, it
+        // keeps its bytes.
+        let removed = [After::Bytes { block, at: seen_at, len: seen.len() }];
+        let mut from = at;
+        let mut together = vec![(seen_at, seen)];
+        while from < at + bytes.len() {
+            let end = ((from / SECTOR + 1) * SECTOR).min(at + bytes.len());
+            let part = bytes[from - at..end - at].to_vec();
+            if from / SECTOR == sector {
+                together.push((from, part));
+            } else {
+                after.extend(self.write(block, from, &part, &removed)?);
+            }
+            from = end;
+        }
+        let place = Some(which * self.state.geometry.block_bytes as u64 + at as u64);
+        let name = name.as_bytes().into();
+        self.noted.push(Noted { directory: number, name, block, place });
+        self.write_together(block, together, &after)
+    }
+
+    /// Writes parts of one sector as one step.
+    fn write_together(
+        &mut self,
+        block: u64,
+        parts: Vec<(usize, Vec<u8>)>,
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let start = parts[0].0 / SECTOR * SECTOR;
+        let mut sector = self.read(block)?[start..start + SECTOR].to_vec();
+        for (at, part) in parts {
+            sector[at - start..at - start + part.len()].copy_from_slice(&part);
+        }
+        self.write(block, start, &sector, after)
+    }
+
+    /// Takes an entry away once `after` is durable.
+    pub(crate) fn remove_entry(
+        &mut self,
+        (directory, name): (u64, Name<'_>),
+        found: &Found,
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let Found { block, entry, .. } = *found;
+        let name = name.as_bytes().into();
+        self.noted.push(Noted { directory, name, block, place: None });
+        let inodes = self.state.geometry.inodes;
+        // The operation itself may have put an entry before it or behind it.
+        let now = entries(self.read(block)?, inodes)?;
+        let entry = *now
+            .iter()
+            .find(|it| it.at == entry.at)
+            .ok_or_else(|| damaged("an entry that is to go is not there"))?;
+        match entry.before {
+            None => self.write(block, entry.at, &[0; 4], after),
+            Some(before) => {
+                // What follows it then follows the entry before: as far as it is there itself.
+                let mut after = after.to_vec();
+                after.push(After::Bytes { block, at: entry.at + 4, len: 2 });
+                let after = &after;
+                let len = u16_at(self.read(block)?, before + 4) + entry.len as u16;
+                self.write(block, before + 4, &len.to_le_bytes(), after)
+            }
+        }
+    }
+
+    /// Lets an entry lead to another inode once `after` is durable: its name is never away.
+    pub(crate) fn replace_entry(
+        &mut self,
+        found: &Found,
+        (target, kind): (u64, Kind),
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let at = found.entry.at;
+        let number = (target as u32).to_le_bytes().to_vec();
+        let kind = self.entry_kind(kind);
+        let mut after = after.to_vec();
+        if let Some(before) = found.entry.before {
+            // It counts once it is seen, which the entry before it decides.
+            after.push(After::Bytes { block: found.block, at: before + 4, len: 2 });
+        }
+        let after = &after;
+        if at / SECTOR == (at + 7) / SECTOR {
+            let parts = vec![(at, number), (at + 7, vec![kind])];
+            return self.write_together(found.block, parts, after);
+        }
+        if found.entry.kind == kind {
+            return self.write(found.block, at, &number, after);
+        }
+        // The kind lies in another sector: meanwhile it is unknown.
+        let mut after = after.to_vec();
+        after.extend(self.write(found.block, at + 7, &[0], &[])?);
+        let steps = self.write(found.block, at, &number, &after)?;
+        let mut done = self.write(found.block, at + 7, &[kind], &steps)?;
+        done.extend(steps);
+        Ok(done)
+    }
+
+    /// The kind of an entry's inode.
+    pub(crate) fn kind_of(&mut self, number: u64) -> Result<Kind> {
+        let inode = self.inode(number)?;
+        inode.kind().ok_or_else(|| damaged(format!("inode {number} has no kind")))
+    }
+
+    /// Visits entries in the order of their places.
+    pub(crate) fn read_directory(
+        &mut self,
+        ino: Ino,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let (_, inode) = self.directory(ino)?;
+        if inode.links() == 0 {
+            return Ok(());
+        }
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        let first = after.saturating_sub(1) / block_bytes;
+        for which in first..self.directory_blocks(&inode)? {
+            let Some((block, entries)) = self.entries_at(&inode, which)? else { continue };
+            let bytes = self.read(block)?.to_vec();
+            for entry in entries.iter().filter(|entry| entry.is_users(&bytes)) {
+                let cookie = which * block_bytes + entry.at as u64 + 1;
+                if cookie <= after {
+                    continue;
+                }
+                let attributes = match with_attributes {
+                    true => Some(self.state.attributes(shown(entry.ino))?),
+                    false => None,
+                };
+                let kind = match (&attributes, kind_of(entry.kind)) {
+                    (Some(known), _) => known.kind,
+                    (None, Some(kind)) if self.state.geometry.has_kinds => kind,
+                    _ => self.kind_of(entry.ino)?,
+                };
+                let name = &bytes[entry.at + HEAD..entry.at + HEAD + entry.name_len];
+                let ino = shown(entry.ino);
+                if !visit(DirectoryEntry { name, ino, kind, cookie, attributes }) {
+                    return Ok(());
+                }
+                if with_attributes {
+                    self.state.pin(entry.ino);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes in the indexes what the operation has done, once it has been done.
+    pub(crate) fn note_entries(state: &mut State, noted: Vec<Noted>) {
+        for Noted { directory, name, block, place } in noted {
+            let block_bytes = state.geometry.block_bytes as u64;
+            let Some(index) = state.directories.get_mut(&directory) else { continue };
+            let which = match place {
+                Some(place) => {
+                    index.names.insert(name, place);
+                    place / block_bytes
+                }
+                None => match index.names.remove(&name) {
+                    Some(place) => place / block_bytes,
+                    None => continue,
+                },
+            } as usize;
+            let known = state.cache.read(block).map(|bytes| entries(bytes, state.geometry.inodes));
+            let Ok(Ok(entries)) = known else {
+                state.directories.remove(&directory);
+                continue;
+            };
+            index.rooms.resize(index.rooms.len().max(which + 1), 0);
+            index.rooms[which] = room(&entries);
+        }
+    }
+}
+
+/// What an operation has done to an entry of a directory.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    directory: u64,
+    name: Box<[u8]>,
+    /// The block that it is in.
+    block: u64,
+    /// Where it is now, in bytes from the beginning of the directory; none if it is gone.
+    place: Option<u64>,
+}

@@ -1,0 +1,457 @@
+//! The file system: each method of the contract is led to its operation, under the one lock.
+
+use crate::error::{ImageError, failed};
+use crate::operations::{Move, PIECE_BYTES_MAX, read_target, reading};
+use crate::state::{Access, AccessTimes, State, Work, number};
+use crate::superblock::{SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
+use marram_device::Device;
+use marram_locks::{Mutex, Rank};
+use marram_patch::{Cache, Content, Counters, Discipline};
+use marram_vfs::{
+    AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FileSystem, Ino,
+    Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes, SpaceReport, SyncScope,
+    SystemClock, WriteOptions, XattrMode,
+};
+use std::sync::Arc;
+
+/// The place of the lock of an image; it is the only one.
+const IMAGE: Rank = Rank { order: 1, name: "image" };
+/// Longest label, in bytes.
+const LABEL_BYTES_MAX: usize = 16;
+
+/// What a crash may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// What `e2fsck` finds are things in use that nothing uses, and counts that are too high.
+    SoftUpdates,
+    /// Anything.
+    Async,
+}
+
+impl Consistency {
+    /// What an option says.
+    ///
+    /// # Errors
+    /// There is no such order, or not yet.
+    pub fn parse(text: &str) -> std::result::Result<Consistency, ImageError> {
+        match text {
+            "soft-updates" => Ok(Consistency::SoftUpdates),
+            "async" => Ok(Consistency::Async),
+            "journal" | "journal-full" | "journal-writeback" => Err(ImageError::Consistency(
+                format!("{text} is not there yet; take soft-updates or async"),
+            )),
+            _ => Err(ImageError::Consistency(format!(
+                "{text} is no order of writes; take soft-updates or async"
+            ))),
+        }
+    }
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::SoftUpdates => "soft-updates",
+            Consistency::Async => "async",
+        }
+    }
+
+    fn discipline(self) -> Discipline {
+        match self {
+            Consistency::SoftUpdates => Discipline::SoftUpdates,
+            Consistency::Async => Discipline::Unordered,
+        }
+    }
+}
+
+/// How an image is opened.
+#[derive(Clone)]
+pub struct Ext2Options {
+    /// Where times come from.
+    pub clock: Arc<dyn Clock>,
+    /// When reading moves the access time, until [`Ext2::set_access_times`] says otherwise.
+    pub access_times: AccessTimes,
+    /// Whether anything may be changed.
+    pub writable: bool,
+    /// What a crash may leave; none leaves it to the image.
+    pub consistency: Option<Consistency>,
+    /// A bug, for tests of tests: see [`Cache::plant`].
+    pub planted: Option<usize>,
+}
+
+impl Default for Ext2Options {
+    /// The machine's clock, relative access times, changes allowed.
+    fn default() -> Ext2Options {
+        Ext2Options {
+            clock: Arc::new(SystemClock),
+            access_times: AccessTimes::default(),
+            writable: true,
+            consistency: None,
+            planted: None,
+        }
+    }
+}
+
+/// A file system in an image.
+pub struct Ext2 {
+    state: Mutex<State>,
+    options: Ext2Options,
+    consistency: Consistency,
+    label: Mutex<String>,
+}
+
+/// The place of the lock of the label.
+const LABEL: Rank = Rank { order: 2, name: "label" };
+
+impl Ext2 {
+    /// Opens the image on a device.
+    ///
+    /// # Errors
+    /// There is none, it makes no sense, or it has features that cannot be served.
+    pub fn open(
+        device: Arc<dyn Device>,
+        options: Ext2Options,
+    ) -> std::result::Result<Ext2, ImageError> {
+        let medium_bytes = device.size()?;
+        let mut bytes = vec![0; SUPERBLOCK_BYTES];
+        if medium_bytes < SUPERBLOCK_AT + SUPERBLOCK_BYTES as u64 {
+            return Err(ImageError::NoImage(format!("{medium_bytes} bytes are too few")));
+        }
+        device.read(SUPERBLOCK_AT, &mut bytes)?;
+        let mut geometry = decode(&bytes, medium_bytes, options.writable)?;
+        if geometry.needs_replay {
+            if !options.writable {
+                return Err(ImageError::Journal);
+            }
+            let cache = Cache::new(Arc::clone(&device), 0, geometry.block_bytes);
+            let state = State::open(cache, geometry, Discipline::SoftUpdates, true)?;
+            crate::journal::replay(&*device, state)?;
+            device.read(SUPERBLOCK_AT, &mut bytes)?;
+            geometry = decode(&bytes, medium_bytes, true)?;
+        }
+        let label = decode_header(&bytes)?.label;
+        let consistency = options.consistency.unwrap_or(Consistency::SoftUpdates);
+        let mut cache = Cache::new(device, 0, geometry.block_bytes);
+        if let Some(change) = options.planted {
+            cache.plant(change);
+        }
+        let mut state = State::open(cache, geometry, consistency.discipline(), options.writable)?;
+        state.access = Access { times: options.access_times, of_directories: true };
+        if options.writable {
+            state.load_groups()?;
+            state.end_orphans(options.clock.now())?;
+        }
+        let (state, label) = (Mutex::new(IMAGE, state), Mutex::new(LABEL, label));
+        Ok(Ext2 { state, options, consistency, label })
+    }
+
+    /// What a crash may leave.
+    pub fn consistency(&self) -> Consistency {
+        self.consistency
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.state.lock().geometry.block_bytes
+    }
+
+    /// What has been written so far, and what waits.
+    pub fn counters(&self) -> Counters {
+        self.state.lock().cache.counters()
+    }
+
+    /// The failed write or flush after which nothing is written any more.
+    pub fn failure(&self) -> Option<String> {
+        self.state.lock().cache.failure().map(ToString::to_string)
+    }
+
+    /// Sets when reading moves the access time.
+    pub fn set_access_times(&self, access_times: AccessTimes, of_directories: bool) {
+        self.state.lock().access = Access { times: access_times, of_directories };
+    }
+
+    /// Makes everything durable and says in the image that it is not in use any more.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub fn close(&self) -> Result<()> {
+        if !self.options.writable {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        state.forget_all(self.options.clock.now());
+        state.unmark()
+    }
+
+    /// Runs an operation: it happens wholly, or nothing has changed. If space is only just being
+    /// freed, it is begun anew when that is done.
+    fn change<R>(&self, mut run: impl FnMut(&mut Work<'_>) -> Result<R>) -> Result<R> {
+        if !self.options.writable {
+            return Err(Error::ReadOnly);
+        }
+        let mut state = self.state.lock();
+        state.make_room()?;
+        let now = self.options.clock.now();
+        let mut attempt = |state: &mut State| {
+            let mut work = Work::new(state, now);
+            let done = run(&mut work);
+            work.end(done)
+        };
+        match attempt(&mut state) {
+            Err(Error::NoSpace) if !state.freed.is_empty() => {
+                state.sync()?;
+                attempt(&mut state)
+            }
+            done => done,
+        }
+    }
+
+    /// Writes what is ready, and the counts of what is free; whether there was anything to write.
+    ///
+    /// # Errors
+    /// A failed write or flush, after which nothing is written any more.
+    pub fn step(&self) -> Result<bool> {
+        let mut state = self.state.lock();
+        if !self.options.writable || state.cache.is_clean() {
+            return Ok(false);
+        }
+        state.write_counts()?;
+        state.cache.wave().map_err(failed)?;
+        state.note_durable();
+        Ok(true)
+    }
+
+    /// As [`Ext2::change`], then pins the inode that the operation names.
+    fn change_and_pin(&self, run: impl FnMut(&mut Work<'_>) -> Result<u64>) -> Result<Attributes> {
+        let number = self.change(run)?;
+        self.state.lock().pinned(number)
+    }
+
+    /// As [`Ext2::change`], then removes the inode that has no name any more.
+    fn change_and_remove(
+        &self,
+        run: impl FnMut(&mut Work<'_>) -> Result<Option<u64>>,
+    ) -> Result<()> {
+        match self.change(run)? {
+            Some(number) => {
+                self.state.lock().remove_unless_pinned(number, self.options.clock.now())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Moves the access time of what was read.
+    fn note_access(&self, ino: Ino) -> Result<()> {
+        let times = self.state.lock().access.times;
+        if !self.options.writable || times == AccessTimes::Never {
+            return Ok(());
+        }
+        self.change(|work| work.stamp_access(ino, times == AccessTimes::Strict))
+    }
+
+    fn read_only<R>(&self, run: impl FnOnce(&mut Work<'_>) -> Result<R>) -> Result<R> {
+        reading(&mut self.state.lock(), run)
+    }
+}
+
+impl FileSystem for Ext2 {
+    fn space(&self) -> Result<SpaceReport> {
+        let state = self.state.lock();
+        let block_bytes = state.geometry.block_bytes as u64;
+        Ok(SpaceReport {
+            total_bytes: state.geometry.blocks * block_bytes,
+            free_bytes: state.available_blocks() * block_bytes,
+            inodes_used: state.geometry.inodes - state.free_inodes.min(state.geometry.inodes),
+            inodes_free: state.free_inodes,
+        })
+    }
+
+    fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        let mut state = self.state.lock();
+        let number = reading(&mut state, |work| work.lookup(parent, name))?;
+        state.pinned(number)
+    }
+
+    fn parent(&self, ino: Ino) -> Result<Attributes> {
+        self.state.lock().parent(ino)
+    }
+
+    fn pin(&self, ino: Ino) -> Result<Attributes> {
+        self.state.lock().pinned(number(ino)?)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.state.lock().attributes(ino)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        self.state.lock().forget(ino, count, self.options.clock.now());
+    }
+
+    fn forget_all(&self) {
+        self.state.lock().forget_all(self.options.clock.now());
+    }
+
+    fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        self.change(|work| work.set_attributes(ino, set))?;
+        self.attributes(ino)
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+        let target = self.read_only(|work| read_target(work, ino))?;
+        self.note_access(ino)?;
+        Ok(target)
+    }
+
+    fn create(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+    ) -> Result<Attributes> {
+        self.change_and_pin(|work| work.create(caller, parent, name, node))
+    }
+
+    fn create_anonymous(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+    ) -> Result<Attributes> {
+        let mut state = self.state.lock();
+        drop(state);
+        let number = self.change(|work| work.create_anonymous(caller, parent, permissions))?;
+        state = self.state.lock();
+        // Without a name it is there by its pin alone.
+        state.pin(number);
+        state.attributes(crate::state::shown(number))
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
+        self.change_and_pin(|work| {
+            work.link(ino, parent, name)?;
+            number(ino)
+        })
+    }
+
+    fn unlink(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.change_and_remove(|work| work.unlink(parent, name))
+    }
+
+    fn remove_directory(&self, parent: Ino, name: Name<'_>) -> Result<()> {
+        self.change_and_remove(|work| work.remove_directory(parent, name))
+    }
+
+    fn rename(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        new_parent: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let way = Move { parent, name, new_parent, new_name };
+        self.change_and_remove(|work| work.rename(caller, way, mode))
+    }
+
+    fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.read_unnoticed(ino, offset, len, out)?;
+        self.note_access(ino)
+    }
+
+    /// A write of more than 1 MiB is done in pieces; if one fails, those before it stay.
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
+        if data.len() <= PIECE_BYTES_MAX {
+            return self.change(|work| work.write_file(ino, offset, data, options));
+        }
+        self.change(|work| {
+            work.regular(ino)?;
+            work.range_end(offset, data.len() as u64)
+        })?;
+        for (which, piece) in data.chunks(PIECE_BYTES_MAX).enumerate() {
+            let at = offset + (which * PIECE_BYTES_MAX) as u64;
+            self.change(|work| work.write_file(ino, at, piece, options))?;
+        }
+        Ok(())
+    }
+
+    fn read_directory(
+        &self,
+        ino: Ino,
+        after: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.read_only(|work| work.read_directory(ino, after, with_attributes, visit))?;
+        let moves = self.state.lock().access.of_directories;
+        if moves { self.note_access(ino) } else { Ok(()) }
+    }
+
+    /// Extended attributes are kept, and not shown yet.
+    fn xattr(&self, ino: Ino, _name: &[u8]) -> Result<Vec<u8>> {
+        self.attributes(ino)?;
+        Err(Error::NotSupported)
+    }
+
+    fn set_xattr(&self, ino: Ino, _name: &[u8], _value: &[u8], _mode: XattrMode) -> Result<()> {
+        self.attributes(ino)?;
+        Err(Error::NotSupported)
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.attributes(ino)?;
+        Ok(Vec::new())
+    }
+
+    fn access_rules(&self) -> AccessRules<'_> {
+        AccessRules::ModeBits
+    }
+
+    fn remove_xattr(&self, ino: Ino, _name: &[u8]) -> Result<()> {
+        self.attributes(ino)?;
+        Err(Error::NotSupported)
+    }
+
+    fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
+        self.attributes(ino)?;
+        self.sync_all()
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        if self.options.writable { self.state.lock().sync() } else { Ok(()) }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { label: Some(self), quiet_reads: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl Labelled for Ext2 {
+    fn label(&self) -> Result<String> {
+        Ok(self.label.lock().clone())
+    }
+
+    fn set_label(&self, _caller: Caller, label: &str) -> Result<()> {
+        if label.len() > LABEL_BYTES_MAX {
+            return Err(Error::InvalidArgument("a label has at most 16 bytes"));
+        }
+        let mut bytes = [0; LABEL_BYTES_MAX];
+        bytes[..label.len()].copy_from_slice(label.as_bytes());
+        self.change(|work| {
+            let (block, at) = work.state.geometry.superblock();
+            let place = (block, Content::Metadata);
+            let cache = &mut work.state.cache;
+            let written = work.plan.write(cache, place, at + field::LABEL, &bytes, &[]);
+            written.map(drop).map_err(failed)
+        })?;
+        self.state.lock().sync()?;
+        *self.label.lock() = label.to_owned();
+        Ok(())
+    }
+}
+
+impl QuietReads for Ext2 {
+    fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.read_only(|work| work.read_file(ino, offset, len, out))
+    }
+}

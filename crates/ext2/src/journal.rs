@@ -1,0 +1,280 @@
+//! The journal that the kernel has left: replayed before anything else is read.
+//!
+//! The format is JBD2's: a ring of blocks with big-endian headers, each transaction ended by a
+//! commit block. What a torn or foreign part of the ring says does not count.
+
+use crate::error::{ImageError, failed};
+use crate::state::{State, Work, damaged};
+use crate::superblock::{INCOMPAT_RECOVER, SUPERBLOCK_AT, field};
+use marram_device::Device;
+use marram_vfs::{Result, Timestamp};
+use std::collections::{BTreeMap, HashMap};
+
+const MAGIC: u32 = 0xc03b_3998;
+const DESCRIPTOR: u32 = 1;
+const COMMIT: u32 = 2;
+const SUPERBLOCKS: [u32; 2] = [3, 4];
+const REVOKE: u32 = 5;
+/// Bytes of a header.
+const HEADER_BYTES: usize = 12;
+/// Bytes of a tag, and of the id that may follow it.
+const TAG_BYTES: usize = 8;
+const TAG_ID_BYTES: usize = 16;
+const TAG_ESCAPED: u32 = 1;
+const TAG_SAME_ID: u32 = 2;
+const TAG_LAST: u32 = 8;
+/// The one feature of journals that is known: blocks that are not to be replayed.
+const INCOMPAT_REVOKE: u32 = 1;
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Where the ring begins and ends, and which transaction is its first.
+struct Ring {
+    /// The block of the image of each block of the journal.
+    blocks: Vec<u64>,
+    first: usize,
+    start: usize,
+    sequence: u32,
+}
+
+/// A block of the ring with a header.
+enum Part {
+    Descriptor(Vec<Tag>),
+    Revoke(Vec<u64>),
+    Commit,
+}
+
+/// A block that a transaction has changed.
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    block: u64,
+    is_escaped: bool,
+}
+
+/// What is to be written, and the transaction that comes next.
+struct Found {
+    blocks: BTreeMap<u64, Vec<u8>>,
+    next: u32,
+}
+
+/// Replays the journal of an image that says it has to be.
+///
+/// # Errors
+/// It makes no sense or has features that are not known: then nothing has changed. Or the device
+/// failed.
+pub(crate) fn replay(device: &dyn Device, mut state: State) -> std::result::Result<(), ImageError> {
+    let ring = ring(&mut state)?;
+    let found = match ring.start {
+        0 => Found { blocks: BTreeMap::new(), next: ring.sequence },
+        _ => search(&state, &ring)?,
+    };
+    let block_bytes = state.geometry.block_bytes as u64;
+    for (block, bytes) in &found.blocks {
+        device.write(block * block_bytes, bytes)?;
+    }
+    device.flush()?;
+    let at = ring.blocks[0] * block_bytes;
+    device.write(at + 24, &found.next.wrapping_add(1).to_be_bytes())?;
+    device.write(at + 28, &0_u32.to_be_bytes())?;
+    device.flush()?;
+    let mut incompat = [0; 4];
+    let at = SUPERBLOCK_AT + field::INCOMPAT as u64;
+    device.read(at, &mut incompat)?;
+    let rest = u32::from_le_bytes(incompat) & !INCOMPAT_RECOVER;
+    device.write(at, &rest.to_le_bytes())?;
+    Ok(device.flush()?)
+}
+
+fn bad(what: &str) -> ImageError {
+    ImageError::Damaged(format!("its journal {what}"))
+}
+
+/// Reads where the ring lies.
+fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
+    let number = state.geometry.journal_ino.ok_or_else(|| bad("is not there"))?;
+    let inode = state.raw_inode(number)?;
+    let block_bytes = state.geometry.block_bytes as u64;
+    let count = inode.size() / block_bytes;
+    if count == 0 || count > state.geometry.blocks {
+        return Err(bad("has no blocks"));
+    }
+    let mut blocks = Vec::new();
+    let mut work = Work::new(state, Timestamp::default());
+    for which in 0..count {
+        match work.map(&inode, which)? {
+            0 => return Err(bad("has a hole")),
+            block => blocks.push(block),
+        }
+    }
+    let bytes = state.cache.read_data(blocks[0])?;
+    if word(&bytes, 0) != MAGIC || !SUPERBLOCKS.contains(&word(&bytes, 4)) {
+        return Err(bad("has no superblock"));
+    }
+    let unknown = if word(&bytes, 4) == SUPERBLOCKS[1] { word(&bytes, 40) } else { 0 };
+    if unknown & !INCOMPAT_REVOKE != 0 {
+        return Err(bad(&format!("has features that are not known here: {unknown:#x}")));
+    }
+    if word(&bytes, 32) != 0 {
+        return Err(ImageError::HasErrors);
+    }
+    let (len, first, start) =
+        (word(&bytes, 16) as usize, word(&bytes, 20) as usize, word(&bytes, 28) as usize);
+    let fits = u64::from(word(&bytes, 12)) == block_bytes && len <= blocks.len();
+    if !fits || first == 0 || first >= len || start >= len {
+        return Err(bad("has a superblock that makes no sense"));
+    }
+    blocks.truncate(len);
+    Ok(Ring { blocks, first, start, sequence: word(&bytes, 24) })
+}
+
+impl Ring {
+    fn next(&self, at: usize) -> usize {
+        if at + 1 >= self.blocks.len() { self.first } else { at + 1 }
+    }
+
+    fn read(&self, state: &State, at: usize) -> Result<Vec<u8>> {
+        state.cache.read_data(self.blocks[at]).map_err(failed)
+    }
+
+    /// Visits the parts of transactions from the first on, each with its place and transaction,
+    /// up to what does not belong to them or to transaction `end`. Returns the transaction that
+    /// comes next.
+    fn walk(
+        &self,
+        state: &State,
+        end: Option<u32>,
+        visit: &mut dyn FnMut(u32, usize, Part) -> Result<()>,
+    ) -> Result<u32> {
+        let (mut at, mut sequence) = (self.start, self.sequence);
+        let mut left = self.blocks.len();
+        while end != Some(sequence) {
+            let bytes = self.read(state, at)?;
+            let Some(part) = part(&bytes, sequence) else { break };
+            let blocks = if let Part::Descriptor(tags) = &part { tags.len() } else { 0 };
+            if left <= blocks {
+                break;
+            }
+            left -= blocks + 1;
+            let is_commit = matches!(part, Part::Commit);
+            visit(sequence, at, part)?;
+            (0..=blocks).for_each(|_| at = self.next(at));
+            sequence = sequence.wrapping_add(u32::from(is_commit));
+        }
+        Ok(sequence)
+    }
+}
+
+/// What a block of the ring says, if it belongs to a transaction.
+fn part(bytes: &[u8], sequence: u32) -> Option<Part> {
+    if word(bytes, 0) != MAGIC || word(bytes, 8) != sequence {
+        return None;
+    }
+    match word(bytes, 4) {
+        DESCRIPTOR => Some(Part::Descriptor(tags(bytes))),
+        COMMIT => Some(Part::Commit),
+        REVOKE => {
+            let end = (word(bytes, HEADER_BYTES) as usize).min(bytes.len());
+            let numbers = bytes.get(HEADER_BYTES + 4..end).unwrap_or_default();
+            Some(Part::Revoke(numbers.chunks_exact(4).map(|it| u64::from(word(it, 0))).collect()))
+        }
+        _ => None,
+    }
+}
+
+fn tags(bytes: &[u8]) -> Vec<Tag> {
+    let (mut at, mut tags) = (HEADER_BYTES, Vec::new());
+    while at + TAG_BYTES <= bytes.len() {
+        let flags = word(bytes, at + 4) & 0xffff;
+        let block = u64::from(word(bytes, at));
+        tags.push(Tag { block, is_escaped: flags & TAG_ESCAPED != 0 });
+        at += TAG_BYTES + if flags & TAG_SAME_ID == 0 { TAG_ID_BYTES } else { 0 };
+        if flags & TAG_LAST != 0 {
+            break;
+        }
+    }
+    tags
+}
+
+/// Finds what whole transactions have changed and not taken back.
+fn search(state: &State, ring: &Ring) -> Result<Found> {
+    let mut committed = ring.sequence;
+    ring.walk(state, None, &mut |sequence, _, part| {
+        if matches!(part, Part::Commit) {
+            committed = sequence.wrapping_add(1);
+        }
+        Ok(())
+    })?;
+    let mut revoked: HashMap<u64, u32> = HashMap::new();
+    ring.walk(state, Some(committed), &mut |sequence, _, part| {
+        if let Part::Revoke(blocks) = part {
+            revoked.extend(blocks.into_iter().map(|block| (block, sequence)));
+        }
+        Ok(())
+    })?;
+    let mut blocks = BTreeMap::new();
+    ring.walk(state, Some(committed), &mut |sequence, at, part| {
+        let Part::Descriptor(tags) = part else { return Ok(()) };
+        let mut at = at;
+        for tag in tags {
+            at = ring.next(at);
+            let is_revoked =
+                revoked.get(&tag.block).is_some_and(|by| by.wrapping_sub(sequence) as i32 >= 0);
+            if is_revoked {
+                continue;
+            }
+            if tag.block >= state.geometry.blocks || ring.blocks.contains(&tag.block) {
+                return Err(damaged(format!("its journal changes block {}", tag.block)));
+            }
+            let mut bytes = ring.read(state, at)?;
+            if tag.is_escaped {
+                bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+            }
+            blocks.insert(tag.block, bytes);
+        }
+        Ok(())
+    })?;
+    Ok(Found { blocks, next: committed })
+}
+
+impl State {
+    /// Ends what the kernel had begun with inodes that have no name, or that were being cut.
+    pub(crate) fn end_orphans(&mut self, now: Timestamp) -> Result<()> {
+        let (block, at) = self.geometry.superblock();
+        let bytes = self.cache.read(block).map_err(failed)?;
+        let mut next = u64::from(crate::bytes::u32_at(bytes, at + field::LAST_ORPHAN));
+        if next == 0 {
+            return Ok(());
+        }
+        let mut orphans = Vec::new();
+        while next != 0 {
+            if orphans.len() as u64 > self.geometry.inodes || next < self.geometry.first_ino {
+                return Err(damaged("the list of inodes without a name makes no sense"));
+            }
+            orphans.push(next);
+            next = u64::from(self.raw_inode(next)?.removed());
+        }
+        let mut work = Work::new(self, now);
+        let done = work.write(block, at + field::LAST_ORPHAN, &[0; 4], &[]).map(drop);
+        work.end(done)?;
+        self.sync()?;
+        orphans.into_iter().try_for_each(|number| self.end_orphan(number, now))
+    }
+
+    fn end_orphan(&mut self, number: u64, now: Timestamp) -> Result<()> {
+        let inode = self.raw_inode(number)?;
+        if inode.links() == 0 {
+            return self.remove_unless_pinned(number, now);
+        }
+        let mut work = Work::new(self, now);
+        let mut inode = inode;
+        inode.set_removed(0);
+        let size = inode.size();
+        let done = match inode.kind() {
+            Some(marram_vfs::Kind::Regular) => work.resize_to(number, &mut inode, size),
+            _ => work.store(number, &inode, &[]).map(drop),
+        };
+        work.end(done)
+    }
+}

@@ -1,0 +1,23 @@
+//! Ext2 and ext3 images as a POSIX file system.
+//!
+//! Each operation is a plan of changes to sectors of the image, each with what has to be durable
+//! before it; `marram_patch` writes them in such an order that every crash leaves an image which
+//! the mount and `e2fsck` understand. `docs/ext2.md` says what is served and what a crash may
+//! leave.
+
+mod allocate;
+mod blocks;
+mod bytes;
+mod directory;
+mod error;
+mod filesystem;
+mod inode;
+mod journal;
+mod operations;
+mod state;
+mod superblock;
+
+pub use error::ImageError;
+pub use filesystem::{Consistency, Ext2, Ext2Options};
+pub use state::AccessTimes;
+pub use superblock::{Header, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode_header};

@@ -1,0 +1,269 @@
+//! The content of files: read, written, cut and extended.
+
+use crate::blocks::{Growth, file_bytes_max};
+use crate::error::failed;
+use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
+use crate::operations::names::SETGID;
+use crate::state::{State, Work, check_changeable, number};
+use marram_patch::{After, Content};
+use marram_vfs::{Error, Ino, Kind, Result, Timestamp, WriteOptions};
+
+/// Most bytes of a write that are one operation.
+pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Most blocks that one operation cuts off, so that it has a bound.
+const CUT_BLOCKS_MAX: u64 = 1 << 15;
+/// Seconds after which an access time is due.
+const DAY_SECONDS: i64 = 86_400;
+/// Set-user-id bit.
+const SETUID: u32 = 0o4000;
+/// Execute permission of the group.
+const GROUP_EXECUTE: u32 = 0o0010;
+
+/// Permissions without setuid and, where it means a privilege, setgid.
+pub(crate) fn without_privileges(permissions: u32) -> u32 {
+    let setgid = if permissions & GROUP_EXECUTE != 0 { SETGID } else { 0 };
+    permissions & !SETUID & !setgid
+}
+
+impl Work<'_> {
+    /// Appends to `out` what a file has in a range.
+    pub(crate) fn read_file(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (_, inode) = self.regular(ino)?;
+        let rest = inode.size().saturating_sub(offset).min(len as u64) as usize;
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        let from = out.len();
+        out.resize(from + rest, 0);
+        let mut done = 0;
+        while done < rest {
+            let at = offset + done as u64;
+            let within = (at % block_bytes) as usize;
+            let first = self.map(&inode, at / block_bytes)?;
+            let mut blocks = 1;
+            let end = |blocks: u64| (blocks * block_bytes) as usize - within;
+            while end(blocks) < rest - done {
+                let next = self.map(&inode, at / block_bytes + blocks)?;
+                let follows = if first == 0 { next == 0 } else { next == first + blocks };
+                if !follows {
+                    break;
+                }
+                blocks += 1;
+            }
+            let len = end(blocks).min(rest - done);
+            if first != 0 {
+                let part = &mut out[from + done..from + done + len];
+                self.state.cache.read_run(first, within, part).map_err(failed)?;
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Moves the access time of what was read, if that is due.
+    pub(crate) fn stamp_access(&mut self, ino: Ino, always: bool) -> Result<()> {
+        let number = number(ino)?;
+        let mut inode = self.inode(number)?;
+        let accessed = inode.time(Time::Accessed);
+        let is_due = accessed <= inode.time(Time::Modified)
+            || accessed <= inode.time(Time::Changed)
+            || self.now.seconds - accessed.seconds >= DAY_SECONDS;
+        if always || is_due {
+            inode.set_time(Time::Accessed, self.now);
+            self.store(number, &inode, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Writes one piece.
+    pub(crate) fn write_file(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        options: WriteOptions<'_>,
+    ) -> Result<()> {
+        let (number, mut inode) = self.regular(ino)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        check_changeable(&inode)?;
+        let end = self.range_end(offset, data.len() as u64)?;
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        let size = inode.size();
+        let mut growth = Growth::default();
+        growth.after.extend(self.zero_gap(&inode, offset)?);
+        let mut written = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let part_end = ((at / block_bytes + 1) * block_bytes).min(end);
+            let part = &data[(at - offset) as usize..(part_end - offset) as usize];
+            let steps = self.write_block((number, &mut inode), &mut growth, at, part)?;
+            written.extend(steps);
+            at = part_end;
+        }
+        let after = self.end_growth(&mut inode, growth)?;
+        if end > size {
+            inode.set_size(end);
+        }
+        if options.clear_privileges {
+            let kept = without_privileges(inode.permissions());
+            inode.set_mode(inode.mode() & !0o7777 | kept);
+        }
+        if !options.keep_times {
+            inode.touch_content(self.now);
+        }
+        written.extend(self.store(number, &inode, &after)?);
+        self.written = Some((number, written));
+        Ok(())
+    }
+
+    /// The end of a range, if it lies within the largest file.
+    pub(crate) fn range_end(&self, offset: u64, len: u64) -> Result<u64> {
+        match offset.checked_add(len) {
+            Some(end) if end <= file_bytes_max(&self.state.geometry) => Ok(end),
+            _ => Err(Error::FileTooLarge),
+        }
+    }
+
+    /// Writes a part of a block.
+    fn write_block(
+        &mut self,
+        (number, inode): (u64, &mut Inode),
+        growth: &mut Growth,
+        at: u64,
+        part: &[u8],
+    ) -> Result<Vec<After>> {
+        let block_bytes = self.state.geometry.block_bytes;
+        let (which, within) = (at / block_bytes as u64, (at % block_bytes as u64) as usize);
+        // Blocks of the file that this operation has added lie before.
+        let known = self.map(inode, which)?;
+        if known != 0 {
+            let place = (known, Content::Data);
+            if part.len() == block_bytes {
+                return Ok(self.plan.fresh(&self.state.cache, place, part, &[]));
+            }
+            let cache = &mut self.state.cache;
+            return self.plan.write(cache, place, within, part, &[]).map_err(failed);
+        }
+        let goal = match growth.last {
+            0 => self.goal(number, inode, which)?,
+            last => last + 1,
+        };
+        let (block, mut after) = self.take_block(goal)?;
+        growth.last = block;
+        let mut bytes = vec![0; block_bytes];
+        bytes[within..within + part.len()].copy_from_slice(part);
+        let steps = self.plan.fresh(&self.state.cache, (block, Content::Data), &bytes, &[]);
+        after.extend(&steps);
+        self.point(inode, growth, (which, block), after)?;
+        Ok(steps)
+    }
+
+    /// Makes the bytes between the end of a file and `until` zeros, as far as its last block goes.
+    fn zero_gap(&mut self, inode: &Inode, until: u64) -> Result<Vec<After>> {
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        let size = inode.size();
+        let end = size.next_multiple_of(block_bytes).min(until);
+        if size >= end {
+            return Ok(Vec::new());
+        }
+        let block = self.map(inode, size / block_bytes)?;
+        if block == 0 {
+            return Ok(Vec::new());
+        }
+        let (within, zeros) = ((size % block_bytes) as usize, vec![0; (end - size) as usize]);
+        let cache = &mut self.state.cache;
+        self.plan.write(cache, (block, Content::Data), within, &zeros, &[]).map_err(failed)
+    }
+
+    /// Gives a file another size, and stores its inode.
+    pub(crate) fn resize(&mut self, number: u64, inode: &mut Inode, size: u64) -> Result<()> {
+        self.range_end(size, 0)?;
+        let old = inode.size();
+        if size >= old {
+            let after = self.zero_gap(inode, size)?;
+            inode.set_size(size);
+            self.store(number, inode, &after)?;
+            return Ok(());
+        }
+        self.resize_to(number, inode, size)
+    }
+
+    /// Cuts a file to a size that is not above its own.
+    pub(crate) fn resize_to(&mut self, number: u64, inode: &mut Inode, size: u64) -> Result<()> {
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        inode.set_size(size);
+        let steps = self.cut(number, inode, size.div_ceil(block_bytes), &[])?;
+        let within = (size % block_bytes) as usize;
+        if within == 0 {
+            return Ok(());
+        }
+        let block = self.map(inode, size / block_bytes)?;
+        if block == 0 {
+            return Ok(());
+        }
+        // Whatever extends the file later finds zeros there.
+        let zeros = vec![0; block_bytes as usize - within];
+        let place = (block, Content::Data);
+        let cache = &mut self.state.cache;
+        self.plan.write(cache, place, within, &zeros, &steps).map_err(failed)?;
+        Ok(())
+    }
+
+    /// One of the operations by which a file is cut.
+    fn cut_to(&mut self, number: u64, inode: &mut Inode, keep: u64, after: &[After]) -> Result<()> {
+        let block_bytes = self.state.geometry.block_bytes as u64;
+        if inode.kind() == Some(Kind::Regular) {
+            inode.set_size(inode.size().min(keep * block_bytes));
+        } else {
+            inode.set_size(0);
+        }
+        self.cut(number, inode, keep, after).map(drop)
+    }
+}
+
+impl State {
+    /// Cuts a file to so many blocks once `after` is durable, in operations that each have a bound.
+    pub(crate) fn cut_in_pieces(
+        &mut self,
+        ino: Ino,
+        keep: u64,
+        after: &[After],
+        now: Timestamp,
+    ) -> Result<()> {
+        let number = number(ino)?;
+        loop {
+            self.make_room()?;
+            let inode = self.raw_inode(number)?;
+            let block_bytes = self.geometry.block_bytes as u64;
+            let blocks = inode.size().div_ceil(block_bytes);
+            let is_large = inode.kind() == Some(Kind::Regular)
+                && inode.sectors(block_bytes as usize) * 512 / block_bytes > CUT_BLOCKS_MAX;
+            let to = if is_large { blocks.saturating_sub(CUT_BLOCKS_MAX).max(keep) } else { keep };
+            if !has_blocks(&inode) {
+                return Ok(());
+            }
+            let mut work = Work::new(self, now);
+            let mut inode = inode;
+            let done = work.cut_to(number, &mut inode, to, after);
+            work.end(done)?;
+            if to == keep {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether pointers of an inode lead to blocks.
+fn has_blocks(inode: &Inode) -> bool {
+    match inode.kind() {
+        Some(Kind::Regular | Kind::Directory) => true,
+        Some(Kind::Symlink) => inode.size() > SHORT_TARGET_BYTES_MAX as u64,
+        _ => false,
+    }
+}

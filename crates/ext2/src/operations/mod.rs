@@ -1,0 +1,11 @@
+//! The operations, each as a plan whose parts wait for one another as the contract's promises need
+//! it. `docs/ext2.md` has the rules in one table.
+
+mod attributes;
+mod content;
+mod names;
+mod rename;
+
+pub(crate) use content::PIECE_BYTES_MAX;
+pub(crate) use names::{read_target, reading};
+pub(crate) use rename::Move;

@@ -1,0 +1,442 @@
+//! An open image as plain parts: its cache, and what is known of it beside.
+
+use crate::allocate::{Freed, Group};
+use crate::bytes::{put_u16, put_u32, u16_at};
+use crate::directory::{Index, Noted};
+use crate::error::{ImageError, failed};
+use crate::inode::{FLAGS_FIXED, FLAGS_FOREIGN, Inode};
+use crate::superblock::{Geometry, STATE_ERRORS, STATE_VALID, field};
+use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
+use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// The number of the root directory.
+pub(crate) const ROOT: u64 = 2;
+
+/// When reading moves the access time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Never (`noatime`).
+    Never,
+    /// When it is not after the last change, or a day old (`relatime`).
+    #[default]
+    Relative,
+    /// Every time (`strictatime`).
+    Strict,
+}
+
+/// Which access times move.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) times: AccessTimes,
+    pub(crate) of_directories: bool,
+}
+
+/// What the superblock says of this mount.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// The image was unmounted when it was opened.
+    pub(crate) was_valid: bool,
+    /// The superblock says that the image is in use.
+    pub(crate) is_marked: bool,
+}
+
+/// The parts.
+pub(crate) struct State {
+    pub(crate) cache: Cache,
+    pub(crate) geometry: Geometry,
+    pub(crate) discipline: Discipline,
+    pub(crate) groups: Vec<Group>,
+    /// Blocks that belong to no file, in order.
+    pub(crate) system: Vec<Range<u64>>,
+    pub(crate) free_blocks: u64,
+    pub(crate) free_inodes: u64,
+    /// What has been freed, and cannot be used before that is durable.
+    pub(crate) freed: Vec<Freed>,
+    /// Pins by inode.
+    pub(crate) pins: HashMap<u64, u64>,
+    pub(crate) directories: HashMap<u64, Index>,
+    /// What was written to each file and may not be durable yet.
+    pub(crate) recent: HashMap<u64, Vec<PatchId>>,
+    /// Inodes that have lost their last name, and what says so.
+    pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
+    pub(crate) access: Access,
+    pub(crate) marks: Marks,
+}
+
+/// The number of an inode in the image.
+pub(crate) fn number(ino: Ino) -> Result<u64> {
+    match ino {
+        Ino::ROOT => Ok(ROOT),
+        Ino(ROOT) => Err(Error::Stale),
+        Ino(other) => Ok(other),
+    }
+}
+
+/// The number of an inode as users see it.
+pub(crate) fn shown(number: u64) -> Ino {
+    if number == ROOT { Ino::ROOT } else { Ino(number) }
+}
+
+/// Something that makes no sense.
+pub(crate) fn damaged(what: impl Into<String>) -> Error {
+    Error::Damaged(what.into())
+}
+
+impl State {
+    /// Opens what a superblock describes.
+    pub(crate) fn open(
+        mut cache: Cache,
+        geometry: Geometry,
+        discipline: Discipline,
+        is_writable: bool,
+    ) -> std::result::Result<State, ImageError> {
+        let (block, at) = geometry.superblock();
+        let state = u16_at(cache.read(block)?, at + field::STATE);
+        if is_writable && state & STATE_ERRORS != 0 {
+            return Err(ImageError::HasErrors);
+        }
+        cache.set_discipline(discipline);
+        let (groups, system) = crate::allocate::read_groups(&mut cache, &geometry)?;
+        let free_blocks = groups.iter().map(|group| u64::from(group.free_blocks)).sum();
+        let free_inodes = groups.iter().map(|group| u64::from(group.free_inodes)).sum();
+        let mut state = State {
+            cache,
+            geometry,
+            discipline,
+            groups,
+            system,
+            free_blocks,
+            free_inodes,
+            freed: Vec::new(),
+            pins: HashMap::new(),
+            directories: HashMap::new(),
+            recent: HashMap::new(),
+            nameless: HashMap::new(),
+            access: Access::default(),
+            marks: Marks { was_valid: state & STATE_VALID != 0, is_marked: false },
+        };
+        let root = state.inode(ROOT)?;
+        if !root.is_directory() {
+            return Err(ImageError::Damaged("the root is no directory".to_owned()));
+        }
+        Ok(state)
+    }
+
+    /// The block and place of an inode.
+    pub(crate) fn place(&self, number: u64) -> Result<(u64, usize)> {
+        if number == 0 || number > self.geometry.inodes {
+            return Err(Error::Stale);
+        }
+        let group = (number - 1) / self.geometry.inodes_per_group;
+        let within =
+            (number - 1) % self.geometry.inodes_per_group * self.geometry.inode_bytes as u64;
+        let block_bytes = self.geometry.block_bytes as u64;
+        let table = self.groups[group as usize].table;
+        Ok((table + within / block_bytes, (within % block_bytes) as usize))
+    }
+
+    /// The bytes of an inode, whatever they are.
+    pub(crate) fn raw_inode(&mut self, number: u64) -> Result<Inode> {
+        let (block, at) = self.place(number)?;
+        let bytes = self.cache.read(block).map_err(failed)?;
+        Ok(Inode { bytes: bytes[at..at + self.geometry.inode_bytes].to_vec() })
+    }
+
+    /// An inode that is there.
+    pub(crate) fn inode(&mut self, number: u64) -> Result<Inode> {
+        let inode = self.raw_inode(number)?;
+        self.check_inode(number, &inode)?;
+        Ok(inode)
+    }
+
+    /// Whether an inode is one that users have.
+    pub(crate) fn check_inode(&self, number: u64, inode: &Inode) -> Result<()> {
+        let is_users = number == ROOT || number >= self.geometry.first_ino;
+        let is_there = inode.links() > 0 || self.pins.contains_key(&number);
+        if !is_users || inode.mode() == 0 || !is_there {
+            return Err(Error::Stale);
+        }
+        if inode.kind().is_none() || inode.flags() & FLAGS_FOREIGN != 0 {
+            return Err(damaged(format!("inode {number} has a mode or flags that make no sense")));
+        }
+        Ok(())
+    }
+
+    /// What users see of an inode.
+    pub(crate) fn attributes(&mut self, ino: Ino) -> Result<marram_vfs::Attributes> {
+        let number = number(ino)?;
+        let inode = self.inode(number)?;
+        let kind = inode.kind().ok_or_else(|| damaged(format!("inode {number}")))?;
+        Ok(inode.attributes(ino, kind, self.geometry.block_bytes))
+    }
+
+    /// The same, pinned once more.
+    pub(crate) fn pinned(&mut self, number: u64) -> Result<marram_vfs::Attributes> {
+        let attributes = self.attributes(shown(number))?;
+        self.pin(number);
+        Ok(attributes)
+    }
+
+    pub(crate) fn pin(&mut self, number: u64) {
+        *self.pins.entry(number).or_insert(0) += 1;
+    }
+
+    /// Whether a block may be part of a file.
+    pub(crate) fn check_block(&self, block: u64) -> Result<()> {
+        let place = self.system.partition_point(|range| range.end <= block);
+        let is_system = self.system.get(place).is_some_and(|range| range.contains(&block));
+        if is_system || block < self.geometry.first_block || block >= self.geometry.blocks {
+            return Err(damaged(format!("a pointer leads to block {block}")));
+        }
+        Ok(())
+    }
+
+    /// Lets what is durable be used again, and forgets what was written to files.
+    pub(crate) fn note_durable(&mut self) {
+        let cache = &self.cache;
+        let (durable, freed) = std::mem::take(&mut self.freed)
+            .into_iter()
+            .partition::<Vec<_>, _>(|freed| freed.is_durable(cache));
+        self.freed = freed;
+        durable.iter().for_each(|freed| freed.release(&mut self.groups, &self.geometry));
+        self.recent.retain(|_, patches| {
+            patches.retain(|patch| !cache.is_committed(*patch));
+            !patches.is_empty()
+        });
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.write_counts()?;
+        self.cache.sync().map_err(failed)?;
+        self.note_durable();
+        Ok(())
+    }
+
+    /// Writes what is ready if too much waits.
+    pub(crate) fn make_room(&mut self) -> Result<()> {
+        while self.cache.is_full() {
+            self.cache.wave().map_err(failed)?;
+            self.note_durable();
+        }
+        Ok(())
+    }
+
+    /// Writes the counts of what is free.
+    pub(crate) fn write_counts(&mut self) -> Result<()> {
+        if self.groups.iter().all(|group| !group.is_changed) {
+            return Ok(());
+        }
+        let mut plan = Plan::default();
+        let metadata = |block| (block, Content::Metadata);
+        for (which, group) in self.groups.iter_mut().enumerate().filter(|(_, it)| it.is_changed) {
+            let (block, at) = self.geometry.descriptor(which as u64);
+            let mut counts = [0; 6];
+            put_u16(&mut counts, 0, group.free_blocks);
+            put_u16(&mut counts, 2, group.free_inodes);
+            put_u16(&mut counts, 4, group.directories);
+            plan.write(&mut self.cache, metadata(block), at + 12, &counts, &[]).map_err(failed)?;
+            group.is_changed = false;
+        }
+        let (block, at) = self.geometry.superblock();
+        let mut counts = [0; 8];
+        put_u32(&mut counts, 0, self.free_blocks as u32);
+        put_u32(&mut counts, field::FREE_INODES - field::FREE_BLOCKS, self.free_inodes as u32);
+        let at = at + field::FREE_BLOCKS;
+        plan.write(&mut self.cache, metadata(block), at, &counts, &[]).map_err(failed)?;
+        self.cache.apply(plan).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Says durably in the superblock that the image is in use, before anything else is changed.
+    pub(crate) fn mark(&mut self) -> Result<()> {
+        if self.marks.is_marked {
+            return Ok(());
+        }
+        self.write_mark(true)?;
+        self.marks.is_marked = true;
+        Ok(())
+    }
+
+    /// Says that it is not in use any more, when all else is durable.
+    pub(crate) fn unmark(&mut self) -> Result<()> {
+        self.sync()?;
+        if self.marks.is_marked {
+            self.write_mark(false)?;
+            self.marks.is_marked = false;
+        }
+        Ok(())
+    }
+
+    fn write_mark(&mut self, is_in_use: bool) -> Result<()> {
+        let (block, at) = self.geometry.superblock();
+        let state = u16_at(self.cache.read(block).map_err(failed)?, at + field::STATE);
+        let valid = if !is_in_use && self.marks.was_valid { STATE_VALID } else { 0 };
+        let new = (state & !STATE_VALID | valid).to_le_bytes();
+        let mut plan = Plan::default();
+        let place = (block, Content::Metadata);
+        plan.write(&mut self.cache, place, at + field::STATE, &new, &[]).map_err(failed)?;
+        self.cache.apply(plan).map_err(failed)?;
+        self.cache.sync().map_err(failed)
+    }
+}
+
+/// An operation: what it plans, and what it takes on the way.
+pub(crate) struct Work<'s> {
+    pub(crate) state: &'s mut State,
+    pub(crate) plan: Plan,
+    pub(crate) now: Timestamp,
+    /// Blocks and inodes that it has taken, given back if it fails.
+    pub(crate) taken: Vec<crate::allocate::Taken>,
+    /// Blocks and inodes that it frees.
+    pub(crate) freeing: Vec<crate::allocate::Freeing>,
+    /// What it writes to a file: the steps, and the file.
+    pub(crate) written: Option<(u64, Vec<After>)>,
+    /// An inode that has lost its last name, and the steps that say so.
+    pub(crate) nameless: Option<(u64, Vec<After>)>,
+    /// What it does to entries of directories.
+    pub(crate) noted: Vec<Noted>,
+}
+
+impl<'s> Work<'s> {
+    pub(crate) fn new(state: &'s mut State, now: Timestamp) -> Work<'s> {
+        let (taken, freeing, noted) = (Vec::new(), Vec::new(), Vec::new());
+        Work {
+            state,
+            plan: Plan::default(),
+            now,
+            taken,
+            freeing,
+            written: None,
+            nameless: None,
+            noted,
+        }
+    }
+
+    /// Makes all of it happen.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let plan = std::mem::take(&mut self.plan);
+        if plan.is_empty() {
+            return Ok(());
+        }
+        let made =
+            match self.state.mark().and_then(|()| self.state.cache.apply(plan).map_err(failed)) {
+                Ok(made) => made,
+                Err(error) => {
+                    self.give_up();
+                    return Err(error);
+                }
+            };
+        let patch = |step: &After| match step {
+            After::Step(step) => made[*step],
+            After::Patch(patch) => *patch,
+            After::Bytes { .. } => unreachable!("a step of an operation is one of its changes"),
+        };
+        Work::note_entries(self.state, std::mem::take(&mut self.noted));
+        for taken in &self.taken {
+            self.state.count_taken(taken);
+        }
+        for freeing in &self.freeing {
+            let freed = freeing.freed(&patch);
+            self.state.count_freed(&freed);
+            self.state.freed.push(freed);
+        }
+        if let Some((number, steps)) = &self.nameless {
+            self.state.nameless.insert(*number, steps.iter().map(patch).collect());
+        }
+        if let Some((number, steps)) = &self.written {
+            let recent = self.state.recent.entry(*number).or_default();
+            recent.extend(steps.iter().map(patch));
+            recent.sort_unstable();
+            recent.dedup();
+        }
+        Ok(())
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give_up(self) {
+        for taken in &self.taken {
+            taken.give_back(&mut self.state.groups, &self.state.geometry);
+        }
+    }
+
+    /// A block of metadata as this operation leaves it.
+    pub(crate) fn read(&mut self, block: u64) -> Result<&[u8]> {
+        self.plan.read(&mut self.state.cache, block).map_err(failed)
+    }
+
+    /// Changes a block of metadata.
+    pub(crate) fn write(
+        &mut self,
+        block: u64,
+        at: usize,
+        bytes: &[u8],
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let place = (block, Content::Metadata);
+        self.plan.write(&mut self.state.cache, place, at, bytes, after).map_err(failed)
+    }
+
+    /// An inode as this operation leaves it, whatever it is.
+    pub(crate) fn raw_inode(&mut self, number: u64) -> Result<Inode> {
+        let (block, at) = self.state.place(number)?;
+        let inode_bytes = self.state.geometry.inode_bytes;
+        Ok(Inode { bytes: self.read(block)?[at..at + inode_bytes].to_vec() })
+    }
+
+    /// An inode that is there.
+    pub(crate) fn inode(&mut self, number: u64) -> Result<Inode> {
+        let inode = self.raw_inode(number)?;
+        self.state.check_inode(number, &inode)?;
+        Ok(inode)
+    }
+
+    /// Changes an inode.
+    pub(crate) fn store(
+        &mut self,
+        number: u64,
+        inode: &Inode,
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let (block, at) = self.state.place(number)?;
+        self.write(block, at, &inode.bytes, after)
+    }
+
+    /// An inode that must be a directory.
+    pub(crate) fn directory(&mut self, ino: Ino) -> Result<(u64, Inode)> {
+        let number = number(ino)?;
+        let inode = self.inode(number)?;
+        if !inode.is_directory() {
+            return Err(Error::NotDirectory);
+        }
+        Ok((number, inode))
+    }
+
+    /// A directory that can take entries: one that has been removed cannot.
+    pub(crate) fn living_directory(&mut self, ino: Ino) -> Result<(u64, Inode)> {
+        let (number, inode) = self.directory(ino)?;
+        if inode.links() == 0 {
+            return Err(Error::NotFound);
+        }
+        check_changeable(&inode)?;
+        Ok((number, inode))
+    }
+
+    /// An inode that must be a regular file.
+    pub(crate) fn regular(&mut self, ino: Ino) -> Result<(u64, Inode)> {
+        let number = number(ino)?;
+        let inode = self.inode(number)?;
+        match inode.kind() {
+            Some(Kind::Regular) => Ok((number, inode)),
+            Some(Kind::Directory) => Err(Error::IsDirectory),
+            _ => Err(Error::InvalidArgument("not a regular file")),
+        }
+    }
+}
+
+/// Refuses to change what is marked as fixed.
+pub(crate) fn check_changeable(inode: &Inode) -> Result<()> {
+    if inode.flags() & FLAGS_FIXED != 0 { Err(Error::NotPermitted) } else { Ok(()) }
+}

@@ -1,0 +1,122 @@
+//! Images that make no sense: a mount refuses them or shows what is left, and never panics or
+//! hangs.
+
+use crate::images::{SMALL, make, name, open_bytes};
+use marram_device::{Device, MemoryDevice};
+use marram_ext2::{Consistency, Ext2, Ext2Options, ImageError};
+use marram_sim::Random;
+use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions};
+use std::sync::Arc;
+
+const USER: Caller = Caller { uid: 7, gid: 8 };
+const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+
+/// An image with some of everything.
+fn image() -> Vec<u8> {
+    let device = Arc::new(MemoryDevice::from_bytes(make(SMALL)));
+    let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, Ext2Options::default()).unwrap();
+    let directory = NewNode::Directory { permissions: 0o755 };
+    let below = files.create(USER, Ino::ROOT, name("d"), directory).unwrap().ino;
+    let file = files.create(USER, below, name("file"), FILE).unwrap().ino;
+    files.write(file, 5_000_000, &[5; 400_000], WriteOptions::default()).unwrap();
+    files.link(file, Ino::ROOT, name("again")).unwrap();
+    for (text, target) in [("short", &b"short"[..]), ("long", &[b'l'; 400])] {
+        files.create(USER, below, name(text), NewNode::Symlink { target }).unwrap();
+    }
+    files.close().unwrap();
+    device.snapshot()
+}
+
+/// Uses all that is found, bounded; what it answers does not matter.
+fn use_all(files: &Ext2) {
+    let mut left = vec![Ino::ROOT];
+    let mut count = 0;
+    while let Some(directory) = left.pop() {
+        let mut found = Vec::new();
+        let _listed = files.read_directory(directory, 0, false, &mut |entry| {
+            found.push((entry.ino, entry.kind, entry.name.to_vec()));
+            found.len() < 100
+        });
+        for (ino, kind, text) in found {
+            count += 1;
+            let mut out = Vec::new();
+            let _read = files.read(ino, 4_990_000, 100_000, &mut out);
+            let _target = files.read_link(ino);
+            let _written = files.write(ino, 1_000, &[1; 3000], WriteOptions::default());
+            if kind == Kind::Directory && count < 200 {
+                left.push(ino);
+                let _made = files.create(USER, ino, name("new"), FILE);
+            }
+            let set = SetAttributes { size: Some(10), ..SetAttributes::default() };
+            let _cut = files.set_attributes(USER, ino, &set);
+            if let Ok(text) = marram_vfs::Name::new(&text) {
+                let _gone = files.unlink(directory, text);
+                let _gone = files.remove_directory(directory, text);
+            }
+        }
+    }
+    let _synced = files.sync_all();
+    let _closed = files.close();
+}
+
+#[test]
+fn damaged_images_are_refused_or_served_without_a_panic() {
+    let good = image();
+    let used: Vec<usize> = (0..good.len()).filter(|at| good[*at] != 0).collect();
+    let (mut random, mut opened) = (Random::new(1), 0);
+    for _ in 0..400 {
+        let mut bad = good.clone();
+        for _ in 0..=random.below(6) {
+            let at = match random.below(3) {
+                0 => 1024 + random.below(400) as usize,
+                1 => 2048 + random.below(64) as usize,
+                _ => used[random.below(used.len() as u64) as usize],
+            };
+            bad[at] = random.below(256) as u8;
+        }
+        if let Ok(files) = open_bytes(bad) {
+            opened += 1;
+            use_all(&files);
+        }
+    }
+    assert!(opened > 80, "{opened}");
+}
+
+#[test]
+fn cut_images_are_refused() {
+    let good = image();
+    for len in [0, 1, 1023, 1024, 1500, 2047, 2048, 70_000, good.len() - 1] {
+        assert!(open_bytes(good[..len].to_vec()).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
+fn a_feature_that_is_not_served_is_refused_by_its_name() {
+    let good = image();
+    let with = |at: usize, bits: u32| {
+        let mut image = good.clone();
+        let old = u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
+        image[at..at + 4].copy_from_slice(&(old | bits).to_le_bytes());
+        open_bytes(image).map(drop).unwrap_err().to_string()
+    };
+    assert!(with(1024 + 96, 0x40).contains("extents"));
+    assert!(with(1024 + 96, 0x2_0000).contains("casefold"));
+    assert!(with(1024 + 96, 0x8000_0000).contains("0x80000000"));
+    assert!(with(1024 + 96, 4).contains("its journal is not there"));
+    assert!(with(1024 + 100, 0x400).contains("metadata_csum"));
+    let refused = |text: &str| Consistency::parse(text).unwrap_err().to_string();
+    assert!(refused("journal").contains("not there yet"));
+    assert!(refused("ordered").contains("no order of writes"));
+}
+
+#[test]
+fn an_image_that_says_it_has_errors_is_only_read() {
+    let mut bad = image();
+    bad[1024 + 58] = 3;
+    assert_eq!(open_bytes(bad.clone()).map(drop).unwrap_err(), ImageError::HasErrors);
+    let device = Arc::new(MemoryDevice::from_bytes(bad));
+    let options = Ext2Options { writable: false, ..Ext2Options::default() };
+    let files = Ext2::open(device, options).unwrap();
+    assert!(files.lookup(Ino::ROOT, name("again")).is_ok());
+    assert_eq!(files.unlink(Ino::ROOT, name("again")), Err(Error::ReadOnly));
+}

@@ -1,0 +1,14 @@
+//! The ext2 home against the model, in every crash, and on images that make no sense.
+//!
+//! The judge of an image is the stock `e2fsck`, which shares nothing with this crate.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crashes;
+mod hostile;
+mod images;
+mod journal;
+mod judge;
+mod numbered;
+mod oracle;
+mod workload;

@@ -1,0 +1,405 @@
+//! Blocks in memory, their patches, and the waves that write them.
+//!
+//! Readers always see the newest bytes. What may not be written yet is taken back in the copy that
+//! is written, never in the block.
+
+use crate::graph::{Graph, Made, PatchId, Unit};
+use crate::plan::{After, Change, Content, Plan};
+use marram_device::{Device, Error, Result};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Most bytes of clean blocks that are kept.
+const CLEAN_BYTES_MAX: usize = 32 << 20;
+/// Bytes of changed blocks above which an operation waits for a wave.
+const DIRTY_BYTES_MAX: usize = 64 << 20;
+/// Patches above which an operation waits for a wave.
+const PATCHES_MAX: usize = 1 << 16;
+/// Most bytes that are handed to the device in one write.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Which order changes are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// Each after all that it depends on.
+    SoftUpdates,
+    /// In any order.
+    Unordered,
+}
+
+/// What has been done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Patches that were made.
+    pub patches: u64,
+    /// Changes that joined a patch.
+    pub joined: u64,
+    /// Patches taken back in a copy that was written.
+    pub rollbacks: u64,
+    /// Waves.
+    pub waves: u64,
+    /// Flushes of the device.
+    pub flushes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes kept to take patches back, at this moment.
+    pub undo_bytes: u64,
+    /// Patches that are not durable, at this moment.
+    pub waiting: u64,
+}
+
+/// A block in memory.
+#[derive(Debug)]
+struct Block {
+    bytes: Vec<u8>,
+    content: Content,
+    /// How many of its units have patches.
+    dirty_units: usize,
+}
+
+/// A cache of the blocks of a medium.
+pub struct Cache {
+    device: Arc<dyn Device>,
+    /// Where on the device the first block lies, in bytes.
+    base: u64,
+    block_bytes: usize,
+    discipline: Discipline,
+    blocks: HashMap<u64, Block>,
+    /// Clean blocks, the longest known first; some may have become dirty since.
+    clean: VecDeque<u64>,
+    dirty_blocks: usize,
+    graph: Graph,
+    failure: Option<Error>,
+    counters: Counters,
+    planted: Option<usize>,
+}
+
+impl Cache {
+    /// A cache of the blocks of `block_bytes` that begin at `base` of a device.
+    pub fn new(device: Arc<dyn Device>, base: u64, block_bytes: usize) -> Cache {
+        Cache {
+            device,
+            base,
+            block_bytes,
+            discipline: Discipline::SoftUpdates,
+            blocks: HashMap::new(),
+            clean: VecDeque::new(),
+            dirty_blocks: 0,
+            graph: Graph::default(),
+            failure: None,
+            counters: Counters::default(),
+            planted: None,
+        }
+    }
+
+    /// Plants a bug, for tests of tests: the change of this number in each plan waits for nothing.
+    pub fn plant(&mut self, change: usize) {
+        self.planted = Some(change);
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Sets the order of changes that are yet to be made. Nothing may wait to be written.
+    pub fn set_discipline(&mut self, discipline: Discipline) {
+        assert!(self.is_clean(), "an order is chosen before there are changes");
+        self.discipline = discipline;
+    }
+
+    /// What has been done so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            undo_bytes: self.graph.undo_bytes() as u64,
+            waiting: self.graph.count() as u64,
+            ..self.counters
+        }
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_clean(&self) -> bool {
+        self.dirty_blocks == 0
+    }
+
+    /// Whether a block waits to be written.
+    pub fn is_dirty(&self, block: u64) -> bool {
+        self.blocks.get(&block).is_some_and(|block| block.dirty_units > 0)
+    }
+
+    /// Whether a patch is durable.
+    pub fn is_committed(&self, patch: PatchId) -> bool {
+        self.graph.is_committed(patch)
+    }
+
+    /// Whether so much waits that there should be a wave before the next operation.
+    pub fn is_full(&self) -> bool {
+        self.dirty_blocks * self.block_bytes > DIRTY_BYTES_MAX || self.graph.count() > PATCHES_MAX
+    }
+
+    /// The failed write or flush, after which nothing is written any more.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    fn address(&self, block: u64) -> Result<u64> {
+        let at = block.checked_mul(self.block_bytes as u64);
+        at.and_then(|at| at.checked_add(self.base)).ok_or_else(|| Error::PastEnd {
+            device: self.device.name(),
+            offset: u64::MAX,
+            len: self.block_bytes as u64,
+            size: 0,
+        })
+    }
+
+    fn load(&self, block: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.block_bytes];
+        self.device.read(self.address(block)?, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A block of metadata as it is now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&mut self, block: u64) -> Result<&[u8]> {
+        if !self.blocks.contains_key(&block) {
+            let bytes = self.load(block)?;
+            self.keep(block, Block { bytes, content: Content::Metadata, dirty_units: 0 });
+        }
+        Ok(&self.blocks[&block].bytes)
+    }
+
+    /// A block of data as it is now; it is not kept.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_data(&self, block: u64) -> Result<Vec<u8>> {
+        match self.blocks.get(&block) {
+            Some(known) => Ok(known.bytes.clone()),
+            None => self.load(block),
+        }
+    }
+
+    /// Fills `out` from neighbouring blocks of data.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn read_run(&self, first: u64, within: usize, out: &mut [u8]) -> Result<()> {
+        let blocks = (within + out.len()).div_ceil(self.block_bytes) as u64;
+        if !(first..first + blocks).any(|block| self.blocks.contains_key(&block)) {
+            return self.device.read(self.address(first)? + within as u64, out);
+        }
+        let (mut block, mut within, mut done) = (first, within, 0);
+        while done < out.len() {
+            let len = (self.block_bytes - within).min(out.len() - done);
+            let bytes = self.read_data(block)?;
+            out[done..done + len].copy_from_slice(&bytes[within..within + len]);
+            (block, within, done) = (block + 1, 0, done + len);
+        }
+        Ok(())
+    }
+
+    /// Puts a clean block into the cache, and drops old ones that are too many.
+    fn keep(&mut self, number: u64, block: Block) {
+        self.blocks.insert(number, block);
+        self.clean.push_back(number);
+        while self.clean.len() * self.block_bytes > CLEAN_BYTES_MAX {
+            let Some(oldest) = self.clean.pop_front() else { break };
+            if oldest != number && !self.is_dirty(oldest) {
+                self.blocks.remove(&oldest);
+            }
+        }
+    }
+
+    /// Makes all changes of a plan, and returns the patches that its steps have become.
+    ///
+    /// # Errors
+    /// A failure of before, or a block that cannot be read or is changed as two kinds of content;
+    /// then nothing has changed.
+    pub fn apply(&mut self, plan: Plan) -> Result<Vec<PatchId>> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        self.prepare(&plan)?;
+        let mut made: Vec<PatchId> = Vec::with_capacity(plan.changes.len());
+        for change in &plan.changes {
+            let after = self.dependencies(change, &made);
+            let patch = self.change(change, &after);
+            made.push(patch);
+        }
+        Ok(made)
+    }
+
+    /// Brings all blocks of a plan into the cache, so that nothing can fail afterwards.
+    fn prepare(&mut self, plan: &Plan) -> Result<()> {
+        for change in &plan.changes {
+            if let Some(known) = self.blocks.get_mut(&change.block) {
+                if known.content != change.content && known.dirty_units > 0 {
+                    return Err(Error::Unusable {
+                        device: self.device.name(),
+                        reason: format!("block {} is in use twice; run e2fsck", change.block),
+                    });
+                }
+                known.content = change.content;
+                continue;
+            }
+            let bytes = match change.is_fresh {
+                true => vec![0; self.block_bytes],
+                false => self.load(change.block)?,
+            };
+            let block = Block { bytes, content: change.content, dirty_units: 0 };
+            match change.content {
+                Content::Metadata => self.keep(change.block, block),
+                Content::Data => drop(self.blocks.insert(change.block, block)),
+            }
+        }
+        Ok(())
+    }
+
+    fn unit_bytes(&self, block: u64) -> usize {
+        let content = self.blocks.get(&block).map_or(Content::Metadata, |known| known.content);
+        content.unit_bytes(self.block_bytes)
+    }
+
+    /// What a change waits for under the chosen order.
+    fn dependencies(&self, change: &Change, made: &[PatchId]) -> Vec<PatchId> {
+        if self.discipline == Discipline::Unordered || self.planted == Some(made.len()) {
+            return Vec::new();
+        }
+        let patches = change.after.iter().flat_map(|after| match *after {
+            After::Step(step) => vec![made[step]],
+            After::Patch(patch) => vec![patch],
+            After::Bytes { block, at, len } => {
+                let unit_bytes = self.unit_bytes(block);
+                let unit = Unit { block, start: at / unit_bytes * unit_bytes };
+                self.graph.patches_of(unit, at % unit_bytes..at % unit_bytes + len)
+            }
+        });
+        patches.collect()
+    }
+
+    fn change(&mut self, change: &Change, after: &[PatchId]) -> PatchId {
+        let unit = Unit { block: change.block, start: change.start };
+        let block = self.blocks.get_mut(&change.block).expect("it has been prepared");
+        let unit_bytes = change.content.unit_bytes(self.block_bytes);
+        let bytes = &mut block.bytes[change.start..change.start + unit_bytes];
+        let was_dirty = self.graph.is_dirty(unit);
+        let (patch, made) = self.graph.change(unit, bytes, &change.pieces, after);
+        change.pieces.iter().for_each(|piece| piece.put(bytes));
+        if !was_dirty {
+            self.dirty_blocks += usize::from(block.dirty_units == 0);
+            block.dirty_units += 1;
+        }
+        match made {
+            Made::New => self.counters.patches += 1,
+            Made::Joined => self.counters.joined += 1,
+        }
+        patch
+    }
+
+    /// Writes all that is ready, then flushes; whether anything was written.
+    ///
+    /// # Errors
+    /// A write or the flush failed, now or before: nothing more is written.
+    pub fn wave(&mut self) -> Result<bool> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let written = self.write_ready().and_then(|written| {
+            if !written.is_empty() {
+                self.counters.flushes += 1;
+                self.device.flush()?;
+            }
+            Ok(written)
+        });
+        match written {
+            Ok(written) => {
+                self.counters.waves += u64::from(!written.is_empty());
+                let any = !written.is_empty();
+                self.note_durable(written);
+                Ok(any)
+            }
+            Err(error) => {
+                self.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the ready part of each unit; what was written.
+    fn write_ready(&mut self) -> Result<Vec<(Unit, Vec<usize>)>> {
+        let units: Vec<Unit> = self.graph.units().collect();
+        let mut written = Vec::new();
+        let (mut run_at, mut run) = (0, Vec::new());
+        for unit in units {
+            let ready = self.graph.ready(unit);
+            if ready.is_empty() {
+                continue;
+            }
+            let at = self.address(unit.block)? + unit.start as u64;
+            if run_at + run.len() as u64 != at || run.len() >= WRITE_BYTES_MAX {
+                self.write_run(run_at, &run)?;
+                (run_at, run) = (at, Vec::new());
+            }
+            let block = &self.blocks[&unit.block];
+            let from = run.len();
+            let unit_bytes = block.content.unit_bytes(self.block_bytes);
+            run.extend_from_slice(&block.bytes[unit.start..unit.start + unit_bytes]);
+            let count = self.graph.roll_back(unit, &ready, &mut run[from..]);
+            self.counters.rollbacks += count as u64;
+            written.push((unit, ready));
+        }
+        self.write_run(run_at, &run)?;
+        Ok(written)
+    }
+
+    fn write_run(&mut self, at: u64, run: &[u8]) -> Result<()> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        self.counters.written_bytes += run.len() as u64;
+        self.device.write(at, run)
+    }
+
+    fn note_durable(&mut self, written: Vec<(Unit, Vec<usize>)>) {
+        let mut units = Vec::with_capacity(written.len());
+        let mut durable = Vec::new();
+        for (unit, ready) in written {
+            units.push(unit);
+            durable.extend(ready);
+        }
+        self.graph.commit(&durable);
+        units.retain(|unit| !self.graph.is_dirty(*unit));
+        units.into_iter().for_each(|unit| self.note_clean(unit));
+    }
+
+    /// A unit that has no patches any more. Clean data is left to the device's own cache.
+    fn note_clean(&mut self, unit: Unit) {
+        let block = self.blocks.get_mut(&unit.block).expect("a dirty block is in the cache");
+        block.dirty_units -= 1;
+        if block.dirty_units > 0 {
+            return;
+        }
+        self.dirty_blocks -= 1;
+        let block = self.blocks.remove(&unit.block).expect("it has just been found");
+        if block.content == Content::Metadata {
+            self.keep(unit.block, block);
+        }
+    }
+
+    /// Makes all changes durable.
+    ///
+    /// # Errors
+    /// As for [`Cache::wave`].
+    ///
+    /// # Panics
+    /// If patches wait for each other: a bug.
+    pub fn sync(&mut self) -> Result<()> {
+        while !self.is_clean() {
+            let any = self.wave()?;
+            assert!(any, "patches wait for each other: {}", self.graph.waiting());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Patches and what they wait for.
+//!
+//! Dependencies are complete when a patch is made, so no patch ever comes to wait for itself. A
+//! change that joins an older patch adds to it only patches that wait for nothing.
+
+use crate::undo::{Piece, Undo};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Most patches of a unit that a change looks at for one that it can join.
+const JOIN_SEARCH_MAX: usize = 8;
+
+/// What the medium writes whole: a part of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Unit {
+    /// The block.
+    pub(crate) block: u64,
+    /// Where in the block it begins, in bytes.
+    pub(crate) start: usize,
+}
+
+/// Names a patch for ever: one that is committed is not found any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PatchId {
+    index: usize,
+    generation: u64,
+}
+
+/// Changes of one unit.
+#[derive(Debug)]
+struct Patch {
+    generation: u64,
+    unit: Unit,
+    /// What takes it back; none if nothing ever has to.
+    undo: Option<Undo>,
+    /// What has to be committed first.
+    waits: Vec<usize>,
+    /// What waits for it.
+    dependents: Vec<usize>,
+}
+
+/// How a change became part of the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// A patch of its own.
+    New,
+    /// A part of another one.
+    Joined,
+}
+
+/// All patches that are not committed.
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    patches: Vec<Option<Patch>>,
+    vacant: Vec<usize>,
+    generation: u64,
+    /// Patches of each unit, oldest first.
+    units: BTreeMap<Unit, Vec<usize>>,
+    count: usize,
+}
+
+impl Graph {
+    fn patch(&self, index: usize) -> &Patch {
+        self.patches[index].as_ref().expect("a patch is there until it is committed")
+    }
+
+    fn patch_mut(&mut self, index: usize) -> &mut Patch {
+        self.patches[index].as_mut().expect("a patch is there until it is committed")
+    }
+
+    fn id(&self, index: usize) -> PatchId {
+        PatchId { index, generation: self.patch(index).generation }
+    }
+
+    /// Where a patch is that is not committed.
+    fn find(&self, id: PatchId) -> Option<usize> {
+        let patch = self.patches.get(id.index)?.as_ref()?;
+        (patch.generation == id.generation).then_some(id.index)
+    }
+
+    /// Whether a patch is durable.
+    pub(crate) fn is_committed(&self, id: PatchId) -> bool {
+        self.find(id).is_none()
+    }
+
+    /// How many patches there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Units that have patches, in the order of the medium.
+    pub(crate) fn units(&self) -> impl Iterator<Item = Unit> {
+        self.units.keys().copied()
+    }
+
+    /// Whether a unit has patches.
+    pub(crate) fn is_dirty(&self, unit: Unit) -> bool {
+        self.units.contains_key(&unit)
+    }
+
+    /// The patches that may have changed these bytes of a unit.
+    pub(crate) fn patches_of(&self, unit: Unit, range: Range<usize>) -> Vec<PatchId> {
+        let own = self.units.get(&unit).into_iter().flatten();
+        let may_meet = |index: &&usize| {
+            let undo = self.patch(**index).undo.as_ref();
+            undo.is_none_or(|undo| undo.meets_range(range.clone()))
+        };
+        own.filter(may_meet).map(|index| self.id(*index)).collect()
+    }
+
+    fn insert(&mut self, unit: Unit, undo: Option<Undo>, waits: Vec<usize>) -> usize {
+        self.generation += 1;
+        self.count += 1;
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.patches.push(None);
+            self.patches.len() - 1
+        });
+        waits.iter().for_each(|other| self.patch_mut(*other).dependents.push(index));
+        let (generation, dependents) = (self.generation, Vec::new());
+        self.patches[index] = Some(Patch { generation, unit, undo, waits, dependents });
+        self.units.entry(unit).or_default().push(index);
+        index
+    }
+
+    fn wait(&mut self, patch: usize, other: usize) {
+        if patch != other && !self.patch(patch).waits.contains(&other) {
+            self.patch_mut(patch).waits.push(other);
+            self.patch_mut(other).dependents.push(patch);
+        }
+    }
+
+    /// Makes a change of a unit, which now has the bytes `before`, part of the graph.
+    pub(crate) fn change(
+        &mut self,
+        unit: Unit,
+        before: &[u8],
+        pieces: &[Piece],
+        after: &[PatchId],
+    ) -> (PatchId, Made) {
+        let own = self.units.get(&unit).cloned().unwrap_or_default();
+        let free = own.iter().copied().find(|index| self.patch(*index).undo.is_none());
+        let mut waits: Vec<usize> = after.iter().filter_map(|id| self.find(*id)).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        // It is written with this one in any case.
+        waits.retain(|index| Some(*index) != free);
+        let met: Vec<usize> =
+            own.iter().copied().filter(|index| self.meets(*index, pieces)).collect();
+        if waits.is_empty() && met.is_empty() {
+            let (index, made) = match free {
+                Some(index) => (index, Made::Joined),
+                None => (self.insert(unit, None, Vec::new()), Made::New),
+            };
+            return (self.id(index), made);
+        }
+        if let Some(index) = self.joinable(&own, &met, &waits) {
+            waits.into_iter().chain(free).for_each(|other| self.wait(index, other));
+            let undo = self.patch_mut(index).undo.as_mut().expect("it is not the free one");
+            undo.keep(before, pieces);
+            return (self.id(index), Made::Joined);
+        }
+        let mut undo = Undo::default();
+        undo.keep(before, pieces);
+        waits.extend(met.into_iter().chain(free));
+        waits.sort_unstable();
+        waits.dedup();
+        let index = self.insert(unit, Some(undo), waits);
+        (self.id(index), Made::New)
+    }
+
+    fn meets(&self, index: usize, pieces: &[Piece]) -> bool {
+        self.patch(index).undo.as_ref().is_some_and(|undo| undo.meets(pieces))
+    }
+
+    /// The patch of the same unit that a change can join. No path may lead from the change to it
+    /// over another patch: so all that the change waits for is waited for already, or waits for nothing.
+    fn joinable(&self, own: &[usize], met: &[usize], waits: &[usize]) -> Option<usize> {
+        let may = |index: &usize, needs_leaves: bool| {
+            let patch = self.patch(*index);
+            patch.undo.is_some()
+                && waits.iter().all(|other| {
+                    other == index
+                        || patch.waits.contains(other)
+                        || needs_leaves && self.patch(*other).waits.is_empty()
+                })
+        };
+        match met {
+            [only] => Some(*only).filter(|index| may(index, true)),
+            [] => {
+                let newest = own.iter().rev().take(JOIN_SEARCH_MAX);
+                newest.copied().find(|index| may(index, false))
+            }
+            _ => None,
+        }
+    }
+
+    /// The patches of a unit that may be written now: what they wait for is committed, or is
+    /// written with them.
+    pub(crate) fn ready(&self, unit: Unit) -> Vec<usize> {
+        let own = &self.units[&unit];
+        let mut ready: Vec<usize> = Vec::new();
+        loop {
+            let is_next = |index: &usize| {
+                !ready.contains(index)
+                    && self.patch(*index).waits.iter().all(|other| ready.contains(other))
+            };
+            let next: Vec<usize> = own.iter().copied().filter(is_next).collect();
+            if next.is_empty() {
+                return ready;
+            }
+            ready.extend(next);
+        }
+    }
+
+    /// Takes all patches of a unit but the ready ones back out of a copy of it; how many.
+    pub(crate) fn roll_back(&self, unit: Unit, ready: &[usize], copy: &mut [u8]) -> usize {
+        let own = self.units[&unit].iter().rev();
+        let mut count = 0;
+        for index in own.filter(|index| !ready.contains(index)) {
+            let undo = self.patch(*index).undo.as_ref();
+            undo.expect("a patch that waits has something to take it back").take_back(copy);
+            count += 1;
+        }
+        count
+    }
+
+    /// Notes that patches are durable.
+    pub(crate) fn commit(&mut self, durable: &[usize]) {
+        for index in durable {
+            let patch = self.patches[*index].take().expect("a patch is committed once");
+            self.vacant.push(*index);
+            self.count -= 1;
+            let own = self.units.get_mut(&patch.unit).expect("it has this patch");
+            own.retain(|other| other != index);
+            if own.is_empty() {
+                self.units.remove(&patch.unit);
+            }
+            for other in patch.dependents {
+                // One that was written with it may be gone already.
+                if let Some(dependent) = self.patches[other].as_mut() {
+                    dependent.waits.retain(|waited| waited != index);
+                }
+            }
+        }
+    }
+
+    /// Bytes that are kept to take patches back.
+    pub(crate) fn undo_bytes(&self) -> usize {
+        let patches = self.patches.iter().flatten();
+        patches.filter_map(|patch| patch.undo.as_ref()).map(Undo::bytes).sum()
+    }
+
+    /// Patches that wait, for a report of one that waits for ever.
+    pub(crate) fn waiting(&self) -> String {
+        let patches = self.patches.iter().enumerate();
+        let waiting = patches.filter_map(|(index, patch)| {
+            let patch = patch.as_ref()?;
+            Some(format!("{index} of {:?} waits for {:?}", patch.unit, patch.waits))
+        });
+        waiting.take(16).collect::<Vec<_>>().join("; ")
+    }
+}

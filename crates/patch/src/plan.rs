@@ -1,0 +1,229 @@
+//! An operation on the side: what it changes, in order, with what each change waits for.
+//!
+//! Nothing of it is seen before [`Cache::apply`], so an operation that fails has changed nothing.
+
+use crate::cache::Cache;
+use crate::graph::PatchId;
+use crate::undo::Piece;
+use marram_device::Result;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// What the medium writes whole, in bytes.
+pub(crate) const SECTOR_BYTES: usize = 512;
+
+/// What a block holds, which decides how much of it is written whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Structures with an order between them: each sector is a unit.
+    Metadata,
+    /// Bytes of users, with no order between those of a block: the block is a unit.
+    Data,
+}
+
+impl Content {
+    /// Bytes of a unit of a block of so many bytes.
+    pub(crate) fn unit_bytes(self, block_bytes: usize) -> usize {
+        match self {
+            Content::Metadata => SECTOR_BYTES,
+            Content::Data => block_bytes,
+        }
+    }
+}
+
+/// Something that a change waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// A change of the same plan.
+    Step(usize),
+    /// A patch of before.
+    Patch(PatchId),
+    /// All changes of before of these bytes of a block, which lie in one unit: what is planned was
+    /// found out by reading them.
+    Bytes {
+        /// The block.
+        block: u64,
+        /// Where in the block.
+        at: usize,
+        /// How many.
+        len: usize,
+    },
+}
+
+/// A change of one unit.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) block: u64,
+    pub(crate) content: Content,
+    /// Where in the block its unit begins.
+    pub(crate) start: usize,
+    /// Its parts, with places in the unit.
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) after: Vec<After>,
+    /// The block is new: what was there before does not matter.
+    pub(crate) is_fresh: bool,
+}
+
+/// The changes of an operation.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Blocks as the operation leaves them.
+    blocks: HashMap<u64, Vec<u8>>,
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Plan {
+    /// A block of metadata as this plan leaves it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read<'p>(&'p self, cache: &'p mut Cache, block: u64) -> Result<&'p [u8]> {
+        match self.blocks.get(&block) {
+            Some(bytes) => Ok(bytes),
+            None => cache.read(block),
+        }
+    }
+
+    fn overlay(&mut self, cache: &mut Cache, block: u64, content: Content) -> Result<&mut [u8]> {
+        match self.blocks.entry(block) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => Ok(vacant.insert(match content {
+                Content::Metadata => cache.read(block)?.to_vec(),
+                Content::Data => cache.read_data(block)?,
+            })),
+        }
+    }
+
+    /// Changes a range of a block, which may already hold some of the new bytes; returns the steps
+    /// that do it. A range over several units is several steps in no order.
+    ///
+    /// # Errors
+    /// The block cannot be read.
+    pub fn write(
+        &mut self,
+        cache: &mut Cache,
+        (block, content): (u64, Content),
+        at: usize,
+        bytes: &[u8],
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let unit_bytes = content.unit_bytes(cache.block_bytes());
+        let old = self.overlay(cache, block, content)?;
+        let runs = differences(&old[at..at + bytes.len()], bytes, at, unit_bytes);
+        old[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut steps: Vec<After> = Vec::new();
+        for (start, pieces) in runs {
+            let after = after.to_vec();
+            steps.push(self.push(Change { block, content, start, pieces, after, is_fresh: false }));
+        }
+        Ok(steps)
+    }
+
+    /// Gives a block this content, whatever it had before. What the same plan does to a block of data
+    /// after that has to be all of it again.
+    pub fn fresh(
+        &mut self,
+        cache: &Cache,
+        (block, content): (u64, Content),
+        bytes: &[u8],
+        after: &[After],
+    ) -> Vec<After> {
+        let unit_bytes = content.unit_bytes(cache.block_bytes());
+        let mut steps = Vec::new();
+        for (which, part) in bytes.chunks(unit_bytes).enumerate() {
+            let pieces = vec![Piece { at: 0, bytes: part.to_vec(), mask: None }];
+            let (start, after) = (which * unit_bytes, after.to_vec());
+            steps.push(self.push(Change { block, content, start, pieces, after, is_fresh: true }));
+        }
+        if content == Content::Metadata {
+            self.blocks.insert(block, bytes.to_vec());
+        }
+        steps
+    }
+
+    /// Sets or clears bits of a block of metadata, numbered from its first byte's lowest.
+    ///
+    /// # Errors
+    /// The block cannot be read.
+    pub fn set_bits(
+        &mut self,
+        cache: &mut Cache,
+        block: u64,
+        bits: &[u64],
+        value: bool,
+        after: &[After],
+    ) -> Result<Vec<After>> {
+        let bytes = self.overlay(cache, block, Content::Metadata)?;
+        let mut masks: std::collections::BTreeMap<usize, u8> = Default::default();
+        for bit in bits {
+            *masks.entry((bit / 8) as usize).or_default() |= 1 << (bit % 8);
+        }
+        let mut units: std::collections::BTreeMap<usize, Vec<Piece>> = Default::default();
+        for (at, mask) in masks {
+            let new = if value { 0xff } else { 0 };
+            bytes[at] = bytes[at] & !mask | new & mask;
+            let pieces = units.entry(at / SECTOR_BYTES * SECTOR_BYTES).or_default();
+            let within = at % SECTOR_BYTES;
+            match pieces.last_mut() {
+                Some(Piece { at, bytes, mask: Some(known) }) if *at + bytes.len() == within => {
+                    bytes.push(new);
+                    known.push(mask);
+                }
+                _ => {
+                    pieces.push(Piece { at: within, bytes: vec![new], mask: Some(vec![mask]) });
+                }
+            }
+        }
+        let content = Content::Metadata;
+        let change = |(start, pieces)| {
+            let after = after.to_vec();
+            Change { block, content, start, pieces, after, is_fresh: false }
+        };
+        Ok(units.into_iter().map(change).map(|change| self.push(change)).collect())
+    }
+
+    fn push(&mut self, change: Change) -> After {
+        self.changes.push(change);
+        After::Step(self.changes.len() - 1)
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+/// Bytes that are the same between two changes and yet are written with them, at most.
+const GAP_BYTES_MAX: usize = 4;
+
+/// The runs of bytes at `at` of a block that differ, by the units in which they lie.
+fn differences(old: &[u8], new: &[u8], at: usize, unit_bytes: usize) -> Vec<(usize, Vec<Piece>)> {
+    let mut units: Vec<(usize, Vec<Piece>)> = Vec::new();
+    let mut index = 0;
+    while index < new.len() {
+        let place = at + index;
+        let start = place / unit_bytes * unit_bytes;
+        let end = (start + unit_bytes - at).min(new.len());
+        let pieces = runs(&old[index..end], &new[index..end], place - start);
+        if !pieces.is_empty() {
+            units.push((start, pieces));
+        }
+        index = end;
+    }
+    units
+}
+
+fn runs(old: &[u8], new: &[u8], at: usize) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let differing = (0..new.len()).filter(|index| old[*index] != new[*index]);
+    for index in differing {
+        match pieces.last_mut() {
+            Some(last) if at + index - (last.at + last.bytes.len()) <= GAP_BYTES_MAX => {
+                let from = last.at + last.bytes.len() - at;
+                last.bytes.extend_from_slice(&new[from..=index]);
+            }
+            _ => pieces.push(Piece { at: at + index, bytes: vec![new[index]], mask: None }),
+        }
+    }
+    pieces
+}

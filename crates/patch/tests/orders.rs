@@ -1,0 +1,250 @@
+//! Random plans: in every crash state, what is seen has all that it depends on; and no reader ever
+//! sees anything but the newest bytes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use marram_device::{Device, MemoryDevice};
+use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
+use marram_sim::Random;
+use marram_sim::device::{CrashState, Event, Fate, RecordingDevice, Trace};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const BLOCK: usize = 1024;
+const BLOCKS: u64 = 12;
+/// Bytes that one change has for itself.
+const CELL: usize = 8;
+
+/// A change: where it is, what it wrote, and which changes it waits for.
+#[derive(Clone, Debug)]
+struct Told {
+    at: usize,
+    value: u64,
+    after: Vec<usize>,
+}
+
+/// Changes cells of a medium at random, each with dependencies on changes of before.
+struct History {
+    device: Arc<RecordingDevice>,
+    cache: Cache,
+    told: Vec<Told>,
+    patches: Vec<PatchId>,
+    newest: BTreeMap<usize, u64>,
+}
+
+impl History {
+    fn new(discipline: Discipline) -> History {
+        let device =
+            Arc::new(RecordingDevice::in_memory(vec![0; BLOCK * usize::try_from(BLOCKS).unwrap()]));
+        let mut cache = Cache::new(Arc::clone(&device) as Arc<dyn Device>, 0, BLOCK);
+        cache.set_discipline(discipline);
+        let (told, patches, newest) = (Vec::new(), Vec::new(), BTreeMap::new());
+        History { device, cache, told, patches, newest }
+    }
+
+    /// One operation: some changes, each after others of the same and of before.
+    fn operate(&mut self, random: &mut Random) {
+        let mut plan = Plan::default();
+        let first = self.told.len();
+        for _ in 0..=random.below(4) {
+            let block = random.below(BLOCKS);
+            let content = if block < 3 { Content::Data } else { Content::Metadata };
+            let within = random.below(16) as usize * CELL * 8;
+            let mut after = Vec::new();
+            for _ in 0..random.below(3) {
+                match self.told.len() {
+                    0 => (),
+                    len => after
+                        .push(random.below((len as u64).min(24)) as usize + len.saturating_sub(24)),
+                }
+            }
+            // Inside of a block of data there is no order.
+            let told = &self.told;
+            let is_same = |which: &usize| told[*which].at / BLOCK == block as usize;
+            after.retain(|which| content == Content::Metadata || !is_same(which));
+            let stated: Vec<After> = after
+                .iter()
+                .map(|which| match which.checked_sub(first) {
+                    Some(step) => After::Step(step),
+                    None => After::Patch(self.patches[*which]),
+                })
+                .collect();
+            let value = self.told.len() as u64 + 1;
+            let bytes = (value | 0xab00_0000_0000_0000).to_le_bytes();
+            let place = (block, content);
+            let steps = plan.write(&mut self.cache, place, within, &bytes, &stated).unwrap();
+            // Cells differ in their first byte at least, so there is one step.
+            assert_eq!(steps.len(), 1);
+            let at = usize::try_from(block).unwrap() * BLOCK + within;
+            self.told.push(Told { at, value: value | 0xab00_0000_0000_0000, after });
+            self.newest.insert(at, value | 0xab00_0000_0000_0000);
+        }
+        self.patches.extend(self.cache.apply(plan).unwrap());
+    }
+
+    fn check_readers(&mut self) {
+        for (at, value) in &self.newest {
+            let block = self.cache.read((at / BLOCK) as u64).unwrap();
+            assert_eq!(block[at % BLOCK..][..CELL], value.to_le_bytes());
+        }
+    }
+}
+
+/// Which changes an image shows: those of each cell up to the one that is there.
+fn seen(told: &[Told], image: &[u8]) -> Result<Vec<bool>, String> {
+    let mut seen = vec![false; told.len()];
+    let mut cells: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (which, change) in told.iter().enumerate() {
+        cells.entry(change.at).or_default().push(which);
+    }
+    for (at, changes) in cells {
+        let mut bytes = [0; CELL];
+        bytes.copy_from_slice(&image[at..at + CELL]);
+        let value = u64::from_le_bytes(bytes);
+        let last = changes.iter().rposition(|which| told[*which].value == value);
+        if last.is_none() && value != 0 {
+            return Err(format!("the cell at {at} has the bytes of no change: {value:#x}"));
+        }
+        for which in changes.iter().take(last.map_or(0, |last| last + 1)) {
+            seen[*which] = true;
+        }
+    }
+    Ok(seen)
+}
+
+/// Whether an image has, for each change that it shows, all that the change waits for.
+fn judge(told: &[Told], image: &[u8]) -> Result<(), String> {
+    let seen = seen(told, image)?;
+    for (which, change) in told.iter().enumerate().filter(|(which, _)| seen[*which]) {
+        if let Some(missing) = change.after.iter().find(|other| !seen[**other]) {
+            return Err(format!("change {which} is seen, and {missing} is not"));
+        }
+    }
+    Ok(())
+}
+
+fn run(seed: u64, discipline: Discipline) -> (Vec<Told>, Trace) {
+    let mut random = Random::new(seed);
+    let mut history = History::new(discipline);
+    for _ in 0..60 {
+        history.operate(&mut random);
+        if random.once_in(5) {
+            history.cache.wave().unwrap();
+        }
+        if random.once_in(15) {
+            history.check_readers();
+        }
+    }
+    history.cache.sync().unwrap();
+    assert_eq!((history.cache.counters().waiting, history.cache.counters().undo_bytes), (0, 0));
+    (history.told, history.device.trace())
+}
+
+/// All that a seed asks of a run: some states of each kind.
+fn states(trace: &Trace, seed: u64) -> Vec<CrashState> {
+    let mut states: Vec<CrashState> = trace.prefixes().chain(trace.torn()).collect();
+    states.extend(trace.subsets(5));
+    states.extend(trace.seeded(seed, 300));
+    states
+}
+
+#[test]
+fn what_is_seen_after_a_crash_has_all_that_it_depends_on() {
+    let mut count = 0;
+    for seed in 0..30 {
+        let (told, trace) = run(seed, Discipline::SoftUpdates);
+        let last = trace.state_at(trace.events().len());
+        assert!(
+            seen(&told, &last).unwrap().into_iter().all(|seen| seen),
+            "all is there at the end"
+        );
+        for state in states(&trace, seed) {
+            let said = judge(&told, &trace.image(state));
+            said.map_err(|said| format!("seed {seed}, {state}: {said}")).unwrap();
+            count += 1;
+        }
+    }
+    assert!(count > 10_000, "{count}");
+}
+
+#[test]
+fn an_order_that_is_not_kept_is_found() {
+    let found = (0..10).filter(|seed| {
+        let (told, trace) = run(*seed, Discipline::Unordered);
+        states(&trace, *seed).into_iter().any(|state| judge(&told, &trace.image(state)).is_err())
+    });
+    assert_eq!(found.count(), 10);
+}
+
+#[test]
+fn a_flush_that_is_left_out_is_found() {
+    let found = (0..10).filter(|seed| {
+        let (told, trace) = run(*seed, Discipline::SoftUpdates);
+        // Without flushes, any write may be lost: the writes are made anew on a device that has none.
+        let device = RecordingDevice::in_memory(trace.base().to_vec());
+        for event in trace.events() {
+            if let Event::Write { offset, bytes } = event {
+                device.write(*offset, bytes).unwrap();
+            }
+        }
+        let trace = device.trace();
+        let cut = trace.events().len();
+        let mut random = Random::new(*seed);
+        (0..200).any(|_| {
+            let state = CrashState { cut, fate: Fate::Seeded(random.number()) };
+            judge(&told, &trace.image(state)).is_err()
+        })
+    });
+    assert_eq!(found.count(), 10);
+}
+
+#[test]
+fn a_thousand_changes_that_wait_alike_take_as_many_waves_as_the_order_is_deep() {
+    let device = Arc::new(MemoryDevice::new(BLOCK * 2200));
+    let mut cache = Cache::new(device, 0, BLOCK);
+    for which in 0..1000 {
+        let mut plan = Plan::default();
+        let metadata = |block| (block, Content::Metadata);
+        let bit = plan.set_bits(&mut cache, 0, &[which], true, &[]).unwrap();
+        let inode = plan.write(&mut cache, metadata(1 + which), 0, &[7; 64], &bit).unwrap();
+        plan.write(&mut cache, metadata(1100 + which), 0, &[9; 16], &inode).unwrap();
+        cache.apply(plan).unwrap();
+    }
+    cache.sync().unwrap();
+    assert_eq!(cache.counters().waves, 3);
+    assert_eq!(cache.counters().flushes, 3);
+}
+
+#[test]
+fn a_file_that_grows_by_many_writes_keeps_few_patches() {
+    let device = Arc::new(MemoryDevice::new(BLOCK * 2200));
+    let mut cache = Cache::new(device, 0, BLOCK);
+    for which in 0..1000_u64 {
+        let mut plan = Plan::default();
+        let mut after = plan.set_bits(&mut cache, 0, &[which], true, &[]).unwrap();
+        let data = (2 + which, Content::Data);
+        after.extend(plan.fresh(&cache, data, &[5; BLOCK], &[]));
+        let size = (which + 1).to_le_bytes();
+        plan.write(&mut cache, (1, Content::Metadata), 0, &size, &after).unwrap();
+        cache.apply(plan).unwrap();
+    }
+    let counters = cache.counters();
+    assert_eq!(counters.patches, 1000 + 1 + 1, "blocks, the bitmap, and one size");
+    assert!(counters.undo_bytes <= 8, "{}", counters.undo_bytes);
+}
+
+#[test]
+fn a_change_of_bits_does_not_wait_for_the_other_bits_of_its_byte() {
+    let device = Arc::new(MemoryDevice::new(BLOCK * 4));
+    let mut cache = Cache::new(Arc::clone(&device) as Arc<dyn Device>, 0, BLOCK);
+    let mut plan = Plan::default();
+    let first = plan.write(&mut cache, (1, Content::Metadata), 0, &[1], &[]).unwrap();
+    plan.set_bits(&mut cache, 0, &[0, 1], true, &first).unwrap();
+    plan.set_bits(&mut cache, 0, &[4], true, &[]).unwrap();
+    cache.apply(plan).unwrap();
+    cache.wave().unwrap();
+    assert_eq!(device.snapshot()[0], 0b1_0000, "the others wait");
+    assert_eq!(cache.read(0).unwrap()[0], 0b1_0011, "readers see all");
+    cache.wave().unwrap();
+    assert_eq!(device.snapshot()[0], 0b1_0011);
+}
