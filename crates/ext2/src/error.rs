@@ -50,7 +50,9 @@ impl From<marram_vfs::Error> for ImageError {
 /// A failed device as an error of an operation.
 pub(crate) fn failed(error: marram_device::Error) -> marram_vfs::Error {
     match error {
-        marram_device::Error::PastEnd { .. } => marram_vfs::Error::Damaged(error.to_string()),
+        marram_device::Error::PastEnd { .. } | marram_device::Error::Unusable { .. } => {
+            marram_vfs::Error::Damaged(error.to_string())
+        }
         other => marram_vfs::Error::Io(other.to_string()),
     }
 }

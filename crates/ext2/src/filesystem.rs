@@ -1,8 +1,9 @@
 //! The file system: each method of the contract is led to its operation, under the one lock.
 
 use crate::error::{ImageError, failed};
-use crate::operations::{Move, PIECE_BYTES_MAX, read_target, reading};
-use crate::state::{Access, AccessTimes, State, Work, number};
+use crate::state::{
+    Access, AccessTimes, Move, PIECE_BYTES_MAX, State, Work, number, read_target, reading,
+};
 use crate::superblock::{SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
 use marram_device::Device;
 use marram_locks::{Mutex, Rank};
@@ -123,7 +124,7 @@ impl Ext2 {
             }
             let cache = Cache::new(Arc::clone(&device), 0, geometry.block_bytes);
             let state = State::open(cache, geometry, Discipline::SoftUpdates, true)?;
-            crate::journal::replay(&*device, state)?;
+            crate::state::journal::replay(&*device, state)?;
             device.read(SUPERBLOCK_AT, &mut bytes)?;
             geometry = decode(&bytes, medium_bytes, true)?;
         }

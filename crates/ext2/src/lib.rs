@@ -5,15 +5,10 @@
 //! the mount and `e2fsck` understand. `docs/ext2.md` says what is served and what a crash may
 //! leave.
 
-mod allocate;
-mod blocks;
 mod bytes;
-mod directory;
 mod error;
 mod filesystem;
 mod inode;
-mod journal;
-mod operations;
 mod state;
 mod superblock;
 

@@ -1,10 +1,18 @@
 //! An open image as plain parts: its cache, and what is known of it beside.
 
-use crate::allocate::{Freed, Group};
+mod allocate;
+mod blocks;
+mod directory;
+pub(crate) mod journal;
+mod operations;
+
+pub(crate) use operations::{Move, PIECE_BYTES_MAX, read_target, reading};
+
 use crate::bytes::{put_u16, put_u32, u16_at};
-use crate::directory::{Index, Noted};
 use crate::error::{ImageError, failed};
 use crate::inode::{FLAGS_FIXED, FLAGS_FOREIGN, Inode};
+use crate::state::allocate::{Freed, Group};
+use crate::state::directory::{Index, Noted};
 use crate::superblock::{Geometry, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
@@ -98,7 +106,7 @@ impl State {
             return Err(ImageError::HasErrors);
         }
         cache.set_discipline(discipline);
-        let (groups, system) = crate::allocate::read_groups(&mut cache, &geometry)?;
+        let (groups, system) = crate::state::allocate::read_groups(&mut cache, &geometry)?;
         let free_blocks = groups.iter().map(|group| u64::from(group.free_blocks)).sum();
         let free_inodes = groups.iter().map(|group| u64::from(group.free_inodes)).sum();
         let mut state = State {
@@ -217,8 +225,7 @@ impl State {
 
     /// Writes what is ready if too much waits.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        while self.cache.is_full() {
-            self.cache.wave().map_err(failed)?;
+        while self.cache.is_full() && self.cache.wave().map_err(failed)? {
             self.note_durable();
         }
         Ok(())
@@ -289,9 +296,9 @@ pub(crate) struct Work<'s> {
     pub(crate) plan: Plan,
     pub(crate) now: Timestamp,
     /// Blocks and inodes that it has taken, given back if it fails.
-    pub(crate) taken: Vec<crate::allocate::Taken>,
+    pub(crate) taken: Vec<crate::state::allocate::Taken>,
     /// Blocks and inodes that it frees.
-    pub(crate) freeing: Vec<crate::allocate::Freeing>,
+    pub(crate) freeing: Vec<crate::state::allocate::Freeing>,
     /// What it writes to a file: the steps, and the file.
     pub(crate) written: Option<(u64, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.

@@ -55,6 +55,14 @@ struct Block {
     content: Content,
     /// How many of its units have patches.
     dirty_units: usize,
+    /// It is among those that are dropped when they are old and clean.
+    is_listed: bool,
+}
+
+impl Block {
+    fn new(bytes: Vec<u8>, content: Content) -> Block {
+        Block { bytes, content, dirty_units: 0, is_listed: false }
+    }
 }
 
 /// A cache of the blocks of a medium.
@@ -165,7 +173,8 @@ impl Cache {
     pub fn read(&mut self, block: u64) -> Result<&[u8]> {
         if !self.blocks.contains_key(&block) {
             let bytes = self.load(block)?;
-            self.keep(block, Block { bytes, content: Content::Metadata, dirty_units: 0 });
+            self.trim();
+            self.keep(block, Block::new(bytes, Content::Metadata));
         }
         Ok(&self.blocks[&block].bytes)
     }
@@ -200,14 +209,22 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts a clean block into the cache, and drops old ones that are too many.
-    fn keep(&mut self, number: u64, block: Block) {
+    /// Puts a clean block into the cache.
+    fn keep(&mut self, number: u64, mut block: Block) {
+        if !block.is_listed {
+            block.is_listed = true;
+            self.clean.push_back(number);
+        }
         self.blocks.insert(number, block);
-        self.clean.push_back(number);
+    }
+
+    /// Drops the oldest clean blocks that are too many.
+    fn trim(&mut self) {
         while self.clean.len() * self.block_bytes > CLEAN_BYTES_MAX {
-            let Some(oldest) = self.clean.pop_front() else { break };
-            if oldest != number && !self.is_dirty(oldest) {
-                self.blocks.remove(&oldest);
+            let Some(oldest) = self.clean.pop_front() else { return };
+            match self.blocks.get_mut(&oldest) {
+                Some(block) if block.dirty_units > 0 => block.is_listed = false,
+                _ => drop(self.blocks.remove(&oldest)),
             }
         }
     }
@@ -228,19 +245,26 @@ impl Cache {
             let patch = self.change(change, &after);
             made.push(patch);
         }
+        self.trim();
         Ok(made)
     }
 
     /// Brings all blocks of a plan into the cache, so that nothing can fail afterwards.
     fn prepare(&mut self, plan: &Plan) -> Result<()> {
+        let mut contents: HashMap<u64, Content> = HashMap::new();
+        for change in &plan.changes {
+            let planned = *contents.entry(change.block).or_insert(change.content);
+            let known = self.blocks.get(&change.block).filter(|known| known.dirty_units > 0);
+            let is_other = known.is_some_and(|known| known.content != change.content);
+            if is_other || planned != change.content {
+                return Err(Error::Unusable {
+                    device: self.device.name(),
+                    reason: format!("block {} is in use for two things", change.block),
+                });
+            }
+        }
         for change in &plan.changes {
             if let Some(known) = self.blocks.get_mut(&change.block) {
-                if known.content != change.content && known.dirty_units > 0 {
-                    return Err(Error::Unusable {
-                        device: self.device.name(),
-                        reason: format!("block {} is in use twice; run e2fsck", change.block),
-                    });
-                }
                 known.content = change.content;
                 continue;
             }
@@ -248,7 +272,7 @@ impl Cache {
                 true => vec![0; self.block_bytes],
                 false => self.load(change.block)?,
             };
-            let block = Block { bytes, content: change.content, dirty_units: 0 };
+            let block = Block::new(bytes, change.content);
             match change.content {
                 Content::Metadata => self.keep(change.block, block),
                 Content::Data => drop(self.blocks.insert(change.block, block)),
@@ -386,6 +410,7 @@ impl Cache {
         if block.content == Content::Metadata {
             self.keep(unit.block, block);
         }
+        self.trim();
     }
 
     /// Makes all changes durable.

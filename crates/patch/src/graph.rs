@@ -173,7 +173,8 @@ impl Graph {
     }
 
     /// The patch of the same unit that a change can join. No path may lead from the change to it
-    /// over another patch: so all that the change waits for is waited for already, or waits for nothing.
+    /// over another patch: so all that the change waits for is waited for already, or waits for
+    /// nothing.
     fn joinable(&self, own: &[usize], met: &[usize], waits: &[usize]) -> Option<usize> {
         let may = |index: &usize, needs_leaves: bool| {
             let patch = self.patch(*index);

@@ -119,8 +119,8 @@ impl Plan {
         Ok(steps)
     }
 
-    /// Gives a block this content, whatever it had before. What the same plan does to a block of data
-    /// after that has to be all of it again.
+    /// Gives a block this content, whatever it had before. What the same plan does to a block of
+    /// data after that has to be all of it again.
     pub fn fresh(
         &mut self,
         cache: &Cache,

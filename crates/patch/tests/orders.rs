@@ -180,7 +180,7 @@ fn an_order_that_is_not_kept_is_found() {
 fn a_flush_that_is_left_out_is_found() {
     let found = (0..10).filter(|seed| {
         let (told, trace) = run(*seed, Discipline::SoftUpdates);
-        // Without flushes, any write may be lost: the writes are made anew on a device that has none.
+        // Without flushes any write may be lost: here they are made anew, with none between them.
         let device = RecordingDevice::in_memory(trace.base().to_vec());
         for event in trace.events() {
             if let Event::Write { offset, bytes } = event {

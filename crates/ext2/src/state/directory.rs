@@ -3,9 +3,9 @@
 //! An entry never moves, so its place is its cookie. Indexes that the kernel keeps in a directory
 //! are read over; one is given up before an entry is added that it would not know.
 
-use crate::blocks::Growth;
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::inode::{FLAG_INDEX, Inode};
+use crate::state::blocks::Growth;
 use crate::state::{State, Work, damaged, shown};
 use marram_patch::{After, Content};
 use marram_vfs::{DirectoryEntry, Error, Ino, Kind, Name, Result};
@@ -313,7 +313,8 @@ impl Work<'_> {
         self.store(number, inode, &after)
     }
 
-    /// Adds an entry where a block has room. The bytes that make it seen come last, and lie in one sector.
+    /// Adds an entry where a block has room. The bytes that make it seen come last, and lie in one
+    /// sector.
     fn add_to_block(
         &mut self,
         (number, inode): (u64, &Inode),

@@ -234,8 +234,8 @@ impl State {
         self.free_blocks.saturating_sub(self.geometry.reserved_blocks)
     }
 
-    /// Reads the bitmaps of a group when it is first used. Its counts are those of the bitmaps from then
-    /// on: after a crash those in its descriptor may be older.
+    /// Reads the bitmaps of a group when it is first used. From then on its counts are those of the
+    /// bitmaps: after a crash those in its descriptor may be older.
     fn load_group(&mut self, which: usize) -> Result<()> {
         if self.groups[which].taken.is_some() {
             return Ok(());
@@ -307,7 +307,8 @@ impl Work<'_> {
         Err(Error::NoSpace)
     }
 
-    /// Takes an inode, in the group of `near` if that can be; a directory goes to where most is free.
+    /// Takes an inode, in the group of `near` if that can be; a directory goes to where most is
+    /// free.
     pub(crate) fn take_inode(
         &mut self,
         near: u64,

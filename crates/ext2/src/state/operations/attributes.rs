@@ -1,8 +1,8 @@
 //! Changes of attributes: all that one call names happen together.
 
 use crate::inode::{Inode, Time};
-use crate::operations::content::without_privileges;
-use crate::operations::names::SETGID;
+use crate::state::operations::content::without_privileges;
+use crate::state::operations::names::SETGID;
 use crate::state::{Work, check_changeable, number};
 use marram_vfs::{Ino, Result, SetAttributes, SetTime, Timestamp};
 

@@ -1,10 +1,11 @@
 //! Moving names.
 //!
-//! The new name is there before the old one is away, and leads to all that was written to the file before.
+//! The new name is there before the old one is away, and leads to all that was written to the file
+//! before.
 
-use crate::directory::Found;
 use crate::inode::{Inode, Time};
-use crate::operations::names::check_links;
+use crate::state::directory::Found;
+use crate::state::operations::names::check_links;
 use crate::state::{Work, check_changeable};
 use marram_patch::{After, Discipline};
 use marram_vfs::{Caller, Error, Ino, Kind, Name, RenameMode, Result};

@@ -1,9 +1,9 @@
 //! The content of files: read, written, cut and extended.
 
-use crate::blocks::{Growth, file_bytes_max};
 use crate::error::failed;
 use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
-use crate::operations::names::SETGID;
+use crate::state::blocks::{Growth, file_bytes_max};
+use crate::state::operations::names::SETGID;
 use crate::state::{State, Work, check_changeable, number};
 use marram_patch::{After, Content};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp, WriteOptions};

@@ -1,8 +1,8 @@
 //! Names: what is found, made, linked and removed in directories.
 
-use crate::directory::first_block;
 use crate::error::failed;
 use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
+use crate::state::directory::first_block;
 use crate::state::{State, Work, check_changeable, damaged, number, shown};
 use marram_patch::{After, Content};
 use marram_vfs::{
