@@ -277,7 +277,8 @@ pub(crate) enum HomeKind {
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
 pub(crate) struct MountArguments {
-    /// The pool, with @NAME at the end to mount a snapshot; or a file with a full stream
+    /// The pool, with @NAME at the end to mount a snapshot; or a file with a full stream, or an
+    /// ext2 or ext3 image
     #[arg(value_name = "TARGET", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// Where to mount it: an existing directory
@@ -323,6 +324,9 @@ Mount options, comma-separated:
                          be there without an earlier one
   cache=SIZE             memory for the pool's cache, 16M to 1T
   commit=SECONDS         most seconds between two group commits, 1 to 300 (default 5)
+  consistency=ORDER      of an ext2 or ext3 image: soft-updates (default), so that a crash leaves
+                         nothing but leaks and counts that are too high, or async, which keeps no
+                         order; journal is not there yet
   defragment=SECONDS     between two passes that rewrite crumbs (default 3600; 0 or off: never)
   suid, nosuid, dev, nodev, exec, noexec
                          as for every file system; without root nosuid and nodev always hold

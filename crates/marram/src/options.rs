@@ -41,6 +41,43 @@ pub(crate) enum BlockDevice {
     On,
 }
 
+/// In which order an ext2 or ext3 image is written, and so what a crash may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Consistency {
+    /// Each change after all that it depends on.
+    SoftUpdates,
+    /// Metadata through the journal, data before it.
+    Journal,
+    /// All through the journal.
+    JournalFull,
+    /// Metadata through the journal, data whenever.
+    JournalWriteback,
+    /// None.
+    Async,
+}
+
+impl Consistency {
+    const ALL: [Consistency; 5] = [
+        Consistency::SoftUpdates,
+        Consistency::Journal,
+        Consistency::JournalFull,
+        Consistency::JournalWriteback,
+        Consistency::Async,
+    ];
+
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Consistency::SoftUpdates => "soft-updates",
+            Consistency::Journal => "journal",
+            Consistency::JournalFull => "journal-full",
+            Consistency::JournalWriteback => "journal-writeback",
+            Consistency::Async => "async",
+        }
+    }
+}
+
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,6 +115,9 @@ pub(crate) struct MountOptions {
     pub(crate) cache_bytes: Option<u64>,
     /// Most seconds between two group commits.
     pub(crate) commit_seconds: Option<u64>,
+    /// In which order an image is written.
+    #[serde(default)]
+    pub(crate) consistency: Option<Consistency>,
     /// Seconds between two passes of rewriting in the background; 0 is never.
     #[serde(default)]
     pub(crate) defragment_seconds: Option<u64>,
@@ -141,7 +181,7 @@ const SWALLOWED: &[&str] = &[
 /// The answer to an option that is not known.
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
-    cache=SIZE, commit=SECONDS, defragment=SECONDS, \
+    cache=SIZE, commit=SECONDS, defragment=SECONDS, consistency=ORDER, \
     suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
     snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, \
     strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
@@ -208,6 +248,7 @@ impl MountOptions {
         match name {
             "cache" => self.cache_bytes = Some(cache_size(value)?),
             "defragment" => self.defragment_seconds = Some(defragment_interval(value)?),
+            "consistency" => self.consistency = Some(consistency(value)?),
             "commit" => self.commit_seconds = Some(commit_interval(value)?),
             "dataset" | "subvol" => {
                 let name = value.parse::<marram_store::DatasetName>()?;
@@ -280,6 +321,14 @@ pub(crate) fn snapshot_name(value: &str) -> Result<String> {
             .hint("take one that does not begin with fork:, base:, former:, merge: or diff:"));
     }
     Ok(source.snapshot.unwrap_or_default())
+}
+
+fn consistency(value: &str) -> Result<Consistency> {
+    let found = Consistency::ALL.into_iter().find(|known| known.name() == value);
+    found.ok_or_else(|| {
+        let words = Consistency::ALL.map(Consistency::name).join(", ");
+        Error::usage(format!("mount option consistency: {value:?} is not one of {words}"))
+    })
 }
 
 fn block_device(value: &str) -> Result<BlockDevice> {

@@ -15,6 +15,7 @@ mod dedup;
 mod defragment;
 mod elsewhere;
 mod exchange;
+mod ext2;
 mod footprints;
 mod forks;
 mod full;

@@ -176,6 +176,10 @@ fn judged(
         marram_check::Error::NoPool { .. } => match engine::probe(path) {
             Err(error) => error,
             Ok(None) => engine::no_pool(path),
+            Ok(Some(_)) if engine::is_ext2_image(path) => {
+                Error::usage(format!("{} is an ext2 or ext3 image", path.display()))
+                    .hint(format!("check it with `e2fsck -fn {}`", path.display()))
+            }
             Ok(Some(_)) => {
                 Error::failed(format!("{}: the end of the pool is cut off", path.display()))
                     .hint("bring back the whole file or device")

@@ -153,6 +153,17 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
             report.group
         ),
     });
+    if let Some(order) = &report.write_order {
+        lines.push(format!(
+            "write order:  {}: {} patches and {} joined to them, {} waves, {} flushes, {} waiting",
+            order.consistency,
+            order.patches,
+            order.joined,
+            order.waves,
+            order.flushes,
+            order.waiting
+        ));
+    }
     if report.healed_blocks > 0 {
         lines.push(format!("healed:       {} blocks from another copy", report.healed_blocks));
     }

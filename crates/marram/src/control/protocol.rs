@@ -42,7 +42,7 @@ pub(crate) use space::{
     FootprintReport, FootprintRequest, FootprintRow, HolderRow, SpaceReport, StayRow, ThinReport,
     ThinRequest,
 };
-pub(crate) use status::{DaemonReport, DeviceRow, ScheduleRow, StatusReport};
+pub(crate) use status::{DaemonReport, DeviceRow, ScheduleRow, StatusReport, WriteOrder};
 pub(crate) use streams::{
     PartialRow, ReceiveOrder, SendOrder, ShownFile, ShownReport, StreamSummary,
 };

@@ -86,6 +86,7 @@ fn mode(launch: &Launch) -> OpenMode {
             commit_seconds: options.commit_seconds.unwrap_or(usual.commit_seconds),
             rewriting_seconds: options.defragment_seconds.unwrap_or(usual.rewriting_seconds),
         },
+        consistency: options.consistency,
     }
 }
 

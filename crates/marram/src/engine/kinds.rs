@@ -1,16 +1,17 @@
 //! The kinds of homes, in the order in which a source is tried.
 
 use super::cluster::ClusterKind;
+use super::ext2::Ext2Kind;
 use super::home::Home;
 use super::pmem::PmemKind;
 use super::pool::PoolKind;
 use super::source::{Kind, OpenMode, Probe};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
 
 /// All kinds. The first one says what is wrong with a path at which there is no home.
-const KINDS: [&dyn Kind; 3] = [&PoolKind, &PmemKind, &ClusterKind];
+const KINDS: [&dyn Kind; 4] = [&PoolKind, &PmemKind, &ClusterKind, &Ext2Kind];
 
 /// Looks which home is at `path`, without opening it.
 ///
@@ -32,5 +33,9 @@ pub(crate) fn probe(path: &Path) -> Result<Option<Probe>> {
 pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
     let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
     let kind = KINDS.iter().find(is_there).unwrap_or(&KINDS[0]);
+    if mode.consistency.is_some() && !kind.orders_writes() {
+        let what = "mount option consistency goes with ext2 and ext3 images only";
+        return Err(Error::usage(what).hint("leave it out: other homes have one order of writes"));
+    }
     kind.open(path, mode)
 }

@@ -16,6 +16,7 @@
 //! | `change_sets`, `dataset_kinds` | changes as mounts take them, kinds in the words of users |
 //! | `store_operations` | operations that are the same on every store |
 //! | `cluster` | the cluster home: a store in a database |
+//! | `ext2` | ext2 and ext3 images |
 //! | `pmem` | the pmem home: a file system in mapped memory |
 //! | [`pool`] | the pool: the only folder that names its crate |
 //!
@@ -36,6 +37,7 @@ pub(crate) mod changes;
 mod cluster;
 mod damage;
 mod dataset_kinds;
+mod ext2;
 pub(crate) mod history;
 pub(crate) mod home;
 mod kinds;
@@ -56,6 +58,7 @@ pub(crate) use cluster::{
     CreateCluster, Verified as VerifiedCluster, create as create_cluster, is_cluster,
     verify as verify_cluster,
 };
+pub(crate) use ext2::is_image as is_ext2_image;
 pub(crate) use home::Home;
 pub(crate) use kinds::{open, probe};
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use super::home::Home;
 use crate::control::protocol::Operation;
 use crate::error::Result;
+use crate::options::Consistency;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -55,6 +56,11 @@ pub(super) trait Kind: Sync {
     /// # Errors
     /// There is none, another process has it (named), or it cannot be read.
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>>;
+
+    /// Whether the order of writes is a user's choice.
+    fn orders_writes(&self) -> bool {
+        false
+    }
 }
 
 /// How often a home works in the background.
@@ -86,6 +92,8 @@ pub(crate) struct OpenMode {
     pub(crate) cache_bytes: u64,
     /// How often it works in the background.
     pub(crate) pace: Pace,
+    /// Which order of writes is asked for.
+    pub(crate) consistency: Option<Consistency>,
 }
 
 impl OpenMode {
@@ -118,6 +126,7 @@ impl OpenMode {
             skip_log: false,
             cache_bytes: COMMAND_CACHE_BYTES,
             pace: Pace::default(),
+            consistency: None,
         }
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct StatusReport {
     /// What it lies in and what that keeps, of a home without group commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) medium: Option<String>,
+    /// In which order an image is written, and what that has cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) write_order: Option<WriteOrder>,
     /// Number of the last group commit.
     pub(crate) group: u64,
     /// When that was: seconds since 1970.
@@ -53,6 +56,29 @@ pub(crate) struct StatusReport {
     pub(crate) dead_mounts: Vec<PathBuf>,
     /// The daemon, if the pool is mounted.
     pub(crate) daemon: Option<DaemonReport>,
+}
+
+/// In which order an image is written, and what that has cost since it was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WriteOrder {
+    /// The order, as the mount option says it.
+    pub(crate) consistency: String,
+    /// Patches that were made.
+    pub(crate) patches: u64,
+    /// Changes that became a part of one.
+    pub(crate) joined: u64,
+    /// Patches that are not durable.
+    pub(crate) waiting: u64,
+    /// Bytes that are kept to take those back in what is written.
+    pub(crate) undo_bytes: u64,
+    /// Patches that were taken back in what was written.
+    pub(crate) rollbacks: u64,
+    /// Waves of writes.
+    pub(crate) waves: u64,
+    /// Flushes of the device.
+    pub(crate) flushes: u64,
+    /// Bytes written.
+    pub(crate) written_bytes: u64,
 }
 
 /// A dataset of which snapshots are taken by themselves.

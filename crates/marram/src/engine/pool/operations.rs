@@ -138,6 +138,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
     };
     Ok(StatusReport {
         medium: None,
+        write_order: None,
         pool: open.path().to_owned(),
         pool_id: hexadecimal(&status.pool_id),
         label: status.label.clone(),

@@ -1,0 +1,262 @@
+//! An ext2 and an ext3 image as users have them: made by `mke2fs`, mounted, killed in the middle of
+//! work, judged by `e2fsck`, and mounted by the kernel.
+
+use crate::workbench::{Outcome, Workbench, can_mount, outcome};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What `e2fsck -fn` says after a killed daemon, and nothing else.
+const MAY_BE_SAID: [&str; 12] = [
+    "Pass ",
+    "has zero dtime",
+    "i_size is",
+    "i_blocks is",
+    "Unconnected directory",
+    "'..' in",
+    "nattached inode",
+    "Unattached zero-length",
+    "ref count is",
+    "Block bitmap differences:  -",
+    "Inode bitmap differences:  -",
+    "count wrong",
+];
+const MAY_BE_SAID_TOO: [&str; 7] = [
+    "Fix? no",
+    "Connect to /lost+found? no",
+    "Clear? no",
+    "WARNING",
+    "files (",
+    "blocks",
+    "e2fsck",
+];
+
+fn has_tools() -> bool {
+    let found = ["mke2fs", "e2fsck"].iter().all(|name| Path::new("/usr/sbin").join(name).exists());
+    if !found {
+        eprintln!("skipped: e2fsprogs are needed");
+    }
+    found
+}
+
+/// A workbench with an image, if there can be one.
+fn bench(kind: &str) -> Option<Workbench> {
+    if !can_mount() || !has_tools() {
+        return None;
+    }
+    let bench = Workbench::new();
+    bench.make_folder("mnt");
+    bench.host(&["/usr/sbin/mke2fs", "-q", "-t", kind, "-L", "trees", "disk.img", "64M"]).good();
+    Some(bench)
+}
+
+/// A tree as a source archive has it: the same at every call.
+fn make_tree(top: &Path) -> std::io::Result<()> {
+    for which in 0..400_usize {
+        let folder = top.join(format!("d{}/e{}", which % 7, which % 3));
+        fs::create_dir_all(&folder)?;
+        let content = format!("{which} ").repeat(which * 13 % 4000);
+        fs::write(folder.join(format!("f{which}")), content)?;
+        if which % 5 == 0 {
+            fs::rename(folder.join(format!("f{which}")), folder.join(format!("m{which}")))?;
+        }
+        if which % 9 == 0 {
+            std::os::unix::fs::symlink(format!("f{which}"), folder.join(format!("l{which}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn digest(bench: &Workbench, folder: &str) -> String {
+    let list = "cd $0 && find . -path ./lost+found -prune -o -print0 | sort -z | \
+        xargs -0 stat -c '%n %f %h' | grep -v '^\\. ' && \
+        find . -type f -print0 | sort -z | xargs -0 cksum";
+    bench.host(&["sh", "-c", list, folder]).good().out
+}
+
+fn judge(bench: &Workbench) -> Outcome {
+    bench.host(&["/usr/sbin/e2fsck", "-fn", "disk.img"])
+}
+
+fn kill(bench: &Workbench) {
+    let pid = Pid::from_raw(bench.daemon_pid("mnt")).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let began = Instant::now();
+    let image = fs::File::open(bench.path("disk.img")).unwrap();
+    while image.try_lock().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the daemon does not die");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(image);
+    bench.host(&["umount", "-l", "mnt"]).good();
+}
+
+#[test]
+fn an_unmounted_image_is_clean_and_the_kernel_finds_the_tree() {
+    for kind in ["ext2", "ext3"] {
+        let Some(bench) = bench(kind) else { return };
+        bench.make_folder("plain");
+        make_tree(&bench.path("plain")).unwrap();
+        bench.run("mount disk.img mnt").good();
+        make_tree(&bench.path("mnt")).unwrap();
+        let status = bench.run("status mnt").good().out;
+        assert!(status.contains("soft-updates") && status.contains(kind), "{status}");
+        assert_eq!(digest(&bench, "mnt"), digest(&bench, "plain"));
+        bench.run("unmount mnt").good();
+        judge(&bench).good();
+        let seen = bench.host(&["mount", "-o", "loop,ro", "-t", "ext4", "disk.img", "mnt"]);
+        if seen.status != 0 {
+            eprintln!("skipped: the kernel does not mount {kind} here: {}", seen.err);
+            continue;
+        }
+        let (ours, kernels) = (digest(&bench, "plain"), digest(&bench, "mnt"));
+        bench.host(&["umount", "mnt"]).good();
+        assert_eq!(ours, kernels);
+    }
+}
+
+#[test]
+fn what_the_kernel_has_made_is_served_and_changed() {
+    let Some(bench) = bench("ext3") else { return };
+    let seen = bench.host(&["mount", "-o", "loop", "-t", "ext4", "disk.img", "mnt"]);
+    if seen.status != 0 {
+        eprintln!("skipped: the kernel does not mount ext3 here: {}", seen.err);
+        return;
+    }
+    // Enough names for an index.
+    let made = (0..900).try_for_each(|which| fs::write(bench.path(&format!("mnt/{which}")), "k"));
+    let tree = make_tree(&bench.path("mnt"));
+    let before = digest(&bench, "mnt");
+    bench.make_folder("other");
+    let beside = bench.run("mount disk.img other");
+    bench.host(&["umount", "mnt"]).good();
+    assert!(beside.status != 0 && beside.err.contains("in use by the loop device"), "{beside:?}");
+    made.and(tree).unwrap();
+    bench.run("mount disk.img mnt").good();
+    assert_eq!(digest(&bench, "mnt"), before);
+    (0..450).for_each(|which| fs::remove_file(bench.path(&format!("mnt/{which}"))).unwrap());
+    (0..300).for_each(|which| fs::write(bench.path(&format!("mnt/n{which}")), "n").unwrap());
+    let after = digest(&bench, "mnt");
+    bench.run("unmount mnt").good();
+    judge(&bench).good();
+    bench.host(&["mount", "-o", "loop", "-t", "ext4", "disk.img", "mnt"]).good();
+    let kernels = digest(&bench, "mnt");
+    bench.host(&["umount", "mnt"]).good();
+    assert_eq!(kernels, after);
+}
+
+#[test]
+fn a_killed_daemon_leaves_what_was_synced_and_an_image_that_goes_on() {
+    let Some(bench) = bench("ext2") else { return };
+    for round in 0..3_u64 {
+        bench.run("mount disk.img mnt -o commit=1").good();
+        let top = bench.path(&format!("mnt/round{round}"));
+        fs::create_dir(&top).unwrap();
+        fs::write(top.join("kept"), [7; 9000]).unwrap();
+        fs::File::open(top.join("kept")).unwrap().sync_all().unwrap();
+        let unpacking = std::thread::spawn(move || {
+            (0..).try_for_each(|which| make_tree(&top.join(format!("t{which}"))))
+        });
+        std::thread::sleep(Duration::from_millis(600 + 500 * round));
+        kill(&bench);
+        assert!(unpacking.join().unwrap().is_err(), "it went on until the daemon died");
+        let said = judge(&bench);
+        let is_known = |line: &str| {
+            line.is_empty()
+                || MAY_BE_SAID.iter().chain(&MAY_BE_SAID_TOO).any(|it| line.contains(it))
+        };
+        let other: Vec<&str> = said.out.lines().filter(|line| !is_known(line)).collect();
+        assert!(other.is_empty() && !said.out.contains(" +"), "{other:?}: {}", said.out);
+    }
+    bench.run("mount disk.img mnt").good();
+    for round in 0..3 {
+        let kept = fs::read(bench.path(&format!("mnt/round{round}/kept"))).unwrap();
+        assert!(kept == [7; 9000], "round {round}");
+    }
+    fs::write(bench.path("mnt/after"), "goes on").unwrap();
+    bench.run("unmount mnt").good();
+    // What leaked is mended as the manual says, and then nothing is found.
+    let mended = bench.host(&["/usr/sbin/e2fsck", "-fy", "disk.img"]);
+    assert!([0, 1].contains(&mended.status), "{mended:?}");
+    judge(&bench).good();
+}
+
+/// What the user does. The test plays one in a mount namespace of its own, where `/dev/fuse` is
+/// open to all as on an ordinary system.
+const USER: &str = r#"
+set -eux
+user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$THEIRS" "$@"; }
+cd "$THEIRS"
+user mkdir mnt
+user /usr/sbin/mke2fs -q -t ext3 -E root_owner=65534:65534 disk.img 64M
+user "$THEIRS/marram" mount disk.img mnt
+user mkdir mnt/tree
+user cp -r /usr/share/doc/base-files mnt/tree/
+user chmod 700 mnt/tree
+test "$(user stat -c '%u %a' mnt/tree)" = "65534 700"
+user "$THEIRS/marram" unmount mnt
+/usr/sbin/e2fsck -fn disk.img
+/usr/sbin/debugfs -R 'ls -l /tree' disk.img | grep base-files
+"#;
+
+#[test]
+fn an_ordinary_user_unpacks_a_tree_into_an_image() {
+    let Some(bench) = bench("ext3") else { return };
+    let has = |name: &str| Path::new("/usr/bin").join(name).exists();
+    if !["unshare", "setpriv", "fusermount3"].into_iter().all(has) {
+        eprintln!("skipped: unshare, setpriv and fusermount3 are needed");
+        return;
+    }
+    let theirs = bench.make_folder("theirs");
+    fs::copy(env!("CARGO_BIN_EXE_marram"), theirs.join("marram")).unwrap();
+    fs::write(theirs.join("script"), USER).unwrap();
+    for path in [bench.path("."), theirs.clone()] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::os::unix::fs::chown(&theirs, Some(65_534), Some(65_534)).unwrap();
+    let enter = format!(
+        "set -e; mknod {0}/fuse c 10 229; chmod 666 {0}/fuse; mount --bind {0}/fuse /dev/fuse; \
+         exec sh {0}/script",
+        theirs.display()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &enter]);
+    unshare.env("THEIRS", &theirs).env_remove("XDG_RUNTIME_DIR").env_remove("XDG_STATE_HOME");
+    let played = outcome(unshare.env_remove("XDG_DATA_HOME"));
+    assert_eq!(played.status, 0, "{}\n{}", played.out, played.err);
+}
+
+#[test]
+fn what_is_not_served_is_refused_by_name() {
+    let Some(bench) = bench("ext2") else { return };
+    for (line, words) in [
+        ("mount disk.img mnt -o consistency=journal", "journal is not there yet"),
+        ("mount disk.img mnt -o consistency=ordered", "is not one of"),
+        ("mount disk.img mnt -o dataset=other", "has no datasets"),
+        ("check disk.img", "e2fsck -fn"),
+        ("create disk.img --size 64M", "ext2"),
+        ("snapshot disk.img@s", "has no snapshots"),
+        ("get disk.img", "has no properties"),
+        ("undo disk.img", "has no log of operations"),
+    ] {
+        let said = bench.run(line);
+        assert!(said.status != 0 && said.err.contains(words), "{line}: {said:?}");
+    }
+    bench.host(&["/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "four.img", "64M"]).good();
+    let said = bench.run("mount four.img mnt");
+    assert!(said.status != 0 && said.err.contains("the feature extents"), "{said:?}");
+    bench.run("create work.pool --size 128M").good();
+    let said = bench.run("mount work.pool mnt -o consistency=async");
+    assert!(said.status != 0 && said.err.contains("ext2 and ext3 images only"), "{said:?}");
+    bench.run("mount disk.img mnt -o consistency=async").good();
+    let twice = bench.run("mount disk.img mnt -o consistency=soft-updates");
+    assert!(twice.status != 0, "{twice:?}");
+    assert!(bench.run("list mnt").good().out.contains("root  dataset"));
+    bench.run("label mnt other").good();
+    assert!(bench.run("status mnt").good().out.contains("other"));
+    bench.run("unmount mnt").good();
+    judge(&bench).good();
+}
