@@ -171,8 +171,8 @@ pub fn merge(
 /// What was decided against stays so: it comes again only if it is changed again.
 ///
 /// # Errors
-/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork; [`Error::Stale`] if the
-/// directory that it is a fork of is gone from its parent.
+/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork; [`Error::Stale`] if
+/// the directory that it is a fork of is gone from its parent.
 pub fn bring_across(
     into: &dyn Parent,
     store: &dyn Store,
@@ -186,8 +186,8 @@ pub fn bring_across(
 /// is a fork of, by the paths of files: see `another_directory`. No base moves.
 ///
 /// # Errors
-/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork; [`Error::Stale`] if the
-/// directory is gone, [`Error::NotDirectory`] if it is none.
+/// As for [`merge()`]; [`Error::InvalidArgument`] if the dataset is no fork; [`Error::Stale`] if
+/// the directory is gone, [`Error::NotDirectory`] if it is none.
 pub fn merge_elsewhere(
     parent: &dyn Parent,
     store: &dyn Store,
