@@ -255,7 +255,7 @@ impl Draft {
         let Some(record) = self.catalogue.line(line).copied() else { return };
         let is_needed = self.catalogue.points(line).next().is_some();
         if is_needed || self.catalogue.is_live(line) {
-            let before = self.catalogue.points(line).filter(|point| *point < period).next_back();
+            let before = self.catalogue.points(line).rfind(|point| *point < period);
             self.work.push([line, before.unwrap_or(0), period]);
             return;
         }
