@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | [`database`] | what a database must give |
 //! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
-//! | [`format`] | rows and entries as bytes |
+//! | [`mod@format`] | rows and entries as bytes |
 //! | `rows`, `blocks` | sealed rows and verified blocks |
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
 //! | `chain` | the items of a state, read along its lines |
