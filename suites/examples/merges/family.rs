@@ -3,7 +3,7 @@
 use crate::git::{Blob, Files, Mode};
 use crate::{Result, words};
 use marram_device::{Device, MemoryDevice};
-use marram_history::{Choice, Conflict, MergeOptions, MergeReport, MergeSides};
+use marram_history::{Choice, Conflict, Direction, MergeOptions, MergeReport, MergeSides};
 use marram_pool::{CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{DatasetName, Properties, Source, Store};
@@ -98,6 +98,25 @@ impl Family {
         let choose = |_: &Conflict| Choice::Ours;
         let options = MergeOptions { text: true, choose: &choose, ..MergeOptions::default() };
         marram_history::merge(&*self.parent.posix, &*self.pool, sides, &options).map_err(words)
+    }
+
+    /// Brings what one side of the branch has changed into the other one, `into`. What is in
+    /// conflict is decided by `choice`, or for what is there if that cannot be.
+    pub(crate) fn bring(
+        &self,
+        into: &Tree,
+        direction: Direction,
+        choice: Choice,
+    ) -> Result<MergeReport> {
+        let name = "fork".parse().map_err(words)?;
+        let bring = |choice| {
+            let choose = move |_: &Conflict| choice;
+            let options = MergeOptions { text: true, choose: &choose, ..MergeOptions::default() };
+            let branch = (&name, direction);
+            marram_history::bring_across(&*into.posix, &*self.pool, branch, &options).map_err(words)
+        };
+        let report = bring(choice)?;
+        if report.applied { Ok(report) } else { bring(Choice::Ours) }
     }
 }
 

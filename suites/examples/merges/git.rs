@@ -121,26 +121,39 @@ impl Git {
     pub(crate) fn commit(&self, base: &Files, sides: [&Files; 2]) -> Result<()> {
         let mut script = Vec::new();
         for (name, files) in [("base", base), ("ours", sides[0]), ("theirs", sides[1])] {
-            script.extend(format!("commit refs/heads/{name}\n").bytes());
-            script.extend(b"committer t <t> 1700000000 +0000\ndata 0\n");
-            if name != "base" {
-                script.extend(b"from refs/heads/base\n");
-            }
-            script.extend(b"deleteall\n");
-            for (path, (mode, content)) in files {
-                script.extend(format!("M {} inline ", mode.octal()).bytes());
-                script.extend(path);
-                script.extend(format!("\ndata {}\n", content.len()).bytes());
-                script.extend(&content[..]);
-                script.push(b'\n');
-            }
+            let parents = if name == "base" { "" } else { "from refs/heads/base\n" };
+            add_commit(&mut script, (name, parents), files);
         }
+        self.import(&script)
+    }
+
+    /// The newest commit of a branch.
+    pub(crate) fn newest(&self, branch: &str) -> Result<String> {
+        let told = self.ask(&["rev-parse", branch])?;
+        Ok(String::from_utf8_lossy(&told).trim().to_owned())
+    }
+
+    /// Commits a tree to a branch, which follows one commit, and another one if that was merged.
+    pub(crate) fn advance(
+        &self,
+        branch: &str,
+        (from, merged): (&str, Option<&str>),
+        files: &Files,
+    ) -> Result<()> {
+        let merged = merged.map(|other| format!("merge {other}\n")).unwrap_or_default();
+        let parents = format!("from {from}\n{merged}");
+        let mut script = Vec::new();
+        add_commit(&mut script, (branch, &parents), files);
+        self.import(&script)
+    }
+
+    fn import(&self, script: &[u8]) -> Result<()> {
         let mut import = self
             .command(&["fast-import", "--quiet", "--force"])
             .stdin(Stdio::piped())
             .spawn()
             .map_err(words)?;
-        import.stdin.take().expect("a pipe").write_all(&script).map_err(words)?;
+        import.stdin.take().expect("a pipe").write_all(script).map_err(words)?;
         let status = import.wait().map_err(words)?;
         if status.success() { Ok(()) } else { Err("git fast-import failed".to_owned()) }
     }
@@ -251,6 +264,19 @@ impl Mode {
             Mode::Executable => "100755",
             Mode::Symlink => "120000",
         }
+    }
+}
+
+/// Adds a commit of all these files to what git is to import.
+fn add_commit(script: &mut Vec<u8>, (branch, parents): (&str, &str), files: &Files) {
+    let committer = "committer t <t> 1700000000 +0000\ndata 0\n";
+    script.extend(format!("commit refs/heads/{branch}\n{committer}{parents}deleteall\n").bytes());
+    for (path, (mode, content)) in files {
+        script.extend(format!("M {} inline ", mode.octal()).bytes());
+        script.extend(path);
+        script.extend(format!("\ndata {}\n", content.len()).bytes());
+        script.extend(&content[..]);
+        script.push(b'\n');
     }
 }
 

@@ -4,11 +4,13 @@
 //! merge: by [`family`] what `marram merge --text` does, by [`git`] what `git merge` does. The same
 //! paths must be in conflict, and all others must hold the same.
 //!
-//! The two sides come from a seed (texts in [`texts`], whole trees in [`trees`]), or are the
-//! parents of merges in a real repository ([`replay`]).
+//! The two sides come from a seed (texts in [`texts`], whole trees in [`trees`], branches that are
+//! merged again and again in [`histories`]), or are the parents of merges in a real repository
+//! ([`replay`]).
 
 mod family;
 mod git;
+mod histories;
 mod judge;
 mod replay;
 mod texts;
@@ -20,6 +22,8 @@ use std::process::ExitCode;
 
 /// Trees of one round.
 const TREES: u64 = 10;
+/// Branches of one round.
+const BRANCHES: u64 = 5;
 
 /// Failures in words.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -35,7 +39,8 @@ struct Request {
     /// The first seed; the next rounds follow it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many rounds: each merges a tree of generated texts, and ten generated trees.
+    /// How many rounds: each merges a tree of generated texts, ten generated trees, and five
+    /// branches.
     #[arg(long, default_value_t = 20)]
     rounds: u64,
     /// Replay merges of this repository instead.
@@ -69,19 +74,23 @@ fn perform(request: &Request) -> Result<bool> {
     }
     let mut total = texts::Report::default();
     let mut trees = trees::Report::default();
+    let mut histories = histories::Report::default();
     for seed in request.seed..request.seed + request.rounds {
         total.add(texts::round(seed)?);
         for tree in 0..TREES {
             trees.add(&trees::round(seed * TREES + tree)?);
         }
+        for branch in 0..BRANCHES {
+            histories.add(&histories::round(seed * BRANCHES + branch)?);
+        }
     }
-    println!("{total}\n{trees}");
+    println!("{total}\n{trees}\n{histories}");
     Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{texts, trees};
+    use super::{histories, texts, trees};
 
     #[test]
     fn generated_texts_and_trees_are_merged_as_git_merges_them() {
@@ -96,5 +105,14 @@ mod tests {
             report.add(&trees::round(seed).unwrap());
         }
         assert!(report.clean > 0 && report.conflicted > 0, "{report}");
+    }
+
+    #[test]
+    fn a_branch_that_is_merged_again_and_again_is_merged_as_by_git() {
+        let mut report = histories::Report::default();
+        for seed in 1..=6 {
+            report.add(&histories::round(seed).unwrap());
+        }
+        assert!(report.repeated > 30 && report.crossed > 5 && report.conflicted > 5, "{report}");
     }
 }
