@@ -104,8 +104,9 @@ impl System {
     /// A line of the shell in the root of the system, as one transaction.
     fn transaction(&self, line: &str) -> Command {
         let mut run = self.marram.command(&["tx", "run", "--", "sh", "-euc", line]);
-        // Its own root counts, and no setting of the machine.
-        run.current_dir(self.root()).env("DPKG_FORCE", "script-chrootless,not-root,bad-path");
+        // Its own root counts, and no setting of the machine. With this no default holds.
+        let force = "downgrade,script-chrootless,not-root,bad-path";
+        run.current_dir(self.root()).env("DPKG_FORCE", force);
         run
     }
 
@@ -278,8 +279,8 @@ impl System {
             std::os::unix::process::CommandExt::process_group(&mut upgrade, 0);
             let mut upgrade =
                 OwnedChild::start(upgrade.stdout(Stdio::null()).stderr(Stdio::null()))?;
-            // Up to a quarter longer than an installation takes.
-            let hundredths = u32::try_from(random.between(0, 125)).unwrap_or(0);
+            // Up to twice as long as an installation takes.
+            let hundredths = u32::try_from(random.between(0, 200)).unwrap_or(0);
             std::thread::sleep(self.installation * hundredths / 100);
             let group = format!("-{}", upgrade.id());
             match round % 3 {

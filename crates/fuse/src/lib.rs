@@ -27,7 +27,7 @@ pub use mount::{
 pub use options::{AccessTimes, MountOptions, Offer, TransportChoice};
 pub use peer::{PeerIdentity, peer_identity};
 pub use session::{
-    Reenactment, Session, SessionHandle, Shown, TransportInUse, can_be_wakeful, mount,
+    Reenactment, Reenactor, Session, SessionHandle, Shown, TransportInUse, can_be_wakeful, mount,
     should_be_wakeful,
 };
 pub use transport::{ClassicTransport, Transport};

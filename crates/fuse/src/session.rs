@@ -19,7 +19,7 @@ mod sync_lane;
 mod wakefulness;
 mod worker;
 
-pub use reenact::{Reenactment, Shown};
+pub use reenact::{Reenactment, Reenactor, Shown};
 pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::{Adapter, Reenacted};

@@ -57,6 +57,47 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
 const EIO: Option<i32> = Some(5);
 const EROFS: Option<i32> = Some(30);
 
+/// Rounds in which the daemon is killed while it shows changes to watchers.
+const SHOWING_ROUNDS: u64 = 6;
+
+#[test]
+fn a_daemon_that_is_killed_while_it_shows_changes_is_gone_and_its_pool_is_free() {
+    let Some(bench) = mounted("") else { return };
+    for number in 0..2_000 {
+        fs::create_dir_all(bench.path("mnt/d")).unwrap();
+        fs::write(bench.path(&format!("mnt/d/f{number}")), "one").unwrap();
+    }
+    for round in 0..SHOWING_ROUNDS {
+        bench.run("fork mnt/d try").good();
+        let fork = bench.path("mnt/.marram/forks/try");
+        for number in 0..2_000 {
+            fs::write(fork.join(format!("f{number}")), format!("{round}")).unwrap();
+        }
+        // The kernel knows what it is to report.
+        assert_eq!(bench.host(&["sh", "-c", "ls -l mnt/d > /dev/null"]).status, 0);
+        bench.run("sync mnt").good();
+        let mut merge = bench.command();
+        merge.args(["merge", "mnt", "--fork", "try", "--drop"]);
+        let piped = || std::process::Stdio::null();
+        let mut merge = merge.stdout(piped()).stderr(piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(30 * (round + 1)));
+        kill_daemon(&bench);
+        merge.wait().unwrap();
+        bench.host(&["umount", "-l", "mnt"]);
+        bench.run("mount work.pool mnt").good();
+        let first = fs::read_to_string(bench.path("mnt/d/f0")).unwrap();
+        for number in 1..2_000 {
+            let other = fs::read_to_string(bench.path(&format!("mnt/d/f{number}"))).unwrap();
+            assert_eq!(other, first, "a part of a merge is there");
+        }
+        if bench.run("forks mnt -H").good().out.contains("try") {
+            bench.run("destroy fork mnt try --yes --now").good();
+        }
+    }
+    bench.run("unmount work.pool").good();
+    bench.run("check work.pool --data").good();
+}
+
 #[test]
 fn a_shut_down_mount_keeps_what_was_durable_and_nothing_else() {
     for options in ["", "-o blkdev=off"] {

@@ -1,7 +1,7 @@
 //! What programs that watch a directory see of changes behind the kernel's back.
 
 use crate::fixture::{Mounted, can_mount, model};
-use marram_fuse::{SessionHandle, Shown};
+use marram_fuse::{Reenactment, SessionHandle, Shown};
 use marram_model::Model;
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode};
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
@@ -55,9 +55,16 @@ impl Watched {
     }
 
     fn show(&self, text: &str, shown: Shown) {
-        let handle = self.handle();
-        let root = handle.reenact(Ino::ROOT, &self.mounted.root()).unwrap();
-        root.show(name(text), shown).unwrap();
+        self.in_directory(Ino::ROOT, |root| root.show(name(text), shown).unwrap());
+    }
+
+    /// Shows changes in the root of the mount, taken for the directory of that number.
+    fn in_directory(&self, number: Ino, work: impl FnOnce(&Reenactment<'_>) + Send) {
+        let root = self.mounted.root();
+        let shown = self.handle().reenact(|reenactor| {
+            work(&reenactor.directory(number, &root).unwrap());
+        });
+        shown.unwrap();
     }
 
     /// What the watch has reported since the last time.
@@ -140,19 +147,18 @@ fn what_is_not_there_is_never_made_and_what_is_there_is_never_removed() {
     };
     let Some(watched) = Watched::begin(prepare) else { return };
     let handle = watched.handle();
-    {
-        let root = handle.reenact(Ino::ROOT, &watched.mounted.root()).unwrap();
+    watched.in_directory(Ino::ROOT, |root| {
         assert!(root.show(name("absent"), Shown::Made(Kind::Regular)).is_err());
         assert!(root.show(name("kept"), Shown::Made(Kind::Directory)).is_err());
         root.show(name("kept"), Shown::Removed).unwrap();
-    }
+    });
     assert!(!watched.mounted.path("absent").exists());
     handle.notify_entry(Ino::ROOT, name("kept"));
     assert_eq!(fs::read(watched.mounted.path("kept")).unwrap(), b"kept");
     // A directory of another number than the path leads to gets nothing.
-    let root = handle.reenact(Ino(77), &watched.mounted.root()).unwrap();
-    assert!(root.show(name("kept"), Shown::Removed).is_err());
-    drop(root);
+    watched.in_directory(Ino(77), |root| {
+        assert!(root.show(name("kept"), Shown::Removed).is_err());
+    });
     assert_eq!(fs::read(watched.mounted.path("kept")).unwrap(), b"kept");
     watched.end();
 }

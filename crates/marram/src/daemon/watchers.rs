@@ -94,21 +94,43 @@ pub(super) struct Watched<'a> {
     pub(super) number: &'a dyn Fn(Ino) -> Option<Ino>,
 }
 
+/// Changes in one directory, as the kernel numbers what they are of.
+struct Directory {
+    number: Ino,
+    path: PathBuf,
+    changes: Vec<(Vec<u8>, Shown)>,
+}
+
 impl Watched<'_> {
     /// Shows changes. What the kernel does not take is left out: the place cannot be seen from
     /// this process, or a program was quicker.
     pub(super) fn show(&self, changes: &ByDirectory) {
-        for (parent, changes) in changes {
-            let (Some(number), Some(path)) = ((self.number)(*parent), self.path_of(*parent)) else {
-                continue;
-            };
-            let Ok(directory) = self.mount.session.reenact(number, &path) else { continue };
-            for (name, shown) in changes {
-                if let (Ok(name), Some(shown)) = (Name::new(name), self.numbered(*shown)) {
-                    let _unseen = directory.show(name, shown);
+        let directories: Vec<Directory> =
+            changes.iter().filter_map(|it| self.directory(it)).collect();
+        if directories.is_empty() {
+            return;
+        }
+        let _unseen = self.mount.session.reenact(|reenactor| {
+            for Directory { number, path, changes } in &directories {
+                let Ok(directory) = reenactor.directory(*number, path) else { continue };
+                for (name, shown) in changes {
+                    if let Ok(name) = Name::new(name) {
+                        let _unseen = directory.show(name, *shown);
+                    }
                 }
             }
-        }
+        });
+    }
+
+    /// The changes in one directory, if it can be seen.
+    fn directory(&self, (parent, changes): (&Ino, &Vec<(Vec<u8>, Shown)>)) -> Option<Directory> {
+        let numbered =
+            |(name, shown): &(Vec<u8>, Shown)| Some((name.clone(), self.numbered(*shown)?));
+        Some(Directory {
+            number: (self.number)(*parent)?,
+            path: self.path_of(*parent)?,
+            changes: changes.iter().filter_map(numbered).collect(),
+        })
     }
 
     /// The same change with the number that the kernel knows.
