@@ -40,8 +40,8 @@ pub fn release_binary() -> Result<PathBuf> {
 }
 
 /// A tool of the crate registry at this exact version, from `target/tools`, the path, or installed
-/// now into `target/tools`.
-pub fn registry_tool(name: &str, version: &str) -> Result<PathBuf> {
+/// now into `target/tools` with these words for `cargo install`.
+pub fn registry_tool(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
     let ours = target().join("tools/bin").join(name);
     for candidate in [&ours, &PathBuf::from(name)] {
         if version_of(candidate).is_some_and(|said| said.contains(version)) {
@@ -51,9 +51,8 @@ pub fn registry_tool(name: &str, version: &str) -> Result<PathBuf> {
     let tools = target().join("tools");
     println!("installing {name} {version} into {}", tools.display());
     let package = format!("{name}@{version}");
-    run_shown(
-        cargo(&["install", "--quiet", "--locked", "--force", "--root"]).arg(tools).arg(package),
-    )?;
+    let mut install = cargo(&["install", "--quiet", "--locked", "--force"]);
+    run_shown(install.args(options).arg("--root").arg(tools).arg(package))?;
     Ok(ours)
 }
 

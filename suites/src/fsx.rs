@@ -29,16 +29,16 @@ const SEED_STRIDE: u64 = 1 << 20;
 const REDRAWS_MAX: u64 = 4;
 const REDRAW_STRIDE: u64 = 1 << 40;
 
-/// 200,000 operations unless the command line says otherwise, shared by several seeds, with a
-/// remount between.
+/// 200,000 operations, or 40,000 when short, unless the command line says otherwise; shared by
+/// several seeds, with a remount between.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
-    let fsx = project::registry_tool("fsx", VERSION)?;
+    let fsx = project::registry_tool("fsx", VERSION, &[])?;
     for (name, shape) in SHAPES {
         std::fs::write(configuration(setting, name), format!("{shape}{WEIGHTS}"))?;
     }
     let mut subject = setting.subject(GIB)?;
     let runs = setting.sizes.seeds.unwrap_or(4).max(1);
-    let all = setting.sizes.operations.unwrap_or(200_000);
+    let all = setting.sizes.operations.unwrap_or(setting.scaled(200_000, 40_000));
     let operations = all.div_ceil(runs);
     for number in 0..runs {
         let seed = setting.seed + number;

@@ -17,6 +17,7 @@ mod forks;
 mod fsx;
 mod full;
 mod git;
+mod isolation;
 mod kill;
 mod linux_tree;
 mod many;
@@ -196,6 +197,11 @@ const SCRIPTS: &[Script] = &[
         "transactions",
         "dpkg, useradd, make, pip and git as transactions: ended well, failed, killed, full",
         transactions::run_all,
+    ),
+    script(
+        "isolation",
+        "many transactions and plain appends at once, judged by adya",
+        isolation::run_all,
     ),
     script("day", "the example of a day with forks, as the README has it", examples::run_all),
     script(

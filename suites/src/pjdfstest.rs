@@ -28,7 +28,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
         return fail("pjdfstest needs root");
     }
     require(&[("mount", "mount")])?;
-    let pjdfstest = project::registry_tool("pjdfstest", VERSION)?;
+    let pjdfstest = project::registry_tool("pjdfstest", VERSION, &[])?;
     let configuration = setting.folder.join("pjdfstest.toml");
     std::fs::write(&configuration, CONFIGURATION)?;
     let mut making = marram_lab::subject::Making::sized(2 * GIB);

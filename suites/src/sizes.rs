@@ -6,7 +6,7 @@ pub(crate) struct Sizes {
     /// Calls of `differential`: a million, or 20,000 when short.
     #[arg(long)]
     pub(super) calls: Option<u64>,
-    /// Operations of `fsx` in all: 200,000.
+    /// Operations of `fsx` in all: 200,000, or 40,000 when short.
     #[arg(long)]
     pub(super) operations: Option<u64>,
     /// Seeds that `fsx` shares its operations between: 4.

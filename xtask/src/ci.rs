@@ -125,7 +125,8 @@ fn deny() -> Result<()> {
     if !is_installed("cargo-deny") {
         let package = format!("cargo-deny@{DENY_VERSION}");
         println!("installing {package}: this takes some minutes, once");
-        cargo(&["install", "--quiet", "--locked", &package])
+        // It runs for a second, and takes three times as long to be optimised as to be built.
+        cargo(&["install", "--quiet", "--locked", "--debug", &package])
             .context(|| "cargo-deny is missing and cannot be installed")?;
     }
     let quiet = ["deny", "--log-level", "error"];

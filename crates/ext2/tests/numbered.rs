@@ -123,6 +123,10 @@ impl FileSystem for Numbered {
         self.0.write(self.inner(ino)?, offset, data, options)
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        self.0.append(self.inner(ino)?, data, options)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,

@@ -24,6 +24,7 @@ mod directories;
 mod dispatch;
 mod files;
 mod ioctl;
+mod moved_appends;
 mod names;
 mod opening;
 mod prepared;
@@ -39,11 +40,12 @@ use crate::protocol::{AttributesEncoding, Header, Operation, Request};
 pub(crate) use agreement::Agreement;
 use announced::Announced;
 use cached::CachedReads;
-pub(crate) use cached::DirectWrite;
+pub(crate) use cached::OldPages;
 use caller::Requester;
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
 };
+use moved_appends::MovedAppends;
 pub(crate) use reenacted::{Reenacted, Step, Turn};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -139,6 +141,7 @@ pub(crate) struct Adapter {
     /// What callers are about to do with ranges of files.
     announced: Announced,
     cached_reads: CachedReads,
+    moved_appends: MovedAppends,
     /// What a thread of this process shows watchers.
     pub(crate) reenacted: Arc<Reenacted>,
 }
@@ -169,6 +172,7 @@ impl Adapter {
             declined: options.declined.clone(),
             announced: Announced::default(),
             cached_reads: CachedReads::default(),
+            moved_appends: MovedAppends::default(),
             reenacted: Arc::default(),
         }
     }
@@ -208,9 +212,19 @@ impl Adapter {
         self.destroyed.get_or_init(|| synced).clone()
     }
 
-    /// The direct write that a request is whose range the kernel may have read before it was done.
-    pub(crate) fn direct_write(&self, request: &Request<'_>) -> Option<DirectWrite> {
+    /// The range of a direct write that the kernel may have read before it was done.
+    pub(crate) fn direct_write(&self, request: &Request<'_>) -> Option<OldPages> {
         self.cached_reads.direct_write(request)
+    }
+
+    /// What the kernel has in the wrong place after an append that went elsewhere than it thought.
+    pub(crate) fn moved_append(&self, request: &Request<'_>) -> Option<OldPages> {
+        match request.operation {
+            Operation::Write(write) if write.is_append() => {
+                self.moved_appends.take(&request.header)
+            }
+            _ => None,
+        }
     }
 
     /// What of a request's umask is still to be taken off: nothing, if the kernel has done so.

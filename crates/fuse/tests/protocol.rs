@@ -144,7 +144,13 @@ fn requests_about_content() {
     check(
         Opcode::Write,
         &head.bytes(b"abc"),
-        &Operation::Write(Write { handle: 1, offset: 4096, flags: 4, data: b"abc" }),
+        &Operation::Write(Write {
+            handle: 1,
+            offset: 4096,
+            flags: 4,
+            caller_flags: 0,
+            data: b"abc",
+        }),
     );
     check(
         Opcode::Allocate,

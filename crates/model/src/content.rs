@@ -52,6 +52,11 @@ impl State {
         Ok(())
     }
 
+    /// The size of a regular file.
+    pub(crate) fn size(&mut self, ino: Ino) -> Result<u64> {
+        self.bytes(ino).map(|(size, _)| size)
+    }
+
     pub(crate) fn write(
         &mut self,
         ino: Ino,

@@ -183,6 +183,13 @@ impl FileSystem for Model {
         state.write(ino, offset, data, options, now)
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        let (mut state, now) = self.change()?;
+        let end = state.size(ino)?;
+        state.write(ino, end, data, options, now)?;
+        Ok(end)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,

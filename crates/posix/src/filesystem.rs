@@ -317,6 +317,13 @@ impl FileSystem for Posix {
         Ok(())
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        let volume = &self.volume;
+        let began = changing(volume, || write::append_content(volume, ino.0, data, options))?;
+        volume.recent_writes.note(ino.0, began, data.len() as u64);
+        Ok(began)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,

@@ -2,7 +2,9 @@
 
 use crate::operation::{New, Operation, Place, Slot, name_bytes, xattr_name_bytes};
 use crate::random::pattern;
-use marram_vfs::{Attributes, Error, FileSystem, Ino, Kind, Name, NewNode, Result, SpaceReport};
+use marram_vfs::{
+    Attributes, Error, FileSystem, Ino, Kind, Name, NewNode, Result, SpaceReport, WriteOptions,
+};
 
 /// What an operation returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,7 @@ pub fn execute(
     match *operation {
         Operation::Read { .. }
         | Operation::Write { .. }
+        | Operation::Append { .. }
         | Operation::Allocate { .. }
         | Operation::Seek { .. }
         | Operation::CopyRange { .. } => on_content(files, operation, resolve),
@@ -136,6 +139,10 @@ fn on_content(
         }
         Operation::Write { subject, offset, len, seed, options } => {
             done(files.write(resolve(subject), offset, &pattern(seed, len), options))
+        }
+        Operation::Append { subject, len, seed } => {
+            let options = WriteOptions::default();
+            files.append(resolve(subject), &pattern(seed, len), options).map(Value::Number)
         }
         Operation::Allocate { subject, how, offset, len } => {
             done(files.allocate(resolve(subject), how, offset, len))

@@ -17,6 +17,8 @@ use marram_vfs::{
 
 /// Bytes of a record in a dataset with default properties.
 const RECORD_BYTES: u64 = 131_072;
+/// One of so many writes is an append.
+const WRITES_PER_APPEND: u64 = 4;
 /// Longest single read or write, in bytes.
 const TRANSFER_BYTES_MAX: u64 = 3 * RECORD_BYTES;
 
@@ -382,18 +384,19 @@ fn read(random: &mut Random) -> Operation {
     Operation::Read { subject: file(random), offset: offset(random), len: transfer_len(random) }
 }
 
+/// A write, or of every so many an append.
 fn write(random: &mut Random) -> Operation {
-    Operation::Write {
-        subject: file(random),
-        offset: offset(random),
-        len: transfer_len(random),
-        seed: random.number(),
-        options: WriteOptions {
-            clear_privileges: random.once_in(4),
-            keep_times: random.once_in(8),
-            accepted: random.once_in(8),
-            memory: None,
-        },
+    let (subject, offset, len) = (file(random), offset(random), transfer_len(random));
+    let seed = random.number();
+    let options = WriteOptions {
+        clear_privileges: random.once_in(4),
+        keep_times: random.once_in(8),
+        accepted: random.once_in(8),
+        memory: None,
+    };
+    match seed % WRITES_PER_APPEND {
+        0 => Operation::Append { subject, len, seed },
+        _ => Operation::Write { subject, offset, len, seed, options },
     }
 }
 

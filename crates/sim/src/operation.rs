@@ -80,6 +80,7 @@ pub enum Operation {
     Rename { caller: Caller, from: Place, to: Place, mode: RenameMode },
     Read { subject: Slot, offset: u64, len: usize },
     Write { subject: Slot, offset: u64, len: usize, seed: u64, options: WriteOptions<'static> },
+    Append { subject: Slot, len: usize, seed: u64 },
     Allocate { subject: Slot, how: Allocate, offset: u64, len: u64 },
     Seek { subject: Slot, offset: u64, target: SeekTarget },
     CopyRange { from: Slot, from_offset: u64, to: Slot, to_offset: u64, len: u64, share: bool },
@@ -114,6 +115,7 @@ impl Operation {
             | Operation::ReadLink { subject }
             | Operation::Read { subject, .. }
             | Operation::Write { subject, .. }
+            | Operation::Append { subject, .. }
             | Operation::Allocate { subject, .. }
             | Operation::Seek { subject, .. }
             | Operation::Xattr { subject, .. }

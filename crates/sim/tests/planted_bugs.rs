@@ -239,6 +239,10 @@ impl FileSystem for Buggy {
         self.model.write(ino, offset, data, options)
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        self.model.append(ino, data, options)
+    }
+
     fn space(&self) -> Result<SpaceReport> {
         self.model.space()
     }

@@ -249,6 +249,12 @@ impl FileSystem for Recording {
         self.files.write(ino, offset, data, options)
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        let _going = self.begin()?;
+        self.note(ino, Aspect::Content);
+        self.files.append(ino, data, options)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,

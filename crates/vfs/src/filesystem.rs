@@ -302,6 +302,10 @@ pub trait FileSystem: Send + Sync {
     /// Writes all of `data` at `offset`, or nothing.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()>;
 
+    /// Writes all of `data` at the end of the file as it is at that moment, or nothing; the answer
+    /// is where that was, in bytes. What changes meanwhile comes before or after all of it.
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64>;
+
     /// Visits entries with a cookie above `after` in cookie order (0 starts), without `.` and
     /// `..`, until the visitor returns false (that entry was not accepted and is not pinned).
     /// Entries that exist during the whole walk are visited exactly once.

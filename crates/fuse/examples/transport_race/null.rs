@@ -118,6 +118,10 @@ impl FileSystem for NullFileSystem {
         Ok(())
     }
 
+    fn append(&self, _: Ino, _: &[u8], _: WriteOptions<'_>) -> Result<u64> {
+        Ok(0)
+    }
+
     fn read_directory(
         &self,
         _: Ino,

@@ -14,13 +14,13 @@ const WORDS: usize = 1024;
 /// Files that have been read through the cache.
 pub(super) struct CachedReads(Box<[AtomicU64; WORDS]>);
 
-/// A direct write of a file that is read through the cache too.
+/// A range of a file of which the kernel's cache may have what is no longer so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirectWrite {
+pub(crate) struct OldPages {
     pub(crate) ino: Ino,
     /// Where, in bytes.
     pub(crate) offset: i64,
-    /// How much, in bytes.
+    /// How much, in bytes; 0 is all up to the end.
     pub(crate) len: i64,
 }
 
@@ -50,10 +50,9 @@ impl CachedReads {
         word.load(Ordering::SeqCst) & bit != 0
     }
 
-    /// The direct write that a request is whose range the kernel may have read before it was done.
-    /// Other writes go through the cache: their pages are right, and are locked until they are
-    /// answered.
-    pub(super) fn direct_write(&self, request: &Request<'_>) -> Option<DirectWrite> {
+    /// The range of a direct write that the kernel may have read before it was done. Other writes
+    /// go through the cache: their pages are right, and are locked until they are answered.
+    pub(super) fn direct_write(&self, request: &Request<'_>) -> Option<OldPages> {
         let Operation::Write(write) = &request.operation else {
             return None;
         };
@@ -63,7 +62,7 @@ impl CachedReads {
             return None;
         }
         let offset = i64::try_from(write.offset).ok()?;
-        Some(DirectWrite { ino, offset, len: i64::try_from(write.data.len()).ok()? })
+        Some(OldPages { ino, offset, len: i64::try_from(write.data.len()).ok()? })
     }
 }
 

@@ -35,7 +35,11 @@ impl Adapter {
         out: &mut Encoder<'_>,
     ) -> Outcome {
         let ino = Ino(header.node);
-        self.check_write(ino, write.handle, write.offset)?;
+        // What is written back was appended when it was taken in.
+        let is_append = write.is_append() && !self.agreement.writeback;
+        if !is_append {
+            self.check_write(ino, write.handle, write.offset)?;
+        }
         match (write.flags & write::KILL_SUIDGID != 0, write.flags & write::CACHE != 0) {
             (true, _) => self.clear_strangers_setgid(header, ino)?,
             // A file system above this one writes in the name of its mounter, for any process.
@@ -49,7 +53,12 @@ impl Adapter {
             memory,
         };
         let Write { offset, data, .. } = *write;
-        self.file_system.write(ino, offset, data, options)?;
+        if is_append {
+            let end = self.file_system.append(ino, data, options)?;
+            self.moved_appends.note(header, offset, end);
+        } else {
+            self.file_system.write(ino, offset, data, options)?;
+        }
         let written = u32::try_from(data.len()).expect("the size came in 32 bits");
         out.u32(written).zeros(4);
         Ok(())

@@ -1,7 +1,7 @@
 //! What a request says, once it is decoded.
 
 use super::Opcode;
-use super::flags::ioctl;
+use super::flags::{ioctl, open, write};
 
 /// Bytes of one entry of a BATCH_FORGET request.
 pub(super) const FORGET_BYTES: usize = 16;
@@ -199,8 +199,19 @@ pub struct Write<'a> {
     pub offset: u64,
     /// How.
     pub flags: u32,
+    /// The caller's `open` flags; nothing if the kernel writes what it has held back.
+    pub caller_flags: u32,
     /// What.
     pub data: &'a [u8],
+}
+
+impl Write<'_> {
+    /// Whether a program has the file open for appending and writes at once. The offset is then the
+    /// end as the kernel has it, which may be out of date; FUSE leaves it to the server to find the
+    /// true one.
+    pub fn is_append(&self) -> bool {
+        self.flags & write::CACHE == 0 && self.caller_flags & open::APPEND != 0
+    }
 }
 
 /// Body of CREATE and TMPFILE.

@@ -189,8 +189,11 @@ fn write<'a>(fields: &mut Fields<'a>) -> Result<Write<'a>, Malformed> {
     let offset = fields.u64("offset")?;
     let size = fields.u32("size")?;
     let flags = fields.u32("flags")?;
-    fields.skip(8 + 4 + 4)?;
-    Ok(Write { handle, offset, flags, data: sized_bytes(fields, size, "data")? })
+    fields.skip(8)?;
+    let caller_flags = fields.u32("caller flags")?;
+    fields.skip(4)?;
+    let data = sized_bytes(fields, size, "data")?;
+    Ok(Write { handle, offset, flags, caller_flags, data })
 }
 
 fn sized_bytes<'a>(

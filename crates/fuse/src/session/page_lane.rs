@@ -1,17 +1,20 @@
-//! Direct writes whose pages the kernel may have read too early.
+//! Pages that the kernel has to forget because of a write.
 //!
-//! Before a direct write the kernel drops what it has cached of the range, and after one that its
-//! caller waits for once more. After one by AIO it does not: what a cached read in between found
-//! was there before the write, and would stay. So where a file is read through the cache too, a
-//! notification drops the range once the write is done. The write is answered after that: a program
-//! that has seen its end sees its bytes.
+//! **Direct writes.** Before one the kernel drops what it has cached of the range, and after one
+//! that its caller waits for once more. After one by AIO it does not: what a cached read in between
+//! found was there before the write, and would stay. So where a file is read through the cache too,
+//! a notification drops the range once the write is done. The write is answered after that: a
+//! program that has seen its end sees its bytes.
+//!
+//! **Appends that went elsewhere** than the kernel thought. Their pages are locked until they are
+//! answered, so they are dropped right after that.
 //!
 //! Not by the thread that wrote: to drop a page the kernel waits until it has been read, and that
 //! may be a request which waits for a thread that serves.
 
 use super::lane::Lane;
 use super::worker::reply;
-use crate::adapter::{Adapter, DirectWrite};
+use crate::adapter::{Adapter, OldPages};
 use crate::protocol::{Encoder, NotifyCode};
 use crate::transport::Transport;
 use parking_lot::{Condvar, Mutex};
@@ -19,13 +22,18 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::thread::{Builder, Scope};
 
-/// A write that is done and not answered. How many there are is bounded by the kernel, which sends
-/// only so many requests at a time.
+/// A write that is done. How many there are is bounded by the kernel, which sends only so many
+/// requests at a time.
 pub(super) struct Done {
     pub(super) lane: Lane,
+    pub(super) pages: OldPages,
+    /// What is to be answered when the pages are gone.
+    pub(super) unanswered: Option<Unanswered>,
+}
+
+/// The answer of a write.
+pub(super) struct Unanswered {
     pub(super) unique: u64,
-    pub(super) write: DirectWrite,
-    /// The payload of the answer.
     pub(super) payload: Vec<u8>,
 }
 
@@ -44,7 +52,8 @@ pub(super) struct PageLane {
 }
 
 impl PageLane {
-    /// Has the pages dropped, and then the write answered.
+    /// Has the pages dropped, and then the write answered. Where no thread can be had it is only
+    /// answered.
     pub(super) fn submit<'scope, 'env>(
         &'scope self,
         adapter: &'scope Adapter,
@@ -74,7 +83,7 @@ impl PageLane {
 
     fn run(&self, adapter: &Adapter) {
         while let Some(done) = self.next() {
-            drop_pages(&done.lane, done.write);
+            drop_pages(&done.lane, done.pages);
             answer(adapter, &done);
         }
     }
@@ -94,13 +103,15 @@ impl PageLane {
 }
 
 fn answer(adapter: &Adapter, done: &Done) {
-    reply(adapter, &done.lane, done.unique, Ok(()), &done.payload);
+    if let Some(Unanswered { unique, payload }) = &done.unanswered {
+        reply(adapter, &done.lane, *unique, Ok(()), payload);
+    }
 }
 
 /// Has the kernel drop what it has cached of a range, and the attributes.
-fn drop_pages(lane: &dyn Transport, write: DirectWrite) {
+fn drop_pages(lane: &dyn Transport, pages: OldPages) {
     let mut payload = Vec::new();
-    Encoder(&mut payload).u64(write.ino.0).i64(write.offset).i64(write.len);
+    Encoder(&mut payload).u64(pages.ino.0).i64(pages.offset).i64(pages.len);
     let header = NotifyCode::Inode.header(payload.len());
     let _unknown_by_now = lane.send(&[IoSlice::new(&header), IoSlice::new(&payload)]);
 }

@@ -6,7 +6,7 @@ use super::handshake::request_buffer_bytes;
 use super::lane::Lane;
 use super::late::LateNames;
 use super::memory::RequestMemory;
-use super::page_lane::{Done, PageLane};
+use super::page_lane::{Done, PageLane, Unanswered};
 use super::rings::{Rings, stay_with};
 use super::sync_lane::{SyncLane, Waiting};
 use super::wakefulness::Wakefulness;
@@ -171,11 +171,14 @@ impl Crew {
         let Answer::Reply(outcome) = answer else {
             return lane.hand_back(None);
         };
+        let moved = adapter.moved_append(request);
         if outcome.is_ok()
-            && let Some(write) = adapter.direct_write(request)
+            && let Some(pages) = adapter.direct_write(request)
         {
-            let (lane, payload) = (lane.clone(), std::mem::take(out));
-            let done = Done { lane, unique: request.header.unique, write, payload };
+            let pages = moved.unwrap_or(pages);
+            let payload = std::mem::take(out);
+            let unanswered = Some(Unanswered { unique: request.header.unique, payload });
+            let done = Done { lane: lane.clone(), pages, unanswered };
             return self.pages.submit(adapter, scope, done);
         }
         // Before the reply: a program that has seen the end of it may look at once.
@@ -186,6 +189,10 @@ impl Crew {
         if !is_taken && outcome.is_ok() {
             take_back(adapter, request, out);
             self.late_names.note(request);
+        }
+        if let Some(pages) = moved {
+            let done = Done { lane: lane.clone(), pages, unanswered: None };
+            self.pages.submit(adapter, scope, done);
         }
     }
 

@@ -208,6 +208,11 @@ impl FileSystem for Proxy {
         self.model.write(ino, offset, data, options)
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        self.write_gate.pass();
+        self.model.append(ino, data, options)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,

@@ -104,8 +104,38 @@ pub(crate) fn write_content(
     Ok(())
 }
 
+/// The same at the end of the file; each piece goes to the end as it is then. Returns where the
+/// first one went.
+pub(crate) fn append_content(
+    volume: &Volume,
+    ino: u64,
+    data: &[u8],
+    options: WriteOptions<'_>,
+) -> Result<u64> {
+    volume.check_writable()?;
+    let append = |piece: &[u8]| -> Result<u64> {
+        let _held = volume.locks.write(&[ino]);
+        let end = content::content_inode(volume, ino)?.size;
+        range_end(end, piece.len() as u64)?;
+        if !piece.is_empty() {
+            let span = Span { offset: end, data: piece, memory: options.memory };
+            write_held(volume, ino, span, options)?;
+        }
+        Ok(end)
+    };
+    let (first, rest) = data.split_at(data.len().min(WRITE_BYTES_MAX));
+    let began = append(first)?;
+    rest.chunks(WRITE_BYTES_MAX).try_for_each(|piece| append(piece).map(drop))?;
+    Ok(began)
+}
+
 fn write_piece(volume: &Volume, ino: u64, span: Span<'_>, options: WriteOptions<'_>) -> Result<()> {
     let _held = volume.locks.write(&[ino]);
+    write_held(volume, ino, span, options)
+}
+
+/// Writes one piece, with the lock of the inode held.
+fn write_held(volume: &Volume, ino: u64, span: Span<'_>, options: WriteOptions<'_>) -> Result<()> {
     match try_write(volume, ino, span, options, true)? {
         Ok(()) => Ok(()),
         Err(StoreError::NotFresh) => {

@@ -319,6 +319,11 @@ impl FileSystem for Namespace {
         files.write(ino, offset, data, options)
     }
 
+    fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        let (files, ino) = self.at(ino)?;
+        files.append(ino, data, options)
+    }
+
     fn read_directory(
         &self,
         ino: Ino,
