@@ -1,10 +1,9 @@
 //! The file system: each method of the contract is led to its operation, under the one lock.
 
 use crate::error::{ImageError, failed};
-use crate::state::{
-    Access, AccessTimes, Move, PIECE_BYTES_MAX, State, Work, number, read_target, reading,
-};
-use crate::superblock::{SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
+use crate::state::journal::log::{Bytes, JournalBug};
+use crate::state::{Access, AccessTimes, Move, State, Work, number, read_target, reading, shown};
+use crate::superblock::{Geometry, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
 use marram_device::Device;
 use marram_locks::{Mutex, Rank};
 use marram_patch::{Cache, Content, Counters, Discipline};
@@ -27,40 +26,75 @@ pub enum Consistency {
     SoftUpdates,
     /// Anything.
     Async,
+    /// One moment of all metadata; new bytes of files are there before it.
+    Journal,
+    /// One moment of all that there is.
+    JournalFull,
+    /// One moment of all metadata; new parts of files may have any bytes.
+    JournalWriteback,
 }
+
+/// The orders of writes with their words.
+const ORDERS: [(&str, Consistency); 5] = [
+    ("soft-updates", Consistency::SoftUpdates),
+    ("async", Consistency::Async),
+    ("journal", Consistency::Journal),
+    ("journal-full", Consistency::JournalFull),
+    ("journal-writeback", Consistency::JournalWriteback),
+];
 
 impl Consistency {
     /// What an option says.
     ///
     /// # Errors
-    /// There is no such order, or not yet.
+    /// There is no such order.
     pub fn parse(text: &str) -> std::result::Result<Consistency, ImageError> {
-        match text {
-            "soft-updates" => Ok(Consistency::SoftUpdates),
-            "async" => Ok(Consistency::Async),
-            "journal" | "journal-full" | "journal-writeback" => Err(ImageError::Consistency(
-                format!("{text} is not there yet; take soft-updates or async"),
-            )),
-            _ => Err(ImageError::Consistency(format!(
-                "{text} is no order of writes; take soft-updates or async"
-            ))),
-        }
+        let known = ORDERS.iter().find(|(word, _)| *word == text).map(|(_, order)| *order);
+        known.ok_or_else(|| {
+            let words: Vec<&str> = ORDERS.iter().map(|(word, _)| *word).collect();
+            let words = words.join(", ");
+            ImageError::Consistency(format!("{text} is no order of writes; there are {words}"))
+        })
     }
 
     /// The word for it.
     pub fn name(self) -> &'static str {
+        ORDERS.iter().find(|(_, order)| *order == self).map_or("", |(word, _)| word)
+    }
+
+    /// The order of an image that is opened without one being asked for.
+    fn of(geometry: &Geometry) -> Consistency {
+        match geometry.journal_ino {
+            Some(_) => Consistency::Journal,
+            None => Consistency::SoftUpdates,
+        }
+    }
+
+    /// What a commit of the journal waits for, if the journal is written.
+    fn journal(self) -> Option<Bytes> {
         match self {
-            Consistency::SoftUpdates => "soft-updates",
-            Consistency::Async => "async",
+            Consistency::SoftUpdates | Consistency::Async => None,
+            Consistency::Journal => Some(Bytes::Ordered),
+            Consistency::JournalFull => Some(Bytes::Logged),
+            Consistency::JournalWriteback => Some(Bytes::Unordered),
         }
     }
 
     fn discipline(self) -> Discipline {
         match self {
-            Consistency::SoftUpdates => Discipline::SoftUpdates,
             Consistency::Async => Discipline::Unordered,
+            _ => Discipline::SoftUpdates,
         }
     }
+}
+
+/// A bug that is put in, for tests of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The change of this number of each operation waits for nothing: see [`Cache::plant`].
+    Change(usize),
+    /// A rule of the journal is left out.
+    Journal(JournalBug),
 }
 
 /// How an image is opened.
@@ -74,8 +108,8 @@ pub struct Ext2Options {
     pub writable: bool,
     /// What a crash may leave; none leaves it to the image.
     pub consistency: Option<Consistency>,
-    /// A bug, for tests of tests: see [`Cache::plant`].
-    pub planted: Option<usize>,
+    /// A bug, for tests of tests.
+    pub planted: Option<Planted>,
 }
 
 impl Default for Ext2Options {
@@ -129,14 +163,17 @@ impl Ext2 {
             geometry = decode(&bytes, medium_bytes, true)?;
         }
         let label = decode_header(&bytes)?.label;
-        let consistency = options.consistency.unwrap_or(Consistency::SoftUpdates);
+        let consistency = options.consistency.unwrap_or_else(|| Consistency::of(&geometry));
         let mut cache = Cache::new(device, 0, geometry.block_bytes);
-        if let Some(change) = options.planted {
+        if let Some(Planted::Change(change)) = options.planted {
             cache.plant(change);
         }
         let mut state = State::open(cache, geometry, consistency.discipline(), options.writable)?;
         state.access = Access { times: options.access_times, of_directories: true };
         if options.writable {
+            if let Some(bytes) = consistency.journal() {
+                write_journal(&mut state, (consistency, bytes), options.planted)?;
+            }
             state.load_groups()?;
             state.end_orphans(options.clock.now())?;
         }
@@ -157,6 +194,11 @@ impl Ext2 {
     /// What has been written so far, and what waits.
     pub fn counters(&self) -> Counters {
         self.state.lock().cache.counters()
+    }
+
+    /// Transactions of the journal that were committed so far.
+    pub fn commits(&self) -> u64 {
+        self.state.lock().commits
     }
 
     /// The failed write or flush after which nothing is written any more.
@@ -194,11 +236,16 @@ impl Ext2 {
         let mut attempt = |state: &mut State| {
             let mut work = Work::new(state, now);
             let done = run(&mut work);
-            work.end(done)
+            let to_cut = work.to_cut;
+            let done = work.end(done)?;
+            if let Some((number, keep)) = to_cut {
+                state.cut_in_pieces(shown(number), keep, &[], now)?;
+            }
+            Ok(done)
         };
         match attempt(&mut state) {
             Err(Error::NoSpace) if !state.freed.is_empty() => {
-                state.sync()?;
+                state.settle()?;
                 attempt(&mut state)
             }
             done => done,
@@ -210,14 +257,7 @@ impl Ext2 {
     /// # Errors
     /// A failed write or flush, after which nothing is written any more.
     pub fn step(&self) -> Result<bool> {
-        let mut state = self.state.lock();
-        if !self.options.writable || state.cache.is_clean() {
-            return Ok(false);
-        }
-        state.write_counts()?;
-        state.cache.wave().map_err(failed)?;
-        state.note_durable();
-        Ok(true)
+        if self.options.writable { self.state.lock().step() } else { Ok(false) }
     }
 
     /// As [`Ext2::change`], then pins the inode that the operation names.
@@ -251,6 +291,29 @@ impl Ext2 {
     fn read_only<R>(&self, run: impl FnOnce(&mut Work<'_>) -> Result<R>) -> Result<R> {
         reading(&mut self.state.lock(), run)
     }
+}
+
+/// Lets a mount write the journal of its image.
+fn write_journal(
+    state: &mut State,
+    (consistency, bytes): (Consistency, Bytes),
+    planted: Option<Planted>,
+) -> std::result::Result<(), ImageError> {
+    let (word, other) = (consistency.name(), "take soft-updates or async");
+    if state.geometry.journal_ino.is_none() {
+        let why = format!("{word} needs a journal, and the image has none of its own; {other}");
+        return Err(ImageError::Consistency(why));
+    }
+    let bug = match planted {
+        Some(Planted::Journal(bug)) => Some(bug),
+        _ => None,
+    };
+    state.write_journal(bytes, bug).map_err(|error| match error {
+        ImageError::Damaged(what) => {
+            ImageError::Consistency(format!("{word} cannot be had: {what}; {other}"))
+        }
+        other => other,
+    })
 }
 
 impl FileSystem for Ext2 {
@@ -360,8 +423,9 @@ impl FileSystem for Ext2 {
         self.note_access(ino)
     }
 
-    /// As a write: each piece of 1 MiB goes to the end as it is then.
+    /// As a write: each piece goes to the end as it is then.
     fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
+        let most = self.state.lock().piece_bytes_max();
         let append = |piece: &[u8]| {
             self.change(|work| {
                 let (_, inode) = work.regular(ino)?;
@@ -369,25 +433,27 @@ impl FileSystem for Ext2 {
                 Ok(inode.size())
             })
         };
-        let (first, rest) = data.split_at(data.len().min(PIECE_BYTES_MAX));
+        let (first, rest) = data.split_at(data.len().min(most));
         let began = append(first)?;
-        for piece in rest.chunks(PIECE_BYTES_MAX) {
+        for piece in rest.chunks(most) {
             append(piece)?;
         }
         Ok(began)
     }
 
-    /// A write of more than 1 MiB is done in pieces; if one fails, those before it stay.
+    /// A write of more than 1 MiB, or of what a transaction takes, is done in pieces; if one fails,
+    /// those before it stay.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
-        if data.len() <= PIECE_BYTES_MAX {
+        let most = self.state.lock().piece_bytes_max();
+        if data.len() <= most {
             return self.change(|work| work.write_file(ino, offset, data, options));
         }
         self.change(|work| {
             work.regular(ino)?;
             work.range_end(offset, data.len() as u64)
         })?;
-        for (which, piece) in data.chunks(PIECE_BYTES_MAX).enumerate() {
-            let at = offset + (which * PIECE_BYTES_MAX) as u64;
+        for (which, piece) in data.chunks(most).enumerate() {
+            let at = offset + (which * most) as u64;
             self.change(|work| work.write_file(ino, at, piece, options))?;
         }
         Ok(())

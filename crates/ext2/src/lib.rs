@@ -13,6 +13,7 @@ mod state;
 mod superblock;
 
 pub use error::ImageError;
-pub use filesystem::{Consistency, Ext2, Ext2Options};
+pub use filesystem::{Consistency, Ext2, Ext2Options, Planted};
 pub use state::AccessTimes;
+pub use state::journal::log::JournalBug;
 pub use superblock::{Header, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode_header};

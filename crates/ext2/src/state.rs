@@ -5,15 +5,17 @@ mod blocks;
 mod directory;
 pub(crate) mod journal;
 mod operations;
+mod orphans;
 
-pub(crate) use operations::{Move, PIECE_BYTES_MAX, read_target, reading};
+pub(crate) use operations::{Move, read_target, reading};
 
-use crate::bytes::{put_u16, put_u32, u16_at};
+use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::error::{ImageError, failed};
 use crate::inode::{FLAGS_FIXED, FLAGS_FOREIGN, Inode};
 use crate::state::allocate::{Freed, Group};
 use crate::state::directory::{Index, Noted};
-use crate::superblock::{Geometry, STATE_ERRORS, STATE_VALID, field};
+use crate::state::journal::log::{Bytes, Log};
+use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
 use std::collections::HashMap;
@@ -55,6 +57,12 @@ pub(crate) struct State {
     pub(crate) cache: Cache,
     pub(crate) geometry: Geometry,
     pub(crate) discipline: Discipline,
+    /// The journal, if this mount writes it.
+    pub(crate) log: Option<Log>,
+    /// Transactions that were committed.
+    pub(crate) commits: u64,
+    /// Inodes on the list that the superblock begins; the last one is its first.
+    pub(crate) orphans: Vec<u64>,
     pub(crate) groups: Vec<Group>,
     /// Blocks that belong to no file, in order.
     pub(crate) system: Vec<Range<u64>>,
@@ -113,6 +121,9 @@ impl State {
             cache,
             geometry,
             discipline,
+            log: None,
+            commits: 0,
+            orphans: Vec::new(),
             groups,
             system,
             free_blocks,
@@ -215,16 +226,47 @@ impl State {
         });
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable: in the journal if this mount writes it, else in its place.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        let Some(log) = &self.log else { return self.settle() };
+        let is_apart = log.bytes != Bytes::Logged;
+        self.commit()?;
+        if is_apart && !self.cache.data_patches().is_empty() {
+            self.cache.wave().map_err(failed)?;
+            self.note_durable();
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable in its place.
+    pub(crate) fn settle(&mut self) -> Result<()> {
         self.write_counts()?;
+        self.commit()?;
         self.cache.sync().map_err(failed)?;
         self.note_durable();
         Ok(())
     }
 
+    /// Writes what is ready, and lets the rest be ready next time; whether there was anything.
+    pub(crate) fn step(&mut self) -> Result<bool> {
+        if self.cache.is_clean() {
+            return Ok(false);
+        }
+        if self.cache.group().is_some() {
+            self.commit()?;
+            return Ok(true);
+        }
+        self.write_counts()?;
+        self.cache.wave().map_err(failed)?;
+        self.note_durable();
+        Ok(true)
+    }
+
     /// Writes what is ready if too much waits.
     pub(crate) fn make_room(&mut self) -> Result<()> {
+        if self.cache.is_full() {
+            self.commit()?;
+        }
         while self.cache.is_full() && self.cache.wave().map_err(failed)? {
             self.note_durable();
         }
@@ -253,6 +295,10 @@ impl State {
         put_u32(&mut counts, field::FREE_INODES - field::FREE_BLOCKS, self.free_inodes as u32);
         let at = at + field::FREE_BLOCKS;
         plan.write(&mut self.cache, metadata(block), at, &counts, &[]).map_err(failed)?;
+        if self.log.is_some() {
+            self.mark()?;
+            self.open_log_room()?;
+        }
         self.cache.apply(plan).map_err(failed)?;
         Ok(())
     }
@@ -263,30 +309,56 @@ impl State {
             return Ok(());
         }
         self.write_mark(true)?;
+        self.begin_log()?;
         self.marks.is_marked = true;
         Ok(())
     }
 
     /// Says that it is not in use any more, when all else is durable.
     pub(crate) fn unmark(&mut self) -> Result<()> {
-        self.sync()?;
+        self.settle()?;
         if self.marks.is_marked {
+            self.empty_log(true)?;
             self.write_mark(false)?;
             self.marks.is_marked = false;
         }
         Ok(())
     }
 
+    /// An image whose journal is written is to be replayed; another is not valid meanwhile.
     fn write_mark(&mut self, is_in_use: bool) -> Result<()> {
         let (block, at) = self.geometry.superblock();
-        let state = u16_at(self.cache.read(block).map_err(failed)?, at + field::STATE);
-        let valid = if !is_in_use && self.marks.was_valid { STATE_VALID } else { 0 };
-        let new = (state & !STATE_VALID | valid).to_le_bytes();
+        let is_logged = self.log.is_some();
+        let known = self.cache.read(block).map_err(failed)?;
+        let (which, new) = if is_logged {
+            let features = u32_at(known, at + field::INCOMPAT) & !INCOMPAT_RECOVER;
+            let recover = if is_in_use { INCOMPAT_RECOVER } else { 0 };
+            (field::INCOMPAT, (features | recover).to_le_bytes().to_vec())
+        } else {
+            let state = u16_at(known, at + field::STATE) & !STATE_VALID;
+            let valid = if !is_in_use && self.marks.was_valid { STATE_VALID } else { 0 };
+            (field::STATE, (state | valid).to_le_bytes().to_vec())
+        };
         let mut plan = Plan::default();
         let place = (block, Content::Metadata);
-        plan.write(&mut self.cache, place, at + field::STATE, &new, &[]).map_err(failed)?;
-        self.cache.apply(plan).map_err(failed)?;
+        plan.write(&mut self.cache, place, at + which, &new, &[]).map_err(failed)?;
+        self.cache.apply_beside(plan).map_err(failed)?;
         self.cache.sync().map_err(failed)
+    }
+
+    /// Lets nothing of a file lie in these blocks.
+    pub(crate) fn keep_out(&mut self, blocks: &[u64]) {
+        self.system.extend(blocks.iter().map(|block| *block..*block + 1));
+        self.system.sort_unstable_by_key(|range| range.start);
+    }
+}
+
+impl State {
+    /// Makes the changes of an operation.
+    fn begin(&mut self, plan: Plan) -> Result<Vec<PatchId>> {
+        self.mark()?;
+        self.make_log_room(&plan)?;
+        self.cache.apply(plan).map_err(failed)
     }
 }
 
@@ -305,6 +377,10 @@ pub(crate) struct Work<'s> {
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
     pub(crate) noted: Vec<Noted>,
+    /// The list of orphans as it leaves it.
+    pub(crate) orphans: Option<Vec<u64>>,
+    /// A file that is still to be cut to so many blocks.
+    pub(crate) to_cut: Option<(u64, u64)>,
 }
 
 impl<'s> Work<'s> {
@@ -319,6 +395,8 @@ impl<'s> Work<'s> {
             written: None,
             nameless: None,
             noted,
+            orphans: None,
+            to_cut: None,
         }
     }
 
@@ -328,19 +406,24 @@ impl<'s> Work<'s> {
         if plan.is_empty() {
             return Ok(());
         }
-        let made =
-            match self.state.mark().and_then(|()| self.state.cache.apply(plan).map_err(failed)) {
-                Ok(made) => made,
-                Err(error) => {
-                    self.give_up();
-                    return Err(error);
-                }
-            };
-        let patch = |step: &After| match step {
-            After::Step(step) => made[*step],
-            After::Patch(patch) => *patch,
-            After::Bytes { .. } => unreachable!("a step of an operation is one of its changes"),
+        let made = match self.state.begin(plan) {
+            Ok(made) => made,
+            Err(error) => {
+                self.give_up();
+                return Err(error);
+            }
         };
+        let group = self.state.cache.group();
+        // What is done in a group is durable with it.
+        let patch = |step: &After| match (group, step) {
+            (Some(group), _) => group,
+            (None, After::Step(step)) => made[*step],
+            (None, After::Patch(patch)) => *patch,
+            (None, After::Bytes { .. }) => unreachable!("a step is one of the operation's changes"),
+        };
+        if let Some(orphans) = self.orphans.take() {
+            self.state.orphans = orphans;
+        }
         Work::note_entries(self.state, std::mem::take(&mut self.noted));
         for taken in &self.taken {
             self.state.count_taken(taken);
@@ -348,7 +431,11 @@ impl<'s> Work<'s> {
         for freeing in &self.freeing {
             let freed = freeing.freed(&patch);
             self.state.count_freed(&freed);
+            freed.blocks().iter().for_each(|block| self.state.revoke(*block));
             self.state.freed.push(freed);
+        }
+        if group.is_some() {
+            return Ok(());
         }
         if let Some((number, steps)) = &self.nameless {
             self.state.nameless.insert(*number, steps.iter().map(patch).collect());

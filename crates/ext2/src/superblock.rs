@@ -216,7 +216,9 @@ pub(crate) fn decode(
         reserved_blocks: number(8),
         has_kinds: features(field::INCOMPAT) & INCOMPAT_FILETYPE != 0,
         has_large_files: features(100) & RO_LARGE_FILE != 0,
-        journal_ino: (features(92) & COMPAT_HAS_JOURNAL != 0).then(|| number(224)),
+        journal_ino: (features(92) & COMPAT_HAS_JOURNAL != 0)
+            .then(|| number(224))
+            .filter(|number| *number != 0),
         needs_replay: features(field::INCOMPAT) & INCOMPAT_RECOVER != 0,
     };
     check(&geometry, number(32), medium_bytes)?;

@@ -6,7 +6,7 @@ use crate::judge::Judge;
 use crate::oracle::is_served;
 use crate::workload::{Run, check, contents, opened, run};
 use marram_device::Device;
-use marram_ext2::{Consistency, Ext2Options};
+use marram_ext2::{Consistency, Ext2Options, Planted};
 use marram_sim::device::{CrashState, RecordingDevice, Trace};
 use marram_sim::{Generator, Random, Slot, execute};
 use marram_vfs::{FileSystem, Ino};
@@ -20,7 +20,7 @@ fn wanted() -> usize {
 }
 
 /// Some of the states of a trace: after events, by subsets, torn, and by seeds.
-fn states(trace: &Trace, seed: u64) -> Vec<CrashState> {
+pub(crate) fn states(trace: &Trace, seed: u64) -> Vec<CrashState> {
     let mut all: Vec<CrashState> =
         trace.prefixes().chain(trace.subsets(6)).chain(trace.torn()).collect();
     all.extend(trace.seeded_groups(seed, 6, 6));
@@ -67,7 +67,7 @@ fn a_crash_of_a_random_history_leaves_a_sound_image() {
         let root = |_: Slot| Ino::ROOT;
         for _ in 0..150 {
             let operation = generator.draw();
-            if is_served(&operation, SMALL.block_bytes) {
+            if is_served(&operation, SMALL) {
                 // What it answers is the oracle's business.
                 let _answer = execute(&*files, &operation, &root);
             }
@@ -100,7 +100,7 @@ fn an_image_goes_on_after_a_crash() {
         let mut generator = Generator::new(random.number());
         for _ in 0..40 {
             let operation = generator.draw();
-            if is_served(&operation, SMALL.block_bytes) {
+            if is_served(&operation, SMALL) {
                 let _answer = execute(&*files, &operation, &root);
             }
         }
@@ -132,7 +132,8 @@ fn an_order_that_is_left_out_is_found() {
     assert!(is_found(&judge, &unordered), "no order at all");
     // Which changes these are depends on the operation: inodes, entries, pointers, counts.
     for change in 1..4 {
-        let planted = Ext2Options { planted: Some(change), ..Ext2Options::default() };
+        let planted =
+            Ext2Options { planted: Some(Planted::Change(change)), ..Ext2Options::default() };
         assert!(is_found(&judge, &planted), "change {change} of each operation waits for nothing");
     }
 }

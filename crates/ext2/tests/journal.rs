@@ -3,7 +3,7 @@
 use crate::images::{SMALL, Shape, make, name, open_bytes, program};
 use crate::judge::Judge;
 use marram_device::{Device, MemoryDevice};
-use marram_ext2::{AccessTimes, Ext2, Ext2Options, ImageError};
+use marram_ext2::{AccessTimes, Consistency, Ext2, Ext2Options, ImageError};
 use marram_sim::Random;
 use marram_vfs::{Caller, FileSystem, Ino, Kind, NewNode, WriteOptions};
 use std::path::Path;
@@ -137,7 +137,9 @@ fn a_torn_journal_ends_at_its_last_whole_transaction() {
 fn a_tree_that_is_only_in_the_journal_is_there_after_a_mount() {
     let base = make(SHAPE);
     let device = Arc::new(MemoryDevice::from_bytes(base.clone()));
-    let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, Ext2Options::default()).unwrap();
+    let consistency = Some(Consistency::SoftUpdates);
+    let options = Ext2Options { consistency, ..Ext2Options::default() };
+    let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
     let directory = NewNode::Directory { permissions: 0o755 };
     let made = files.create(USER, Ino::ROOT, name("d"), directory).unwrap().ino;
     let file = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };

@@ -94,6 +94,20 @@ impl Judge {
         problems(self.folder.path(), &path)
     }
 
+    /// What `e2fsck -p` makes of an image after a crash: it replays the journal, and ends orphans.
+    ///
+    /// # Errors
+    /// It does not end well.
+    pub(crate) fn replayed(&self, image: &[u8]) -> Result<Vec<u8>, String> {
+        let path = self.folder.path().join("replayed");
+        std::fs::write(&path, image).unwrap();
+        let run = Command::new(program("e2fsck")).arg("-p").arg(&path).output().unwrap();
+        match run.status.code() {
+            Some(0 | 1) => Ok(std::fs::read(&path).unwrap()),
+            code => Err(format!("{code:?}: {}", String::from_utf8_lossy(&run.stdout))),
+        }
+    }
+
     /// Nothing may be found.
     ///
     /// # Errors

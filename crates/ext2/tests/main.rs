@@ -9,6 +9,7 @@ mod hostile;
 mod images;
 mod journal;
 mod judge;
+mod logged;
 mod numbered;
 mod oracle;
 mod workload;

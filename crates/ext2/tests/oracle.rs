@@ -38,12 +38,14 @@ fn fits(set: &SetAttributes) -> bool {
 }
 
 /// Whether the home has what an operation needs. `docs/ext2.md` names what it lacks.
-pub(crate) fn is_served(operation: &Operation, block_bytes: u32) -> bool {
+pub(crate) fn is_served(operation: &Operation, shape: Shape) -> bool {
+    let block_bytes = shape.block_bytes;
     match operation {
         Operation::Seek { .. } => false,
         Operation::SetAttributes { set, .. } => fits(set),
         Operation::Write { offset, .. } | Operation::Read { offset, .. } => *offset <= OFFSET_MAX,
-        Operation::Rename { mode, .. } => *mode != RenameMode::Exchange,
+        // An image with a journal is mounted with it.
+        Operation::Rename { mode, .. } => *mode != RenameMode::Exchange || shape.kind == "ext3",
         Operation::Create { new: New::Symlink { target_len }, .. } => {
             *target_len < block_bytes as usize
         }
@@ -73,7 +75,7 @@ fn history(seed: u64, shape: Shape, judge: &Judge, sum: &mut Sum) {
     for step in 1..=STEPS {
         steps.set(step);
         let operation = generator.draw();
-        if !is_served(&operation, shape.block_bytes) {
+        if !is_served(&operation, shape) {
             continue;
         }
         let context = || format!("seed {seed}, {shape:?}, step {step}: {operation:?}");

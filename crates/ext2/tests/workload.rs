@@ -1,9 +1,10 @@
 //! A run of programs' habits on a recorded device, with what each crash of it has to leave.
 
-use crate::images::{SMALL, make, name, open};
+use crate::images::{SMALL, Shape, make, name, open};
 use marram_device::Device;
 use marram_ext2::{AccessTimes, Ext2, Ext2Options};
 use marram_sim::Random;
+use marram_sim::crash::{Digest, tree_digest};
 use marram_sim::device::RecordingDevice;
 use marram_vfs::{
     Caller, Clock, FileSystem, Ino, Kind, NewNode, RenameMode, Result, SetAttributes, SteppedClock,
@@ -27,10 +28,23 @@ pub(crate) struct Promise {
     pub(crate) contents: Vec<Vec<u8>>,
 }
 
+/// What there was between two operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Events of the device before it.
+    pub(crate) at: usize,
+    /// It was made durable then.
+    pub(crate) is_synced: bool,
+    pub(crate) outline: String,
+    pub(crate) digest: Digest,
+}
+
 /// A run that has been recorded.
 pub(crate) struct Run {
     pub(crate) device: Arc<RecordingDevice>,
     pub(crate) promises: Vec<Promise>,
+    /// What there was after each operation, if that was asked for.
+    pub(crate) moments: Vec<Moment>,
 }
 
 /// The files of a run as they are while it goes on.
@@ -43,9 +57,19 @@ struct Running {
     /// Promises that hold still, by path.
     open: BTreeMap<String, usize>,
     directories: Vec<Ino>,
+    moments: Option<Vec<Moment>>,
 }
 
 impl Running {
+    /// Notes what there is now.
+    fn note(&mut self, is_synced: bool) {
+        let Some(moments) = &mut self.moments else { return };
+        let (at, files) = (self.device.event_count(), &*self.files);
+        let outline = outline(files).unwrap();
+        let digest = tree_digest(files).unwrap();
+        moments.push(Moment { at, is_synced, outline, digest });
+    }
+
     fn split(&self, path: &str) -> (Ino, String) {
         let (directory, name) = path.split_once('/').unwrap();
         (self.directories[directory.parse::<usize>().unwrap()], name.to_owned())
@@ -70,6 +94,7 @@ impl Running {
         let made = self.files.create(USER, directory, name(&file), FILE)?;
         self.files.forget(made.ino, 1);
         self.now.insert(path.to_owned(), Vec::new());
+        self.note(false);
         Ok(())
     }
 
@@ -81,6 +106,7 @@ impl Running {
         if self.files.write(ino, at, &data, WriteOptions::default()).is_ok() {
             self.now.get_mut(path).unwrap().extend(data);
         }
+        self.note(false);
     }
 
     fn cut(&mut self, path: &str, len: usize) {
@@ -88,6 +114,7 @@ impl Running {
         let set = SetAttributes { size: Some(len as u64), ..SetAttributes::default() };
         self.files.set_attributes(USER, self.ino(path), &set).unwrap();
         self.now.get_mut(path).unwrap().resize(len, 0);
+        self.note(false);
     }
 
     fn unlink(&mut self, path: &str) {
@@ -95,6 +122,7 @@ impl Running {
         let (directory, file) = self.split(path);
         self.files.unlink(directory, name(&file)).unwrap();
         self.now.remove(path);
+        self.note(false);
     }
 
     fn rename(&mut self, from: &str, to: &str) {
@@ -105,10 +133,12 @@ impl Running {
         self.files.rename(USER, old, name(&old_name), new, name(&new_name), mode).unwrap();
         let content = self.now.remove(from).unwrap();
         self.now.insert(to.to_owned(), content);
+        self.note(false);
     }
 
     fn sync(&mut self) {
         self.files.sync_all().unwrap();
+        self.note(true);
         let from = self.device.event_count();
         for (path, content) in &self.now {
             if !self.open.contains_key(path) {
@@ -158,28 +188,44 @@ impl Running {
         self.create("0/new").unwrap();
         let ino = self.ino("0/new");
         self.files.write(ino, 0, &content, WriteOptions::default()).unwrap();
+        self.note(false);
         let (root, mode) = (self.directories[0], RenameMode::Replace);
         self.files.rename(USER, root, name("new"), root, name("kept"), mode).unwrap();
         self.now.remove("0/new");
+        self.note(false);
     }
 }
 
 /// Records the run of a seed. A file named `fN` never has other bytes than N + 1.
 pub(crate) fn run(seed: u64, acts: u64, options: Ext2Options) -> Run {
-    let inner = Arc::new(RecordingDevice::in_memory(make(SMALL)));
+    run_on(SMALL, false, seed, acts, options)
+}
+
+/// The same on an image of a shape, with the moments between the operations.
+pub(crate) fn run_on(
+    shape: Shape,
+    with_moments: bool,
+    seed: u64,
+    acts: u64,
+    options: Ext2Options,
+) -> Run {
+    let inner = Arc::new(RecordingDevice::in_memory(make(shape)));
     let clock: Arc<dyn Clock> = Arc::new(SteppedClock::default());
     let device = Arc::clone(&inner) as Arc<dyn Device>;
     let options = Ext2Options { clock, access_times: AccessTimes::Never, ..options };
     let files = Arc::new(Ext2::open(device, options).unwrap());
-    let mut directories = vec![Ino::ROOT];
-    let node = NewNode::Directory { permissions: 0o755 };
-    for which in 1..4 {
-        let made = files.create(USER, Ino::ROOT, name(&format!("d{which}")), node).unwrap();
-        directories.push(made.ino);
-    }
+    let (directories, node) = (vec![Ino::ROOT], NewNode::Directory { permissions: 0o755 });
     let (now, open) = (BTreeMap::new(), BTreeMap::new());
+    let moments = with_moments.then(Vec::new);
     let mut running =
-        Running { files, device: inner, promises: Vec::new(), now, open, directories };
+        Running { files, device: inner, promises: Vec::new(), now, open, directories, moments };
+    running.note(true);
+    for which in 1..4 {
+        let text = format!("d{which}");
+        let made = running.files.create(USER, Ino::ROOT, name(&text), node).unwrap();
+        running.directories.push(made.ino);
+        running.note(false);
+    }
     running.replace(1);
     running.sync();
     let kept = (1..=64).map(|version: u8| vec![version; 700 + usize::from(version) * 40]);
@@ -201,8 +247,28 @@ pub(crate) fn run(seed: u64, acts: u64, options: Ext2Options) -> Run {
         }
     }
     running.files.close().unwrap();
-    let Running { device, promises, .. } = running;
-    Run { device, promises }
+    let Running { device, promises, moments, .. } = running;
+    Run { device, promises, moments: moments.unwrap_or_default() }
+}
+
+/// All paths of an image with their attributes, in a line each.
+pub(crate) fn outline(files: &Ext2) -> std::result::Result<String, String> {
+    let mut lines = String::new();
+    let mut left = vec![(Ino::ROOT, String::new())];
+    while let Some((directory, path)) = left.pop() {
+        let entries = marram_sim::read_directory(files, directory, false, usize::MAX)
+            .map_err(|error| format!("{path}: {error}"))?;
+        for entry in entries {
+            let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+            let it = files.attributes(entry.ino).map_err(|error| format!("{path}: {error}"))?;
+            let what = (it.kind, it.size, it.links, it.permissions, it.modified, it.changed);
+            lines += &format!("{path} {what:?}\n");
+            if it.kind == Kind::Directory {
+                left.push((entry.ino, path));
+            }
+        }
+    }
+    Ok(lines)
 }
 
 /// All files of an image, by path.

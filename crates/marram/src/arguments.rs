@@ -324,9 +324,11 @@ Mount options, comma-separated:
                          be there without an earlier one
   cache=SIZE             memory for the pool's cache, 16M to 1T
   commit=SECONDS         most seconds between two group commits, 1 to 300 (default 5)
-  consistency=ORDER      of an ext2 or ext3 image: soft-updates (default), so that a crash leaves
-                         nothing but leaks and counts that are too high, or async, which keeps no
-                         order; journal is not there yet
+  consistency=ORDER      of an ext2 or ext3 image: journal (default of an image with one), so that
+                         a crash leaves one moment of all but the bytes of files; journal-full,
+                         these too; journal-writeback, where new parts of files may show old
+                         bytes; soft-updates (default of others), so that a crash leaves nothing
+                         but leaks and counts that are too high; async, which keeps no order
   defragment=SECONDS     between two passes that rewrite crumbs (default 3600; 0 or off: never)
   suid, nosuid, dev, nodev, exec, noexec
                          as for every file system; without root nosuid and nodev always hold

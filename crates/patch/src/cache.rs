@@ -4,6 +4,7 @@
 //! is written, never in the block.
 
 use crate::graph::{Graph, Made, PatchId, Unit};
+use crate::group::Group;
 use crate::plan::{After, Change, Content, Plan};
 use marram_device::{Device, Error, Result};
 use std::collections::{HashMap, VecDeque};
@@ -25,6 +26,11 @@ pub enum Discipline {
     SoftUpdates,
     /// In any order.
     Unordered,
+    /// In groups: all changes of a group wait for one patch, which is released when a log has them.
+    Grouped {
+        /// Whether those of users' bytes are among them; else they wait for nothing.
+        data: bool,
+    },
 }
 
 /// What has been done so far.
@@ -71,12 +77,14 @@ pub struct Cache {
     /// Where on the device the first block lies, in bytes.
     base: u64,
     block_bytes: usize,
-    discipline: Discipline,
+    pub(crate) discipline: Discipline,
     blocks: HashMap<u64, Block>,
     /// Clean blocks, the longest known first; some may have become dirty since.
     clean: VecDeque<u64>,
     dirty_blocks: usize,
-    graph: Graph,
+    pub(crate) graph: Graph,
+    /// The open group.
+    pub(crate) group: Option<Group>,
     failure: Option<Error>,
     counters: Counters,
     planted: Option<usize>,
@@ -94,6 +102,7 @@ impl Cache {
             clean: VecDeque::new(),
             dirty_blocks: 0,
             graph: Graph::default(),
+            group: None,
             failure: None,
             counters: Counters::default(),
             planted: None,
@@ -235,18 +244,55 @@ impl Cache {
     /// A failure of before, or a block that cannot be read or is changed as two kinds of content;
     /// then nothing has changed.
     pub fn apply(&mut self, plan: Plan) -> Result<Vec<PatchId>> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
+        self.check()?;
         self.prepare(&plan)?;
+        let group = self.join_group(&plan);
+        let order = self.discipline;
+        Ok(self.make(&plan, |cache, change, made| match (order, group) {
+            (Discipline::Unordered, _) => Vec::new(),
+            (Discipline::Grouped { data }, Some(group)) if change.is_grouped(data) => vec![group],
+            (Discipline::Grouped { .. }, _) => Vec::new(),
+            (Discipline::SoftUpdates, _) => cache.dependencies(change, made),
+        }))
+    }
+
+    /// As [`Cache::apply`] under soft updates, whatever the order of the other changes is: for a
+    /// log and for marks.
+    ///
+    /// # Errors
+    /// As for [`Cache::apply`].
+    pub fn apply_beside(&mut self, plan: Plan) -> Result<Vec<PatchId>> {
+        self.check()?;
+        self.prepare(&plan)?;
+        Ok(self.make(&plan, Cache::dependencies))
+    }
+
+    /// The failure of before.
+    fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Writes nothing any more, and answers with this error from now on.
+    pub fn fail(&mut self, error: &Error) {
+        self.failure.get_or_insert_with(|| error.clone());
+    }
+
+    fn make(
+        &mut self,
+        plan: &Plan,
+        after: impl Fn(&Cache, &Change, &[PatchId]) -> Vec<PatchId>,
+    ) -> Vec<PatchId> {
         let mut made: Vec<PatchId> = Vec::with_capacity(plan.changes.len());
         for change in &plan.changes {
-            let after = self.dependencies(change, &made);
+            let after = match self.planted {
+                Some(planted) if planted == made.len() => Vec::new(),
+                _ => after(self, change, &made),
+            };
             let patch = self.change(change, &after);
             made.push(patch);
         }
         self.trim();
-        Ok(made)
+        made
     }
 
     /// Brings all blocks of a plan into the cache, so that nothing can fail afterwards.
@@ -281,16 +327,18 @@ impl Cache {
         Ok(())
     }
 
+    /// Whether a block is one of users' bytes.
+    pub(crate) fn is_data(&self, block: u64) -> bool {
+        self.blocks.get(&block).is_some_and(|known| known.content == Content::Data)
+    }
+
     fn unit_bytes(&self, block: u64) -> usize {
         let content = self.blocks.get(&block).map_or(Content::Metadata, |known| known.content);
         content.unit_bytes(self.block_bytes)
     }
 
-    /// What a change waits for under the chosen order.
+    /// What a change waits for as its plan says.
     fn dependencies(&self, change: &Change, made: &[PatchId]) -> Vec<PatchId> {
-        if self.discipline == Discipline::Unordered || self.planted == Some(made.len()) {
-            return Vec::new();
-        }
         let patches = change.after.iter().flat_map(|after| match *after {
             After::Step(step) => vec![made[step]],
             After::Patch(patch) => vec![patch],
@@ -327,9 +375,7 @@ impl Cache {
     /// # Errors
     /// A write or the flush failed, now or before: nothing more is written.
     pub fn wave(&mut self) -> Result<bool> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
+        self.check()?;
         let written = self.write_ready().and_then(|written| {
             if !written.is_empty() {
                 self.counters.flushes += 1;
@@ -419,7 +465,7 @@ impl Cache {
     /// As for [`Cache::wave`].
     ///
     /// # Panics
-    /// If patches wait for each other: a bug.
+    /// If patches wait for each other, or a group is open: a bug.
     pub fn sync(&mut self) -> Result<()> {
         while !self.is_clean() {
             let any = self.wave()?;

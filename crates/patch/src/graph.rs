@@ -30,7 +30,10 @@ pub struct PatchId {
 #[derive(Debug)]
 struct Patch {
     generation: u64,
-    unit: Unit,
+    /// What it changes; none if it only stands for what it waits for.
+    unit: Option<Unit>,
+    /// It may come to wait for more, and is not committed meanwhile.
+    is_held: bool,
     /// What takes it back; none if nothing ever has to.
     undo: Option<Undo>,
     /// What has to be committed first.
@@ -108,7 +111,31 @@ impl Graph {
         own.filter(may_meet).map(|index| self.id(*index)).collect()
     }
 
-    fn insert(&mut self, unit: Unit, undo: Option<Undo>, waits: Vec<usize>) -> usize {
+    /// Patches that have not been committed, of a unit.
+    pub(crate) fn all_of(&self, unit: Unit) -> impl Iterator<Item = PatchId> {
+        self.units.get(&unit).into_iter().flatten().map(|index| self.id(*index))
+    }
+
+    /// Makes a patch of no unit that is held: what waits for it waits until it is released.
+    pub(crate) fn hold(&mut self) -> PatchId {
+        let index = self.insert(None, None, Vec::new());
+        self.patch_mut(index).is_held = true;
+        self.id(index)
+    }
+
+    /// Lets a held patch be committed as soon as others are. What they wait for is no patch that
+    /// waits for the held one.
+    pub(crate) fn release(&mut self, held: PatchId, after: &[PatchId]) {
+        let Some(index) = self.find(held) else { return };
+        let waits: Vec<usize> = after.iter().filter_map(|id| self.find(*id)).collect();
+        waits.into_iter().for_each(|other| self.wait(index, other));
+        self.patch_mut(index).is_held = false;
+        if self.patch(index).waits.is_empty() {
+            self.commit(&[index]);
+        }
+    }
+
+    fn insert(&mut self, unit: Option<Unit>, undo: Option<Undo>, waits: Vec<usize>) -> usize {
         self.generation += 1;
         self.count += 1;
         let index = self.vacant.pop().unwrap_or_else(|| {
@@ -117,8 +144,11 @@ impl Graph {
         });
         waits.iter().for_each(|other| self.patch_mut(*other).dependents.push(index));
         let (generation, dependents) = (self.generation, Vec::new());
-        self.patches[index] = Some(Patch { generation, unit, undo, waits, dependents });
-        self.units.entry(unit).or_default().push(index);
+        let is_held = false;
+        self.patches[index] = Some(Patch { generation, unit, is_held, undo, waits, dependents });
+        if let Some(unit) = unit {
+            self.units.entry(unit).or_default().push(index);
+        }
         index
     }
 
@@ -149,7 +179,7 @@ impl Graph {
         if waits.is_empty() && met.is_empty() {
             let (index, made) = match free {
                 Some(index) => (index, Made::Joined),
-                None => (self.insert(unit, None, Vec::new()), Made::New),
+                None => (self.insert(Some(unit), None, Vec::new()), Made::New),
             };
             return (self.id(index), made);
         }
@@ -164,7 +194,7 @@ impl Graph {
         waits.extend(met.into_iter().chain(free));
         waits.sort_unstable();
         waits.dedup();
-        let index = self.insert(unit, Some(undo), waits);
+        let index = self.insert(Some(unit), Some(undo), waits);
         (self.id(index), Made::New)
     }
 
@@ -225,23 +255,33 @@ impl Graph {
         count
     }
 
-    /// Notes that patches are durable.
+    /// Notes that patches are durable, and with them those that only stood for them.
     pub(crate) fn commit(&mut self, durable: &[usize]) {
-        for index in durable {
-            let patch = self.patches[*index].take().expect("a patch is committed once");
-            self.vacant.push(*index);
+        let mut left = durable.to_vec();
+        while let Some(index) = left.pop() {
+            let patch = self.patches[index].take().expect("a patch is committed once");
+            self.vacant.push(index);
             self.count -= 1;
-            let own = self.units.get_mut(&patch.unit).expect("it has this patch");
-            own.retain(|other| other != index);
-            if own.is_empty() {
-                self.units.remove(&patch.unit);
+            if let Some(unit) = patch.unit {
+                self.leave_unit(unit, index);
             }
             for other in patch.dependents {
                 // One that was written with it may be gone already.
-                if let Some(dependent) = self.patches[other].as_mut() {
-                    dependent.waits.retain(|waited| waited != index);
+                let Some(dependent) = self.patches[other].as_mut() else { continue };
+                dependent.waits.retain(|waited| *waited != index);
+                let stands_for_none = dependent.unit.is_none() && dependent.waits.is_empty();
+                if stands_for_none && !dependent.is_held {
+                    left.push(other);
                 }
             }
+        }
+    }
+
+    fn leave_unit(&mut self, unit: Unit, index: usize) {
+        let own = self.units.get_mut(&unit).expect("it has this patch");
+        own.retain(|other| *other != index);
+        if own.is_empty() {
+            self.units.remove(&unit);
         }
     }
 

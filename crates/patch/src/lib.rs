@@ -11,9 +11,11 @@
 
 mod cache;
 mod graph;
+mod group;
 mod plan;
 mod undo;
 
 pub use cache::{Cache, Counters, Discipline};
 pub use graph::PatchId;
+pub use group::Closed;
 pub use plan::{After, Content, Plan};

@@ -64,6 +64,13 @@ pub(crate) struct Change {
     pub(crate) is_fresh: bool,
 }
 
+impl Change {
+    /// Whether it waits for a group that has changes of users' bytes or not.
+    pub(crate) fn is_grouped(&self, data: bool) -> bool {
+        data || self.content == Content::Metadata
+    }
+}
+
 /// The changes of an operation.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -185,6 +192,12 @@ impl Plan {
     fn push(&mut self, change: Change) -> After {
         self.changes.push(change);
         After::Step(self.changes.len() - 1)
+    }
+
+    /// The blocks whose changes wait for a group.
+    pub(crate) fn grouped_blocks(&self, data: bool) -> impl Iterator<Item = u64> {
+        let grouped = self.changes.iter().filter(move |change| change.is_grouped(data));
+        grouped.map(|change| change.block)
     }
 
     /// Whether it changes nothing.

@@ -172,6 +172,11 @@ impl Freeing {
 }
 
 impl Freed {
+    /// The blocks.
+    pub(crate) fn blocks(&self) -> &[u64] {
+        &self.blocks
+    }
+
     /// Whether it can be used again: freeing it is durable, and nothing of before is still to be
     /// written there.
     pub(crate) fn is_durable(&self, cache: &Cache) -> bool {

@@ -260,6 +260,56 @@ impl Work<'_> {
         Ok(steps)
     }
 
+    /// From which block of a file on `most` blocks are in use at least; `keep` if all blocks from
+    /// there on are fewer.
+    pub(crate) fn last_blocks(&mut self, inode: &Inode, keep: u64, most: u64) -> Result<u64> {
+        let pointers = self.state.geometry.pointers();
+        let (mut left, mut end) = (most, DIRECT as u64);
+        let mut slots: Vec<(usize, u64, u32)> = (0..DIRECT).map(|it| (it, it as u64, 0)).collect();
+        for height in 1..=3 {
+            slots.push((DIRECT + height - 1, end, height as u32));
+            end += pointers.pow(height as u32);
+        }
+        for (slot, base, height) in slots.into_iter().rev() {
+            let at = (inode.pointer(slot), base, height);
+            if let Some(from) = self.last_below(at, keep, &mut left)? {
+                return Ok(from.max(keep));
+            }
+        }
+        Ok(keep)
+    }
+
+    /// Counts blocks below a pointer from the last one on; where there are enough of them.
+    fn last_below(
+        &mut self,
+        (block, base, height): (u64, u64, u32),
+        keep: u64,
+        left: &mut u64,
+    ) -> Result<Option<u64>> {
+        let pointers = self.state.geometry.pointers();
+        let end = base + pointers.pow(height);
+        if block == 0 || end <= keep {
+            return Ok(None);
+        }
+        if *left == 0 {
+            return Ok(Some(end));
+        }
+        *left -= 1;
+        if height == 0 {
+            return Ok(None);
+        }
+        self.state.check_block(block)?;
+        let span = pointers.pow(height - 1);
+        for place in (0..pointers).rev() {
+            let next = self.pointer(block, place)?;
+            let at = (next, base + place * span, height - 1);
+            if let Some(from) = self.last_below(at, keep, left)? {
+                return Ok(Some(from));
+            }
+        }
+        Ok(None)
+    }
+
     /// Notes what is cut off below a pointer, of which the first `keep` blocks of content stay.
     fn cut_below(&mut self, cut: &mut Cut, block: u64, height: usize, keep: u64) -> Result<()> {
         if block == 0 {

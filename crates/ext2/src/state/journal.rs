@@ -1,14 +1,16 @@
-//! The journal that the kernel has left: replayed before anything else is read.
+//! The journal: what a crash has left is replayed before anything else is read.
 //!
 //! The format is JBD2's: a ring of blocks with big-endian headers, each transaction ended by a
 //! commit block. What a torn or foreign part of the ring says does not count.
+
+pub(crate) mod log;
 
 use crate::error::{ImageError, failed};
 use crate::state::{State, Work, damaged};
 use crate::superblock::{INCOMPAT_RECOVER, SUPERBLOCK_AT, field};
 use marram_device::Device;
 use marram_vfs::{Result, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 const MAGIC: u32 = 0xc03b_3998;
 const DESCRIPTOR: u32 = 1;
@@ -107,6 +109,10 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
             0 => return Err(bad("has a hole")),
             block => blocks.push(block),
         }
+    }
+    let different: HashSet<&u64> = blocks.iter().collect();
+    if different.len() != blocks.len() {
+        return Err(bad("has a block twice"));
     }
     let bytes = state.cache.read_data(blocks[0])?;
     if word(&bytes, 0) != MAGIC || !SUPERBLOCKS.contains(&word(&bytes, 4)) {
@@ -236,45 +242,4 @@ fn search(state: &State, ring: &Ring) -> Result<Found> {
         Ok(())
     })?;
     Ok(Found { blocks, next: committed })
-}
-
-impl State {
-    /// Ends what the kernel had begun with inodes that have no name, or that were being cut.
-    pub(crate) fn end_orphans(&mut self, now: Timestamp) -> Result<()> {
-        let (block, at) = self.geometry.superblock();
-        let bytes = self.cache.read(block).map_err(failed)?;
-        let mut next = u64::from(crate::bytes::u32_at(bytes, at + field::LAST_ORPHAN));
-        if next == 0 {
-            return Ok(());
-        }
-        let mut orphans = Vec::new();
-        while next != 0 {
-            if orphans.len() as u64 > self.geometry.inodes || next < self.geometry.first_ino {
-                return Err(damaged("the list of inodes without a name makes no sense"));
-            }
-            orphans.push(next);
-            next = u64::from(self.raw_inode(next)?.removed());
-        }
-        let mut work = Work::new(self, now);
-        let done = work.write(block, at + field::LAST_ORPHAN, &[0; 4], &[]).map(drop);
-        work.end(done)?;
-        self.sync()?;
-        orphans.into_iter().try_for_each(|number| self.end_orphan(number, now))
-    }
-
-    fn end_orphan(&mut self, number: u64, now: Timestamp) -> Result<()> {
-        let inode = self.raw_inode(number)?;
-        if inode.links() == 0 {
-            return self.remove_unless_pinned(number, now);
-        }
-        let mut work = Work::new(self, now);
-        let mut inode = inode;
-        inode.set_removed(0);
-        let size = inode.size();
-        let done = match inode.kind() {
-            Some(marram_vfs::Kind::Regular) => work.resize_to(number, &mut inode, size),
-            _ => work.store(number, &inode, &[]).map(drop),
-        };
-        work.end(done)
-    }
 }

@@ -27,6 +27,9 @@ pub(crate) struct Shape {
 pub(crate) const SMALL: Shape =
     Shape { kind: "ext2", block_bytes: 1024, inode_bytes: 256, kib: 4096 };
 
+/// The same with a journal of 1 MiB.
+pub(crate) const JOURNALED: Shape = Shape { kind: "ext3", kib: 5120, ..SMALL };
+
 /// Makes an image.
 pub(crate) fn make(shape: Shape) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();

@@ -155,8 +155,10 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
     });
     if let Some(order) = &report.write_order {
         lines.push(format!(
-            "write order:  {}: {} patches and {} joined to them, {} waves, {} flushes, {} waiting",
+            "write order:  {}: {} commits, {} patches and {} joined to them, {} waves, {} flushes, \
+             {} waiting",
             order.consistency,
+            order.commits,
             order.patches,
             order.joined,
             order.waves,

@@ -137,6 +137,7 @@ impl Ext2Home {
             free_bytes: space.free_bytes,
             write_order: Some(WriteOrder {
                 consistency: self.files.consistency().name().to_owned(),
+                commits: self.files.commits(),
                 patches: counters.patches,
                 joined: counters.joined,
                 waiting: counters.waiting,

@@ -3,13 +3,14 @@
 use crate::error::failed;
 use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
 use crate::state::blocks::{Growth, file_bytes_max};
+use crate::state::journal::log::Bytes;
 use crate::state::operations::names::SETGID;
 use crate::state::{State, Work, check_changeable, number};
 use marram_patch::{After, Content};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp, WriteOptions};
 
 /// Most bytes of a write that are one operation.
-pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
+const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Most blocks that one operation cuts off, so that it has a bound.
 const CUT_BLOCKS_MAX: u64 = 1 << 15;
 /// Seconds after which an access time is due.
@@ -197,8 +198,24 @@ impl Work<'_> {
     /// Cuts a file to a size that is not above its own.
     pub(crate) fn resize_to(&mut self, number: u64, inode: &mut Inode, size: u64) -> Result<()> {
         let block_bytes = self.state.geometry.block_bytes as u64;
+        let keep = size.div_ceil(block_bytes);
         inode.set_size(size);
-        let steps = self.cut(number, inode, size.div_ceil(block_bytes), &[])?;
+        let first = self.last_blocks(inode, keep, self.state.cut_blocks_max())?;
+        let steps = if first > keep && self.state.log.is_some() {
+            // A crash may come between the operations that cut it.
+            self.add_orphan(number, inode)?;
+            self.to_cut = Some((number, keep));
+            self.store(number, inode, &[])?
+        } else {
+            self.cut(number, inode, keep, &[])?
+        };
+        self.zero_end(inode, size, &steps)
+    }
+
+    /// Makes the bytes behind an end of a file zeros, as far as its block goes: whatever extends
+    /// the file later finds them there.
+    pub(crate) fn zero_end(&mut self, inode: &Inode, size: u64, steps: &[After]) -> Result<()> {
+        let block_bytes = self.state.geometry.block_bytes as u64;
         let within = (size % block_bytes) as usize;
         if within == 0 {
             return Ok(());
@@ -207,27 +224,52 @@ impl Work<'_> {
         if block == 0 {
             return Ok(());
         }
-        // Whatever extends the file later finds zeros there.
         let zeros = vec![0; block_bytes as usize - within];
         let place = (block, Content::Data);
         let cache = &mut self.state.cache;
-        self.plan.write(cache, place, within, &zeros, &steps).map_err(failed)?;
+        self.plan.write(cache, place, within, &zeros, steps).map_err(failed)?;
         Ok(())
     }
 
-    /// One of the operations by which a file is cut.
-    fn cut_to(&mut self, number: u64, inode: &mut Inode, keep: u64, after: &[After]) -> Result<()> {
+    /// One of the operations by which a file is cut to so many blocks; whether it was the last.
+    fn cut_piece(&mut self, number: u64, keep: u64, after: &[After]) -> Result<bool> {
+        let mut inode = self.raw_inode(number)?;
+        let from = self.last_blocks(&inode, keep, self.state.cut_blocks_max())?;
         let block_bytes = self.state.geometry.block_bytes as u64;
         if inode.kind() == Some(Kind::Regular) {
-            inode.set_size(inode.size().min(keep * block_bytes));
+            inode.set_size(inode.size().min(from * block_bytes));
         } else {
             inode.set_size(0);
         }
-        self.cut(number, inode, keep, after).map(drop)
+        if from == keep && inode.links() > 0 {
+            self.drop_orphan(number, &mut inode)?;
+            inode.set_removed(0);
+        }
+        self.cut(number, &mut inode, from, after)?;
+        Ok(from == keep)
     }
 }
 
 impl State {
+    /// Most blocks that one operation cuts off. Each may lie in a group of its own, and what one
+    /// operation changes is in one transaction.
+    fn cut_blocks_max(&self) -> u64 {
+        self.log.as_ref().map_or(CUT_BLOCKS_MAX, |log| {
+            let most = log.group_blocks_max() as u64;
+            if self.geometry.groups <= most / 2 { CUT_BLOCKS_MAX } else { most / 3 }
+        })
+    }
+
+    /// Most bytes of a write that are one operation.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        self.log.as_ref().map_or(PIECE_BYTES_MAX, |log| {
+            let most = log.group_blocks_max();
+            let is_small = log.bytes != Bytes::Logged && self.geometry.groups <= most as u64 / 2;
+            let part = most / 3 * self.geometry.block_bytes;
+            if is_small { PIECE_BYTES_MAX } else { part.min(PIECE_BYTES_MAX) }
+        })
+    }
+
     /// Cuts a file to so many blocks once `after` is durable, in operations that each have a bound.
     pub(crate) fn cut_in_pieces(
         &mut self,
@@ -237,22 +279,14 @@ impl State {
         now: Timestamp,
     ) -> Result<()> {
         let number = number(ino)?;
+        if !has_blocks(&self.raw_inode(number)?) {
+            return Ok(());
+        }
         loop {
             self.make_room()?;
-            let inode = self.raw_inode(number)?;
-            let block_bytes = self.geometry.block_bytes as u64;
-            let blocks = inode.size().div_ceil(block_bytes);
-            let is_large = inode.kind() == Some(Kind::Regular)
-                && inode.sectors(block_bytes as usize) * 512 / block_bytes > CUT_BLOCKS_MAX;
-            let to = if is_large { blocks.saturating_sub(CUT_BLOCKS_MAX).max(keep) } else { keep };
-            if !has_blocks(&inode) {
-                return Ok(());
-            }
             let mut work = Work::new(self, now);
-            let mut inode = inode;
-            let done = work.cut_to(number, &mut inode, to, after);
-            work.end(done)?;
-            if to == keep {
+            let done = work.cut_piece(number, keep, after);
+            if work.end(done)? {
                 return Ok(());
             }
         }

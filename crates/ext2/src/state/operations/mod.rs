@@ -6,6 +6,5 @@ mod content;
 mod names;
 mod rename;
 
-pub(crate) use content::PIECE_BYTES_MAX;
 pub(crate) use names::{read_target, reading};
 pub(crate) use rename::Move;

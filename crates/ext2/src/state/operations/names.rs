@@ -191,6 +191,9 @@ impl Work<'_> {
         let (directory, above) = self.living_directory(parent)?;
         let new = New { kind: Kind::Regular, permissions, device: 0, target: &[] };
         let (made, _) = self.new_inode(caller, (directory, &above), &new, (0, Vec::new()))?;
+        let mut inode = self.raw_inode(made)?;
+        self.add_orphan(made, &mut inode)?;
+        self.store(made, &inode, &[])?;
         Ok(made)
     }
 
@@ -208,6 +211,9 @@ impl Work<'_> {
         }
         check_changeable(&inode)?;
         check_links(&inode)?;
+        if inode.links() == 0 {
+            self.drop_orphan(target, &mut inode)?;
+        }
         inode.set_links(inode.links() + 1);
         inode.set_time(Time::Changed, self.now);
         let mut after = self.store(target, &inode, &[])?;
@@ -250,6 +256,9 @@ impl Work<'_> {
     ) -> Result<Option<u64>> {
         inode.set_links(inode.links().saturating_sub(1));
         inode.set_time(Time::Changed, self.now);
+        if inode.links() == 0 {
+            self.add_orphan(target, &mut inode)?;
+        }
         let steps = self.store(target, &inode, gone)?;
         if inode.links() > 0 {
             return Ok(None);
@@ -268,6 +277,7 @@ impl Work<'_> {
     ) -> Result<Vec<After>> {
         inode.set_links(0);
         inode.set_time(Time::Changed, self.now);
+        self.add_orphan(target, &mut inode)?;
         let steps = self.store(target, &inode, gone)?;
         self.nameless = Some((target, steps.clone()));
         Ok(steps)
@@ -376,6 +386,7 @@ impl Work<'_> {
         let is_directory = inode.is_directory();
         let attributes = inode.attribute_block();
         inode.set_attribute_block(0);
+        self.drop_orphan(number, &mut inode)?;
         inode.set_removed(self.now.seconds.clamp(1, i64::from(u32::MAX)) as u32);
         if attributes != 0 {
             inode.add_blocks(-1, self.state.geometry.block_bytes);

@@ -63,6 +63,9 @@ pub(crate) struct StatusReport {
 pub(crate) struct WriteOrder {
     /// The order, as the mount option says it.
     pub(crate) consistency: String,
+    /// Transactions of the journal that were committed.
+    #[serde(default)]
+    pub(crate) commits: u64,
     /// Patches that were made.
     pub(crate) patches: u64,
     /// Changes that became a part of one.

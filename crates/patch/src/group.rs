@@ -1,0 +1,79 @@
+//! Groups of changes that become durable together, through a log that a caller writes.
+//!
+//! All changes of a group wait for one patch of no unit. The caller copies the blocks of a closed
+//! group to a log, and releases that patch after the log's last block. What the log waits for is
+//! never a change that waits for a group, so no patch comes to wait for itself: its blocks are
+//! free before the group is opened.
+
+use crate::cache::{Cache, Discipline};
+use crate::graph::PatchId;
+use crate::plan::Plan;
+use std::collections::BTreeSet;
+
+/// The group that takes changes now.
+#[derive(Debug)]
+pub(crate) struct Group {
+    patch: PatchId,
+    blocks: BTreeSet<u64>,
+}
+
+/// A group that takes no more changes.
+#[derive(Debug)]
+pub struct Closed {
+    /// What its changes wait for.
+    pub patch: PatchId,
+    /// The blocks that it has changed, in order.
+    pub blocks: Vec<u64>,
+}
+
+impl Cache {
+    /// Makes the changes of a plan part of the open group, if changes are made in groups.
+    pub(crate) fn join_group(&mut self, plan: &Plan) -> Option<PatchId> {
+        let Discipline::Grouped { data } = self.discipline else { return None };
+        let graph = &mut self.graph;
+        let group = self
+            .group
+            .get_or_insert_with(|| Group { patch: graph.hold(), blocks: BTreeSet::new() });
+        group.blocks.extend(plan.grouped_blocks(data));
+        Some(group.patch)
+    }
+
+    /// What the changes of the open group wait for.
+    pub fn group(&self) -> Option<PatchId> {
+        self.group.as_ref().map(|group| group.patch)
+    }
+
+    /// How many blocks the open group would have with a plan, and how many the plan has itself.
+    pub fn group_blocks_with(&self, plan: &Plan) -> (usize, usize) {
+        let Discipline::Grouped { data } = self.discipline else { return (0, 0) };
+        let own: BTreeSet<u64> = plan.grouped_blocks(data).collect();
+        let known = self.group.as_ref().map(|group| &group.blocks);
+        let others = known.map_or(0, |known| known.difference(&own).count());
+        (others + own.len(), own.len())
+    }
+
+    /// Leaves a block out of the log of the open group: nothing leads to it any more.
+    pub fn leave_out(&mut self, block: u64) {
+        if let Some(group) = &mut self.group {
+            group.blocks.remove(&block);
+        }
+    }
+
+    /// Closes the open group.
+    pub fn close_group(&mut self) -> Option<Closed> {
+        let Group { patch, blocks } = self.group.take()?;
+        Some(Closed { patch, blocks: blocks.into_iter().collect() })
+    }
+
+    /// Lets the changes of a closed group be written once some patches are durable. These wait for
+    /// no change of a group.
+    pub fn release_group(&mut self, closed: &Closed, after: &[PatchId]) {
+        self.graph.release(closed.patch, after);
+    }
+
+    /// The changes of users' bytes that are not durable.
+    pub fn data_patches(&self) -> Vec<PatchId> {
+        let units = self.graph.units().filter(|unit| self.is_data(unit.block));
+        units.flat_map(|unit| self.graph.all_of(unit)).collect()
+    }
+}
