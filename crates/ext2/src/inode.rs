@@ -18,6 +18,8 @@ pub(crate) const FLAGS_FIXED: u32 = 0x10 | 0x20;
 pub(crate) const FLAGS_FOREIGN: u32 = 0x800 | 0x8_0000 | 0x20_0000 | 0x1000_0000;
 /// Its blocks are counted in blocks, not in sectors.
 const FLAG_HUGE: u32 = 0x4_0000;
+/// Where the size is: its low 32 bits, which are all that a directory has.
+pub(crate) const SIZE_AT: usize = 4;
 /// Where the pointers are.
 const POINTERS_AT: usize = 40;
 /// The latest second that 34 bits can say.
@@ -99,11 +101,11 @@ impl Inode {
     /// Size in bytes. A directory's is of 32 bits: what would be above is another field.
     pub(crate) fn size(&self) -> u64 {
         let high = if self.kind() == Some(Kind::Regular) { u32_at(&self.bytes, 108) } else { 0 };
-        u64::from(u32_at(&self.bytes, 4)) | u64::from(high) << 32
+        u64::from(u32_at(&self.bytes, SIZE_AT)) | u64::from(high) << 32
     }
 
     pub(crate) fn set_size(&mut self, size: u64) {
-        put_u32(&mut self.bytes, 4, size as u32);
+        put_u32(&mut self.bytes, SIZE_AT, size as u32);
         if self.kind() == Some(Kind::Regular) {
             put_u32(&mut self.bytes, 108, (size >> 32) as u32);
         }

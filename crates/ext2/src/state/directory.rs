@@ -4,7 +4,7 @@
 //! are read over; one is given up before an entry is added that it would not know.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
-use crate::inode::{FLAG_INDEX, Inode};
+use crate::inode::{FLAG_INDEX, Inode, SIZE_AT};
 use crate::state::blocks::Growth;
 use crate::state::{State, Work, damaged, shown};
 use marram_patch::{After, Content};
@@ -57,6 +57,7 @@ impl Entry {
 /// An entry that was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
+    directory: u64,
     /// The block of the directory, and where the entry is in it.
     block: u64,
     entry: Entry,
@@ -209,7 +210,7 @@ impl Work<'_> {
         let (block, entries) = self.entries_at(inode, place / block_bytes)?.ok_or_else(lost)?;
         let entry = entries.into_iter().find(|entry| entry.at == at && entry.ino != 0);
         let entry = entry.ok_or_else(lost)?;
-        Ok(Some(Found { block, entry, number: entry.ino }))
+        Ok(Some(Found { directory: number, block, entry, number: entry.ino }))
     }
 
     /// Finds a name that must be there.
@@ -313,6 +314,16 @@ impl Work<'_> {
         self.store(number, inode, &after)
     }
 
+    /// What has to be durable before an entry of a block is seen on the medium if it is seen here:
+    /// the length of the entry before it, and the size of the directory. Entries before that one
+    /// are seen then, for the change of that length has waited for them.
+    fn seen(&self, directory: u64, block: u64, before: Option<usize>) -> Result<Vec<After>> {
+        let (inode_block, inode_at) = self.state.place(directory)?;
+        let size = After::Bytes { block: inode_block, at: inode_at + SIZE_AT, len: 4 };
+        let len = before.map(|before| After::Bytes { block, at: before + 4, len: 2 });
+        Ok(len.into_iter().chain([size]).collect())
+    }
+
     /// Adds an entry where a block has room. The bytes that make it seen come last, and lie in one
     /// sector.
     fn add_to_block(
@@ -336,10 +347,11 @@ impl Work<'_> {
             _ => (entry.at + 4, (entry.needs() as u16).to_le_bytes().to_vec()),
         };
         let sector = seen_at / SECTOR;
-        let mut after = after.to_vec();
         // An entry that was here may still be seen on the medium: until it is away there, it
         // keeps its bytes.
-        let removed = [After::Bytes { block, at: seen_at, len: seen.len() }];
+        let mut removed = self.seen(number, block, entry.before)?;
+        let mut after = [after, &removed].concat();
+        removed.push(After::Bytes { block, at: seen_at, len: seen.len() });
         let mut from = at;
         let mut together = vec![(seen_at, seen)];
         while from < at + bytes.len() {
@@ -394,11 +406,12 @@ impl Work<'_> {
             None => self.write(block, entry.at, &[0; 4], after),
             Some(before) => {
                 // What follows it then follows the entry before: as far as it is there itself.
-                let mut after = after.to_vec();
+                // It is away only where that one is seen.
+                let earlier = now.iter().find(|it| it.at == before).and_then(|it| it.before);
+                let mut after = [after, &self.seen(directory, block, earlier)?].concat();
                 after.push(After::Bytes { block, at: entry.at + 4, len: 2 });
-                let after = &after;
                 let len = u16_at(self.read(block)?, before + 4) + entry.len as u16;
-                self.write(block, before + 4, &len.to_le_bytes(), after)
+                self.write(block, before + 4, &len.to_le_bytes(), &after)
             }
         }
     }
@@ -413,12 +426,9 @@ impl Work<'_> {
         let at = found.entry.at;
         let number = (target as u32).to_le_bytes().to_vec();
         let kind = self.entry_kind(kind);
-        let mut after = after.to_vec();
-        if let Some(before) = found.entry.before {
-            // It counts once it is seen, which the entry before it decides.
-            after.push(After::Bytes { block: found.block, at: before + 4, len: 2 });
-        }
-        let after = &after;
+        // It counts once it is seen.
+        let seen = self.seen(found.directory, found.block, found.entry.before)?;
+        let after = &[after, &seen].concat();
         if at / SECTOR == (at + 7) / SECTOR {
             let parts = vec![(at, number), (at + 7, vec![kind])];
             return self.write_together(found.block, parts, after);

@@ -98,8 +98,12 @@ impl Work<'_> {
             counted = self.store(directory, &above, &[])?;
         }
         let (made, after) = self.new_inode(caller, (directory, &above), &new, (links, counted))?;
-        self.add_entry((directory, &mut above), name, (made, new.kind), &after)?;
+        let mut named = self.add_entry((directory, &mut above), name, (made, new.kind), &after)?;
         self.store(directory, &above, &[])?;
+        if is_directory {
+            named.extend(self.recent_of(directory));
+            self.written = Some((made, named));
+        }
         Ok(made)
     }
 
@@ -225,7 +229,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What was written to a file and may not be durable yet.
+    /// What was written to a file, or leads to a directory, and may not be durable yet.
     pub(crate) fn recent_of(&self, number: u64) -> Vec<After> {
         let recent = self.state.recent.get(&number);
         recent.into_iter().flatten().map(|patch| After::Patch(*patch)).collect()

@@ -123,9 +123,8 @@ impl Work<'_> {
     ) -> Result<Option<u64>> {
         let moved = (source.number(), source.kind);
         let moves = from != to && source.is_directory();
-        let gains = moves && !target.as_ref().is_some_and(Led::is_directory);
         let mut after = self.before_move(&source)?;
-        if gains {
+        if moves {
             after.extend(self.change_links(to, 1, &[])?);
         }
         let mut to_inode = self.inode(to)?;
@@ -136,31 +135,28 @@ impl Work<'_> {
         to_inode.touch_content(self.now);
         self.store(to, &to_inode, &[])?;
         let mut settled = named.clone();
+        settled.extend(self.recent_of(to));
         if moves {
             let inode = self.inode(moved.0)?;
             settled.extend(self.set_parent(moved.0, &inode, to, &named)?);
         }
         let gone = self.leave((from, way.name), &source.found, whiteout, settled)?;
-        self.after_move(&source, &gone)?;
-        let mut settled = gone;
-        let lost = match target {
-            None => None,
+        self.change_links(source.number(), -1, &gone)?;
+        if moves {
+            self.change_links(from, -1, &gone)?;
+        }
+        match target {
+            None => Ok(None),
             Some(target) => {
                 let inode = self.inode(target.number())?;
-                match target.is_directory() {
-                    true => {
-                        settled.extend(self.lose_directory(target.number(), inode, &named)?);
-                        Some(target.number())
-                    }
-                    false => self.lose_name(target.number(), inode, &named)?,
+                if !target.is_directory() {
+                    return self.lose_name(target.number(), inode, &named);
                 }
+                let cleared = self.lose_directory(target.number(), inode, &named)?;
+                self.change_links(to, -1, &cleared)?;
+                Ok(Some(target.number()))
             }
-        };
-        if source.is_directory() && (moves || lost.is_some()) {
-            // The old parent has a subdirectory less, or the new one if one was replaced there.
-            self.change_links(from, -1, &settled)?;
         }
-        Ok(lost)
     }
 
     /// Takes the old name away, or lets it lead to a whiteout.
@@ -187,23 +183,14 @@ impl Work<'_> {
     }
 
     /// What a new name of an inode waits for: that it counts one more, and what was written to it.
+    /// A directory counts one more as well: so it is not removed before its old name is away.
     fn before_move(&mut self, source: &Led) -> Result<Vec<After>> {
         let mut after = self.recent_of(source.number());
         let mut inode = source.inode.clone();
-        if !source.is_directory() {
-            inode.set_links(inode.links() + 1);
-        }
+        inode.set_links(inode.links() + 1);
         inode.set_time(Time::Changed, self.now);
         after.extend(self.store(source.number(), &inode, &[])?);
         Ok(after)
-    }
-
-    /// Counts one name less once the old one is gone.
-    fn after_move(&mut self, source: &Led, gone: &[After]) -> Result<()> {
-        if !source.is_directory() {
-            self.change_links(source.number(), -1, gone)?;
-        }
-        Ok(())
     }
 
     fn change_links(&mut self, number: u64, by: i32, after: &[After]) -> Result<Vec<After>> {
