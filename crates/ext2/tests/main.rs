@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crashes;
+mod edges;
 mod hostile;
 mod images;
 mod journal;
@@ -12,5 +13,4 @@ mod judge;
 mod logged;
 mod numbered;
 mod oracle;
-mod orders;
 mod workload;

@@ -208,8 +208,10 @@ impl Plan {
 
 /// Bytes that are the same between two changes and yet are written with them, at most.
 const GAP_BYTES_MAX: usize = 4;
+/// Bytes of an aligned word, which holds a field of up to so many.
+const WORD_BYTES: usize = 4;
 
-/// The runs of bytes at `at` of a block that differ, by the units in which they lie.
+/// The runs of words at `at` of a block that differ, by the units in which they lie.
 fn differences(old: &[u8], new: &[u8], at: usize, unit_bytes: usize) -> Vec<(usize, Vec<Piece>)> {
     let mut units: Vec<(usize, Vec<Piece>)> = Vec::new();
     let mut index = 0;
@@ -226,17 +228,26 @@ fn differences(old: &[u8], new: &[u8], at: usize, unit_bytes: usize) -> Vec<(usi
     units
 }
 
+/// The words that differ, as far as they were written: a field whose bytes do not all differ is
+/// still changed as a whole, so it never is half of one change and half of another.
 fn runs(old: &[u8], new: &[u8], at: usize) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    let differing = (0..new.len()).filter(|index| old[*index] != new[*index]);
-    for index in differing {
-        match pieces.last_mut() {
-            Some(last) if at + index - (last.at + last.bytes.len()) <= GAP_BYTES_MAX => {
-                let from = last.at + last.bytes.len() - at;
-                last.bytes.extend_from_slice(&new[from..=index]);
+    let mut index = 0;
+    while index < new.len() {
+        let end = ((at + index + 1).next_multiple_of(WORD_BYTES) - at).min(new.len());
+        if old[index..end] != new[index..end] {
+            match pieces.last_mut() {
+                Some(last) if at + index - (last.at + last.bytes.len()) <= GAP_BYTES_MAX => {
+                    let from = last.at + last.bytes.len() - at;
+                    last.bytes.extend_from_slice(&new[from..end]);
+                }
+                _ => {
+                    let bytes = new[index..end].to_vec();
+                    pieces.push(Piece { at: at + index, bytes, mask: None });
+                }
             }
-            _ => pieces.push(Piece { at: at + index, bytes: vec![new[index]], mask: None }),
         }
+        index = end;
     }
     pieces
 }

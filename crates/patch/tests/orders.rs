@@ -248,3 +248,19 @@ fn a_change_of_bits_does_not_wait_for_the_other_bits_of_its_byte() {
     cache.wave().unwrap();
     assert_eq!(device.snapshot()[0], 0b1_0011);
 }
+
+#[test]
+fn no_word_is_half_of_one_change_and_half_of_another() {
+    let device = Arc::new(MemoryDevice::new(BLOCK * 4));
+    let mut cache = Cache::new(Arc::clone(&device) as Arc<dyn Device>, 0, BLOCK);
+    let mut plan = Plan::default();
+    let first = plan.write(&mut cache, (1, Content::Metadata), 0, &[1], &[]).unwrap();
+    plan.write(&mut cache, (0, Content::Metadata), 8, &[7, 0, 0, 0], &first).unwrap();
+    plan.write(&mut cache, (0, Content::Metadata), 8, &[7, 0, 5, 0], &[]).unwrap();
+    plan.write(&mut cache, (0, Content::Metadata), 12, &[9], &[]).unwrap();
+    cache.apply(plan).unwrap();
+    cache.wave().unwrap();
+    assert_eq!(device.snapshot()[8..13], [0, 0, 0, 0, 9], "the later half waits as well");
+    cache.wave().unwrap();
+    assert_eq!(device.snapshot()[8..13], [7, 0, 5, 0, 9]);
+}

@@ -123,6 +123,26 @@ fn a_name_comes_behind_one_that_is_not_seen_yet() {
     );
 }
 
+#[test]
+fn a_name_is_replaced_by_two_numbers_that_differ_in_one_byte() {
+    judged(
+        |files| {
+            let t = made(files, FILE, (Ino::ROOT, "t"));
+            let d = made(files, DIRECTORY, (Ino::ROOT, "d1"));
+            let numbers = t.0 + 2..=t.0 + 3 + 256;
+            let made: Vec<Ino> =
+                numbers.map(|number| made(files, FILE, (d, &number.to_string()))).collect();
+            (d, made[0], [made[0], made[256]].map(|ino| ino.0.to_string()))
+        },
+        |files, (d, deep, [first, second])| {
+            files.write(deep, 64 << 20, KEPT, WriteOptions::default()).unwrap();
+            moved(files, (d, &first), (Ino::ROOT, "t"));
+            moved(files, (d, &second), (Ino::ROOT, "t"));
+        },
+        false,
+    );
+}
+
 /// Makes a directory of twelve blocks and one that a block of pointers names, all of them full.
 fn full(files: &Ext2) -> Ino {
     let d = made(files, DIRECTORY, (Ino::ROOT, "d1"));
