@@ -176,6 +176,7 @@ impl Ext2 {
             }
             state.load_groups()?;
             state.end_orphans(options.clock.now())?;
+            state.begin_census()?;
         }
         let (state, label) = (Mutex::new(IMAGE, state), Mutex::new(LABEL, label));
         Ok(Ext2 { state, options, consistency, label })
@@ -226,11 +227,18 @@ impl Ext2 {
 
     /// Runs an operation: it happens wholly, or nothing has changed. If space is only just being
     /// freed, it is begun anew when that is done.
-    fn change<R>(&self, mut run: impl FnMut(&mut Work<'_>) -> Result<R>) -> Result<R> {
+    fn change<R>(&self, run: impl FnMut(&mut Work<'_>) -> Result<R>) -> Result<R> {
+        self.change_in(&mut self.state.lock(), run)
+    }
+
+    fn change_in<R>(
+        &self,
+        state: &mut State,
+        mut run: impl FnMut(&mut Work<'_>) -> Result<R>,
+    ) -> Result<R> {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
-        let mut state = self.state.lock();
         state.make_room()?;
         let now = self.options.clock.now();
         let mut attempt = |state: &mut State| {
@@ -243,10 +251,10 @@ impl Ext2 {
             }
             Ok(done)
         };
-        match attempt(&mut state) {
+        match attempt(state) {
             Err(Error::NoSpace) if !state.freed.is_empty() => {
                 state.settle()?;
-                attempt(&mut state)
+                attempt(state)
             }
             done => done,
         }
@@ -258,6 +266,17 @@ impl Ext2 {
     /// A failed write or flush, after which nothing is written any more.
     pub fn step(&self) -> Result<bool> {
         if self.options.writable { self.state.lock().step() } else { Ok(false) }
+    }
+
+    /// Looks for what a crash under soft updates has left in use without a user, and gives it back:
+    /// at so many directories or inodes at once, or a group. Operations go on between two calls.
+    /// Says whether there is more to be done.
+    ///
+    /// # Errors
+    /// Something makes no sense, or could not be written. The search has ended, and `e2fsck` is to
+    /// look at the image.
+    pub fn reclaim(&self, most: u64) -> Result<bool> {
+        self.state.lock().reclaim(most, self.options.clock.now())
     }
 
     /// As [`Ext2::change`], then pins the inode that the operation names.
@@ -382,9 +401,8 @@ impl FileSystem for Ext2 {
         permissions: u32,
     ) -> Result<Attributes> {
         let mut state = self.state.lock();
-        drop(state);
-        let number = self.change(|work| work.create_anonymous(caller, parent, permissions))?;
-        state = self.state.lock();
+        let create = |work: &mut Work<'_>| work.create_anonymous(caller, parent, permissions);
+        let number = self.change_in(&mut state, create)?;
         // Without a name it is there by its pin alone.
         state.pin(number);
         state.attributes(crate::state::shown(number))

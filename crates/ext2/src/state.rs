@@ -2,10 +2,12 @@
 
 mod allocate;
 mod blocks;
+mod census;
 mod directory;
 pub(crate) mod journal;
 mod operations;
 mod orphans;
+mod reclaim;
 
 pub(crate) use operations::{Move, read_target, reading};
 
@@ -13,8 +15,10 @@ use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::error::{ImageError, failed};
 use crate::inode::{FLAGS_FIXED, FLAGS_FOREIGN, Inode};
 use crate::state::allocate::{Freed, Group};
+use crate::state::census::{Census, Named};
 use crate::state::directory::{Index, Noted};
 use crate::state::journal::log::{Bytes, Log};
+use crate::state::reclaim::SOFT_UPDATES_MARK;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
@@ -61,6 +65,8 @@ pub(crate) struct State {
     pub(crate) log: Option<Log>,
     /// Transactions that were committed.
     pub(crate) commits: u64,
+    /// What a crash has left is being looked for.
+    pub(crate) census: Option<Census>,
     /// Inodes on the list that the superblock begins; the last one is its first.
     pub(crate) orphans: Vec<u64>,
     pub(crate) groups: Vec<Group>,
@@ -123,6 +129,7 @@ impl State {
             discipline,
             log: None,
             commits: 0,
+            census: None,
             orphans: Vec::new(),
             groups,
             system,
@@ -204,12 +211,19 @@ impl State {
 
     /// Whether a block may be part of a file.
     pub(crate) fn check_block(&self, block: u64) -> Result<()> {
-        let place = self.system.partition_point(|range| range.end <= block);
-        let is_system = self.system.get(place).is_some_and(|range| range.contains(&block));
-        if is_system || block < self.geometry.first_block || block >= self.geometry.blocks {
+        if self.is_system(block)
+            || block < self.geometry.first_block
+            || block >= self.geometry.blocks
+        {
             return Err(damaged(format!("a pointer leads to block {block}")));
         }
         Ok(())
+    }
+
+    /// Whether a block belongs to no file.
+    pub(crate) fn is_system(&self, block: u64) -> bool {
+        let place = self.system.partition_point(|range| range.end <= block);
+        self.system.get(place).is_some_and(|range| range.contains(&block))
     }
 
     /// Lets what is durable be used again, and forgets what was written to files.
@@ -342,6 +356,14 @@ impl State {
         let mut plan = Plan::default();
         let place = (block, Content::Metadata);
         plan.write(&mut self.cache, place, at + which, &new, &[]).map_err(failed)?;
+        let last = at + field::LAST_MOUNTED;
+        let mut mark = self.cache.read(block).map_err(failed)?[last..last + 20].to_vec();
+        match self.discipline {
+            Discipline::SoftUpdates => mark.copy_from_slice(SOFT_UPDATES_MARK),
+            Discipline::Unordered if mark == SOFT_UPDATES_MARK => mark.fill(0),
+            _ => (),
+        }
+        plan.write(&mut self.cache, place, last, &mark, &[]).map_err(failed)?;
         self.cache.apply_beside(plan).map_err(failed)?;
         self.cache.sync().map_err(failed)
     }
@@ -354,6 +376,16 @@ impl State {
 }
 
 impl State {
+    /// Tells a search for leaks which names there are more and fewer.
+    fn note_names(&mut self, named: &[Named]) {
+        for named in named {
+            let is_directory = self.raw_inode(named.target).is_ok_and(|it| it.is_directory());
+            if let Some(census) = &mut self.census {
+                census.note_name(*named, is_directory);
+            }
+        }
+    }
+
     /// Makes the changes of an operation.
     fn begin(&mut self, plan: Plan) -> Result<Vec<PatchId>> {
         self.mark()?;
@@ -377,6 +409,8 @@ pub(crate) struct Work<'s> {
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
     pub(crate) noted: Vec<Noted>,
+    /// Names that it adds and takes away.
+    pub(crate) named: Vec<Named>,
     /// The list of orphans as it leaves it.
     pub(crate) orphans: Option<Vec<u64>>,
     /// A file that is still to be cut to so many blocks.
@@ -395,6 +429,7 @@ impl<'s> Work<'s> {
             written: None,
             nameless: None,
             noted,
+            named: Vec::new(),
             orphans: None,
             to_cut: None,
         }
@@ -425,6 +460,7 @@ impl<'s> Work<'s> {
             self.state.orphans = orphans;
         }
         Work::note_entries(self.state, std::mem::take(&mut self.noted));
+        self.state.note_names(&self.named);
         for taken in &self.taken {
             self.state.count_taken(taken);
         }

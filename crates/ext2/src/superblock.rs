@@ -20,10 +20,13 @@ pub(crate) const STATE_VALID: u16 = 1;
 pub(crate) const STATE_ERRORS: u16 = 2;
 /// The image has a journal.
 const COMPAT_HAS_JOURNAL: u32 = 4;
+/// The superblock names the groups that have copies of it.
+const COMPAT_SPARSE_SUPER2: u32 = 0x200;
 /// The journal has to be replayed.
 pub(crate) const INCOMPAT_RECOVER: u32 = 4;
 const INCOMPAT_FILETYPE: u32 = 2;
 const INCOMPAT_FLEX_BG: u32 = 0x200;
+const RO_SPARSE_SUPER: u32 = 1;
 const RO_LARGE_FILE: u32 = 2;
 
 /// Places of fields.
@@ -34,6 +37,7 @@ pub(crate) mod field {
     pub(crate) const STATE: usize = 58;
     pub(crate) const INCOMPAT: usize = 96;
     pub(crate) const LABEL: usize = 120;
+    pub(crate) const LAST_MOUNTED: usize = 136;
     pub(crate) const LAST_ORPHAN: usize = 232;
 }
 
@@ -66,7 +70,7 @@ const RO_NAMES: [(u32, &str); 9] = [
     (0x10000, "orphan_present"),
 ];
 /// sparse_super, large_file, huge_file, dir_nlink, extra_isize.
-const RO_WRITABLE: u32 = 1 | RO_LARGE_FILE | 8 | 0x20 | 0x40;
+const RO_WRITABLE: u32 = RO_SPARSE_SUPER | RO_LARGE_FILE | 8 | 0x20 | 0x40;
 
 /// What is known of an image without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +100,10 @@ pub(crate) struct Geometry {
     pub(crate) reserved_blocks: u64,
     pub(crate) has_kinds: bool,
     pub(crate) has_large_files: bool,
+    /// Few groups have copies of the superblock.
+    pub(crate) has_few_backups: bool,
+    /// Which groups have them is said by the features alone.
+    pub(crate) has_known_backups: bool,
     pub(crate) journal_ino: Option<u64>,
     /// The journal has to be replayed before anything is believed.
     pub(crate) needs_replay: bool,
@@ -106,6 +114,20 @@ impl Geometry {
     pub(crate) fn group_blocks(&self, group: u64) -> Range<u64> {
         let first = self.first_block + group * self.blocks_per_group;
         first..(first + self.blocks_per_group).min(self.blocks)
+    }
+
+    /// The blocks of a group with copies of the superblock and the descriptors.
+    pub(crate) fn backup_blocks(&self, group: u64) -> Range<u64> {
+        let is_power = |of: u64| {
+            let mut power = of;
+            while power < group {
+                power *= of;
+            }
+            power == group
+        };
+        let has = !self.has_few_backups || group <= 1 || [3, 5, 7].into_iter().any(is_power);
+        let start = self.group_blocks(group).start;
+        start..start + if has { 1 + self.descriptor_blocks() } else { 0 }
     }
 
     /// The block and place of the superblock.
@@ -216,6 +238,8 @@ pub(crate) fn decode(
         reserved_blocks: number(8),
         has_kinds: features(field::INCOMPAT) & INCOMPAT_FILETYPE != 0,
         has_large_files: features(100) & RO_LARGE_FILE != 0,
+        has_few_backups: features(100) & RO_SPARSE_SUPER != 0,
+        has_known_backups: features(92) & COMPAT_SPARSE_SUPER2 == 0,
         journal_ino: (features(92) & COMPAT_HAS_JOURNAL != 0)
             .then(|| number(224))
             .filter(|number| *number != 0),

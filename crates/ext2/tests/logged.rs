@@ -2,15 +2,20 @@
 //! by `e2fsck`, nothing is wrong, and what is there is one moment.
 
 use crate::crashes::states;
-use crate::images::{JOURNALED, make, name, open_bytes};
+use crate::images::{JOURNALED, empty, make, name, open_bytes};
 use crate::judge::Judge;
-use crate::workload::{Run, check, contents, outline, run_on};
+use crate::numbered::Numbered;
+use crate::oracle::is_served;
+use crate::workload::{Moment, Run, check, contents, outline, run_on};
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{AccessTimes, Consistency, Ext2, Ext2Options, JournalBug, Planted};
-use marram_sim::Random;
+use marram_model::Model;
 use marram_sim::crash::tree_digest;
 use marram_sim::device::{CrashState, RecordingDevice, Trace};
-use marram_vfs::{Caller, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, WriteOptions};
+use marram_sim::{Generator, HistoryClock, Pair, Random};
+use marram_vfs::{
+    Caller, Clock, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, WriteOptions,
+};
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 7, gid: 8 };
@@ -39,8 +44,7 @@ fn one_moment(run: &Run, cut: usize, files: &Ext2, is_full: bool) -> Result<(), 
     let synced = run.moments.iter().rposition(|it| it.is_synced && it.at <= cut).unwrap_or(0);
     let last = run.moments.iter().position(|it| it.at > cut).unwrap_or(run.moments.len() - 1);
     let (outline, digest) = (outline(files)?, tree_digest(files)?);
-    let is_it =
-        |it: &&crate::workload::Moment| it.outline == outline && (!is_full || it.digest == digest);
+    let is_it = |it: &&Moment| it.outline == outline && (!is_full || it.digest == digest);
     match run.moments[synced..=last.max(synced)].iter().find(is_it) {
         Some(_) => Ok(()),
         None => Err(format!("this is no moment of {synced} to {last}: {outline}")),
@@ -101,6 +105,59 @@ fn a_crash_under_a_full_journal_leaves_one_moment() {
 #[test]
 fn a_crash_under_a_journal_without_order_leaves_a_sound_image() {
     crashes(Consistency::JournalWriteback, 20..21);
+}
+
+/// Records a random history, with what there was after each operation.
+fn random_run(seed: u64, consistency: Consistency) -> Run {
+    let device = Arc::new(RecordingDevice::in_memory(make(JOURNALED)));
+    let steps = Arc::new(HistoryClock::default());
+    let clock = Arc::clone(&steps) as Arc<dyn Clock>;
+    let access_times = AccessTimes::Never;
+    let options = Ext2Options { clock: Arc::clone(&clock), access_times, ..options(consistency) };
+    let files = Arc::new(Ext2::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap());
+    empty(&files);
+    let mut moments = Vec::new();
+    let mut note = |is_synced| {
+        let (outline, digest) = (outline(&files).unwrap(), tree_digest(&*files).unwrap());
+        moments.push(Moment { at: device.event_count(), is_synced, outline, digest });
+    };
+    note(true);
+    let mut pair = Pair::new(Arc::new(Numbered(Arc::clone(&files))), Model::new(clock));
+    let (mut generator, mut random) = (Generator::new(seed), Random::new(seed));
+    for step in 1..=250 {
+        steps.set(step);
+        let operation = generator.draw();
+        if is_served(&operation, JOURNALED) {
+            pair.apply(&operation).unwrap();
+            note(false);
+        }
+        if random.once_in(9) {
+            files.step().unwrap();
+        }
+        if random.once_in(20) {
+            files.sync_all().unwrap();
+            note(true);
+        }
+    }
+    Run { device, promises: Vec::new(), moments }
+}
+
+#[test]
+fn a_crash_of_a_random_history_under_a_journal_leaves_one_moment() {
+    let judge = Judge::new();
+    for (seed, consistency) in [(60, Consistency::JournalFull), (61, Consistency::Journal)] {
+        let run = random_run(seed, consistency);
+        let trace = run.device.trace();
+        for (which, state) in states(&trace, seed).into_iter().enumerate() {
+            // Before the history an image has what `mke2fs` puts into it.
+            if state.cut < run.moments[0].at {
+                continue;
+            }
+            let how = (state, which % E2FSCK_EACH == 0);
+            let said = judged(&judge, (&run, consistency), &trace, how);
+            said.map_err(|said| format!("seed {seed}, state {state}: {said}")).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod judge;
 mod logged;
 mod numbered;
 mod oracle;
+mod reclaim;
 mod workload;

@@ -178,11 +178,17 @@ fn a_killed_daemon_leaves_what_was_synced_and_an_image_that_goes_on() {
         assert!(kept == [7; 9000], "round {round}");
     }
     fs::write(bench.path("mnt/after"), "goes on").unwrap();
-    bench.run("unmount mnt").good();
-    // What leaked is mended as the manual says, and then nothing is found.
-    let mended = bench.host(&["/usr/sbin/e2fsck", "-fy", "disk.img"]);
-    assert!([0, 1].contains(&mended.status), "{mended:?}");
-    judge(&bench).good();
+    // What leaked is given back meanwhile, and then nothing is found.
+    let began = Instant::now();
+    loop {
+        bench.run("unmount mnt").good();
+        if judge(&bench).status == 0 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", judge(&bench));
+        bench.run("mount disk.img mnt").good();
+        std::thread::sleep(Duration::from_secs(5));
+    }
 }
 
 #[test]

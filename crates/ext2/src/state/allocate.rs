@@ -200,6 +200,9 @@ impl State {
     pub(crate) fn count_taken(&mut self, taken: &Taken) {
         match *taken {
             Taken::Block(block) => {
+                if let Some(census) = &mut self.census {
+                    census.blocks.put(block, true);
+                }
                 let (group, _) = block_place(&self.geometry, block);
                 self.groups[group].free_blocks = self.groups[group].free_blocks.saturating_sub(1);
                 self.groups[group].is_changed = true;
@@ -218,6 +221,10 @@ impl State {
 
     /// Notes in the counts what was freed.
     pub(crate) fn count_freed(&mut self, freed: &Freed) {
+        if let Some(census) = &mut self.census {
+            freed.blocks.iter().for_each(|block| census.blocks.put(*block, false));
+            freed.inode.iter().for_each(|(number, _)| census.note_freed_inode(*number));
+        }
         for block in &freed.blocks {
             let (group, _) = block_place(&self.geometry, *block);
             self.groups[group].free_blocks = self.groups[group].free_blocks.saturating_add(1);
@@ -232,6 +239,27 @@ impl State {
             group.is_changed = true;
             self.free_inodes += 1;
         }
+    }
+
+    /// Whether an inode is marked as in use.
+    pub(crate) fn is_marked_inode(&mut self, number: u64) -> Result<bool> {
+        let (group, bit) = inode_place(&self.geometry, number);
+        let bitmap = self.groups[group].inode_bitmap;
+        Ok(has(self.cache.read(bitmap).map_err(failed)?, bit))
+    }
+
+    /// Whether a block of a group is marked as in use.
+    pub(crate) fn is_marked_block(&mut self, block: u64) -> Result<bool> {
+        let (group, bit) = block_place(&self.geometry, block);
+        let bitmap = self.groups[group].block_bitmap;
+        Ok(has(self.cache.read(bitmap).map_err(failed)?, bit))
+    }
+
+    /// Notes how many directories a group has, and has its counts and their sums written.
+    pub(crate) fn set_directories(&mut self, which: usize, directories: u16) {
+        let group = &mut self.groups[which];
+        group.is_changed = true;
+        group.directories = directories;
     }
 
     /// Blocks that can still be taken, those that are being freed among them.

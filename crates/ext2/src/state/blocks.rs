@@ -112,7 +112,7 @@ impl Work<'_> {
         Ok(block)
     }
 
-    fn pointer(&mut self, block: u64, place: u64) -> Result<u64> {
+    pub(crate) fn pointer(&mut self, block: u64, place: u64) -> Result<u64> {
         Ok(u64::from(u32_at(self.read(block)?, place as usize * 4)))
     }
 

@@ -6,6 +6,7 @@
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::inode::{FLAG_INDEX, Inode, SIZE_AT};
 use crate::state::blocks::Growth;
+use crate::state::census::Named;
 use crate::state::{State, Work, damaged, shown};
 use marram_patch::{After, Content};
 use marram_vfs::{DirectoryEntry, Error, Ino, Kind, Name, Result};
@@ -273,6 +274,7 @@ impl Work<'_> {
             inode.set_flags(inode.flags() & !FLAG_INDEX);
             after.extend(self.store(number, inode, &[])?);
         }
+        self.named.push(Named { directory: number, target, is_added: true });
         let needs = needed(name.as_bytes().len());
         let rooms = &self.state.directories[&number].rooms;
         let kind = self.entry_kind(kind);
@@ -392,7 +394,8 @@ impl Work<'_> {
         found: &Found,
         after: &[After],
     ) -> Result<Vec<After>> {
-        let Found { block, entry, .. } = *found;
+        let Found { block, entry, number: target, .. } = *found;
+        self.named.push(Named { directory, target, is_added: false });
         let name = name.as_bytes().into();
         self.noted.push(Noted { directory, name, block, place: None });
         let inodes = self.state.geometry.inodes;
@@ -424,6 +427,9 @@ impl Work<'_> {
         after: &[After],
     ) -> Result<Vec<After>> {
         let at = found.entry.at;
+        let directory = found.directory;
+        self.named.push(Named { directory, target: found.number, is_added: false });
+        self.named.push(Named { directory, target, is_added: true });
         let number = (target as u32).to_le_bytes().to_vec();
         let kind = self.entry_kind(kind);
         // It counts once it is seen.
@@ -443,6 +449,20 @@ impl Work<'_> {
         let mut done = self.write(found.block, at + 7, &[kind], &steps)?;
         done.extend(steps);
         Ok(done)
+    }
+
+    /// All names of a directory with what they lead to.
+    pub(crate) fn names_in(&mut self, inode: &Inode) -> Result<Vec<(Vec<u8>, u64)>> {
+        let mut names = Vec::new();
+        for which in 0..self.directory_blocks(inode)? {
+            let Some((block, entries)) = self.entries_at(inode, which)? else { continue };
+            let bytes = self.read(block)?;
+            for entry in entries.iter().filter(|entry| entry.is_users(bytes)) {
+                let name = &bytes[entry.at + HEAD..entry.at + HEAD + entry.name_len];
+                names.push((name.to_vec(), entry.ino));
+            }
+        }
+        Ok(names)
     }
 
     /// The kind of an entry's inode.

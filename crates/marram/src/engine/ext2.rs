@@ -30,6 +30,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most waves one after the other: more than any order of one operation is deep.
 const WAVES_MAX: usize = 16;
 
+/// Directories or inodes that are looked at in one step of the search for leaks.
+const RECLAIM_STEP: u64 = 64;
+
 /// Ext2 and ext3 images, as sources are recognised.
 pub(super) struct Ext2Kind;
 
@@ -192,6 +195,22 @@ impl Ext2Home {
         }
     }
 
+    /// Gives back what a crash has left in use without a user, until the daemon ends. Operations go
+    /// on between two steps.
+    fn reclaim(&self, mounts: &dyn Mounts) {
+        while !mounts.is_shut() {
+            match self.files.reclaim(RECLAIM_STEP) {
+                Ok(true) => (),
+                Ok(false) => return,
+                Err(error) => {
+                    let next = "run e2fsck on the image when it is not mounted";
+                    mounts.log(&format!("the search for leaks has ended: {error}; {next}"));
+                    return;
+                }
+            }
+        }
+    }
+
     /// Writes what waits now. Operations go on between two waves.
     fn write_waves(&self) -> marram_vfs::Result<()> {
         for _ in 0..WAVES_MAX {
@@ -293,10 +312,17 @@ impl Home for Ext2Home {
         if self.read_only {
             return Vec::new();
         }
-        vec![Task {
-            name: "write-back",
-            run: Box::new(move |mounts: &dyn Mounts| self.write_back(mounts)),
-        }]
+        let home = Arc::clone(&self);
+        vec![
+            Task {
+                name: "write-back",
+                run: Box::new(move |mounts: &dyn Mounts| self.write_back(mounts)),
+            },
+            Task {
+                name: "reclaim",
+                run: Box::new(move |mounts: &dyn Mounts| home.reclaim(mounts)),
+            },
+        ]
     }
 
     fn close(&self) -> Result<()> {

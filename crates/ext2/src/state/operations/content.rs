@@ -236,11 +236,7 @@ impl Work<'_> {
         let mut inode = self.raw_inode(number)?;
         let from = self.last_blocks(&inode, keep, self.state.cut_blocks_max())?;
         let block_bytes = self.state.geometry.block_bytes as u64;
-        if inode.kind() == Some(Kind::Regular) {
-            inode.set_size(inode.size().min(from * block_bytes));
-        } else {
-            inode.set_size(0);
-        }
+        inode.set_size(inode.size().min(from * block_bytes));
         if from == keep && inode.links() > 0 {
             self.drop_orphan(number, &mut inode)?;
             inode.set_removed(0);
@@ -294,7 +290,7 @@ impl State {
 }
 
 /// Whether pointers of an inode lead to blocks.
-fn has_blocks(inode: &Inode) -> bool {
+pub(crate) fn has_blocks(inode: &Inode) -> bool {
     match inode.kind() {
         Some(Kind::Regular | Kind::Directory) => true,
         Some(Kind::Symlink) => inode.size() > SHORT_TARGET_BYTES_MAX as u64,

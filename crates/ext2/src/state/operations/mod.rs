@@ -6,5 +6,6 @@ mod content;
 mod names;
 mod rename;
 
+pub(crate) use content::has_blocks;
 pub(crate) use names::{read_target, reading};
 pub(crate) use rename::Move;
