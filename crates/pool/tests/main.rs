@@ -28,5 +28,6 @@ mod space;
 mod support;
 mod undo;
 mod undo_steps;
+mod volatile_forks;
 mod without_log;
 mod without_threads;

@@ -11,6 +11,7 @@ mod datasets;
 mod history;
 mod items;
 mod store_capabilities;
+mod volatile;
 
 pub use capabilities::{
     blocks_have_places, capabilities_stay, dry_runs_apply_nothing, halted_stores_only_read,
@@ -35,6 +36,10 @@ pub use store_capabilities::{
     ephemeral_snapshots_go_when_they_are_discarded, frozen_views_know_what_holds_a_block,
     holds_keep_snapshots, merges_are_one_step, merges_on_another_base_are_refused,
     overtaken_states_are_not_merged, store_capabilities_stay, usage_adds_up,
+};
+
+pub use volatile::{
+    volatile_forks_are_forks, volatile_forks_end_without_a_trace, volatile_forks_keep_their_moment,
 };
 
 use crate::{Batch, Block, DatasetName, Error, Item, Key, Result, Source, Store, View, kind};
@@ -83,6 +88,9 @@ pub fn all(make: MakeStore<'_>) {
     overtaken_states_are_not_merged(make);
     merges_on_another_base_are_refused(make);
     holds_keep_snapshots(make);
+    volatile_forks_are_forks(make);
+    volatile_forks_keep_their_moment(make);
+    volatile_forks_end_without_a_trace(make);
 }
 
 /// The live dataset of that name.

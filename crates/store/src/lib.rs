@@ -34,7 +34,7 @@ pub use name::{
 pub use store::{
     DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, FrozenViews, Holds, ItemChange,
     Lineage, MergedFrom, OperationLog, Properties, PropertySource, ROOT_OBJECT, SpaceUsage, Store,
-    StoreCapabilities, limit_batch,
+    StoreCapabilities, VolatileForks, limit_batch,
 };
 pub use usage::{Holder, Usage};
 pub use view::{

@@ -1,7 +1,7 @@
 //! A store in plain memory: the fake beside the real ones, for tests of what stands on the
 //! contract.
 //!
-//! It has usage, holds and lineage of a store's capabilities; nothing of it is ephemeral, frozen or
+//! It has usage, holds, lineage and volatile forks of a store's capabilities; nothing of it is ephemeral, frozen or
 //! logged. It is stricter than a store need be. A batch that breaks the rule on sharing (see
 //! [`crate::Batch`]) or has one key twice panics: that is a bug of the caller that a real store
 //! might not see. [`MemoryStore::commit`] and [`MemoryStore::commit_some`] stand for the group
@@ -22,7 +22,7 @@ use blocks::BlockTable;
 use dataset::{Contents, MemoryDataset, State};
 use history::History;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use view::MemoryView;
@@ -39,6 +39,8 @@ const RESERVE_BYTES: u64 = 1 << 20;
 pub struct MemoryStore {
     shared: Arc<Shared>,
     history: Mutex<History>,
+    /// Forks that no list shows.
+    volatile: Mutex<BTreeSet<DatasetName>>,
 }
 
 /// What the datasets of a store have in common.
@@ -67,7 +69,7 @@ impl MemoryStore {
             halted: AtomicBool::new(false),
             views: Mutex::default(),
         });
-        let store = MemoryStore { shared, history: Mutex::default() };
+        let store = MemoryStore { shared, history: Mutex::default(), volatile: Mutex::default() };
         let state = State { root_object: ROOT_OBJECT, ..State::default() };
         let mut history = store.history.lock();
         let view = store.view(&mut history, state, DatasetKind::Live);
@@ -173,8 +175,13 @@ impl Store for MemoryStore {
     }
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
+        let volatile = self.volatile.lock();
         let history = self.history.lock();
-        let named = history.named.iter();
+        let forks = || volatile.iter().map(|fork| Source::live(fork.clone()));
+        let bases: BTreeSet<Source> = forks().filter_map(|fork| history.origin(&fork)).collect();
+        let is_seen =
+            |source: &Source| !volatile.contains(&source.dataset) && !bases.contains(source);
+        let named = history.named.iter().filter(|(source, _)| is_seen(source));
         Ok(named.map(|(source, view)| report(&history, source, view)).collect())
     }
 
@@ -301,6 +308,7 @@ impl Store for MemoryStore {
             usage: Some(self),
             holds: Some(self),
             lineage: Some(self),
+            volatile: Some(self),
             ..StoreCapabilities::default()
         }
     }

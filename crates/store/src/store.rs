@@ -10,7 +10,7 @@ mod capabilities;
 pub use absent::limit_batch;
 pub use capabilities::{
     EphemeralSnapshots, FrozenViews, Holds, Lineage, MergedFrom, OperationLog, SpaceUsage,
-    StoreCapabilities,
+    StoreCapabilities, VolatileForks,
 };
 
 use crate::{DatasetName, Item, Key, Result, Source, View};

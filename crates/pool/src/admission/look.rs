@@ -81,6 +81,10 @@ fn waiting_of(pool: &State, dataset: &Dataset) -> Result<Waiting> {
         }
     }
     let blocks = freed_blocks(pool, dataset, losses)?;
+    if pool.forks.may_hold_blocks_of(dataset.id) {
+        let left = blocks.left + blocks.freed;
+        return Ok(Waiting { needed: nodes.needed_bytes(), left, ..Waiting::default() });
+    }
     let freed = nodes.freed_bytes() + blocks.freed;
     Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted, ..blocks })
 }

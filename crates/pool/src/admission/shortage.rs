@@ -122,6 +122,13 @@ impl Need {
     }
 }
 
+impl Admitted<'_> {
+    /// Whether it is less than what is reckoned by keys.
+    pub(crate) fn is_by_dry_run(&self) -> bool {
+        self.dry_run.get().is_some()
+    }
+}
+
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         *self.pool.ledger.admitted_bytes.lock() -= self.bytes;
@@ -240,8 +247,9 @@ fn is_hopeless(
 /// What comes back at most if all goes that is being destroyed, is kept for an undo, or is an
 /// automatic snapshot: not what the largest of the other datasets refers to since the last commit.
 fn bytes_to_give_up(pool: &State) -> u64 {
+    let has_ended = pool.forks.has_ended();
     let records = pool.records.read();
-    let has_trash = records.is_leaving() || !records.trash_entries().is_empty();
+    let has_trash = has_ended || records.is_leaving() || !records.trash_entries().is_empty();
     if !has_trash && !records.has_automatic() {
         return 0;
     }

@@ -25,6 +25,8 @@ pub enum PlantedBug {
     LogWithoutDependency,
     /// A frame has renames, but not the content that was written before.
     RenameBeforeData,
+    /// The record of an aborted transaction goes, and what only it held stays in use.
+    DeadTransactionKept,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -42,7 +44,7 @@ mod switch {
     static EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 
     impl PlantedBug {
-        /// All of them.
+        /// Those that a crash of plain operations shows.
         pub const ALL: [PlantedBug; 6] = [
             PlantedBug::SuperblockBeforeBlocks,
             PlantedBug::MissingFlush,

@@ -3,6 +3,7 @@
 //! The other files of this folder are its steps, and take it as it is; what snapshots and streams
 //! do in a commit goes through the methods here.
 
+use crate::commit::forks::Steps;
 use crate::commit::owners::Owners;
 use crate::commit::queue::WriteQueue;
 use crate::io::CacheKey;
@@ -17,7 +18,7 @@ use marram_format::group::Group;
 use marram_format::superblock::Superblock;
 use marram_format::version::feature;
 use marram_store::{Error, FreshBlock, Key, Result, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Work that a commit does beside taking in batches.
@@ -35,8 +36,8 @@ pub(crate) enum Publication {
 
 /// What the freeze of a commit has found.
 pub(super) struct Frozen {
-    /// Datasets that have layers to be taken in.
-    pub(super) datasets: Vec<Arc<Dataset>>,
+    /// The layers to be taken in.
+    pub(super) steps: Steps,
     pub(super) dirty: Dirty,
     /// The freeze's own number.
     pub(super) number: u64,
@@ -51,7 +52,6 @@ pub(crate) struct Commit<'p> {
     pub(crate) pool: &'p State,
     pub(crate) group: Group,
     pub(crate) now_seconds: i64,
-    pub(crate) next_dataset: u64,
     /// Records that change; `None` where one goes.
     pub(crate) records: BTreeMap<u64, Option<DatasetRecord>>,
     /// Items of the pool's own tree that change, besides records, dead lists and bitmaps.
@@ -64,6 +64,8 @@ pub(crate) struct Commit<'p> {
     pub(super) dead: BTreeMap<u64, Vec<Bytes>>,
     pub(super) roots: BTreeMap<u64, Option<Bytes>>,
     pub(super) written: Vec<(Arc<FreshBlock>, Token)>,
+    /// The same by the address of the block in memory.
+    pub(super) tokens: HashMap<usize, Token>,
     /// Blocks that no root leads to once this commit is published.
     pub(super) unused: Vec<CacheKey>,
     pub(super) owners: Owners,
@@ -83,7 +85,6 @@ impl<'p> Commit<'p> {
             pool,
             group: Group(superblock.group.0 + 1),
             now_seconds: (pool.options.now_seconds)(),
-            next_dataset: superblock.next_dataset,
             records: BTreeMap::new(),
             items: BTreeMap::new(),
             publications: Vec::new(),
@@ -92,6 +93,7 @@ impl<'p> Commit<'p> {
             dead: BTreeMap::new(),
             roots: BTreeMap::new(),
             written: Vec::new(),
+            tokens: HashMap::new(),
             unused: Vec::new(),
             owners: Owners::default(),
             features: superblock.features_read_compatible | feature::USAGE,
@@ -110,15 +112,30 @@ impl<'p> Commit<'p> {
         known.ok_or_else(|| Error::NoDataset(format!("number {id}")))
     }
 
+    /// The root of a dataset as this commit has it so far.
+    pub(super) fn root_of(&self, dataset: &Dataset) -> Option<Bytes> {
+        self.roots.get(&dataset.id).cloned().unwrap_or_else(|| dataset.root())
+    }
+
+    /// Where a block is that was written by a commit, or by an earlier step of this one.
+    pub(super) fn token_of(&self, block: &Arc<FreshBlock>) -> Option<Token> {
+        let earlier = || self.tokens.get(&(Arc::as_ptr(block) as usize)).cloned();
+        block.stored().cloned().or_else(earlier)
+    }
+
+    /// What comes from here on is of the next group: another moment of the same commit.
+    pub(crate) fn begin_group(&mut self) {
+        self.group = Group(self.group.0 + 1);
+    }
+
     /// The superblock says from this commit on that the pool has this read-compatible feature.
     pub(crate) fn set_feature(&mut self, feature: u64) {
         self.features |= feature;
     }
 
     /// A number for a new dataset, snapshot or dead list.
-    pub(crate) fn new_id(&mut self) -> u64 {
-        self.next_dataset += 1;
-        self.next_dataset - 1
+    pub(crate) fn new_id(&self) -> u64 {
+        self.pool.new_id()
     }
 
     /// What this commit has put onto a dead list so far; it is taken off again.
@@ -131,8 +148,17 @@ impl<'p> Commit<'p> {
         self.dead.entry(list).or_default().push(pointer);
     }
 
-    pub(crate) fn new_record(&mut self, name: &str, state: DatasetState) -> DatasetRecord {
-        let (id, dead_list) = (self.new_id(), self.new_id());
+    pub(crate) fn new_record(&self, name: &str, state: DatasetState) -> DatasetRecord {
+        self.record_as((self.new_id(), self.new_id()), name, state)
+    }
+
+    /// A new record with a number, and one of its dead list, that it has got.
+    pub(crate) fn record_as(
+        &self,
+        (id, dead_list): (u64, u64),
+        name: &str,
+        state: DatasetState,
+    ) -> DatasetRecord {
         let mut id128 = self.pool.superblock.lock().pool_id;
         for (byte, of_id) in id128.iter_mut().zip(id.to_le_bytes()) {
             *byte ^= of_id;

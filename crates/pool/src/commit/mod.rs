@@ -14,8 +14,12 @@
 //! takes no more changes, as nobody knows what it has kept.
 
 mod blocks;
+pub(crate) mod dead_list_reclaim;
 pub(crate) mod draft;
 mod dry_run;
+mod forks;
+pub(crate) mod kept_states;
+pub(crate) mod leaving;
 pub(crate) mod owners;
 mod pool_tree;
 mod publish;

@@ -6,6 +6,7 @@
 
 use crate::base::pointers::decode_pointer;
 use crate::commit::draft::Commit;
+use crate::commit::forks::Step;
 use crate::io::cache_key;
 use crate::memtable::overlay::{Entry, Layer, flatten};
 use marram_format::dataset::DatasetRecord;
@@ -75,12 +76,14 @@ pub(crate) fn free(commit: &mut Commit<'_>, pointer: &Pointer) -> Result<()> {
     pointer.extents().try_for_each(|extent| space.free(extent, &commit.pool.committed()))
 }
 
-/// Counts the owners that the frozen layers bring.
-pub(super) fn adopt_all(commit: &mut Commit<'_>) -> Result<()> {
-    for dataset in commit.frozen.datasets.clone() {
-        let (_, layers) = dataset.frozen();
+/// Counts the owners that the frozen layers bring: a step of its own adopts a block anew.
+pub(super) fn adopt_all<'s>(
+    commit: &mut Commit<'_>,
+    steps: impl Iterator<Item = &'s Step>,
+) -> Result<()> {
+    for Step { layers, .. } in steps {
         if layers.iter().any(|layer| !layer.foreign_blocks.is_empty()) {
-            for address in adopted(&layers)? {
+            for address in adopted(layers)? {
                 let count = owners_of(commit, address)?;
                 commit.owners.counts.insert(address, Count { now: count.now + 1, ..count });
                 commit.set_feature(feature::OWNERS);

@@ -23,6 +23,7 @@ use marram_format::version::{FormatVersion, feature};
 use marram_store::{BLOCK_BYTES_MAX, Error, Key, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The pool's own tree has this number; datasets start at 1.
 pub(super) const POOL_TREE: u64 = 0;
@@ -80,7 +81,7 @@ pub(super) fn write_pool_tree(
         superblock.features_incompatible |= feature::SCATTERED;
     }
     superblock.committed_seconds = commit.now_seconds;
-    superblock.next_dataset = commit.next_dataset;
+    superblock.next_dataset = commit.pool.next_dataset.load(Ordering::Acquire);
     {
         let space = commit.pool.space.lock();
         superblock.allocated_grains = space.total_grains() - space.free_grains_after();

@@ -1,7 +1,11 @@
 //! The last step of a commit: the running pool goes on from what is durable.
 
 use crate::commit::draft::{Commit, Publication};
+use crate::commit::forks::Steps;
+use crate::state::State;
+use bytes::Bytes;
 use marram_format::superblock::Superblock;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Step 7.
@@ -18,10 +22,7 @@ pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
         records.apply(commit.records);
         records.set_reclaims(commit.reclaims);
     }
-    let mut roots = commit.roots;
-    for dataset in &commit.frozen.datasets {
-        dataset.publish(roots.remove(&dataset.id).flatten());
-    }
+    publish_roots(pool, &commit.roots, &commit.frozen.steps);
     let mut known = pool.datasets.write();
     for publication in commit.publications {
         match publication {
@@ -49,5 +50,20 @@ pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
     *pool.superblock.lock() = superblock;
     if let Some(log) = pool.log.get() {
         log.committed(commit.frozen.log_start, commit.frozen.batches);
+    }
+}
+
+/// Datasets go on from their new roots, and forks that have begun since the freeze with them.
+fn publish_roots(pool: &State, roots: &BTreeMap<u64, Option<Bytes>>, steps: &Steps) {
+    let mut forks = pool.forks.lock();
+    for (dataset, taken) in &steps.taken {
+        if let Some(root) = roots.get(&dataset.id) {
+            dataset.publish(root.clone(), *taken);
+            forks.follow(dataset.id, root.as_ref(), *taken);
+        }
+    }
+    pool.end_of_commit(&mut forks, true);
+    for (fork, _) in &steps.ended {
+        pool.forks.remove(&mut forks, *fork);
     }
 }

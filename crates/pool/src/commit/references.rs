@@ -224,6 +224,16 @@ fn stored_pointer(block: &Block) -> Result<Option<Pointer>> {
     }
 }
 
+/// Whether edits refer to a block that the dataset has: only a commit can tell what it counts then.
+pub(super) fn refers_back(edits: &[Edit<'_>]) -> Result<bool> {
+    for block in edits.iter().filter_map(block_of) {
+        if stored_pointer(block)?.is_some_and(|pointer| pointer.address().is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn counted_item(pointer: &Pointer, count: u64) -> (Bytes, Option<Bytes>) {
     let mut pointer = pointer.clone();
     pointer.flags = pointer.flags.with(PointerFlags::SHARED);

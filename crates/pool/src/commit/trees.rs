@@ -115,12 +115,16 @@ pub(super) fn final_changes(items: Vec<Counted>, uses: &Uses) -> Vec<Change> {
         .collect()
 }
 
-/// Brings the frozen layers of a dataset into its tree.
-pub(super) fn commit_dataset(commit: &mut Commit<'_>, dataset: &Dataset) -> Result<()> {
-    let (root, layers) = dataset.frozen();
+/// Brings frozen layers of a dataset into its tree.
+pub(super) fn take_in(
+    commit: &mut Commit<'_>,
+    dataset: &Dataset,
+    layers: &[Arc<Layer>],
+) -> Result<()> {
+    let root = commit.root_of(dataset);
     let settings = dataset.settings();
     let mut record = commit.record(dataset.id)?;
-    let resolved = resolve(commit, root.as_ref(), &layers, &settings, &mut record)?;
+    let resolved = resolve(commit, root.as_ref(), layers, &settings, &mut record)?;
     let root = update_tree(commit, &mut record, root, &resolved, &settings)?;
     record.root = root.as_deref().map(decode_pointer).transpose()?;
     commit.roots.insert(dataset.id, root);
@@ -163,7 +167,7 @@ fn resolve(
     for (_, entry) in &entries {
         if let Entry::Item(item) = entry
             && let Some(Block::Fresh(block)) = &item.block
-            && block.stored().is_none()
+            && commit.token_of(block).is_none()
         {
             places.entry(Arc::as_ptr(block)).or_insert_with(|| {
                 fresh.push(block.clone());
@@ -174,9 +178,10 @@ fn resolve(
     let pointers = blocks::write_fresh(commit, &fresh, settings)?;
     record.referenced_grains += pointers.iter().map(Pointer::grains).sum::<u64>();
     let group = commit.group;
+    let token_of = |block: &Arc<FreshBlock>| commit.token_of(block);
     let pointer_of = |block: &Block| match block {
         Block::Stored(token) => Ok(settled(decode_pointer(&token.place)?, group)),
-        Block::Fresh(block) => match (block.stored(), places.get(&Arc::as_ptr(block))) {
+        Block::Fresh(block) => match (token_of(block), places.get(&Arc::as_ptr(block))) {
             (Some(token), _) => decode_pointer(&token.place),
             (None, Some(place)) => Ok(pointers[*place].clone()),
             (None, None) => unreachable!("every fresh block was collected"),
@@ -190,6 +195,7 @@ fn resolve(
     for (block, pointer) in fresh.into_iter().zip(&pointers) {
         let pointer = resolved.uses.final_pointer(pointer);
         let token = Token { place: pointer.encode(), len: pointer.logical_len };
+        commit.tokens.insert(Arc::as_ptr(&block) as usize, token.clone());
         commit.written.push((block, token));
     }
     Ok(resolved)

@@ -6,15 +6,16 @@
 use crate::admission::CommitTurn;
 use crate::admission::shortage::{self, Admitted, busy};
 use crate::base::order::MutexGuard;
-use crate::base::pointers::decode_pointer;
 use crate::commit::draft::{Commit, Frozen, Work};
-use crate::commit::{dry_run, owners, pool_tree, publish, references, trees};
+use crate::commit::forks::{Step, Steps, Which};
+use crate::commit::{dry_run, forks, owners, pool_tree, publish, references, trees};
 use crate::log::IntentLog;
 use crate::memtable::counters::CommittedCounters;
 use crate::memtable::dataset::{Attempt, Dataset};
 use crate::state::State;
 use marram_format::group::Group;
 use marram_store::{Batch, Error, Result};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Commits that are made so that one dataset has nothing that waits: so many batches may come
@@ -28,22 +29,29 @@ const LOOKS_BESIDE_MAX: usize = 2;
 /// fewer.
 const RECLAIM_FEWER: usize = 16;
 
-/// What a batch needs that is committed alone.
+/// What a batch needs that is a moment of its own.
 pub(crate) struct Before<'w> {
-    /// How many snapshots of the state before `work` takes: each is of a group of its own, the
-    /// last ones that were committed.
-    pub(crate) snapshots: u64,
-    /// The group of the newest snapshot of the dataset.
-    pub(crate) previous_group: Group,
-    /// The same of the dataset that was read, if `work` takes a snapshot of what the last commit
-    /// has left of that.
+    /// The group of the newest snapshot of the dataset that was read, if `first` takes a snapshot
+    /// of what the last commit has left of that: one of the group of that commit.
     pub(crate) source_group: Option<Group>,
+    /// A fork in memory of which nothing is to be written: what the batch brings is all that is
+    /// wanted of it.
+    pub(crate) left_out: Option<u64>,
     /// The space that was found for the batch.
     pub(crate) admitted: &'w Admitted<'w>,
     /// Refuses the batch. Asked when nothing changes any more until the commit is made.
     pub(crate) check: &'w dyn Fn() -> Result<()>,
     /// Done in the same commit before it takes anything in.
-    pub(crate) work: Work<'w>,
+    pub(crate) first: Work<'w>,
+    /// Done when it has taken in all but the batch; what comes after is of another group.
+    pub(crate) then: Work<'w>,
+}
+
+/// What the batch of a commit needs beside it, and the batch.
+struct Apart<'w> {
+    first: Work<'w>,
+    then: Work<'w>,
+    batch: Option<Step>,
 }
 
 /// The right to commit. While somebody has it no dataset or snapshot comes, goes or is opened; but
@@ -68,11 +76,41 @@ impl Turn<'_> {
     /// As [`commit_with`].
     pub(crate) fn commit(&self, work: Option<Work<'_>>) -> Result<()> {
         self.heal()?;
-        let frozen = {
-            let _no_batch = self.pool.turns.gate.write();
-            freeze(self.pool)
-        };
-        self.make(frozen, None, work)
+        match work {
+            Some(_) => self.make(self.freeze(Which::Touched), None, work),
+            None => self.commit_batches(Which::Touched),
+        }
+    }
+
+    fn freeze(&self, which: Which) -> Frozen {
+        let _no_batch = self.pool.turns.gate.write();
+        freeze(self.pool, which)
+    }
+
+    /// A commit without work; ended forks go along if there is space for that. One for all forks
+    /// goes for ended ones alone, too.
+    fn commit_batches(&self, which: Which) -> Result<()> {
+        let mut frozen = self.freeze(which);
+        if which == Which::All || !frozen.steps.is_empty() {
+            frozen.steps.take_ended(self.pool);
+        }
+        let takes_ended = !frozen.steps.ended.is_empty();
+        match self.make(frozen, None, None) {
+            Err(Error::NoSpace) if takes_ended => self.make(self.freeze(which), None, None),
+            made => made,
+        }
+    }
+
+    /// Makes records of all forks in memory, and takes away those of what has ended: for an
+    /// operation that reckons by records.
+    fn settle_forks(&self) -> Result<()> {
+        match self.pool.forks.in_memory() == 0 && !self.pool.forks.has_ended() {
+            true => Ok(()),
+            false => {
+                self.heal()?;
+                self.commit_batches(Which::All)
+            }
+        }
     }
 
     /// The same, for work that takes pointers off dead lists, at most as many as it is given.
@@ -99,13 +137,14 @@ impl Turn<'_> {
     pub(crate) fn commit_alone(&self, work: Work<'_>) -> Result<()> {
         self.heal()?;
         let _no_batch = self.pool.turns.gate.write();
-        self.make(freeze(self.pool), None, Some(work))
+        self.make(freeze(self.pool, Which::Touched), None, Some(work))
     }
 
     /// Applies a batch to a dataset and does `work`, in one commit with all that was applied
-    /// before, while batches wait. Where something is to be done `before`, the commit before this
-    /// one has all that was applied to the dataset: one is made if none has. If it fails, the edits
-    /// are taken away again: a later commit must not take them in without the work.
+    /// before, while batches wait. Where something is to be done `before`, the batch is a moment of
+    /// its own; and a commit is made before this one if only that can tell whether the batch can
+    /// be. If it fails, the edits are taken away again: a later commit must not take them in
+    /// without the work.
     pub(crate) fn commit_batch(
         &self,
         dataset: &Dataset,
@@ -134,7 +173,7 @@ impl Turn<'_> {
             self.commit(Some(&mut |_| Ok(())))?;
         };
         // What was there before has layers of its own.
-        freeze(pool);
+        freeze_layers(pool);
         let mut committed = CommittedCounters::default();
         let mut left = batch.edits;
         let grown = loop {
@@ -148,9 +187,14 @@ impl Turn<'_> {
         };
         pool.dirty.add(grown);
         pool.dirty.batches.fetch_add(1, Ordering::AcqRel);
-        let frozen = freeze(pool);
+        let left_out = before.as_ref().and_then(|before| before.left_out);
+        let mut frozen = freeze_but(pool, Which::Touched, left_out);
         let number = frozen.number;
-        let made = self.make(frozen, before.map(|before| before.work), Some(work));
+        let apart = before.map(|Before { first, then, .. }| {
+            let batch = frozen.steps.split(dataset, number);
+            Apart { first, then, batch }
+        });
+        let made = self.make(frozen, apart, Some(work));
         if made.is_err() {
             dataset.withdraw(number);
             pool.dirty.subtract(grown);
@@ -166,18 +210,19 @@ impl Turn<'_> {
         self.pool.media.heal().inspect_err(|error| self.pool.fail(error))
     }
 
-    fn make(&self, frozen: Frozen, before: Option<Work<'_>>, work: Option<Work<'_>>) -> Result<()> {
+    fn make(&self, frozen: Frozen, apart: Option<Apart<'_>>, work: Option<Work<'_>>) -> Result<()> {
         let pool = self.pool;
-        if frozen.datasets.is_empty() && work.is_none() {
+        if frozen.steps.is_empty() && frozen.steps.ended.is_empty() && work.is_none() {
             return Ok(());
         }
         let dirty = frozen.dirty;
-        let made = make(pool, frozen, before, work);
+        let made = make(pool, frozen, apart, work);
         match made {
             Ok(()) => pool.dirty.subtract(dirty),
             Err(ref error) => {
                 pool.space.lock().roll_back();
                 pool.media.forget_all();
+                pool.end_of_commit(&mut pool.forks.lock(), false);
                 pool.fail(error);
             }
         }
@@ -195,7 +240,8 @@ impl Before<'_> {
         batch: &Batch<'_>,
     ) -> Result<Option<Error>> {
         let pool = turn.pool;
-        if !self.is_settled(pool, dataset)? {
+        let can_wait = !self.admitted.is_by_dry_run() && !references::refers_back(&batch.edits)?;
+        if !self.has_source_group(pool) || dataset.has_dirty() && !can_wait {
             return Ok(Some(busy(dataset)));
         }
         (self.check)()?;
@@ -204,15 +250,10 @@ impl Before<'_> {
         Ok((!fits).then_some(Error::NoSpace))
     }
 
-    /// Whether the last groups had the dataset as it is, and no snapshot is of one of them.
-    fn is_settled(&self, pool: &State, dataset: &Dataset) -> Result<bool> {
-        let root = dataset.root().as_deref().map(decode_pointer).transpose()?;
-        let changed = root.map_or(0, |root| root.birth.0);
+    /// Whether no snapshot of the dataset that was read is of the group of the last commit.
+    fn has_source_group(&self, pool: &State) -> bool {
         let next = pool.superblock.lock().group.0 + 1;
-        let has_groups = self.snapshots == 0
-            || next >= changed + self.snapshots && next > self.previous_group.0 + self.snapshots;
-        let has_source_group = self.source_group.is_none_or(|group| next > group.0 + 1);
-        Ok(has_groups && has_source_group && !dataset.has_dirty())
+        self.source_group.is_none_or(|group| next > group.0 + 1)
     }
 }
 
@@ -240,7 +281,15 @@ pub(crate) fn commit_with(pool: &State, work: Option<Work<'_>>) -> Result<()> {
 /// Waits for the commit that is under way. What has to be refused is refused now: then
 /// nothing has been written in vain, and nobody opens meanwhile what is about to go.
 pub(crate) fn take_turn(pool: &State) -> Result<Turn<'_>> {
-    turn(pool, Some(pool.turns.administering.lock()))
+    let turn = turn(pool, Some(pool.turns.administering.lock()))?;
+    turn.settle_forks()?;
+    Ok(turn)
+}
+
+/// Makes records of all forks in memory. The caller has the turn to administer, so none begins
+/// meanwhile.
+pub(crate) fn settle_forks(pool: &State) -> Result<()> {
+    turn(pool, None)?.settle_forks()
 }
 
 /// The turn to commit, and with the lock of an operation that does more than that.
@@ -253,14 +302,26 @@ pub(crate) fn turn<'p>(
     Ok(Turn { pool, _nobody_opens: nobody_opens, _one_at_a_time: one_at_a_time })
 }
 
-/// Step 1. The caller lets no batch be under way.
-fn freeze(pool: &State) -> Frozen {
+/// Freezes the open layers; returns the number of the freeze, and what has any to be taken in.
+fn freeze_layers(pool: &State) -> (u64, Vec<Arc<Dataset>>) {
     let number = pool.dirty.freezes.fetch_add(1, Ordering::AcqRel) + 1;
     let mut datasets = pool.all_dirty_datasets();
     datasets.retain(|dataset| dataset.freeze(number));
+    (number, datasets)
+}
+
+/// Step 1. The caller lets no batch be under way.
+fn freeze(pool: &State, which: Which) -> Frozen {
+    freeze_but(pool, which, None)
+}
+
+/// The same, but for what a fork in memory has changed.
+fn freeze_but(pool: &State, which: Which, left_out: Option<u64>) -> Frozen {
+    let (number, datasets) = freeze_layers(pool);
+    let (steps, left) = Steps::of(pool, datasets, (which, left_out));
     Frozen {
-        datasets,
-        dirty: pool.dirty.all(),
+        steps,
+        dirty: pool.dirty.all().without(left),
         number,
         batches: pool.dirty.batches.load(Ordering::Acquire),
         log_start: pool.log.get().map_or(0, IntentLog::next_position),
@@ -270,17 +331,28 @@ fn freeze(pool: &State) -> Frozen {
 fn make(
     pool: &State,
     frozen: Frozen,
-    before: Option<Work<'_>>,
+    apart: Option<Apart<'_>>,
     work: Option<Work<'_>>,
 ) -> Result<()> {
     let superblock = pool.superblock.lock().clone();
     let mut commit = Commit::new(pool, &superblock, frozen);
-    if let Some(before) = before {
-        before(&mut commit)?;
+    let steps = std::mem::take(&mut commit.frozen.steps.steps);
+    match apart {
+        None => {
+            owners::adopt_all(&mut commit, steps.iter())?;
+            steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
+        }
+        Some(Apart { first, then, batch }) => {
+            first(&mut commit)?;
+            owners::adopt_all(&mut commit, steps.iter().chain(&batch))?;
+            steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
+            commit.queue.write_out()?;
+            then(&mut commit)?;
+            batch.iter().try_for_each(|step| take_step(&mut commit, step))?;
+        }
     }
-    owners::adopt_all(&mut commit)?;
-    let datasets = commit.frozen.datasets.clone();
-    datasets.iter().try_for_each(|dataset| trees::commit_dataset(&mut commit, dataset))?;
+    let ended = commit.frozen.steps.ended.clone();
+    forks::drop_ended(&mut commit, &ended)?;
     if let Some(work) = work {
         // It may read nodes that were made above, and the cache need not have kept them.
         commit.queue.write_out()?;
@@ -289,6 +361,16 @@ fn make(
     let superblock = pool_tree::write_pool_tree(&mut commit, superblock)?;
     publish::publish(commit, superblock);
     Ok(())
+}
+
+fn take_step(commit: &mut Commit<'_>, step: &Step) -> Result<()> {
+    if !step.layers.is_empty() {
+        trees::take_in(commit, &step.dataset, &step.layers)?;
+    }
+    match &step.begins {
+        Some(begins) => forks::begin(commit, step.dataset.id, begins),
+        None => Ok(()),
+    }
 }
 
 /// What was found when the pool was opened is durable from now on.

@@ -2,12 +2,12 @@
 //! it.
 
 use crate::front::Pool;
-use crate::snapshots::{datasets, ephemeral, limits, merge_commit, properties, usage};
+use crate::snapshots::{datasets, ephemeral, forks, limits, merge_commit, properties, usage};
 use crate::views::frozen;
 use bytes::Bytes;
 use marram_store::{
     Batch, DatasetName, EphemeralSnapshots, FrozenViews, Holds, Lineage, MergedFrom, OperationLog,
-    Result, Source, SpaceUsage, Usage, View,
+    Result, Source, SpaceUsage, Usage, View, VolatileForks,
 };
 use std::sync::Arc;
 
@@ -59,6 +59,29 @@ impl Holds for Pool {
 
     fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
         properties::release(&self.session, snapshot, tag)
+    }
+}
+
+impl VolatileForks for Pool {
+    fn begin_fork(
+        &self,
+        dataset: &DatasetName,
+        name: &DatasetName,
+        root_object: u64,
+    ) -> Result<()> {
+        forks::begin(&self.session, dataset, name, root_object)
+    }
+
+    fn end_fork(&self, name: &DatasetName) -> Result<()> {
+        forks::end(&self.session, name)
+    }
+
+    fn is_unchanged(&self, name: &DatasetName) -> Result<bool> {
+        forks::is_unchanged(&self.session, name)
+    }
+
+    fn present_state(&self, dataset: &DatasetName, purpose: &str) -> Result<Option<Source>> {
+        ephemeral::present(&self.session, dataset, purpose)
     }
 }
 

@@ -78,6 +78,7 @@ impl Store for Pool {
             log: Some(self),
             holds: Some(self),
             lineage: Some(self),
+            volatile: Some(self),
         }
     }
 }

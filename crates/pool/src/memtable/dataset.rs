@@ -13,8 +13,9 @@ use crate::memtable::counters::{self, CommittedCounters, Settled};
 use crate::memtable::dirty::Dirty;
 use crate::memtable::dirty_datasets::DirtyDatasets;
 use crate::memtable::item_cache::{Answer, ItemCache, Owner, Stretch};
-use crate::memtable::overlay::{Entry, Layer, Overlay};
+use crate::memtable::overlay::{Entry, Frozen, Layer, Overlay};
 use crate::memtable::settings::Settings;
+use crate::memtable::unlogged::Unlogged;
 use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
@@ -50,6 +51,11 @@ impl Opened {
     pub(crate) fn new(dataset: Arc<Dataset>) -> Opened {
         dataset.views.fetch_add(1, Ordering::AcqRel);
         Opened(dataset)
+    }
+
+    /// The dataset, however long it stays open.
+    pub(crate) fn arc(&self) -> Arc<Dataset> {
+        Arc::clone(&self.0)
     }
 }
 
@@ -299,11 +305,64 @@ impl Dataset {
         self.state.read().root.clone()
     }
 
-    /// A commit that contains the frozen layers is durable.
-    pub(crate) fn publish(&self, root: Option<Bytes>) {
+    /// A commit that contains the first `taken` of the frozen layers is durable.
+    pub(crate) fn publish(&self, root: Option<Bytes>, taken: usize) {
         let mut state = self.state.write();
         state.root = root;
-        state.overlay.frozen.clear();
+        let taken = taken.min(state.overlay.frozen.len());
+        state.overlay.frozen.drain(..taken);
+    }
+
+    /// The root and the layers as they are now, of which none changes any more: what is open is
+    /// frozen, for the commit that has the number `freeze`.
+    pub(crate) fn stand_still(&self, freeze: u64) -> (Option<Bytes>, Vec<Arc<Layer>>) {
+        let mut state = self.state.write();
+        state.overlay.freeze(freeze);
+        let layers = state.overlay.frozen.iter().map(|frozen| frozen.layer.clone());
+        (state.root.clone(), layers.collect())
+    }
+
+    /// Begins over the layers of another one, which no frame gets from here.
+    pub(crate) fn begin_over(&self, layers: Vec<Arc<Layer>>, freeze: u64) {
+        let frozen = |layer| Frozen { layer, freeze, unlogged: Unlogged::default() };
+        self.state.write().overlay.frozen = layers.into_iter().map(frozen).collect();
+    }
+
+    /// Whether the newest of the frozen layers is of this freeze.
+    pub(crate) fn has_frozen(&self, freeze: u64) -> bool {
+        self.state.read().overlay.frozen.last().is_some_and(|frozen| frozen.freeze == freeze)
+    }
+
+    /// What waits in the frozen layers, without the first `others`.
+    pub(crate) fn frozen_dirty(&self, others: usize) -> Dirty {
+        let state = self.state.read();
+        let frozen = state.overlay.frozen.iter().skip(others);
+        frozen.fold(Dirty::default(), |sum, frozen| sum.plus(frozen.layer.dirty()))
+    }
+
+    /// How many layers are frozen.
+    pub(crate) fn frozen_layers(&self) -> usize {
+        self.state.read().overlay.frozen.len()
+    }
+
+    /// Whether a batch has been applied that no commit has taken in, beside the first `others` of
+    /// the frozen layers.
+    pub(crate) fn has_own_dirty(&self, others: usize) -> bool {
+        let state = self.state.read();
+        !state.overlay.open.is_empty() || state.overlay.frozen.len() > others
+    }
+
+    /// Drops all that waits; returns how much that was, without the first `others` of the frozen
+    /// layers.
+    pub(crate) fn discard(&self, others: usize) -> Dirty {
+        let mut state = self.state.write();
+        let overlay = std::mem::take(&mut state.overlay);
+        state.owner = self.item_cache.new_owner();
+        if self.is_listed_dirty.swap(false, Ordering::AcqRel) {
+            self.dirty_datasets.take(self.id);
+        }
+        let frozen = overlay.frozen.iter().skip(others).map(|frozen| frozen.layer.dirty());
+        frozen.fold(overlay.open.dirty(), Dirty::plus)
     }
 
     /// A commit is durable after which the dataset has another state.
@@ -595,7 +654,8 @@ fn last_entry(overlay: &Overlay, from: Key, to: Key) -> Option<(Key, Item)> {
     newest.max_by_key(|(key, _)| *key)
 }
 
-fn predecessor(key: Key) -> Option<Key> {
+/// The key before one.
+pub(crate) fn predecessor(key: Key) -> Option<Key> {
     let (offset, borrow) = key.offset.overflowing_sub(1);
     let (kind, borrow) = key.kind.overflowing_sub(u8::from(borrow));
     let object = key.object.checked_sub(u64::from(borrow))?;

@@ -25,6 +25,11 @@ impl Dirty {
         }
     }
 
+    /// What is left of it without a part.
+    pub(crate) fn without(self, part: Dirty) -> Dirty {
+        self.since(part)
+    }
+
     /// By how much it has grown.
     pub(crate) fn since(self, before: Dirty) -> Dirty {
         Dirty {

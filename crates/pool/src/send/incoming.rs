@@ -15,8 +15,10 @@
 //! item of its own: see `partial`. That item goes in the last commit too.
 
 use crate::Error;
+use crate::commit::dead_list_reclaim;
 use crate::commit::draft::Commit;
 use crate::commit::draft::Publication;
+use crate::commit::kept_states;
 use crate::commit::turn;
 use crate::commit::turn::Turn;
 use crate::memtable::settings::check_property;
@@ -25,7 +27,6 @@ use crate::send::partial::{ARRIVING_PREFIX, Partial, arriving};
 use crate::send::unchanged;
 use crate::send::unchanged::Accessed;
 use crate::send::{POSITION_KEY, ReceiveRequest, identity_of};
-use crate::snapshots::dead_list_reclaim;
 use crate::snapshots::lineage;
 use crate::snapshots::operation_log;
 use crate::snapshots::operation_log::{Author, entry};
@@ -196,7 +197,7 @@ fn add_arrival(
     };
     turn.commit(Some(&mut |commit| {
         let mut record = match place {
-            Some(place) => lineage::clone_of(commit, place.origin(), &arrival.hidden)?,
+            Some(place) => kept_states::clone_of(commit, place.origin(), &arrival.hidden)?,
             None => {
                 let name = arrival.hidden.as_str();
                 let record = commit.new_record(name, DatasetState::Live);
@@ -427,7 +428,7 @@ fn name_arrival(commit: &mut Commit<'_>, hidden: u64, arrival: &Arrival) -> Resu
 /// What was received becomes a snapshot, with the identity that it has where it comes from;
 /// returns its id.
 fn arrive(commit: &mut Commit<'_>, dataset: u64, arrival: &Arrival) -> Result<u64> {
-    let id = lineage::snapshot(commit, dataset, &arrival.snapshot)?;
+    let id = kept_states::snapshot(commit, dataset, &arrival.snapshot)?;
     let mut kept = commit.record(id)?;
     kept.id128 = arrival.begin.snapshot.id;
     kept.created_seconds = arrival.begin.snapshot.created_seconds;

@@ -2,9 +2,9 @@
 //! at it, and a dataset that receives streams may be looked at.
 
 use crate::commit::draft::Commit;
+use crate::commit::leaving;
 use crate::commit::turn::Turn;
 use crate::io::At;
-use crate::snapshots::destroy;
 use crate::snapshots::lineage;
 use crate::state::State;
 use crate::state::records::root_of;
@@ -110,5 +110,5 @@ pub(crate) fn go_back_for_good(commit: &mut Commit<'_>, dataset: u64, to: u64) -
     let name: Source = format!("{}@before-receive", commit.record(dataset)?.name).parse()?;
     let before = lineage::roll_back(commit, dataset, to, &name)?;
     let before = commit.record(before)?;
-    destroy::destroy_last(commit, before)
+    leaving::destroy_last(commit, before)
 }

@@ -13,6 +13,15 @@ pub(crate) fn begin_operation(session: &Session) -> Result<Turn<'_>> {
     begin_for(&session.state, session.author.as_ref())
 }
 
+/// The same, of one that leaves forks in memory where they are: it makes, renames and destroys
+/// nothing that could be the base of one.
+pub(crate) fn begin_beside_forks(session: &Session) -> Result<Turn<'_>> {
+    if session.author.is_some() {
+        trash::make_room_in_log(&session.state, 1)?;
+    }
+    turn::turn(&session.state, Some(session.state.turns.administering.lock()))
+}
+
 /// The same, of several that are entered by one commit.
 pub(crate) fn begin_operations(session: &Session, count: usize) -> Result<Turn<'_>> {
     if session.author.is_some() {

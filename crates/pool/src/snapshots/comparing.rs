@@ -3,13 +3,15 @@
 use crate::io::{At, Media};
 use crate::memtable::dataset::Opened;
 use crate::memtable::dataset::item_of;
+use crate::memtable::overlay::{Entry, Layer};
 use crate::snapshots::ephemeral;
 use crate::snapshots::session::Session;
 use crate::state::find::refuse_live;
 use crate::state::pinned_commit::PinnedCommit;
 use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
-use marram_store::{Error, ItemChange, Key, Result, Source, kind};
+use marram_store::{Block, Error, Item, ItemChange, Key, Result, Source, kind};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A state that stays readable as long as this is there.
@@ -17,6 +19,8 @@ struct Side<'p> {
     media: &'p Media,
     name: String,
     root: Option<Bytes>,
+    /// What it has in memory only, oldest first.
+    layers: Vec<Arc<Layer>>,
     /// As long as a snapshot is open it cannot be destroyed, and no block of its used again.
     _open: Option<Opened>,
     moment: Option<Arc<PinnedCommit>>,
@@ -27,6 +31,19 @@ impl Side<'_> {
     /// later one has overwritten is no bad copy. One would be made good over what lies there now.
     fn epoch(&self) -> u64 {
         self.moment.as_ref().map_or_else(|| self.media.epoch(), |moment| moment.at().epoch)
+    }
+
+    /// The item under a key, from the layers or the tree.
+    fn item(&self, key: Key) -> Result<Option<Item>> {
+        match self.layers.iter().rev().find_map(|layer| layer.get(key)) {
+            Some(Entry::Item(item)) => Ok(Some(Item::clone(item))),
+            Some(Entry::Removed) => Ok(None),
+            None => {
+                let at = At { media: self.media, epoch: self.epoch() };
+                let found = tree::get(&at, self.root.as_ref(), key)?;
+                found.as_ref().map(item_of).transpose()
+            }
+        }
     }
 
     fn overwritten(&self) -> Option<&PinnedCommit> {
@@ -66,6 +83,10 @@ pub(crate) fn compare(
     visit: &mut dyn FnMut(ItemChange) -> bool,
 ) -> Result<()> {
     let (before, after) = (side(session, before)?, side(session, after)?);
+    if !before.layers.is_empty() || !after.layers.is_empty() {
+        let walked = compare_layered((&before, &after), from, visit);
+        return judge_damage([&before, &after], walked);
+    }
     let media = &session.state.media;
     let at = At { media, epoch: before.epoch().min(after.epoch()) };
     let mut failed = None;
@@ -83,11 +104,87 @@ pub(crate) fn compare(
 
 fn side<'p>(session: &'p Session, source: &Source) -> Result<Side<'p>> {
     let (media, name) = (&session.state.media, source.to_string());
-    if let Some(state) = ephemeral::find(session, source) {
+    if let Some(state) = ephemeral::find_or_base(session, source)? {
         let moment = Some(Arc::clone(&state.moment));
-        return Ok(Side { media, name, root: state.root(), _open: None, moment });
+        let (root, layers) = (state.root(), state.layers.clone().unwrap_or_default());
+        return Ok(Side { media, name, root, layers, _open: None, moment });
     }
     refuse_live(source)?;
     let open = session.state.open(source)?;
-    Ok(Side { media, name, root: open.root(), _open: Some(open), moment: None })
+    let (root, layers) = (open.root(), Vec::new());
+    Ok(Side { media, name, root, layers, _open: Some(open), moment: None })
+}
+
+/// The keys in which two states with layers may differ by these: under one root, what both have in
+/// common is left out.
+fn layered_keys((before, after): (&Side<'_>, &Side<'_>), from: Key) -> BTreeSet<Key> {
+    let pairs = before.layers.iter().zip(&after.layers);
+    let common = match before.root == after.root {
+        true => pairs.take_while(|(before, after)| Arc::ptr_eq(before, after)).count(),
+        false => 0,
+    };
+    let layers = before.layers[common..].iter().chain(&after.layers[common..]);
+    layers.flat_map(|layer| layer.range(from..=Key::MAX)).map(|(key, _)| *key).collect()
+}
+
+/// As [`compare`], where a part of a state is in memory.
+fn compare_layered(
+    sides: (&Side<'_>, &Side<'_>),
+    from: Key,
+    visit: &mut dyn FnMut(ItemChange) -> bool,
+) -> Result<()> {
+    let (before, after) = sides;
+    let mut keys = layered_keys(sides, from).into_iter().peekable();
+    let mut failed = None;
+    let mut show = |key: Key| match change_at(sides, key) {
+        Ok(Some(change)) => visit(change),
+        Ok(None) => true,
+        Err(error) => {
+            failed = Some(error);
+            false
+        }
+    };
+    let mut goes_on = true;
+    if before.root != after.root {
+        let at = At { media: before.media, epoch: before.epoch().min(after.epoch()) };
+        let roots = (before.root.as_ref(), after.root.as_ref());
+        tree::changes(&at, roots, from, &mut |differing| {
+            let found = differing.after.as_ref().or(differing.before.as_ref());
+            let Some(key) = found.map(|found| found.key) else { return true };
+            while goes_on && let Some(earlier) = keys.next_if(|earlier| *earlier < key) {
+                goes_on = show(earlier);
+            }
+            if goes_on && key.kind != kind::REFERENCES {
+                keys.next_if_eq(&key);
+                goes_on = show(key);
+            }
+            goes_on
+        })?;
+    }
+    let _stopped = goes_on && keys.all(show);
+    failed.map_or(Ok(()), Err)
+}
+
+/// In what two states differ under a key.
+fn change_at((before, after): (&Side<'_>, &Side<'_>), key: Key) -> Result<Option<ItemChange>> {
+    let (before, after) = (before.item(key)?, after.item(key)?);
+    let is_same = match (&before, &after) {
+        (Some(before), Some(after)) => {
+            before.value == after.value
+                && is_same_block(before.block.as_ref(), after.block.as_ref())
+        }
+        (None, None) => true,
+        _ => false,
+    };
+    Ok((!is_same).then_some(ItemChange { key, before, after }))
+}
+
+/// Whether two references are known to be of one block.
+fn is_same_block(before: Option<&Block>, after: Option<&Block>) -> bool {
+    match (before, after) {
+        (Some(Block::Fresh(before)), Some(Block::Fresh(after))) => Arc::ptr_eq(before, after),
+        (Some(Block::Stored(before)), Some(Block::Stored(after))) => before.place == after.place,
+        (None, None) => true,
+        _ => false,
+    }
 }

@@ -5,6 +5,7 @@ use super::operation_log::{self, entry, is_ephemeral};
 use super::session::Session;
 use super::{lineage, properties, trash};
 use crate::admission::room;
+use crate::commit::kept_states;
 use crate::snapshots::begin::{begin_operation, begin_operations};
 use crate::state::find::refuse_hidden;
 use marram_format::dataset::DatasetState;
@@ -45,7 +46,7 @@ pub(crate) fn snapshot_together(
     }
     turn.commit(Some(&mut |commit| {
         for (id, source) in &kept {
-            let id = lineage::snapshot(commit, *id, source)?;
+            let id = kept_states::snapshot(commit, *id, source)?;
             if !is_ephemeral(source) {
                 let entry = entry(OperationKind::Snapshot, id, &[&source.to_string()]);
                 operation_log::enter(commit, session.author.as_ref(), entry)?;
@@ -61,7 +62,7 @@ pub(crate) fn clone_snapshot(session: &Session, origin: &Source, name: &DatasetN
     session.state.refuse_taken(&Source::live(name.clone()))?;
     let origin = session.state.find_snapshot(origin)?;
     turn.commit(Some(&mut |commit| {
-        let record = lineage::clone_of(commit, origin.id, name)?;
+        let record = kept_states::clone_of(commit, origin.id, name)?;
         let texts = [name.as_str(), &origin.name];
         let entry = entry(OperationKind::Clone, record.id, &texts);
         let entry = OperationRecord { other: origin.id, ..entry };

@@ -5,16 +5,13 @@
 
 use crate::commit::draft::Commit;
 use crate::commit::draft::Publication;
-use crate::memtable::settings::RESERVATION;
+use crate::commit::kept_states::{clone_of, go_on, properties_of_fork, snapshot};
 use crate::snapshots::lineage;
 use crate::snapshots::merge_bases;
 use crate::state::State;
 use crate::state::records::parent_of;
 use crate::state::records::root_of;
-use marram_format::dataset::{
-    DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, OWNER_PROPERTY, ROOT_OBJECT_PROPERTY,
-};
-use marram_format::group::Group;
+use marram_format::dataset::DatasetRecord;
 use marram_format::version::feature;
 use marram_store::{DatasetName, Error, Result, Source};
 
@@ -54,73 +51,6 @@ pub(crate) fn holder_of_origin(pool: &State, clone: u64) -> Result<(u64, String)
     Ok((holder.id, holder.name.clone()))
 }
 
-/// The snapshot takes over the dataset's root and dead list; the dataset goes on with an
-/// empty dead list, and owns only what is born after this group. Returns the snapshot's id.
-pub(crate) fn snapshot(commit: &mut Commit<'_>, dataset: u64, source: &Source) -> Result<u64> {
-    snapshot_of(commit, dataset, source, commit.group)
-}
-
-/// The same, of the state that the last commit has left, as one of a group that is older than
-/// all that this commit writes: so many `groups` ago, since when the dataset has not changed.
-/// Before this commit takes anything into the dataset.
-pub(crate) fn snapshot_before(
-    commit: &mut Commit<'_>,
-    dataset: u64,
-    source: &Source,
-    groups: u64,
-) -> Result<u64> {
-    snapshot_of(commit, dataset, source, Group(commit.group.0.saturating_sub(groups)))
-}
-
-fn snapshot_of(
-    commit: &mut Commit<'_>,
-    dataset: u64,
-    source: &Source,
-    group: Group,
-) -> Result<u64> {
-    let mut live = commit.record(dataset)?;
-    let mut kept = commit.new_record(&source.to_string(), DatasetState::Snapshot);
-    kept.created_group = group;
-    kept.parent = live.id;
-    kept.origin = live.origin;
-    kept.previous = live.previous;
-    kept.next = live.id;
-    kept.previous_group = live.previous_group;
-    kept.root = live.root.clone();
-    kept.referenced_grains = live.referenced_grains;
-    kept.properties = live.properties.clone();
-    std::mem::swap(&mut kept.dead_list, &mut live.dead_list);
-    kept.dead_grains = std::mem::take(&mut live.dead_grains);
-    go_on(commit, live.previous, live.id, kept.id)?;
-    live.previous = kept.id;
-    live.previous_group = group;
-    let id = kept.id;
-    commit.keep(live)?;
-    commit.add(kept)?;
-    Ok(id)
-}
-
-/// A dataset that begins as a snapshot.
-pub(crate) fn clone_of(
-    commit: &mut Commit<'_>,
-    origin: u64,
-    name: &DatasetName,
-) -> Result<DatasetRecord> {
-    let mut origin = commit.record(origin)?;
-    let mut record = commit.new_record(name.as_str(), DatasetState::Live);
-    record.origin = origin.id;
-    record.previous_group = origin.created_group;
-    record.root = origin.root.clone();
-    record.referenced_grains = origin.referenced_grains;
-    record.properties = origin.properties.clone();
-    record.properties.retain(|(name, _)| {
-        name != RESERVATION && name != OWNER_PROPERTY && !name.starts_with(HOLD_PROPERTY_PREFIX)
-    });
-    origin.clones += 1;
-    commit.keep(origin)?;
-    Ok(record)
-}
-
 /// A clone of a snapshot that is taken now, with another root of what it shows, that belongs to
 /// the user `owner`; it is still to be added.
 pub(crate) fn fork(
@@ -132,12 +62,8 @@ pub(crate) fn fork(
 ) -> Result<DatasetRecord> {
     let base = snapshot(commit, dataset, base)?;
     let mut record = clone_of(commit, base, name)?;
-    record.properties.retain(|(name, _)| name != ROOT_OBJECT_PROPERTY);
-    record.properties.push((ROOT_OBJECT_PROPERTY.to_owned(), root_object.to_string()));
-    if owner != 0 {
-        record.properties.push((OWNER_PROPERTY.to_owned(), owner.to_string()));
-    }
-    record.properties.sort();
+    let properties = commit.record(base)?.properties;
+    record.properties = properties_of_fork(&properties, (root_object, owner));
     commit.set_feature(feature::OWNERS);
     Ok(record)
 }
@@ -253,18 +179,6 @@ fn lead_back(commit: &mut Commit<'_>, dataset: u64, taken: &[u64]) -> Result<()>
         }
         if at.parent != dataset {
             break;
-        }
-    }
-    Ok(())
-}
-
-/// What went on from the snapshot `parent` to `from` goes on to `to` (0: to nothing).
-pub(crate) fn go_on(commit: &mut Commit<'_>, parent: u64, from: u64, to: u64) -> Result<()> {
-    if parent != 0 {
-        let mut before = commit.record(parent)?;
-        if before.next == from {
-            before.next = to;
-            commit.keep(before)?;
         }
     }
     Ok(())

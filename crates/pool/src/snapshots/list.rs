@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 /// All but what is kept for an undo.
 pub(crate) fn list(pool: &State) -> Result<Vec<DatasetReport>> {
+    let unlisted = pool.forks.unlisted();
     let records = pool.records.read();
-    let seen = records.known().filter(|record| !is_hidden(record));
+    let seen = records.known();
+    let seen = seen.filter(|record| !is_hidden(record) && !unlisted.contains(&record.id));
     let mut reports: Vec<DatasetReport> =
         seen.map(|record| report(&records, record)).collect::<Result<_>>()?;
     reports.sort_by(|a, b| a.source.cmp(&b.source));
@@ -27,7 +29,14 @@ pub(crate) fn report_of(session: &Session, source: &Source) -> Result<DatasetRep
         Some(state) => Arc::clone(&state.record),
         None => session.state.find(source)?,
     };
-    report(&session.state.records.read(), &record)
+    let reported = report(&session.state.records.read(), &record)?;
+    Ok(match session.state.forks.base_of(record.id) {
+        Some(base) => {
+            let (origin, kind) = (Some(base.name.parse()?), DatasetKind::Clone);
+            DatasetReport { origin, kind, is_fork: true, ..reported }
+        }
+        None => reported,
+    })
 }
 
 pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<DatasetReport> {

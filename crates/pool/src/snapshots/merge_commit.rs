@@ -1,21 +1,21 @@
 //! A merge, with what it needs to be taken back: the batch, the states before and after it and the
 //! entry in the log are one commit.
 //!
-//! The state before is the one that the last commit has left, so its snapshot is one of that
-//! commit's group: what the merge itself writes is younger. A second one of the same state, if the
-//! merge has one, is of the group before. They are only taken if the dataset was so in these
-//! groups, and if no older snapshot is of one of them; else commits are made first.
+//! What waits, the states before, and the merge are moments of one commit, each with a group of its
+//! own: what the merge itself writes is younger than its snapshots of the state before. The new
+//! base of merges between two datasets is the state that the last commit has left of the one that
+//! was read, with the group of that commit.
 
 use super::operation_log::entry;
 use crate::admission::quota;
 use crate::admission::reservation;
 use crate::commit::draft::Commit;
+use crate::commit::kept_states;
 use crate::commit::turn;
 use crate::commit::turn::Before;
 use crate::memtable::settings::undo_seconds;
 use crate::snapshots::begin;
 use crate::snapshots::ephemeral;
-use crate::snapshots::lineage;
 use crate::snapshots::merge_bases::{self, Moved, Moving};
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
@@ -71,31 +71,34 @@ struct Kept<'m> {
 }
 
 impl Kept<'_> {
-    fn snapshots(&self) -> u64 {
-        u64::from(self.named.is_some()) + u64::from(self.seconds > 0)
-    }
-
-    /// Takes the snapshots of what the last commit has left.
-    fn keep_before(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
+    /// Takes the snapshot of what the last commit has left of what was read.
+    fn keep_read(&self, commit: &mut Commit<'_>) -> Result<()> {
         if let Some(moving) = self.moving {
             let name = merge_bases::new_name(commit, moving)?;
             self.base.set(moving.read);
             match moving.read {
                 0 => {
-                    let base = lineage::snapshot_before(commit, moving.source, &name, 1)?;
+                    let base = kept_states::snapshot_before(commit, moving.source, &name, 1)?;
                     self.base.set(base);
                 }
                 read => merge_bases::rename(commit, read, &name)?,
             }
         }
+        Ok(())
+    }
+
+    /// Takes the snapshots of what was before the batch.
+    fn keep_before(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
         if let Some(keep) = &self.named {
-            let id = lineage::snapshot_before(commit, self.live.id, keep, self.snapshots())?;
+            let id = kept_states::snapshot(commit, self.live.id, keep)?;
+            commit.begin_group();
             let entry = entry(OperationKind::Snapshot, id, &[&keep.to_string()]);
             operation_log::enter(commit, session.author.as_ref(), entry)?;
         }
         if self.seconds > 0 {
             let name = kept_name(commit, self.live, "before")?;
-            self.before.set(lineage::snapshot_before(commit, self.live.id, &name, 1)?);
+            self.before.set(kept_states::snapshot(commit, self.live.id, &name)?);
+            commit.begin_group();
         }
         Ok(())
     }
@@ -126,7 +129,7 @@ impl Kept<'_> {
         if self.seconds > 0 {
             let after = kept_name(commit, self.live, "after")?;
             record.before = self.before.get();
-            record.after = lineage::snapshot(commit, self.live.id, &after)?;
+            record.after = kept_states::snapshot(commit, self.live.id, &after)?;
             self.until.set(commit.now_seconds.saturating_add(self.seconds));
             record.kept_until_seconds = self.until.get();
         }
@@ -153,7 +156,12 @@ pub(crate) fn enter_merge(
     let mut batch = batch;
     let admitted =
         reservation::reserve_merge(&Reclaim(inner), inner, &dataset, &mut batch)?.without_turn();
-    let turn = begin::begin_operation(session)?;
+    // Of a state in memory nothing is to be committed before.
+    let left_out = ephemeral::layered(session, merged.read);
+    let turn = match left_out {
+        Some(_) => begin::begin_beside_forks(session)?,
+        None => begin::begin_operation(session)?,
+    };
     let admitted = admitted;
     let live = inner.find_live(merged.dataset)?;
     refuse_moved_base(session, live.id, merged)?;
@@ -162,12 +170,12 @@ pub(crate) fn enter_merge(
     let source_group =
         source_group.map(|moving| newest_group(session, moving.source)).transpose()?;
     let keep_before = Before {
-        snapshots: kept.snapshots(),
-        previous_group: live.previous_group,
         source_group,
+        left_out,
         admitted: &admitted,
         check: &|| ephemeral::refuse_overtaken(session, merged.read, &turn),
-        work: &mut |commit| kept.keep_before(session, commit),
+        first: &mut |commit| kept.keep_read(commit),
+        then: &mut |commit| kept.keep_before(session, commit),
     };
     let other = inner.find(merged.fork).map_or(0, |fork| fork.id);
     let texts = [merged.dataset.as_str(), &merged.fork.to_string()];

@@ -9,10 +9,10 @@
 //! any, dead lists are read through and the trees of lasts walked, as far as they are younger than
 //! what is before them, and what is met is counted by address.
 
-use super::dead_list_reclaim::{dead_grains, visit_dead, visit_freed};
 use super::plan::{Chain, Plan};
 use crate::base::pointers::decode_pointer;
 use crate::base::pointers::is_shared;
+use crate::commit::dead_list_reclaim::{dead_grains, visit_dead, visit_freed};
 use crate::state::pinned_commit::PinnedCommit;
 use crate::state::records::parent_of;
 use crate::state::records::root_of;

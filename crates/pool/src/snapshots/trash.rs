@@ -181,6 +181,9 @@ fn let_go_of_first_expired(pool: &State, now_seconds: i64) -> Result<bool> {
 /// or else what has been kept for longest, or the oldest automatic snapshot. False if there is
 /// nothing of it.
 pub(crate) fn make_space(pool: &State) -> Result<bool> {
+    if destroy::drop_ended(pool)? {
+        return Ok(true);
+    }
     if pool.records.read().is_leaving() {
         destroy::give_back_step(pool)?;
         return Ok(true);

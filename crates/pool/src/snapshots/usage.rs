@@ -4,11 +4,12 @@
 //! datasets and snapshots have; the nodes of the pool's tree are its own. What is left over is of
 //! destroyed datasets, and what is counted twice has several owners.
 
-use super::destroy::prune_cursor;
+use super::destroy;
 use super::list::report;
 use super::plan::Chain;
 use super::reclaimable::{Release, grains_since_parent};
 use crate::base::pointers::decode_pointer;
+use crate::commit::leaving::prune_cursor;
 use crate::state::State;
 use crate::state::pinned_commit::PinnedCommit;
 use crate::state::records::Records;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 /// See [`marram_store::SpaceUsage::usage`]. Records, dead lists and trees are those of one moment,
 /// and commits go on.
 pub(crate) fn usage(pool: &Arc<State>, exact: bool) -> Result<Usage> {
+    // What has ended is nobody's.
+    destroy::drop_ended(pool)?;
     PinnedCommit::look(pool, &mut |moment| usage_at(moment, exact))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::memtable::dataset::{Dataset, Opened};
 use crate::state::State;
+use crate::state::forks::Named;
 use crate::state::records::is_hidden;
 use marram_format::dataset::DatasetRecord;
 use marram_format::operation::{TRASH_PREFIX, trash_entry};
@@ -12,6 +13,11 @@ impl State {
     /// The record of a dataset or snapshot that is not being destroyed.
     pub(crate) fn find(&self, source: &Source) -> Result<Arc<DatasetRecord>> {
         let name = source.to_string();
+        match self.forks.named(&name) {
+            Named::InMemory(record) => return Ok(record),
+            Named::Ended => return Err(Error::NoDataset(name)),
+            Named::Other => {}
+        }
         let found = self.records.read().named(&name).cloned();
         found.ok_or(Error::NoDataset(name))
     }

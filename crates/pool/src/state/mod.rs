@@ -4,6 +4,7 @@
 
 pub(crate) mod bitmaps;
 pub(crate) mod find;
+pub(crate) mod forks;
 pub(crate) mod health;
 pub(crate) mod holders;
 pub(crate) mod ledger;
@@ -24,6 +25,7 @@ use crate::memtable::dirty_datasets::DirtyDatasets;
 use crate::memtable::item_cache::ItemCache;
 use crate::space::{Gauge, SpaceMap};
 use crate::state::bitmaps::Committed;
+use crate::state::forks::Forks;
 use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
 use crate::state::records::Records;
@@ -31,7 +33,7 @@ use crate::state::work::Work;
 use marram_format::pointer::Pointer;
 use marram_format::superblock::Superblock;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The open pool.
@@ -45,12 +47,16 @@ pub(crate) struct State {
     pub(crate) turns: Turns,
     pub(crate) datasets: RwLock<BTreeMap<u64, Arc<Dataset>>>,
     pub(crate) dirty_datasets: Arc<DirtyDatasets>,
+    /// Forks in memory.
+    pub(crate) forks: Forks,
     pub(crate) item_cache: Arc<ItemCache>,
     /// Shared with the readers of a [pinned commit](pinned_commit).
     pub(crate) records: RwLock<Arc<Records>>,
     pub(crate) space: Mutex<SpaceMap>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) superblock: Mutex<Superblock>,
+    /// The number that the next dataset, snapshot or dead list gets.
+    pub(crate) next_dataset: AtomicU64,
     pub(crate) size_bytes: Mutex<u64>,
     /// Why the pool takes no more changes, if so.
     pub(crate) health: Mutex<Option<String>>,
@@ -103,6 +109,12 @@ impl State {
     pub(crate) fn committed(&self) -> Committed<'_> {
         let root = self.superblock.lock().pool_tree.as_ref().map(Pointer::encode);
         Committed { media: &self.media, root }
+    }
+
+    /// A number for a new dataset, snapshot or dead list. One that no commit has used by the end of
+    /// this run is given again in the next.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_dataset.fetch_add(1, Ordering::AcqRel)
     }
 
     /// What the pool is called.

@@ -11,6 +11,7 @@ use crate::memtable::item_cache::ItemCache;
 use crate::memtable::settings::Settings;
 use crate::space::SpaceMap;
 use crate::state::bitmaps::{Committed, malformed};
+use crate::state::forks::Forks;
 use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
 use crate::state::records::{Reclaims, Records};
@@ -28,7 +29,7 @@ use marram_format::space::{
 use marram_format::superblock::Superblock;
 use marram_store::{Key, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// One part in so many of the cache is for inodes and names.
@@ -96,6 +97,7 @@ pub(crate) fn start(
             (OnceLock::from(log), replayed)
         }
     };
+    let next_dataset = AtomicU64::new(superblock.next_dataset);
     let dirty = DirtyCounters::new(replayed.dirty, log::first_freeze(&replayed));
     let state = State {
         media,
@@ -103,11 +105,13 @@ pub(crate) fn start(
         turns: Turns::default(),
         datasets: RwLock::new(order::DATASETS, datasets),
         dirty_datasets,
+        forks: Forks::default(),
         item_cache,
         records: RwLock::new(order::RECORDS, Arc::new(known)),
         gauge: space.gauge(),
         space: Mutex::new(order::SPACE, space),
         superblock: Mutex::new(order::SUPERBLOCK, superblock),
+        next_dataset,
         size_bytes: Mutex::new(order::SIZE, size_bytes),
         health: Mutex::new(order::HEALTH, None),
         dirty,

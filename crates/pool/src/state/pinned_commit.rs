@@ -37,6 +37,11 @@ impl PinnedCommit {
     /// The last commit, held.
     pub(crate) fn hold(pool: &Arc<State>) -> PinnedCommit {
         let _no_commit = pool.turns.committing.lock();
+        PinnedCommit::hold_still(pool)
+    }
+
+    /// The same, by a caller who has the turn to commit.
+    pub(crate) fn hold_still(pool: &Arc<State>) -> PinnedCommit {
         let mut moment = PinnedCommit::still(pool);
         moment.held = Some(pool.space.lock().hold());
         moment

@@ -11,6 +11,7 @@ use crate::snapshots::ephemeral::EphemeralState;
 use crate::state::State;
 use crate::state::pinned_commit::PinnedCommit;
 use crate::tree;
+use crate::views::layered::LayeredView;
 use crate::views::place::place_of;
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
@@ -41,7 +42,11 @@ pub(crate) fn open(pool: &Arc<State>, source: &Source) -> Result<Arc<dyn View>> 
 /// An ephemeral snapshot, readable as long as it is not overwritten.
 pub(crate) fn open_ephemeral(snapshot: &EphemeralState) -> Result<Arc<dyn View>> {
     let opened = FrozenView::of(Arc::clone(&snapshot.moment), Arc::clone(&snapshot.record));
-    Ok(Arc::new(snapshot.moment.judge_damage(&snapshot.record.name, opened)?))
+    let under = snapshot.moment.judge_damage(&snapshot.record.name, opened)?;
+    match snapshot.layers.clone() {
+        None => Ok(Arc::new(under)),
+        Some(layers) => Ok(Arc::new(LayeredView { under, layers })),
+    }
 }
 
 impl FrozenView {

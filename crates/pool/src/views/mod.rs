@@ -1,6 +1,7 @@
 //! What callers hold of a dataset: the live one, or what a pinned commit has.
 
 pub(crate) mod frozen;
+mod layered;
 pub(crate) mod live;
 mod place;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// See [`marram_store::Store::open`].
 pub(crate) fn open(session: &Session, source: &Source) -> Result<Arc<dyn View>> {
-    match ephemeral::find(session, source) {
+    match ephemeral::find_or_base(session, source)? {
         Some(snapshot) => frozen::open_ephemeral(&snapshot),
         None => {
             let opened = session.state.open(source)?;

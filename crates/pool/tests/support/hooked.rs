@@ -18,6 +18,8 @@ struct Hooks {
     size_bytes: Option<u64>,
     write: Option<Hook>,
     flush: Option<Hook>,
+    writes: u64,
+    flushes: u64,
 }
 
 impl HookedDevice {
@@ -28,6 +30,12 @@ impl HookedDevice {
     /// Says that it has another size.
     pub(crate) fn set_size(&self, bytes: u64) {
         self.hooks.lock().size_bytes = Some(bytes);
+    }
+
+    /// How many writes and flushes there have been.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let hooks = self.hooks.lock();
+        (hooks.writes, hooks.flushes)
     }
 
     /// Does something before the next write.
@@ -77,13 +85,21 @@ impl Device for HookedDevice {
     }
 
     fn write(&self, offset: u64, buffer: &[u8]) -> Result<()> {
-        let hook = self.hooks.lock().write.clone();
+        let hook = {
+            let mut hooks = self.hooks.lock();
+            hooks.writes += 1;
+            hooks.write.clone()
+        };
         run(hook)?;
         self.memory.write(offset, buffer)
     }
 
     fn flush(&self) -> Result<()> {
-        let hook = self.hooks.lock().flush.clone();
+        let hook = {
+            let mut hooks = self.hooks.lock();
+            hooks.flushes += 1;
+            hooks.flush.clone()
+        };
         run(hook)?;
         self.memory.flush()
     }

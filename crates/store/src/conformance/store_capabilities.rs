@@ -11,7 +11,7 @@ use crate::{
 use std::sync::Arc;
 
 /// Which of its capabilities a store hands out.
-fn names_of(store: &dyn Store) -> [bool; 6] {
+fn names_of(store: &dyn Store) -> [bool; 7] {
     let all = store.capabilities();
     [
         all.ephemeral.is_some(),
@@ -20,6 +20,7 @@ fn names_of(store: &dyn Store) -> [bool; 6] {
         all.log.is_some(),
         all.holds.is_some(),
         all.lineage.is_some(),
+        all.volatile.is_some(),
     ]
 }
 

@@ -3,8 +3,8 @@
 use super::MemoryStore;
 use super::dataset::{self, Contents, State};
 use crate::{
-    DatasetKind, DatasetName, DatasetReport, Error, Holder, Holds, Lineage, Result, Source,
-    SpaceUsage, Store, Usage, name,
+    DatasetKind, DatasetName, DatasetReport, Error, Holder, Holds, Key, Lineage, Result, Source,
+    SpaceUsage, Store, Usage, VolatileForks, name,
 };
 
 impl SpaceUsage for MemoryStore {
@@ -28,6 +28,54 @@ impl SpaceUsage for MemoryStore {
         let added: u64 = holders.iter().map(|holder| holder.added_bytes).sum();
         let shared_bytes = added - allocated_bytes;
         Ok(Usage { holders, shared_bytes, allocated_bytes, ..Usage::default() })
+    }
+}
+
+impl VolatileForks for MemoryStore {
+    fn begin_fork(
+        &self,
+        dataset: &DatasetName,
+        name: &DatasetName,
+        root_object: u64,
+    ) -> Result<()> {
+        if name.transaction().is_none() || dataset.transaction().is_some() {
+            return Err(Error::Invalid(format!("{name} is not to be a fork of {dataset}")));
+        }
+        self.fork(dataset, name, root_object)?;
+        self.volatile.lock().insert(name.clone());
+        Ok(())
+    }
+
+    fn end_fork(&self, name: &DatasetName) -> Result<()> {
+        let fork = Source::live(name.clone());
+        if !self.volatile.lock().contains(name) {
+            return Err(Error::NoDataset(fork.to_string()));
+        }
+        self.destroy(&fork, false)?;
+        self.volatile.lock().remove(name);
+        Ok(())
+    }
+
+    fn is_unchanged(&self, name: &DatasetName) -> Result<bool> {
+        let fork = Source::live(name.clone());
+        let is_volatile = self.volatile.lock().contains(name);
+        let history = self.history.lock();
+        let view = history.find(&fork)?;
+        let origin = history.origin(&fork).filter(|_| is_volatile);
+        let base = history.snapshot(&origin.ok_or(Error::NoDataset(fork.to_string()))?)?;
+        drop(history);
+        let (before, after) = (Contents::clone(&base.contents()), view.contents());
+        let mut is_unchanged = true;
+        dataset::changes(&before, &after, Key::MIN, &mut |_| {
+            is_unchanged = false;
+            false
+        });
+        Ok(is_unchanged)
+    }
+
+    /// Whatever waits here is better committed.
+    fn present_state(&self, dataset: &DatasetName, _purpose: &str) -> Result<Option<Source>> {
+        self.live(dataset).map(|_| None)
     }
 }
 

@@ -76,6 +76,56 @@ impl dyn Store + '_ {
         self.capabilities().ephemeral.is_some_and(|it| it.is_overtaken(snapshot))
     }
 
+    /// [`crate::VolatileForks::begin_fork`]; without it [`Store::fork`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_fork(
+        &self,
+        dataset: &DatasetName,
+        name: &DatasetName,
+        root_object: u64,
+    ) -> Result<()> {
+        match self.capabilities().volatile {
+            Some(it) => it.begin_fork(dataset, name, root_object),
+            None => self.fork(dataset, name, root_object),
+        }
+    }
+
+    /// [`crate::VolatileForks::end_fork`]; without it the fork is destroyed. So is one that an
+    /// earlier run has left.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn end_fork(&self, name: &DatasetName) -> Result<()> {
+        let ended = self.capabilities().volatile.map(|it| it.end_fork(name));
+        match ended {
+            None | Some(Err(Error::NoDataset(_))) => {
+                self.destroy(&Source::live(name.clone()), false).map(|_| ())
+            }
+            Some(ended) => ended,
+        }
+    }
+
+    /// [`crate::VolatileForks::is_unchanged`]; without it no fork is known to be.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn is_unchanged(&self, name: &DatasetName) -> Result<bool> {
+        self.capabilities().volatile.map_or(Ok(false), |it| it.is_unchanged(name))
+    }
+
+    /// [`crate::VolatileForks::present_state`]; without it none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn present_state(&self, dataset: &DatasetName, purpose: &str) -> Result<Option<Source>> {
+        match self.capabilities().volatile {
+            Some(it) => it.present_state(dataset, purpose),
+            None => Ok(None),
+        }
+    }
+
     /// [`SpaceUsage::usage`]; without it refused.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct StoreCapabilities<'s> {
     pub holds: Option<&'s dyn Holds>,
     /// Datasets can go on from another snapshot.
     pub lineage: Option<&'s dyn Lineage>,
+    /// Forks can begin and end in memory.
+    pub volatile: Option<&'s dyn VolatileForks>,
 }
 
 /// Snapshots in memory. Nothing is written for one, so a dataset of which nothing waits for a
@@ -44,6 +46,48 @@ pub trait EphemeralSnapshots {
     /// [`OperationLog::apply_merge`] was refused: its dataset has gone on since, or the store had
     /// to use its space. False of any other snapshot.
     fn is_overtaken(&self, snapshot: &Source) -> bool;
+}
+
+/// Forks for which nothing is written as long as nothing else is: those of transactions.
+///
+/// One is a fork as [`crate::Store::fork`] makes it, by the same names, but in no list. Nothing
+/// waits for a device when it begins and when it ends, and both take the same time however large
+/// the dataset is. What is done in it is durable at no time: a crash takes it away, or leaves a
+/// fork of this name, which goes with its space by [`crate::Store::destroy`]. It may grow larger
+/// than memory.
+pub trait VolatileForks {
+    /// Begins a fork of the state that `dataset` has now. Its name is that of a transaction
+    /// ([`DatasetName::of_transaction`]). The dataset counts as open until the end of the fork.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`], [`crate::Error::DatasetExists`]; [`crate::Error::Invalid`] for
+    /// any other name, and for a fork of a transaction's fork; [`crate::Error::NoSpace`] if there
+    /// is none for what may be written of it.
+    fn begin_fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64)
+    -> Result<()>;
+
+    /// Ends a fork: nothing finds it or its base any more, and its space comes back. Needs no space
+    /// itself, and works on a store that takes no changes.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`] if there is no such fork that has begun here;
+    /// [`crate::Error::InUse`] while it is open.
+    fn end_fork(&self, name: &DatasetName) -> Result<()>;
+
+    /// Whether nothing has been changed in a fork since it began.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`] if there is no such fork that has begun here.
+    fn is_unchanged(&self, name: &DatasetName) -> Result<bool>;
+
+    /// As [`EphemeralSnapshots::ephemeral_snapshot`], without a commit: what waits for one is in it.
+    /// It is discarded and overtaken as that is, and so is a merge of it refused
+    /// ([`OperationLog::apply_merge`]). With such a merge nothing has to be written of the fork
+    /// itself. `None` of a fork of which so much waits that it is better committed.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDataset`].
+    fn present_state(&self, dataset: &DatasetName, purpose: &str) -> Result<Option<Source>>;
 }
 
 /// Space by holders.

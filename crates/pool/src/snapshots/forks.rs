@@ -1,0 +1,170 @@
+//! Forks in memory: begun, and ended.
+//!
+//! Neither waits for a device, nor does it need space: a full pool ends them as an empty one.
+
+use crate::admission::cost::KEY_BYTES_MAX;
+use crate::admission::room;
+use crate::commit::kept_states::properties_of_fork;
+use crate::commit::turn;
+use crate::memtable::dataset::{Dataset, Opened};
+use crate::snapshots::session::Session;
+use crate::state::State;
+use crate::state::forks::{Fork, Table};
+use crate::state::open::dataset_of;
+use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_store::{DatasetName, Error, Result, Source};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Keys that records of a fork and its base change at most.
+const FORK_KEYS: u64 = 8;
+/// More are not only in memory at a time: each is a moment of the commit that comes.
+const IN_MEMORY_MAX: usize = 32;
+/// With so many layers the parent has to be committed soon: each is looked at by every read.
+const LAYERS_MANY: usize = 16;
+/// So many it does not get.
+const LAYERS_MAX: usize = 48;
+
+/// See [`marram_store::VolatileForks::begin_fork`]. It belongs to the user of the session.
+pub(crate) fn begin(
+    session: &Session,
+    dataset: &DatasetName,
+    name: &DatasetName,
+    root_object: u64,
+) -> Result<()> {
+    let pool = &session.state;
+    pool.check_writable()?;
+    if name.transaction().is_none() || dataset.transaction().is_some() {
+        let reason = format!("{name} is not to be a fork in memory of {dataset}");
+        return Err(Error::Invalid(reason));
+    }
+    let _nothing_comes_or_goes = pool.turns.administering.lock();
+    let live = Source::live(name.clone());
+    pool.refuse_known(&live)?;
+    let record = pool.find_live(dataset)?;
+    let parent = pool.running(record.id);
+    let parent = Opened::new(parent.ok_or_else(|| Error::NoDataset(dataset.to_string()))?);
+    make_way(pool, &parent)?;
+    let base = Source::fork_base(dataset, name, &|base: &Source| pool.find(base).is_ok())?;
+    let owner = session.author.as_ref().and_then(|author| author.user).unwrap_or(0);
+    let records = records_of(pool, &record, (&live, &base), (root_object, owner));
+    put(pool, parent, records)
+}
+
+/// Refuses one for whose records there is no space; has layers committed that are too many.
+fn make_way(pool: &State, parent: &Dataset) -> Result<()> {
+    if room::space(pool).free_bytes < FORK_KEYS * KEY_BYTES_MAX {
+        return Err(Error::NoSpace);
+    }
+    let (layers, forks) = (parent.frozen_layers(), pool.forks.in_memory());
+    if layers >= LAYERS_MAX || forks >= IN_MEMORY_MAX {
+        turn::settle_forks(pool)?;
+        turn::commit(pool)?;
+    } else if layers >= LAYERS_MANY {
+        pool.work.announce();
+    }
+    Ok(())
+}
+
+/// The records of a fork and of its base, as far as they are known.
+fn records_of(
+    pool: &State,
+    parent: &DatasetRecord,
+    (fork, base): (&Source, &Source),
+    (root_object, owner): (u64, u32),
+) -> [DatasetRecord; 2] {
+    let (base_id, base_list) = (pool.new_id(), pool.new_id());
+    let now_seconds = (pool.options.now_seconds)();
+    let base = DatasetRecord {
+        id: base_id,
+        name: base.to_string(),
+        state: DatasetState::Snapshot,
+        parent: parent.id,
+        dead_list: base_list,
+        created_seconds: now_seconds,
+        ..parent.clone()
+    };
+    let fork = DatasetRecord {
+        id: pool.new_id(),
+        name: fork.to_string(),
+        state: DatasetState::Live,
+        parent: 0,
+        origin: base_id,
+        previous: 0,
+        next: 0,
+        dead_list: pool.new_id(),
+        dead_grains: 0,
+        clones: 0,
+        holds: 0,
+        created_seconds: now_seconds,
+        properties: properties_of_fork(&parent.properties, (root_object, owner)),
+        ..parent.clone()
+    };
+    [fork, base]
+}
+
+/// From now on the pool has it. A batch is applied before or after that, and so is what a commit
+/// publishes.
+fn put(pool: &State, parent: Opened, [record, base]: [DatasetRecord; 2]) -> Result<()> {
+    let shared = (&pool.dirty_datasets, &pool.item_cache);
+    let _no_freeze = pool.turns.gate.read();
+    let mut table = pool.forks.lock();
+    let freeze = pool.dirty.freezes.load(Ordering::Acquire) + 1;
+    let (root, layers) = parent.stand_still(freeze);
+    let dataset = dataset_of(&record, false, shared)?;
+    let base_layers = layers.len();
+    dataset.publish(root, 0);
+    dataset.begin_over(layers, freeze);
+    let dataset = Arc::new(dataset);
+    pool.datasets.write().insert(record.id, Arc::clone(&dataset));
+    let fork = Fork {
+        record: Arc::new(record),
+        base: Arc::new(base),
+        dataset,
+        parent,
+        base_layers,
+        is_on_media: false,
+        is_in_commit: false,
+        is_ended: false,
+    };
+    pool.forks.put(&mut table, fork);
+    Ok(())
+}
+
+/// See [`marram_store::VolatileForks::end_fork`].
+pub(crate) fn end(session: &Session, name: &DatasetName) -> Result<()> {
+    let pool = &session.state;
+    let source = Source::live(name.clone());
+    // Nobody opens it meanwhile.
+    let _nothing_is_opened = pool.turns.administering.lock();
+    let mut table = pool.forks.lock();
+    let fork = find(&mut table, &source)?;
+    if fork.dataset.is_open() {
+        let holder = "it is mounted; unmount it first".to_owned();
+        return Err(Error::InUse { name: source.to_string(), holder });
+    }
+    fork.is_ended = true;
+    let id = fork.record.id;
+    pool.forget_fork(&mut table, id);
+    Ok(())
+}
+
+/// See [`marram_store::VolatileForks::is_unchanged`].
+pub(crate) fn is_unchanged(session: &Session, name: &DatasetName) -> Result<bool> {
+    let mut table = session.state.forks.lock();
+    let fork = find(&mut table, &Source::live(name.clone()))?;
+    if fork.dataset.has_own_dirty(fork.base_layers) {
+        return Ok(false);
+    }
+    if !fork.is_on_media {
+        return Ok(true);
+    }
+    let base = fork.base.id;
+    let records = session.state.records.read();
+    let root = records.get(base).map(|base| base.root.as_ref());
+    Ok(records.get(fork.record.id).map(|fork| fork.root.as_ref()) == root)
+}
+
+fn find<'t>(table: &'t mut Table, source: &Source) -> Result<&'t mut Fork> {
+    table.named(source).ok_or_else(|| Error::NoDataset(source.to_string()))
+}

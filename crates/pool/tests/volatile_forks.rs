@@ -1,0 +1,226 @@
+//! Forks in memory: what their beginning and their end cost, what a crash leaves of them, and that
+//! their space comes back.
+
+use crate::support::hooked::HookedDevice;
+use crate::support::{
+    content, create_on, names, new_pool, noise, put, remove, root, section, view,
+};
+use marram_device::{Device, MemoryDevice};
+use marram_pool::{OpenOptions, Pool};
+use marram_store::{DatasetName, Error, Source, Store, View};
+use std::sync::Arc;
+
+fn fork(id: &str) -> DatasetName {
+    DatasetName::of_transaction(id).expect("a valid id")
+}
+
+fn begin(pool: &Pool, id: &str) -> Arc<dyn View> {
+    begin_fork(pool, id).expect("it begins");
+    view(pool, &format!("tx:{id}"))
+}
+
+fn begin_fork(pool: &Pool, id: &str) -> marram_store::Result<()> {
+    let store: &dyn Store = pool;
+    store.begin_fork(&DatasetName::root(), &fork(id), 1)
+}
+
+fn end(pool: &Pool, id: &str) {
+    let store: &dyn Store = pool;
+    store.end_fork(&fork(id)).expect("it ends");
+}
+
+/// A pool on a device that counts.
+fn counted(mebibytes: usize) -> (Arc<HookedDevice>, Arc<Pool>) {
+    let hooked = HookedDevice::new(MemoryDevice::new(mebibytes << 20));
+    let device: Arc<dyn Device> = hooked.clone();
+    create_on(&device, &[]);
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens");
+    pool.commit().expect("it commits");
+    (hooked, pool)
+}
+
+fn free_bytes(pool: &Pool) -> u64 {
+    root(pool).space().free_bytes
+}
+
+/// The pool as a crash of now leaves it.
+fn crashed(memory: &MemoryDevice) -> Arc<Pool> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
+    Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens after a crash")
+}
+
+/// Commits, and gives back what is left over.
+fn settle(pool: &Pool) {
+    pool.commit().expect("it commits");
+    while pool.reclaim_step().expect("space comes back") {}
+    pool.commit().expect("it commits");
+}
+
+#[test]
+fn begin_and_end_write_nothing_whatever_waits() {
+    let (device, pool) = counted(64);
+    let parent = root(&pool);
+    put(&*parent, section(2, 0), noise(1, 100_000)).unwrap();
+    let before = device.counts();
+    let free = free_bytes(&pool);
+    for round in 0..10 {
+        let view = begin(&pool, &format!("{round}"));
+        assert_eq!(content(&*view, section(2, 0)), Some(noise(1, 100_000)));
+        put(&*view, section(3, 0), noise(round, 50_000)).unwrap();
+        remove(&*view, section(2, 0)).unwrap();
+        drop(view);
+        end(&pool, &format!("{round}"));
+    }
+    assert_eq!(device.counts(), before, "neither a write nor a flush");
+    assert_eq!(free_bytes(&pool), free, "and nothing of them waits any more");
+    pool.commit().unwrap();
+    assert_eq!(names(&pool), ["root"]);
+}
+
+#[test]
+fn a_commit_that_passes_makes_records_and_their_end_needs_no_commit_of_its_own() {
+    let (device, pool) = counted(64);
+    let parent = root(&pool);
+    put(&*parent, section(2, 0), noise(1, 100_000)).unwrap();
+    let view = begin(&pool, "a");
+    put(&*view, section(3, 0), noise(2, 300_000)).unwrap();
+    put(&*parent, section(2, 0), noise(3, 100_000)).unwrap();
+    let before = device.counts();
+    pool.commit().unwrap();
+    assert_eq!(device.counts().1 - before.1, 2, "one commit has both moments");
+    assert_eq!(content(&*view, section(2, 0)), Some(noise(1, 100_000)));
+    assert_eq!(content(&*view, section(3, 0)), Some(noise(2, 300_000)));
+    drop(view);
+    let before = device.counts();
+    end(&pool, "a");
+    assert_eq!(device.counts(), before);
+    put(&*parent, section(4, 0), noise(4, 1000)).unwrap();
+    pool.commit().unwrap();
+    assert_eq!(device.counts().1 - before.1, 2, "it goes with a commit for something else");
+    assert!(!pool.reclaim_step().unwrap(), "nothing is left to be given back");
+    assert_eq!(content(&*parent, section(2, 0)), Some(noise(3, 100_000)));
+}
+
+#[test]
+fn all_space_comes_back() {
+    let (_memory, pool) = new_pool(64, &[]);
+    let parent = root(&pool);
+    put(&*parent, section(2, 0), noise(1, 200_000)).unwrap();
+    settle(&pool);
+    let free = free_bytes(&pool);
+    for round in 0..5_u64 {
+        let view = begin(&pool, "a");
+        for number in 0..20 {
+            put(&*view, section(3, number), noise(number, 100_000)).unwrap();
+            if number == 10 {
+                pool.commit().unwrap();
+            }
+        }
+        remove(&*view, section(2, 0)).unwrap();
+        if round % 2 == 0 {
+            pool.commit().unwrap();
+        }
+        drop(view);
+        end(&pool, "a");
+        settle(&pool);
+    }
+    let lost = free.saturating_sub(free_bytes(&pool));
+    assert!(lost < 64 << 10, "{lost} bytes are lost");
+    assert_eq!(content(&*parent, section(2, 0)), Some(noise(1, 200_000)));
+}
+
+#[test]
+fn a_crash_leaves_nothing_or_a_fork_that_goes() {
+    for spilled in [false, true] {
+        let (memory, pool) = new_pool(64, &[]);
+        let parent = root(&pool);
+        put(&*parent, section(2, 0), noise(1, 100_000)).unwrap();
+        settle(&pool);
+        let free = free_bytes(&pool);
+        put(&*parent, section(4, 0), noise(4, 5_000)).unwrap();
+        let view = begin(&pool, "a");
+        put(&*view, section(3, 0), noise(2, 3 << 20)).unwrap();
+        put(&*parent, section(5, 0), noise(5, 5_000)).unwrap();
+        if spilled {
+            pool.commit().unwrap();
+        }
+        put(&*view, section(3, 1), noise(3, 50_000)).unwrap();
+        put(&*parent, section(6, 0), noise(6, 5_000)).unwrap();
+        parent.sync().unwrap();
+        let after = crashed(&memory);
+        for object in 4..7 {
+            let synced = content(&*root(&after), section(object, 0));
+            assert_eq!(synced, Some(noise(object, 5_000)), "{spilled}: what was synced is there");
+        }
+        assert_eq!(names(&after).iter().any(|name| name == "tx:a"), spilled);
+        if spilled {
+            let left: Source = "tx:a".parse().unwrap();
+            after.destroy(&left, false).unwrap();
+        }
+        settle(&after);
+        assert_eq!(names(&after), ["root"]);
+        let lost = free.saturating_sub(free_bytes(&after));
+        assert!(lost < 128 << 10, "{spilled}: {lost} bytes are lost");
+    }
+}
+
+#[test]
+fn a_full_pool_ends_them() {
+    let (device, pool) = counted(32);
+    let parent = root(&pool);
+    put(&*parent, section(2, 0), noise(1, 100_000)).unwrap();
+    let view = begin(&pool, "a");
+    let mut written = 0;
+    let full = loop {
+        match put(&*view, section(3, written), noise(written, 100_000)) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, Error::NoSpace);
+    assert!(written > 50, "{written}");
+    let refused = put(&*parent, section(4, 0), noise(4, 100_000));
+    assert_eq!(refused, Err(Error::NoSpace));
+    drop(view);
+    let before = device.counts();
+    end(&pool, "a");
+    assert_eq!(device.counts(), before);
+    // The space comes back as soon as somebody needs it.
+    for number in 0..written / 2 {
+        put(&*parent, section(4, number), noise(number, 100_000)).unwrap();
+    }
+    pool.commit().unwrap();
+    assert_eq!(content(&*parent, section(2, 0)), Some(noise(1, 100_000)));
+}
+
+#[test]
+fn one_that_begins_beside_a_commit_follows_it() {
+    let hooked = HookedDevice::new(MemoryDevice::new(64 << 20));
+    let device: Arc<dyn Device> = hooked.clone();
+    create_on(&device, &[]);
+    let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens");
+    let parent = root(&pool);
+    put(&*parent, section(2, 0), noise(1, 100_000)).unwrap();
+    let inside = Arc::clone(&pool);
+    hooked.before_a_write(move || {
+        // Another thread: this one has the turn to commit.
+        let begun = std::thread::spawn(move || {
+            let view = begin(&inside, "a");
+            put(&*view, section(3, 0), noise(2, 50_000)).unwrap();
+            put(&*root(&inside), section(2, 0), noise(3, 100_000)).unwrap();
+        });
+        begun.join().unwrap();
+    });
+    pool.commit().unwrap();
+    for round in 0..3 {
+        let view = view(&pool, "tx:a");
+        assert_eq!(content(&*view, section(2, 0)), Some(noise(1, 100_000)), "{round}");
+        assert_eq!(content(&*view, section(3, 0)), Some(noise(2, 50_000)), "{round}");
+        assert_eq!(content(&*parent, section(2, 0)), Some(noise(3, 100_000)), "{round}");
+        put(&*parent, section(4, round), noise(4, 10_000)).unwrap();
+        pool.commit().unwrap();
+    }
+    end(&pool, "a");
+    settle(&pool);
+    assert_eq!(names(&pool), ["root"]);
+}
