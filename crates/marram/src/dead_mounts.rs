@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn of_pool(pool: &Path) -> Result<Vec<PathBuf>> {
-    let ours = mountinfo::mounts()?.into_iter().filter(|entry| entry.shows(pool));
+    let ours = mountinfo::mounts()?.into_iter().filter(|entry| mountinfo::shows(entry, pool));
     let dead = ours.filter(|entry| marram_fuse::is_dead_mount(&entry.directory));
     Ok(dead.map(|entry| entry.directory).collect())
 }

@@ -19,7 +19,7 @@ use marram_vfs::{
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// See the module.
 pub struct Recording {
@@ -29,6 +29,8 @@ pub struct Recording {
     reads: Mutex<ReadSet>,
     operations: AtomicU64,
     has_ended: RwLock<bool>,
+    /// Something came after the end that a program had written, and believes to be there.
+    has_lost: AtomicBool,
 }
 
 impl Recording {
@@ -41,6 +43,7 @@ impl Recording {
             reads: Mutex::new(reads),
             operations: AtomicU64::new(0),
             has_ended: RwLock::new(false),
+            has_lost: AtomicBool::new(false),
         }
     }
 
@@ -48,6 +51,12 @@ impl Recording {
     /// [`Error::Stale`].
     pub fn end(&self) {
         *self.has_ended.write() = true;
+    }
+
+    /// Whether the kernel has handed over, after the end, what a program had written before: by a
+    /// map of a file, since all else is handed over before the program goes on.
+    pub fn has_lost(&self) -> bool {
+        self.has_lost.load(Ordering::Acquire)
     }
 
     /// What was read so far.
@@ -244,7 +253,11 @@ impl FileSystem for Recording {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
-        let _going = self.begin()?;
+        let going = self.begin();
+        if options.accepted && going.is_err() {
+            self.has_lost.store(true, Ordering::Release);
+        }
+        let _going = going?;
         self.note(ino, Aspect::Content);
         self.files.write(ino, offset, data, options)
     }

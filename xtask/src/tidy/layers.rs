@@ -21,7 +21,7 @@ struct Layer {
 }
 
 /// The layers, bottom up; the table of `ARCHITECTURE.md` in a form that a machine reads.
-const LAYERS: [Layer; 20] = [
+const LAYERS: [Layer; 21] = [
     layer("format", &[]),
     layer("codec", &[]),
     layer("device", &[]),
@@ -38,6 +38,7 @@ const LAYERS: [Layer; 20] = [
     tested_layer("patch", &["device"]),
     tested_layer("ext2", &["vfs", "patch", "device", "locks"]),
     tested_layer("tx", &["vfs", "store", "history"]),
+    layer("client", &[]),
     tested_layer("fuse", &["vfs"]),
     tested_layer("check", &["format", "codec", "device"]),
     tested_layer("sim", &["device", "vfs", "model"]),
@@ -45,7 +46,7 @@ const LAYERS: [Layer; 20] = [
         "marram",
         &[
             "format", "codec", "device", "vfs", "model", "store", "records", "history", "posix",
-            "pool", "cluster", "pmem", "ext2", "tx", "fuse", "check", "sim",
+            "pool", "cluster", "pmem", "ext2", "tx", "client", "fuse", "check", "sim",
         ],
     ),
 ];

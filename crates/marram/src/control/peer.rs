@@ -8,37 +8,16 @@
 //! Where the kernel does not name that user the folder decides: a folder that is the user's own and
 //! closed to others has no foreign socket.
 
+pub(crate) use marram_client::control::connect;
+
 use crate::output::say;
 use crate::{names, paths};
 use parking_lot::Mutex;
-use rustix::io::retry_on_intr;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
-};
+use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeSet;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How long to wait for a daemon that takes no more connections. The queue of a live one has room
-/// for many.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Connects to `socket`, and does not wait for a daemon that takes no connections.
-///
-/// # Errors
-/// Nobody is there, or takes none within [`CONNECT_TIMEOUT`].
-pub(crate) fn connect(socket: &Path) -> io::Result<UnixStream> {
-    let address = SocketAddrUnix::new(socket)?;
-    let end = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&end, Timeout::Send, Some(CONNECT_TIMEOUT))?;
-    retry_on_intr(|| connect_to(&end, &address))?;
-    set_socket_timeout(&end, Timeout::Send, None)?;
-    Ok(UnixStream::from(end))
-}
 
 /// The user at the other end; none if the kernel does not tell.
 pub(crate) fn user_of(stream: &UnixStream) -> Option<u32> {
@@ -86,13 +65,8 @@ pub(crate) fn warn_of(socket: &Path, user: Option<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, is_own_or_root,
-        may_answer, socket_with, user_of,
-    };
+    use super::{is_own_or_root, may_answer, user_of};
     use crate::paths::own_uid;
-    use rustix::net::{bind, listen};
-    use std::io::ErrorKind;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
 
@@ -115,25 +89,5 @@ mod tests {
     fn the_kernel_tells_who_is_at_the_other_end() {
         let (one, _other) = UnixStream::pair().unwrap();
         assert_eq!(user_of(&one), Some(own_uid()));
-    }
-
-    #[test]
-    fn nobody_waits_for_who_takes_no_connections() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("x.sock");
-        let listens =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-        let listens = listens.unwrap();
-        bind(&listens, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
-        listen(&listens, 0).unwrap();
-        let mut waiting = Vec::new();
-        // As many as it lets wait, and then one more.
-        let refused = loop {
-            match connect(&socket) {
-                Ok(stream) => waiting.push(stream),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{refused}");
     }
 }

@@ -100,6 +100,9 @@ pub(crate) struct Greeting {
     /// Those files.
     #[serde(default)]
     pub(crate) shown: Vec<ShownFile>,
+    /// The version of what libraries say to it about transactions.
+    #[serde(default)]
+    pub(crate) transactions: u32,
 }
 
 /// The second line, from the command.

@@ -12,12 +12,16 @@ use crate::control::connections::{Connections, Place};
 use crate::control::credentials::Credentials;
 use crate::control::peer;
 use crate::control::protocol::{
-    Answer, CompareOrder, Greeting, PassOrder, REQUEST_BYTES_MAX, ReceiveOrder, Request, Response,
-    SendOrder,
+    Answer, BegunTransaction, CompareOrder, Greeting, PassOrder, REQUEST_BYTES_MAX, ReceiveOrder,
+    Request, Response, SendOrder,
 };
 use crate::error::{Error, Result};
+use rustix::io::retry_on_intr;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -225,7 +229,12 @@ fn converse(stream: UnixStream, service: &dyn Service, mut slot: Place) {
             request.and_then(|request| respond((&stream, &mut reader), request, service));
         // A refused client waits no longer than others.
         patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts || response.is_err());
-        let sent = send(&stream, &response);
+        let sent = match &response {
+            Ok(Answer::Begun(BegunTransaction { view: Some(view), .. })) => {
+                send_with(&stream, &response, view.as_fd())
+            }
+            _ => send(&stream, &response),
+        };
         let begins = matches!(&response, Ok(Answer::Begun(begun)) if !begun.outlives);
         if let Ok(Answer::Begun(transaction)) = response
             && begins
@@ -320,9 +329,29 @@ fn receive_stream(
 }
 
 fn send(mut stream: &UnixStream, line: &impl serde::Serialize) -> std::io::Result<()> {
+    stream.write_all(&line_of(line)?)
+}
+
+/// Sends a line, and a descriptor with its beginning.
+fn send_with(
+    mut stream: &UnixStream,
+    line: &impl serde::Serialize,
+    descriptor: BorrowedFd<'_>,
+) -> std::io::Result<()> {
+    let bytes = line_of(line)?;
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let _has_room = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let parts = [IoSlice::new(&bytes)];
+    let sent = retry_on_intr(|| sendmsg(stream, &parts, &mut ancillary, SendFlags::NOSIGNAL))?;
+    stream.write_all(&bytes[sent..])
+}
+
+fn line_of(line: &impl serde::Serialize) -> std::io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
-    stream.write_all(&bytes)
+    Ok(bytes)
 }
 
 fn read_request(
@@ -381,6 +410,7 @@ mod tests {
                 mounts: Vec::new(),
                 shows_streams: false,
                 shown: Vec::new(),
+                transactions: 0,
             }
         }
 

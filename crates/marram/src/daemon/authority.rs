@@ -10,8 +10,8 @@ use super::service::locate;
 use super::state::Daemon;
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{
-    Answer, Author, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, MergePlace, MergeRequest,
-    MountReport, Operation, OperationRow, Request, SendOrder,
+    Answer, Author, BeginOrder, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, MergePlace,
+    MergeRequest, MountReport, Operation, OperationRow, Request, SendOrder,
 };
 use crate::engine::home::{Snapshots, lacks};
 use crate::error::{Error, Kind, Result};
@@ -25,6 +25,11 @@ use std::path::Path;
 /// Operations that a user may take back after making them; what changes of files is judged anew.
 const CAN_TAKE_BACK: [&str; 7] =
     ["fork", "merge", "rollback-directory", "snapshot", "rename", "destroy", "restore"];
+
+/// Most views of transactions of users at a time: root has room for others.
+const VIEWS_OF_USERS_MAX: usize = 32;
+/// The same of one user.
+const VIEWS_OF_EACH_MAX: usize = 16;
 
 /// One user before a daemon.
 pub(super) struct Authority<'a> {
@@ -67,8 +72,49 @@ impl<'a> Authority<'a> {
                 self.check_sight(&order.after)?;
                 Ok(Request::Compare(CompareOrder { bound: Some(self.by.clone()), ..order }))
             }
+            Request::Begin(order) => self.admit_begin(order),
+            Request::Commit(id) => self.check_transaction(&id).map(|()| Request::Commit(id)),
+            Request::Abort(id) => self.check_transaction(&id).map(|()| Request::Abort(id)),
             _ => Err(self.refusal("do this")),
         }
+    }
+
+    /// A transaction of a user is one of a program that works in it by a descriptor: what is done
+    /// there is checked as on the mount. It ends with the conversation.
+    fn admit_begin(&self, order: BeginOrder) -> Result<Request> {
+        if !order.descriptor || order.idle_seconds.is_some() {
+            return Err(self.refusal("begin a transaction that is seen at a path"));
+        }
+        let is_meant =
+            |mount: &MountReport| mount.directory == order.directory && self.can_go_to(mount);
+        if !self.daemon.mounts.reports().iter().any(is_meant) {
+            let place = order.directory.display();
+            return Err(Error::not_found(format!("nothing is mounted at {place}")));
+        }
+        let (all, own) = self.daemon.transactions.count_of_others(self.by.uid());
+        if all >= VIEWS_OF_USERS_MAX || own >= VIEWS_OF_EACH_MAX {
+            return Err(Error::in_use(format!(
+                "{own} transactions of yours and {all} of all users are open, or held by \
+                 descriptors; at most {VIEWS_OF_EACH_MAX} and {VIEWS_OF_USERS_MAX} can be"
+            ))
+            .hint("close what was opened in those that have ended"));
+        }
+        let author = self.author(&order.author.command);
+        Ok(Request::Begin(BeginOrder { author, ..order }))
+    }
+
+    fn check_transaction(&self, id: &str) -> Result<()> {
+        match self.daemon.transactions.user_of(id) == Some(self.by.uid()) {
+            true => Ok(()),
+            false => Err(Error::not_found(format!("no transaction {id} of yours is open"))),
+        }
+    }
+
+    /// The user as the author of what is asked, with a command line that can be shown.
+    fn author(&self, command: &str) -> Author {
+        let command = command.chars();
+        let command = command.map(|it| if it.is_control() { '?' } else { it }).collect();
+        Author { user: self.by.uid(), command, bound: Some(self.by.clone()) }
     }
 
     /// What of an answer the user may see.
@@ -93,9 +139,7 @@ impl<'a> Authority<'a> {
 
     fn admit_operation(&self, operation: Operation, author: Author) -> Result<Request> {
         let operation = self.admitted(operation)?;
-        let command = author.command.chars();
-        let command = command.map(|it| if it.is_control() { '?' } else { it }).collect();
-        let author = Author { user: self.by.uid(), command, bound: Some(self.by.clone()) };
+        let author = self.author(&author.command);
         Ok(Request::PerformFor { operation, author })
     }
 

@@ -200,6 +200,7 @@ impl Service for ImageService {
             mounts: Vec::from_iter(self.session.is_connected().then(|| self.report.clone())),
             shows_streams: true,
             shown: self.shown.clone(),
+            transactions: 0,
         }
     }
 

@@ -184,6 +184,18 @@ pub(super) fn all_changed(mounts: &MountTable, source: &Source, volume: &dyn Vol
     }
 }
 
+/// Has the kernel let go of all content of a view that has ended: maps of its files too. What was
+/// written through them comes back before this returns.
+pub(super) fn forget_content(mounts: &MountTable, view: &Source) {
+    for mount in mounts.served().iter().filter(|mount| mount.source == *view) {
+        let known = mount.namespace.base().known().map(Known::inodes).unwrap_or_default();
+        for ino in known {
+            let number = mount.namespace.number_in_base(ino);
+            mount.session.notify_inode(number, &ChangedInode::ALL);
+        }
+    }
+}
+
 /// Has the kernel ask anew for what has changed in a dataset behind its back, as far as it
 /// knows it, and watchers see it; how many changes watchers could not see as they are too many.
 pub(super) fn changed(

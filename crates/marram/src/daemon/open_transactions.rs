@@ -13,7 +13,21 @@ use std::time::{Duration, Instant};
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct OpenTransactions(Mutex<BTreeMap<String, OpenTransaction>>);
+pub(super) struct OpenTransactions(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    open: BTreeMap<String, OpenTransaction>,
+    /// Their views, which last for as long as descriptors into them are open.
+    views: Vec<View>,
+}
+
+/// The view of a transaction that is open, or that has ended.
+struct View {
+    fork: Source,
+    /// Whose it is, if it is neither root's nor that of the daemon's own user.
+    other: Option<u32>,
+}
 
 /// One that is open.
 pub(super) struct OpenTransaction {
@@ -58,14 +72,29 @@ impl Idle {
 }
 
 impl OpenTransactions {
-    /// How many there are.
+    /// How many views there are.
     pub(super) fn count(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().views.len()
+    }
+
+    /// How many views there are of other users than root and the daemon's own: of all, and of one.
+    pub(super) fn count_of_others(&self, user: u32) -> (usize, usize) {
+        let table = self.0.lock();
+        let others = || table.views.iter().filter_map(|view| view.other);
+        (others().count(), others().filter(|other| *other == user).count())
+    }
+
+    /// Whose one is, if it is open.
+    pub(super) fn user_of(&self, id: &str) -> Option<u32> {
+        self.0.lock().open.get(id).map(|open| open.author.user)
     }
 
     /// One more.
     pub(super) fn put(&self, id: &str, open: OpenTransaction) {
-        self.0.lock().insert(id.to_owned(), open);
+        let other = open.author.bound.as_ref().map(|_| open.author.user);
+        let mut table = self.0.lock();
+        table.views.push(View { fork: open.fork.clone(), other });
+        table.open.insert(id.to_owned(), open);
     }
 
     /// Takes one to be ended.
@@ -74,18 +103,20 @@ impl OpenTransactions {
     /// It is not open.
     pub(super) fn take(&self, id: &str) -> Result<OpenTransaction> {
         let gone = || Error::not_found(format!("no transaction {id} is open"));
-        self.0.lock().remove(id).ok_or_else(gone)
+        self.0.lock().open.remove(id).ok_or_else(gone)
     }
 
     /// The view of a fork has ended: what its transaction has done goes with it.
     pub(super) fn forget(&self, fork: &Source) {
-        self.0.lock().retain(|_, open| open.fork != *fork);
+        let mut table = self.0.lock();
+        table.open.retain(|_, open| open.fork != *fork);
+        table.views.retain(|view| view.fork != *fork);
     }
 
     /// The ids of those in which nothing has been done for too long.
     pub(super) fn forgotten(&self) -> Vec<String> {
-        let mut all = self.0.lock();
-        let forgotten = all.iter_mut().filter_map(|(id, open)| {
+        let mut table = self.0.lock();
+        let forgotten = table.open.iter_mut().filter_map(|(id, open)| {
             let operations = open.recording.operations();
             let idle = open.idle.as_mut()?;
             idle.is_over(operations).then(|| id.clone())
@@ -104,7 +135,7 @@ impl OpenTransactions {
             place: open.place.clone(),
             idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
         };
-        self.0.lock().iter().map(row).collect()
+        self.0.lock().open.iter().map(row).collect()
     }
 }
 

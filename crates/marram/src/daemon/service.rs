@@ -17,6 +17,7 @@ use crate::mountinfo;
 use crate::options::Consistency;
 use crate::paths;
 use crate::process::own_pid;
+use marram_client::control::PROTOCOL;
 use marram_vfs::{Ino, Kind};
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
@@ -40,6 +41,7 @@ impl Service for Shared {
             mounts: self.0.mounts.reports(),
             shows_streams: false,
             shown: Vec::new(),
+            transactions: PROTOCOL,
         }
     }
 

@@ -5,8 +5,11 @@
 //! in the folder of the control sockets.
 //!
 //! The invariant: a transaction that is taken from the table answers nothing any more to the
-//! programs in it, before anything of it is read for a commit.
+//! programs in it, before anything of it is read for a commit. What they have written through maps
+//! of files is in the commit, or the commit fails: no map outlives it, since the kernel lets go of
+//! all content of the view.
 
+use super::invalidation;
 use super::mounts::mount_view;
 use super::open_transactions::{Idle, OpenTransaction};
 use super::state::Daemon;
@@ -16,20 +19,24 @@ use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use crate::paths;
 use crate::timestamps::now_seconds;
-use marram_fuse::Unmount;
+use marram_fuse::{SessionHandle, Unmount};
 use marram_store::Source;
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most transactions that are open at a time: each has a mount and its threads.
+/// Most transactions that are open or held at a time: each has a mount and its threads.
 const OPEN_MAX: usize = 64;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
 /// With this the name of a place begins.
 const PLACE_PREFIX: &str = "tx-";
+/// What is in a place: the view.
+const VIEW: &str = "view";
 
 /// Begins a transaction in the dataset of a mount.
 ///
@@ -38,19 +45,26 @@ const PLACE_PREFIX: &str = "tx-";
 pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> {
     let (source, like) = mounted_at(daemon, &order.directory)?;
     if daemon.transactions.count() >= OPEN_MAX {
-        return Err(Error::in_use(format!("{OPEN_MAX} transactions are open, and no more can be"))
-            .hint("try again when one has ended; `marram tx list` shows them"));
+        return Err(Error::in_use(format!(
+            "{OPEN_MAX} transactions are open, or have ended and are held by descriptors"
+        ))
+        .hint("try again when one has gone; `marram tx list` shows those that are open"));
     }
     let id = new_id()?;
     let fork = capability(daemon)?.begin(&source.dataset, &id)?;
     let place = place_of(daemon, &id);
-    let made = paths::make_private_folder(&place)
+    let made = make_place(&place)
         .and_then(|()| mount_view(daemon, &fork, &place, &like))
         .inspect_err(|_| {
             let _destroyed_by_the_next_daemon = capability(daemon).map(|it| it.discard(&fork));
-            let _left_empty_at_worst = std::fs::remove_dir(&place);
+            remove_place(&place);
         });
     let (recording, session) = made?;
+    let device = session.device().into();
+    let view = match order.descriptor {
+        true => Some(Arc::new(take_out_of_sight(&session, &place)?)),
+        false => None,
+    };
     let open = OpenTransaction {
         fork,
         dataset: source.dataset,
@@ -64,7 +78,25 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
     daemon.log.write(&format!("transaction {id} has begun: {}", order.author.command));
     daemon.transactions.put(&id, open);
     let outlives = order.idle_seconds.is_some();
-    Ok(Answer::Begun(BegunTransaction { id, place, outlives }))
+    Ok(Answer::Begun(BegunTransaction { id, place, outlives, device: Some(device), view }))
+}
+
+/// The root of a view whose mount is taken from its place: it lives as long as its descriptors.
+///
+/// A descriptor of this kind is made by the kernel alone. Any other would ask the file system,
+/// which is this process: a thread would wait for the daemon itself while it holds the connection
+/// open, and a daemon that is killed then would never end.
+///
+/// # Errors
+/// The kernel refuses. What is in use of the view ends with its last descriptor.
+fn take_out_of_sight(session: &SessionHandle, place: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(place, flags, Mode::empty())
+        .map_err(|error| Error::system("open the view", place, error));
+    let detached = session.unmount_from(place, Unmount::Lazily);
+    remove_place(place);
+    detached.map_err(|error| Error::failed(error.to_string()))?;
+    root
 }
 
 /// Commits a transaction, whose command has ended.
@@ -74,9 +106,15 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
 pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
     let open = daemon.transactions.take(id)?;
     open.recording.end();
-    let reads = open.recording.reads();
-    let order = CommitOrder { fork: &open.fork, reads: &reads, author: &open.author };
-    let done = capability(daemon).and_then(|it| it.commit(&order, daemon));
+    invalidation::forget_content(&daemon.mounts, &open.fork);
+    let done = match open.recording.has_lost() {
+        true => Err(written_meanwhile()),
+        false => {
+            let reads = open.recording.reads();
+            let order = CommitOrder { fork: &open.fork, reads: &reads, author: &open.author };
+            capability(daemon).and_then(|it| it.commit(&order, daemon))
+        }
+    };
     let outcome = match &done {
         Ok(summary) if summary.committed => "committed".to_owned(),
         Ok(summary) => format!("refused, {} conflicts", summary.conflicts.len()),
@@ -84,6 +122,11 @@ pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
     };
     close(daemon, (id, &outcome), open);
     done.map(Answer::Concluded)
+}
+
+fn written_meanwhile() -> Error {
+    Error::in_use("a file of the transaction was written through a map while it was committed")
+        .hint("end what has mapped it before the commit; nothing was changed")
 }
 
 /// Aborts a transaction, if it is open.
@@ -155,8 +198,23 @@ fn own_prefix(daemon: &Daemon) -> String {
     format!("{PLACE_PREFIX}{}-", daemon.id)
 }
 
+/// Where the view of a transaction is mounted: in a folder of its own, since what a view shows may
+/// be open to all.
 fn place_of(daemon: &Daemon, id: &str) -> PathBuf {
-    paths::control_folder().join(format!("{}{id}", own_prefix(daemon)))
+    paths::control_folder().join(format!("{}{id}", own_prefix(daemon))).join(VIEW)
+}
+
+fn make_place(place: &Path) -> Result<()> {
+    place.parent().map_or(Ok(()), paths::make_private_folder)?;
+    paths::make_private_folder(place)
+}
+
+/// Removes the place of a view that is not mounted there any more. What is left of it is cleared
+/// by the next daemon.
+pub(super) fn remove_place(place: &Path) {
+    for folder in [Some(place), place.parent()].into_iter().flatten() {
+        let _left_empty_at_worst = std::fs::remove_dir(folder);
+    }
 }
 
 /// Clears the places that a daemon of the same pool has left when it was killed.
@@ -165,9 +223,9 @@ pub(super) fn clear_places(daemon: &Daemon) {
     let prefix = own_prefix(daemon);
     for entry in entries.filter_map(std::result::Result::ok) {
         if entry.file_name().to_string_lossy().starts_with(&prefix) {
-            let place = entry.path();
+            let place = entry.path().join(VIEW);
             let _was_unmounted = marram_fuse::unmount(&place, true);
-            let _left_empty_at_worst = std::fs::remove_dir(&place);
+            remove_place(&place);
         }
     }
 }

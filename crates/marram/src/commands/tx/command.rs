@@ -15,14 +15,9 @@ use crate::output::Output;
 use crate::private_view::{
     Begun, Caught, End, Inherited, Leftovers, Refusal, begin, check_program,
 };
+use marram_client::control::pause;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// The pause before a command is run again: at least, and at most at first.
-const PAUSE_MILLISECONDS: [u64; 2] = [5, 20];
-/// How often the longest pause becomes twice as long.
-const DOUBLINGS_MAX: u32 = 6;
 
 pub(super) fn run(arguments: &TxRunArguments, output: &Output) -> u8 {
     let ended = match &arguments.id {
@@ -59,15 +54,6 @@ fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<
         Report { id: &id, outcome: &outcome, attempts, mount }.print(output);
         return Ok(outcome.status());
     }
-}
-
-/// A pause that grows with each attempt, and that no other command makes of the same length: part
-/// of it comes from the id, which is random.
-fn pause(id: &str, attempts: u32) -> Duration {
-    let [least, most] = PAUSE_MILLISECONDS;
-    let most = most << attempts.min(DOUBLINGS_MAX);
-    let random = u64::from_str_radix(id.get(..8).unwrap_or_default(), 16).unwrap_or_default();
-    Duration::from_millis(least + random % most)
 }
 
 /// Runs the command in a transaction that is open, and leaves that so.
@@ -176,7 +162,12 @@ pub(super) fn begin_transaction(
     let gone = || Error::failed(format!("the daemon of {pool} has gone"));
     let mut client = dataset.target.connect()?.ok_or_else(gone)?;
     let (directory, author) = (dataset.mount.clone(), Author::of_this_process());
-    match client.begin_transaction(BeginOrder { directory, author, idle_seconds })? {
+    match client.begin_transaction(BeginOrder {
+        directory,
+        author,
+        idle_seconds,
+        descriptor: false,
+    })? {
         Answer::Begun(begun) => Ok((client, begun)),
         other => Err(unexpected(&other)),
     }

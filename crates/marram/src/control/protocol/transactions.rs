@@ -1,8 +1,11 @@
 //! Transactions: how one is begun and ended, and how they are reported.
 
 use super::{Author, ConflictRow};
+use crate::mountinfo::DeviceNumber;
 use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A transaction to begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,6 +18,9 @@ pub(crate) struct BeginOrder {
     /// it for so many seconds. Without that it ends with the conversation.
     #[serde(default)]
     pub(crate) idle_seconds: Option<u64>,
+    /// The root of its view comes as a descriptor with the answer, and is seen at no path.
+    #[serde(default)]
+    pub(crate) descriptor: bool,
 }
 
 /// A transaction that has begun.
@@ -27,6 +33,12 @@ pub(crate) struct BegunTransaction {
     /// It stays open when the conversation ends.
     #[serde(default)]
     pub(crate) outlives: bool,
+    /// The device number of the files in its view.
+    #[serde(default)]
+    pub(crate) device: Option<DeviceNumber>,
+    /// The root of its view, if it was asked for. It goes beside the line, and not in it.
+    #[serde(skip)]
+    pub(crate) view: Option<Arc<OwnedFd>>,
 }
 
 /// What a commit has come to.

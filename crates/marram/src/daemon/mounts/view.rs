@@ -9,7 +9,8 @@ use super::making::namespace;
 use super::mounted::Mounted;
 use crate::control::protocol::{MountReport, MountRequest};
 use crate::daemon::state::Daemon;
-use crate::error::{Error, Result};
+use crate::daemon::transactions::remove_place;
+use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, BlockDevice, MountOptions};
 use marram_fuse::{Offer, SessionHandle};
 use marram_store::Source;
@@ -18,6 +19,12 @@ use marram_vfs::FileSystem;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to wait for what looks at all mounts, and at a view that has just ended among them.
+const DISCARD_PATIENCE: Duration = Duration::from_secs(10);
+/// How often to look whether that is over.
+const DISCARD_TICK: Duration = Duration::from_millis(5);
 
 /// Mounts `fork` on `place`, with what the mount `like` of its parent allows.
 ///
@@ -99,6 +106,20 @@ fn options_like(like: &MountReport) -> MountOptions {
     }
 }
 
+/// Destroys a fork that nothing shows any more. Whatever looks at all mounts may still be at it.
+fn discard(daemon: &Daemon, fork: &Source) -> Result<()> {
+    let Some(transactions) = daemon.home.transactions() else { return Ok(()) };
+    let began = Instant::now();
+    loop {
+        match transactions.discard(fork) {
+            Err(error) if error.kind == Kind::InUse && began.elapsed() < DISCARD_PATIENCE => {
+                std::thread::sleep(DISCARD_TICK);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Waits for the end of a view, and takes its fork away.
 fn attend(daemon: &Daemon, mounted: Arc<Mounted>, session: marram_fuse::Session) {
     if let Err(error) = session.wait() {
@@ -108,12 +129,10 @@ fn attend(daemon: &Daemon, mounted: Arc<Mounted>, session: marram_fuse::Session)
     daemon.transactions.forget(&fork);
     daemon.mounts.remove(&mounted);
     drop(mounted);
-    let discarded = daemon.home.transactions().map_or(Ok(()), |it| it.discard(&fork));
-    if let Err(error) = discarded {
+    if let Err(error) = discard(daemon, &fork) {
         daemon.log.write(&format!("{fork} stays until the pool is opened again: {error}"));
     }
-    // Left empty at worst.
-    let _cleared_by_the_next_daemon = std::fs::remove_dir(place);
+    remove_place(&place);
     // Only now may the pool be closed.
     daemon.mounts.notify();
 }

@@ -58,7 +58,7 @@ fn is_in_sight(path: &Path) -> bool {
     let (Ok(path), Ok(mounts)) = (paths::absolute(path), mountinfo::mounts()) else {
         return false;
     };
-    mounts.iter().any(|entry| entry.shows(&path))
+    mounts.iter().any(|entry| mountinfo::shows(entry, &path))
 }
 
 /// Refuses a file that a loop device uses: what is on that device would be overwritten under it.

@@ -8,14 +8,14 @@ use std::str::FromStr;
 /// file system has it as long as that one lives, wherever it is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct DeviceNumber {
+pub struct DeviceNumber {
     major: u32,
     minor: u32,
 }
 
 impl DeviceNumber {
     /// As files tell it.
-    pub(crate) fn encoded(self) -> u64 {
+    pub fn encoded(self) -> u64 {
         rustix::fs::makedev(self.major, self.minor)
     }
 }

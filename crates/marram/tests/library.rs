@@ -1,0 +1,300 @@
+//! Transactions of programs that know of them: the library, on real mounts.
+//!
+//! Some of these programs have to be processes of their own, of other users or killed. Then the
+//! program is this one, with its part in a variable of the environment.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "these tests use a part of the bench")]
+mod tree;
+#[allow(dead_code, reason = "these tests use a part of the bench")]
+mod workbench;
+
+use crate::tree::wait_for;
+use crate::workbench::{Workbench, outcome};
+use marram_client::{Error, Transaction, retry};
+use rustix::fs::{Mode, OFlags, openat, renameat};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The part that a process plays.
+const PART: &str = "MARRAM_TEST_PART";
+/// The directory that it plays it in.
+const PLACE: &str = "MARRAM_TEST_PLACE";
+/// A user that is not root.
+const USER: u32 = 65534;
+
+/// A mounted pool with `src/lib/a` and `src/b`, for a test that runs alone.
+fn mounted() -> Option<(Workbench, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = workbench::mounted()?;
+    bench.make_folder("mnt/src/lib");
+    fs::write(bench.path("mnt/src/lib/a"), "one\n").unwrap();
+    fs::write(bench.path("mnt/src/b"), "two\n").unwrap();
+    Some((bench, turn))
+}
+
+fn open(at: impl AsFd, name: &str, flags: OFlags) -> rustix::io::Result<File> {
+    openat(at, name, flags | OFlags::CLOEXEC, Mode::from(0o644)).map(File::from)
+}
+
+fn write(tx: &Transaction, name: &str, text: &str) {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    open(tx.directory(), name, flags).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+fn read(tx: &Transaction, name: &str) -> String {
+    let mut text = String::new();
+    open(tx.directory(), name, OFlags::RDONLY).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+fn begin(bench: &Workbench, directory: &str) -> Transaction {
+    Transaction::begin(bench.path(directory)).unwrap()
+}
+
+fn text(bench: &Workbench, path: &str) -> String {
+    fs::read_to_string(bench.path(path)).unwrap()
+}
+
+fn forks_go(bench: &Workbench) {
+    wait_for("the fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
+}
+
+/// Neither the pool nor the kernel has anything left of a transaction.
+#[track_caller]
+fn nothing_is_left(bench: &Workbench) {
+    forks_go(bench);
+    assert_eq!(bench.run("tx list mnt --json").result().as_array().unwrap().len(), 0);
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains("/marram/tx-"), "{mounts}");
+    bench.run("unmount mnt").good();
+    bench.run("check work.pool --data").good();
+}
+
+#[test]
+fn two_files_change_together_and_nobody_sees_it_before() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let tx = begin(&bench, "mnt/src");
+    write(&tx, "b", "changed\n");
+    renameat(tx.directory(), "lib/a", tx.directory(), "moved").unwrap();
+    assert_eq!((text(&bench, "mnt/src/b"), text(&bench, "mnt/src/lib/a")), two_and_one());
+    assert_eq!(bench.run("tx list mnt --json").result()[0]["id"], tx.id());
+    let id = tx.id().to_owned();
+    assert_eq!(tx.commit().unwrap().id, id);
+    assert_eq!((text(&bench, "mnt/src/b"), text(&bench, "mnt/src/moved")), changed_and_one());
+    assert!(!bench.path("mnt/src/lib/a").exists());
+    let shown = bench.run(&format!("tx show mnt {id} --json")).result();
+    assert_eq!(shown["state"], "committed");
+    bench.run("undo mnt --yes").good();
+    assert_eq!(text(&bench, "mnt/src/b"), "two\n");
+    nothing_is_left(&bench);
+}
+
+fn two_and_one() -> (String, String) {
+    ("two\n".to_owned(), "one\n".to_owned())
+}
+
+fn changed_and_one() -> (String, String) {
+    ("changed\n".to_owned(), "one\n".to_owned())
+}
+
+#[test]
+fn the_descriptor_is_that_of_the_directory_however_it_was_named() {
+    let Some((bench, _turn)) = mounted() else { return };
+    bench.make_folder("other");
+    bench.host(&["mount", "--bind", "mnt/src", "other"]).good();
+    for (place, name) in [("mnt", "src/lib/a"), ("mnt/src/lib", "a"), ("other/lib", "a")] {
+        let tx = begin(&bench, place);
+        assert_eq!(read(&tx, name), "one\n", "{place}");
+        let opened = File::open(bench.path(place)).unwrap();
+        let tx = Transaction::begin_at(&opened).unwrap();
+        assert_eq!(read(&tx, name), "one\n", "{place}");
+    }
+    bench.host(&["umount", "other"]).good();
+    bench.run("snapshot mnt@kept").good();
+    bench.run("fork mnt/src try").good();
+    let inside = begin(&bench, "mnt/src");
+    let nested = Transaction::begin_at(inside.directory()).unwrap_err();
+    assert!(nested.to_string().contains("another transaction"), "{nested}");
+    drop(inside);
+    for place in [".", "mnt/.marram/forks/try", "mnt/.marram/snapshots/kept/src"] {
+        let error = Transaction::begin(bench.path(place)).unwrap_err();
+        assert!(matches!(error, Error::Unsuitable { .. }), "{place}: {error}");
+    }
+    forks_go(&bench);
+    bench.run("unmount mnt").good();
+    bench.run("mount work.pool mnt -o ro").good();
+    let error = Transaction::begin(bench.path("mnt")).unwrap_err();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn a_commit_is_refused_with_the_paths_that_others_have_changed() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let tx = begin(&bench, "mnt/src");
+    let copied = read(&tx, "b");
+    write(&tx, "lib/copy", &copied);
+    fs::write(bench.path("mnt/src/b"), "theirs\n").unwrap();
+    let Err(Error::Refused(conflicts)) = tx.commit() else { panic!("not refused") };
+    let paths: Vec<_> = conflicts.iter().map(|conflict| conflict.path.as_path()).collect();
+    assert!(paths.contains(&Path::new("/src/b")), "{conflicts:?}");
+    assert!(!bench.path("mnt/src/lib/copy").exists());
+
+    // Two that make different names in one directory do not meet.
+    let both = [begin(&bench, "mnt/src"), begin(&bench, "mnt/src")];
+    both.iter().zip(["one", "two"]).for_each(|(tx, name)| write(tx, name, name));
+    both.into_iter().for_each(|tx| drop(tx.commit().unwrap()));
+    assert_eq!((text(&bench, "mnt/src/one"), text(&bench, "mnt/src/two")).0, "one");
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn retry_loses_no_increment_of_two_threads() {
+    const EACH: usize = 5;
+    let Some((bench, _turn)) = mounted() else { return };
+    let place = bench.path("mnt/src");
+    fs::write(place.join("n"), "0").unwrap();
+    let increase = || {
+        for _ in 0..EACH {
+            retry(&place, 1000, |tx| {
+                let next = read(tx, "n").parse::<usize>().unwrap() + 1;
+                write(tx, "n", &next.to_string());
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let both = [scope.spawn(increase), scope.spawn(increase)];
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+    assert_eq!(text(&bench, "mnt/src/n"), (2 * EACH).to_string());
+    let failed = retry(&place, 1000, |tx| {
+        write(tx, "n", "lost");
+        Err::<(), Error>(Errno::IO.into())
+    });
+    assert!(failed.is_err());
+    assert_eq!(text(&bench, "mnt/src/n"), (2 * EACH).to_string());
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn what_is_used_after_the_end_is_stale() {
+    let Some((bench, _turn)) = mounted() else { return };
+    for commits in [true, false] {
+        let tx = begin(&bench, "mnt/src");
+        let directory = tx.directory().try_clone_to_owned().unwrap();
+        let file = open(&directory, "b", OFlags::RDWR).unwrap();
+        file.write_all_at(b"2", 0).unwrap();
+        if commits {
+            drop(tx.commit().unwrap())
+        } else {
+            tx.abort()
+        }
+        let stale =
+            |error: std::io::Error| error.raw_os_error() == Some(Errno::STALE.raw_os_error());
+        assert_eq!(open(&directory, "lib/a", OFlags::RDONLY).unwrap_err(), Errno::STALE);
+        assert_eq!(
+            open(&directory, "new", OFlags::CREATE | OFlags::WRONLY).unwrap_err(),
+            Errno::STALE
+        );
+        assert!(stale(file.write_all_at(b"x", 0).unwrap_err()));
+        assert!(stale(file.read_exact_at(&mut [0; 4], 0).unwrap_err()));
+    }
+    assert_eq!(text(&bench, "mnt/src/b"), "2wo\n");
+    nothing_is_left(&bench);
+}
+
+/// The program itself as another process, which plays `part` in a directory.
+fn player(bench: &Workbench, part: &str, place: &Path) -> Command {
+    // Where it was built other users need not come.
+    let program = bench.path("player");
+    if !program.exists() {
+        bench.host(&["cp", std::env::current_exe().unwrap().to_str().unwrap(), "player"]).good();
+        fs::set_permissions(bench.path("."), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(program);
+    command.args(["--exact", "a_part_is_played", "--nocapture"]).env(PART, part).env(PLACE, place);
+    command
+}
+
+/// What the other process does; nothing in the run of all tests.
+#[test]
+fn a_part_is_played() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let place = PathBuf::from(std::env::var_os(PLACE).unwrap());
+    match part.as_str() {
+        "waits" => wait_in_a_transaction(&place),
+        "user" => work_as_a_user(&place),
+        other => panic!("{other}"),
+    }
+}
+
+fn wait_in_a_transaction(place: &Path) {
+    let tx = Transaction::begin(place).unwrap();
+    write(&tx, "b", "lost\n");
+    println!("written");
+    std::thread::sleep(std::time::Duration::from_secs(600));
+    tx.commit().unwrap();
+}
+
+fn work_as_a_user(place: &Path) {
+    let tx = Transaction::begin(place).unwrap();
+    write(&tx, "mine", "mine\n");
+    let root = open(tx.directory(), "../secret", OFlags::RDONLY).unwrap_err();
+    assert_eq!(root, Errno::ACCESS);
+    let root = open(tx.directory(), "../src/b", OFlags::WRONLY).unwrap_err();
+    assert_eq!(root, Errno::ACCESS);
+    tx.commit().unwrap();
+    assert_eq!(fs::read_to_string(place.join("mine")).unwrap(), "mine\n");
+    let tx = Transaction::begin(place).unwrap();
+    write(&tx, "mine", "lost\n");
+    tx.abort();
+    assert_eq!(fs::read_to_string(place.join("mine")).unwrap(), "mine\n");
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_nothing() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let mut command = player(&bench, "waits", &bench.path("mnt/src"));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("written")));
+    assert_eq!(bench.run("tx list mnt --json").result().as_array().unwrap().len(), 1);
+    kill(child);
+    wait_for("it is aborted", || {
+        bench.run("tx list mnt --json").result().as_array().unwrap().is_empty()
+    });
+    assert_eq!(text(&bench, "mnt/src/b"), "two\n");
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn a_user_has_transactions_in_a_mount_of_root() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let place = bench.make_folder("mnt/user");
+    chown(&place, Some(USER), Some(USER)).unwrap();
+    fs::write(bench.path("mnt/secret"), "secret\n").unwrap();
+    fs::set_permissions(bench.path("mnt/secret"), PermissionsExt::from_mode(0o600)).unwrap();
+    let mut command = player(&bench, "user", &place);
+    let player = command.uid(USER).gid(USER);
+    outcome(player).good();
+    let entry = bench.run("log mnt --json").result().as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&entry["operation"], &entry["user"]), (&"transaction".into(), &USER.into()));
+    nothing_is_left(&bench);
+}
