@@ -118,7 +118,7 @@ impl Server {
         self.succeeds(psql.arg(self.folder.path()).args(["-c", text]));
     }
 
-    /// Writes who may log in, and how.
+    /// Writes the users that may log in, and how.
     pub(crate) fn let_in(&self, lines: &str) {
         fs::write(self.data().join("pg_hba.conf"), lines).unwrap();
         self.sql("postgres", "SELECT pg_reload_conf()");
@@ -164,7 +164,7 @@ fn signal(id: &str, signal: Signal) {
     let _has_ended_itself = process.map(|process| kill_process(process, signal));
 }
 
-/// The user as whom root starts it.
+/// The user that root starts it as.
 fn other_user() -> Option<(u32, u32)> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -30,7 +30,7 @@ pub(super) enum Host {
     Folder(PathBuf),
 }
 
-/// A schema of a database of a server, and the user who is to be there.
+/// A schema of a database of a server, and the user there.
 ///
 /// Its text is the same whatever was left out of the one that it was read from.
 #[derive(Clone, Debug, PartialEq, Eq)]

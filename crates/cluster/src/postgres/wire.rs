@@ -82,7 +82,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and says who it is.
+    /// Connects and proves its user.
     pub(super) fn open(access: &Access, name: String) -> Outcome<Connection> {
         let stream = socket::connect(&access.place)?;
         let incoming = BytesMut::with_capacity(READ_BYTES);
@@ -100,13 +100,13 @@ impl Connection {
             ("application_name", name.as_str()),
         ];
         self.send(|out| frontend::startup_message(words, out))?;
-        self.say_who(access)?;
+        self.log_in(access)?;
         while !matches!(self.receive()?, Message::ReadyForQuery(_)) {}
         self.stream.wait_for_ever()?;
         Ok(())
     }
 
-    fn say_who(&mut self, access: &Access) -> Outcome<()> {
+    fn log_in(&mut self, access: &Access) -> Outcome<()> {
         loop {
             match self.receive()? {
                 Message::AuthenticationOk => return Ok(()),
