@@ -11,7 +11,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`database`] | what a database must give |
-//! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
+//! | [`memory`], [`sqlite`], [`postgres`] | a database in memory, SQLite, and PostgreSQL |
 //! | [`mod@format`] | rows and entries as bytes |
 //! | `rows`, `blocks` | sealed rows and verified blocks |
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
@@ -32,6 +32,7 @@ mod follow;
 pub mod format;
 pub mod memory;
 mod pending;
+pub mod postgres;
 mod rows;
 pub mod sqlite;
 mod state;

@@ -1,5 +1,6 @@
 //! The store keeps the contract of a store, on each database.
 
+use crate::server::Server;
 use crate::stores::{StillClock, in_memory, made, options};
 use marram_cluster::sqlite::SqliteDatabase;
 use marram_cluster::{Cluster, Database};
@@ -20,6 +21,16 @@ fn a_store_in_sqlite_keeps_the_contract() {
         let file = folder.path().join("store");
         folders.lock().push(folder);
         let database: Arc<dyn Database> = Arc::new(SqliteDatabase::create(&file).unwrap());
+        made(&database);
+        Arc::new(Cluster::open(database, options(1, None, &StillClock::new())).unwrap())
+    });
+}
+
+#[test]
+fn a_store_in_postgresql_keeps_the_contract() {
+    let Some(server) = Server::start() else { return };
+    conformance::all(&|| {
+        let database: Arc<dyn Database> = Arc::new(server.database());
         made(&database);
         Arc::new(Cluster::open(database, options(1, None, &StillClock::new())).unwrap())
     });

@@ -6,5 +6,7 @@ mod clients;
 mod contract;
 mod crashes;
 mod hostile;
+mod postgres;
+mod server;
 mod specification;
 mod stores;

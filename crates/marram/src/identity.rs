@@ -1,4 +1,4 @@
-//! Which file or device a path leads to, whatever it is called.
+//! Which file or device a path leads to, whatever it is called, or which schema of a server.
 //!
 //! A copy of a pool has the pool's id: the id alone does not tell which of the two a daemon serves.
 //! What the kernel knows a file or device by does, in every mount namespace, through links, and
@@ -6,12 +6,17 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Result;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Most loop devices on top of each other that are looked through.
 const LOOPS_MAX: usize = 8;
+
+/// With this a URL of a server begins.
+const SERVER_SCHEME: &[u8] = b"postgres://";
 
 /// What a pool lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,15 +34,29 @@ pub(crate) enum Identity {
         /// Its number.
         number: u64,
     },
+    /// A schema of a server.
+    Url {
+        /// A number of its URL that is the same for all processes of this version.
+        number: u64,
+    },
 }
 
 impl Identity {
-    /// What is at `path`.
+    /// What is at `path`, or at a URL as the engines write it.
     ///
     /// # Errors
     /// Nothing is there, or it cannot be looked at.
     pub(crate) fn of(path: &Path) -> Result<Identity> {
-        fs::metadata(path).map(|found| Identity::from(&found))
+        match path.as_os_str().as_bytes().starts_with(SERVER_SCHEME) {
+            true => Ok(Identity::of_url(path)),
+            false => fs::metadata(path).map(|found| Identity::from(&found)),
+        }
+    }
+
+    fn of_url(url: &Path) -> Identity {
+        let mut hasher = DefaultHasher::new();
+        url.hash(&mut hasher);
+        Identity::Url { number: hasher.finish() }
     }
 
     /// Whether both are the same bytes, also if one is the file behind the other.
@@ -92,5 +111,9 @@ mod tests {
         std::fs::copy(at("b"), at("a")).unwrap();
         assert!(!one.is_same(Identity::of(&at("a")).unwrap()));
         assert!(Identity::of(&at("none")).is_err());
+        let url = |text: &str| Identity::of(std::path::Path::new(text)).unwrap();
+        let said = url("postgres://fs@localhost/trees");
+        assert!(said.is_same(url("postgres://fs@localhost/trees")));
+        assert!(!said.is_same(url("postgres://fs@localhost/trees?schema=other")));
     }
 }

@@ -1,7 +1,7 @@
 //! What a command is about: a pool, and which of its datasets.
 //!
-//! A target is a pool (its file or block device), `sqlite:FILE`, or any path inside a mounted
-//! Marram file system.
+//! A target is a pool (its file or block device), `sqlite:FILE`, the URL of a home on a server, or
+//! any path inside a mounted Marram file system.
 //! Either way the answer is the same home; what differs is the dataset that is meant, and whether
 //! a daemon has the home, which must then do what is asked, or the command can open it itself.
 
@@ -58,6 +58,9 @@ impl Target {
     /// # Errors
     /// When it does not exist, or is neither a pool nor inside a mounted one.
     pub(crate) fn find(path: &Path) -> Result<Target> {
+        if let Some(url) = engine::server_url(path)? {
+            return Target::of_pool(&url);
+        }
         let absolute = resolved(engine::path_of(path))?;
         let kind = std::fs::metadata(&absolute)
             .map_err(|error| Error::system("look at", &absolute, error))?
@@ -108,7 +111,7 @@ impl Target {
     fn of_pool(path: &Path) -> Result<Target> {
         utf8(path)?;
         let Some(probe) = engine::probe(path)? else {
-            return Err(engine::no_pool(path));
+            return Err(engine::none_at(path));
         };
         let daemon = daemons::of_pool(path, &probe.id)?;
         Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
@@ -282,6 +285,9 @@ impl Place {
     /// # Errors
     /// As for [`Target::find`].
     pub(crate) fn find(path: &Path) -> Result<Place> {
+        if let Some(url) = engine::server_url(path)? {
+            return Ok(Place { target: Target::find(&url)?, path: url, names: Vec::new() });
+        }
         let path = engine::path_of(path);
         let absolute =
             std::path::absolute(path).map_err(|error| Error::system("look at", path, error))?;
@@ -357,7 +363,10 @@ fn at_first(bytes: &[u8]) -> Option<usize> {
 /// What stands before an `@` and behind it; the target may be a path of any bytes.
 fn parted(text: &Path, at: fn(&[u8]) -> Option<usize>) -> Option<(&Path, Cow<'_, str>)> {
     let bytes = text.as_os_str().as_bytes();
-    let (target, name) = bytes.split_at(at(bytes).filter(|at| *at > 0)?);
+    // The user of a URL stands before an @ too.
+    let begin = engine::path_at(text);
+    let at = begin + at(&bytes[begin..])?;
+    let (target, name) = bytes.split_at(Some(at).filter(|at| *at > 0)?);
     Some((Path::new(OsStr::from_bytes(target)), String::from_utf8_lossy(&name[1..])))
 }
 
@@ -368,7 +377,8 @@ fn parted(text: &Path, at: fn(&[u8]) -> Option<usize>) -> Option<(&Path, Cow<'_,
 pub(crate) fn with_optional_snapshot(text: &Path) -> Result<(PathBuf, Option<String>)> {
     let text = engine::path_of(text);
     let is_there = |(target, _): &(&Path, Cow<'_, str>)| target.exists();
-    if text.exists() || at_last(text.as_os_str().as_bytes()).is_none() {
+    let behind = &text.as_os_str().as_bytes()[engine::path_at(text)..];
+    if text.exists() || at_last(behind).is_none() {
         return Ok((text.to_owned(), None));
     }
     let found = parted(text, at_last).filter(is_there);
@@ -402,6 +412,10 @@ mod tests {
         let split = |text: &str| with_snapshot(Path::new(text)).unwrap();
         assert_eq!(split("work.pool@a"), ("work.pool".into(), "a".into()));
         assert_eq!(split("/a@b/mnt@1.2"), ("/a@b/mnt".into(), "1.2".into()));
+        let url = "postgres://fs@localhost/trees";
+        assert_eq!(split(&format!("{url}@a")), (url.into(), "a".into()));
+        assert_eq!(with_optional_snapshot(Path::new(url)).unwrap(), (url.into(), None));
+        assert_eq!(with_snapshot(Path::new(url)).unwrap_err().kind, Kind::Usage);
         for text in ["work.pool", "@a", "x@", "x@a/b", "x@a b"] {
             let error = with_snapshot(Path::new(text)).unwrap_err();
             assert_eq!(error.kind, Kind::Usage, "{text}");

@@ -32,6 +32,7 @@ mod pasts;
 mod patches;
 mod permissions;
 mod pmem;
+mod postgres;
 mod quotas;
 mod ranges;
 mod receiving;
@@ -40,6 +41,9 @@ mod reports;
 mod resumed;
 mod schedules;
 mod selection;
+#[allow(dead_code, reason = "these tests use a part of the server")]
+#[path = "../../cluster/tests/server.rs"]
+mod server;
 mod strange_names;
 mod strangers;
 mod streams;

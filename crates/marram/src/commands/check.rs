@@ -63,9 +63,12 @@ pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
         super::stream::check(&arguments.pool, output)?;
         return Ok(0);
     }
+    if let Some(url) = engine::server_url(&arguments.pool)? {
+        return cluster(&url, output);
+    }
     let path = engine::path_of(&arguments.pool);
     if engine::is_cluster(path) || engine::sqlite_file(&arguments.pool).is_some() {
-        return cluster(&resolved(path)?, output);
+        return cluster_in_file(&resolved(path)?, output);
     }
     let options = CheckOptions { read_data: arguments.data, snapshots: !arguments.no_snapshots };
     let mut findings = Vec::new();
@@ -98,11 +101,16 @@ struct ClusterReport {
     notes: Vec<String>,
 }
 
-/// Checks a home in a database.
-fn cluster(path: &Path, output: &Output) -> Result<u8> {
+/// Checks a home in a file.
+fn cluster_in_file(path: &Path, output: &Output) -> Result<u8> {
     if !engine::is_cluster(path) {
         return Err(Error::failed(format!("{} is no cluster home", path.display())));
     }
+    cluster(path, output)
+}
+
+/// Checks a home in a database.
+fn cluster(path: &Path, output: &Output) -> Result<u8> {
     let VerifiedCluster { findings, findings_count, notes, counts } = engine::verify_cluster(path)?;
     let report = ClusterReport {
         home: path.to_owned(),

@@ -37,6 +37,9 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
     if let Some(file) = engine::sqlite_file(&arguments.path) {
         return cluster(arguments, (file, properties), output);
     }
+    if let Some(url) = engine::server_url(&arguments.path)? {
+        return cluster(arguments, (&url, properties), output);
+    }
     if arguments.home == HomeKind::Pmem {
         return pmem(arguments, size_bytes, output);
     }
@@ -57,7 +60,7 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Makes a cluster home in a SQLite file.
+/// Makes a cluster home in a SQLite file, or on a server.
 fn cluster(
     arguments: &CreateArguments,
     (file, properties): (&Path, BTreeMap<String, String>),
@@ -65,7 +68,7 @@ fn cluster(
 ) -> Result<()> {
     let is_plain = arguments.size.is_none() && !arguments.force && !arguments.preallocate;
     if !is_plain || !arguments.label.is_empty() || arguments.home == HomeKind::Pmem {
-        return Err(Error::usage("a home in SQLite grows by itself, in a new file")
+        return Err(Error::usage("a home in a database grows by itself, in a new file or schema")
             .hint("leave out --size, --preallocate, --force, --label and --home"));
     }
     engine::create_cluster(file, &CreateCluster { properties })?;

@@ -139,12 +139,16 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
     }
     lines.push(format!("id:           {}", report.pool_id));
     lines.push(format!("health:       {}", health(report, output.colour)));
-    lines.push(format!(
-        "space:        {} of {} in use, {} free",
-        size(report.allocated_bytes),
-        size(report.total_bytes),
-        size(report.free_bytes)
-    ));
+    lines.push(match report.total_bytes {
+        // A server does not tell what there is.
+        0 => format!("space:        {} in use", size(report.allocated_bytes)),
+        total => format!(
+            "space:        {} of {} in use, {} free",
+            size(report.allocated_bytes),
+            size(total),
+            size(report.free_bytes)
+        ),
+    });
     lines.push(match &report.medium {
         Some(medium) => format!("medium:       {medium}"),
         None => format!(

@@ -1,29 +1,44 @@
 //! The kinds of homes, in the order in which a source is tried.
 
-use super::cluster::ClusterKind;
+use super::cluster::{self, ClusterKind};
 use super::ext2::Ext2Kind;
 use super::home::Home;
 use super::pmem::PmemKind;
-use super::pool::PoolKind;
-use super::source::{Kind, OpenMode, Probe};
+use super::pool::{PoolKind, no_pool};
+use super::source::{Kind, OpenMode, Probe, server_url};
 use crate::error::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
 
 /// All kinds. The first one says what is wrong with a path at which there is no home.
-const KINDS: [&dyn Kind; 4] = [&PoolKind, &PmemKind, &ClusterKind, &Ext2Kind];
+static KINDS: [&dyn Kind; 4] = [&PoolKind, &PmemKind, &ClusterKind, &Ext2Kind];
+/// The only one that lies on servers.
+static ON_SERVERS: [&dyn Kind; 1] = [&ClusterKind];
+
+/// Those that can be at a path: of a server only one.
+fn kinds_at(path: &Path) -> Result<&'static [&'static dyn Kind]> {
+    Ok(if server_url(path)?.is_some() { &ON_SERVERS } else { &KINDS })
+}
 
 /// Looks which home is at `path`, without opening it.
 ///
 /// # Errors
 /// It cannot be read, or is of a version that cannot be read.
 pub(crate) fn probe(path: &Path) -> Result<Option<Probe>> {
-    for kind in KINDS {
+    for kind in kinds_at(path)? {
         if let Some(found) = kind.probe(path)? {
             return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// The error for a path at which there is no home.
+pub(crate) fn none_at(path: &Path) -> Error {
+    match server_url(path) {
+        Ok(Some(_)) => cluster::none_at(path),
+        _ => no_pool(path),
+    }
 }
 
 /// Opens the home at `path` and locks it.
@@ -32,7 +47,8 @@ pub(crate) fn probe(path: &Path) -> Result<Option<Probe>> {
 /// There is none, another process has it (named), or it cannot be read.
 pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
     let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
-    let kind = KINDS.iter().find(is_there).unwrap_or(&KINDS[0]);
+    let kinds = kinds_at(path)?;
+    let kind = kinds.iter().find(is_there).unwrap_or(&kinds[0]);
     if mode.consistency.is_some() && !kind.orders_writes() {
         let what = "mount option consistency goes with ext2 and ext3 images only";
         return Err(Error::usage(what).hint("leave it out: other homes have one order of writes"));

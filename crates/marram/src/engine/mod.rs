@@ -60,7 +60,7 @@ pub(crate) use cluster::{
 };
 pub(crate) use ext2::is_image as is_ext2_image;
 pub(crate) use home::Home;
-pub(crate) use kinds::{open, probe};
+pub(crate) use kinds::{none_at, open, probe};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
 pub(crate) use pmem::{CreatePmem, create as create_pmem};
@@ -68,5 +68,5 @@ pub(crate) use pool::{
     CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,
     show_streams, streams,
 };
-pub(crate) use source::{OpenMode, path_of, sqlite_file};
+pub(crate) use source::{OpenMode, path_at, path_of, server_url, sqlite_file};
 pub(crate) use volume::Volume;

@@ -4,11 +4,12 @@
 
 use super::home::Home;
 use crate::control::protocol::Operation;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Consistency;
+use marram_cluster::postgres::Place;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Memory for the cache of a daemon if nobody says, in bytes.
@@ -32,6 +33,33 @@ pub(crate) fn sqlite_file(text: &Path) -> Option<&Path> {
 /// The path at which a home is that is named by a path or as `sqlite:FILE`.
 pub(crate) fn path_of(text: &Path) -> &Path {
     sqlite_file(text).unwrap_or(text)
+}
+
+/// The URL of a home on a server, as it is always written; none of all other texts.
+///
+/// # Errors
+/// It is meant to be one, and is none.
+pub(crate) fn server_url(text: &Path) -> Result<Option<PathBuf>> {
+    let place = server(text)?;
+    Ok(place.map(|place| PathBuf::from(place.to_string())))
+}
+
+/// The place of a server that a path is, if it is one.
+///
+/// # Errors
+/// It is meant to be one, and is none.
+pub(super) fn server(path: &Path) -> Result<Option<Place>> {
+    let wrong = |error: marram_store::Error| {
+        Error::usage(error.to_string())
+            .hint("write postgres://USER@HOST:PORT/DATABASE, with ?schema=NAME behind it if needed")
+    };
+    let text = path.to_str().filter(|text| Place::is_meant(text));
+    text.map(|text| text.parse().map_err(wrong)).transpose()
+}
+
+/// Where in a text its path begins: behind the user and host of a URL.
+pub(crate) fn path_at(text: &Path) -> usize {
+    text.to_str().and_then(Place::path_at).unwrap_or(0)
 }
 
 /// What is known of a home without opening it.
@@ -133,7 +161,7 @@ impl OpenMode {
 
 #[cfg(test)]
 mod tests {
-    use super::{path_of, sqlite_file};
+    use super::{path_at, path_of, server_url, sqlite_file};
     use std::path::Path;
 
     #[test]
@@ -145,5 +173,18 @@ mod tests {
             assert_eq!(file(text), None, "{text}");
             assert_eq!(path_of(Path::new(text)), Path::new(text));
         }
+    }
+
+    #[test]
+    fn a_url_of_a_server_is_always_written_in_one_way() {
+        let url = |text: &'static str| server_url(Path::new(text)).unwrap();
+        let said = url("postgresql://fs@localhost:5432/trees?schema=marram").unwrap();
+        assert_eq!(said, Path::new("postgres://fs@localhost/trees"));
+        assert_eq!(url("sqlite:work.db"), None);
+        assert_eq!(url("./postgres:"), None);
+        let error = server_url(Path::new("postgres://fs:secret@localhost/trees")).unwrap_err();
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        assert_eq!(path_at(Path::new("postgres://fs@localhost/trees@a")), 23);
+        assert_eq!(path_at(Path::new("/a@b")), 0);
     }
 }

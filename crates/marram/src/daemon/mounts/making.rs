@@ -13,6 +13,7 @@ use crate::daemon::namespace::{Catalogue, Namespace};
 use crate::daemon::state::Daemon;
 use crate::engine::volume::Opened;
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::options::{AccessTimes, BlockDevice, MountOptions};
 use crate::paths;
 use marram_store::Source;
@@ -187,6 +188,12 @@ fn loop_device(
     let wanted = options.block_device;
     if wanted == BlockDevice::On && !paths::is_root() {
         return Err(Error::usage("only root can mount through a block device (blkdev=on)"));
+    }
+    if let Identity::Url { .. } = daemon.home.identity() {
+        return match wanted {
+            BlockDevice::On => Err(Error::usage("a home on a server has no block device")),
+            _ => Ok(None),
+        };
     }
     let free_device = daemon.home.claim().is_some() && daemon.mounts.reports().is_empty();
     if wanted == BlockDevice::Off || !paths::is_root() || free_device {

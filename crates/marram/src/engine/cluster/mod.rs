@@ -1,14 +1,18 @@
 //! The cluster home behind the seam: a store in a database.
 //!
-//! `client` finds out whether the client that has a home open is still there; `open` opens and
-//! makes homes; `operations` performs what is asked, and `home` implements the seam.
+//! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
+//! finds out whether the client that has a home open is still there; `open` opens and makes homes;
+//! `operations` performs what is asked, and `home` implements the seam.
 
 mod client;
+mod databases;
 mod home;
 mod open;
 mod operations;
+mod password;
 mod verifier;
 
+pub(super) use databases::none_at;
 pub(super) use home::ClusterKind;
 pub(crate) use open::{CreateCluster, create};
 pub(crate) use verifier::{Verified, is_cluster, verify};

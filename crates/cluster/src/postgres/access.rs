@@ -1,0 +1,27 @@
+//! What is needed to reach a schema, beside its name.
+
+use super::failure::{Failure, Outcome};
+use super::place::Place;
+use marram_store::Result;
+use std::sync::Arc;
+
+/// Gives the password for a place. It is asked each time when a server asks.
+pub type Password = Arc<dyn Fn(&Place) -> Result<Vec<u8>> + Send + Sync>;
+
+/// How a schema is reached.
+#[derive(Clone)]
+pub struct Access {
+    /// Where it is.
+    pub place: Place,
+    /// The password of the user.
+    pub password: Password,
+    /// What the server lists the connections under: a name that nothing else has, of at most 40
+    /// letters. Those that were lost are ended by it.
+    pub name: String,
+}
+
+impl Access {
+    pub(super) fn password(&self) -> Outcome<Vec<u8>> {
+        (self.password)(&self.place).map_err(|error| Failure::Unfit(error.to_string()))
+    }
+}

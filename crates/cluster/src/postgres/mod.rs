@@ -1,0 +1,161 @@
+//! PostgreSQL: a schema of a database of a server, for daemons of many hosts.
+//!
+//! Each call is one round trip: all of its statements are sent at once, and are one transaction.
+//! Every write is on disk when it is answered, by `synchronous_commit`: the server can be killed
+//! at any moment while its clients go on, so nothing may be known to a client that it forgets.
+//!
+//! An insertion whose answer was lost is asked for again by its content: it is there once.
+
+mod access;
+mod failure;
+mod place;
+mod sessions;
+mod socket;
+mod statements;
+mod wire;
+
+pub use access::{Access, Password};
+pub use place::Place;
+
+use crate::database::{Change, Database, Range, Row, Table};
+use bytes::Bytes;
+use marram_store::{Error, Result};
+use sessions::Sessions;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{Answer, Step};
+
+/// A schema with the tables of a home.
+pub struct PostgresDatabase {
+    sessions: Sessions,
+}
+
+impl PostgresDatabase {
+    /// Makes the tables in a new schema, or in an empty one.
+    ///
+    /// # Errors
+    /// The schema has tables, the user may not make any, or the server does not answer.
+    pub fn create(access: Access) -> Result<PostgresDatabase> {
+        let database = PostgresDatabase { sessions: Sessions::open(access)? };
+        let schema = &database.sessions.access.place.schema;
+        let found = database.ask(&[statements::schema(schema)])?;
+        let is_there = found[0].count > 0;
+        if found[0].rows.iter().any(|row| row.iter().any(|name| !name.is_empty())) {
+            let text = format!(
+                "{} has tables already: name a new schema with ?schema=NAME, or remove this one \
+                 with DROP SCHEMA {schema} CASCADE",
+                database.sessions.access.place
+            );
+            return Err(Error::Invalid(text));
+        }
+        // Asked again after a lost answer it would find its own tables: then it says so.
+        database.ask(&statements::make_tables(schema, is_there))?;
+        Ok(database)
+    }
+
+    /// Opens a schema that has the tables; none if it has none of them.
+    ///
+    /// # Errors
+    /// It has only some, or the server does not answer, or is not fit.
+    pub fn open(access: Access) -> Result<Option<PostgresDatabase>> {
+        let database = PostgresDatabase { sessions: Sessions::open(access)? };
+        let place = &database.sessions.access.place;
+        let found = database.ask(&[statements::schema(&place.schema)])?;
+        let names: BTreeSet<&[u8]> = found[0].rows.iter().flatten().map(|name| &name[..]).collect();
+        let count = Table::ALL.iter().filter(|it| names.contains(it.name().as_bytes())).count();
+        match count {
+            0 => Ok(None),
+            count if count == Table::ALL.len() => Ok(Some(database)),
+            count => {
+                let all = Table::ALL.len();
+                let text = format!("{place} has {count} of the {all} tables of a home");
+                Err(Error::Invalid(text))
+            }
+        }
+    }
+
+    /// Removes the tables, and the schema if this user may.
+    ///
+    /// # Errors
+    /// The server does not answer, or they belong to another user.
+    pub fn remove(&self) -> Result<()> {
+        let schema = &self.sessions.access.place.schema;
+        self.ask(&statements::remove_tables(schema))?;
+        // A schema that somebody else has made stays.
+        let _stays_where_it_may_not = self.ask(&[statements::remove_schema(schema)]);
+        Ok(())
+    }
+
+    fn ask(&self, steps: &[Step<'_>]) -> Result<Vec<Answer>> {
+        self.sessions.with(|connection, _| connection.run(steps))
+    }
+
+    fn schema(&self) -> &str {
+        &self.sessions.access.place.schema
+    }
+}
+
+impl Database for PostgresDatabase {
+    fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let is_new = self.sessions.with(|connection, asked| {
+            let step = statements::insert(self.schema(), table, (key, value), asked);
+            Ok(connection.run(&[step])?[0].count > 0)
+        })?;
+        if is_new && table == Table::Log {
+            self.sessions.acknowledge(key);
+        }
+        Ok(is_new)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<()> {
+        // The last change of a key decides; in the order of keys, so that two clients that write
+        // the same rows wait for each other and never both.
+        let mut last: BTreeMap<(Table, &[u8]), Option<&[u8]>> = BTreeMap::new();
+        for Change { table, key, value } in changes {
+            last.insert((*table, key), value.as_deref());
+        }
+        self.ask(&statements::write(self.schema(), &last)).map(|_| ())
+    }
+
+    fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
+        let asked = statements::Reading::of(self.schema(), ranges);
+        let answers = self.ask(&asked.steps)?;
+        let mut found = answers.into_iter().skip(asked.ahead);
+        let mut single: BTreeMap<(Table, Bytes), Bytes> = BTreeMap::new();
+        for table in &asked.singles {
+            let rows = found.next().map(|answer| pairs(answer.rows)).unwrap_or_default();
+            single.extend(rows.into_iter().map(|(key, value)| ((*table, key), value)));
+        }
+        let mut answer = |range: &Range| match statements::is_single(range) {
+            true => {
+                let key = (range.table, Bytes::copy_from_slice(&range.from));
+                let value = single.get(&key);
+                value.map(|value| (key.1.clone(), value.clone())).into_iter().collect()
+            }
+            false => found.next().map(|answer| pairs(answer.rows)).unwrap_or_default(),
+        };
+        Ok(ranges.iter().map(&mut answer).collect())
+    }
+
+    fn has(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
+        let answers = self.ask(&[statements::has(self.schema(), table, keys)])?;
+        let found: BTreeSet<&[u8]> = answers[0].rows.iter().flatten().map(|key| &key[..]).collect();
+        Ok(keys.iter().map(|key| found.contains(&key[..])).collect())
+    }
+
+    fn bytes(&self) -> Result<u64> {
+        let answers = self.ask(&[statements::bytes(self.schema())])?;
+        Ok(answers[0].text(0).parse().unwrap_or(0))
+    }
+
+    fn engine(&self) -> &'static str {
+        "PostgreSQL"
+    }
+}
+
+fn pairs(rows: Vec<Vec<Bytes>>) -> Vec<Row> {
+    let pair = |row: Vec<Bytes>| {
+        let mut columns = row.into_iter();
+        Some((columns.next()?, columns.next()?))
+    };
+    rows.into_iter().filter_map(pair).collect()
+}

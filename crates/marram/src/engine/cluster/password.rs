@@ -1,0 +1,91 @@
+//! Passwords: from `PGPASSWORD`, or from the file that `PGPASSFILE` names, or from `~/.pgpass`.
+
+use marram_cluster::postgres::Place;
+use marram_store::{Error, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The password for a place.
+pub(super) fn of(place: &Place) -> Result<Vec<u8>> {
+    if let Some(password) = std::env::var_os("PGPASSWORD") {
+        return Ok(password.into_vec());
+    }
+    let named = std::env::var_os("PGPASSFILE").map(PathBuf::from);
+    let own = || std::env::home_dir().map(|home| home.join(".pgpass"));
+    let found = named.or_else(own).map(|file| in_file(&file, place)).transpose()?;
+    found.flatten().ok_or_else(|| {
+        let user = place.user();
+        Error::Invalid(format!(
+            "the server asks for the password of {user}: set PGPASSWORD, or write a line \
+             HOST:PORT:DATABASE:{user}:PASSWORD into ~/.pgpass"
+        ))
+    })
+}
+
+fn in_file(file: &Path, place: &Place) -> Result<Option<Vec<u8>>> {
+    let failed = |error| Error::Invalid(format!("{}: {error}", file.display()));
+    let found = match fs::metadata(file) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    if found.permissions().mode() & 0o077 != 0 {
+        let file = file.display();
+        return Err(Error::Invalid(format!(
+            "{file} is open to other users, and passwords stand in it: chmod 600 {file}"
+        )));
+    }
+    let text = fs::read(file).map_err(failed)?;
+    Ok(text.split(|byte| *byte == b'\n').find_map(|line| matching(line, place)))
+}
+
+/// The password of a line, if the line is for the place.
+fn matching(line: &[u8], place: &Place) -> Option<Vec<u8>> {
+    let mut fields = fields(line).into_iter();
+    let is_it = place.password_words().iter().all(|wanted| {
+        fields.next().is_some_and(|field| field == b"*" || field == wanted.as_bytes())
+    });
+    fields.next().filter(|_| is_it)
+}
+
+/// The fields of a line, between colons; a backslash takes what follows as it is.
+fn fields(line: &[u8]) -> Vec<Vec<u8>> {
+    let mut fields = vec![Vec::new()];
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b':' => fields.push(Vec::new()),
+            b'\\' => fields.last_mut().into_iter().for_each(|field| field.extend(bytes.next())),
+            _ => fields.last_mut().into_iter().for_each(|field| field.push(byte)),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_file;
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_first_line_for_a_place_has_its_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("passwords");
+        let place = "postgres://fs@localhost:5433/trees".parse().unwrap();
+        assert!(in_file(&file, &place).unwrap().is_none());
+        let lines =
+            "# a comment\nlocalhost:5432:trees:fs:no\n*:*:trees:fs:a\\:b\\\\c\n*:*:*:*:last";
+        write(&file, lines).unwrap();
+        set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let refused = in_file(&file, &place).unwrap_err().to_string();
+        assert!(refused.contains("chmod 600") && !refused.contains("last"), "{refused}");
+        set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(in_file(&file, &place).unwrap().unwrap(), b"a:b\\c");
+        let socket = "postgres://other@/trees?port=5433".parse().unwrap();
+        assert_eq!(in_file(&file, &socket).unwrap().unwrap(), b"last");
+    }
+}
