@@ -369,3 +369,20 @@ fn a_full_host_ends_in_errors_and_not_in_a_dead_daemon() {
     bench.host(&["umount", "host"]).good();
 }
 
+#[test]
+fn a_check_looks_through_an_image_that_nobody_uses() {
+    const PARTIAL: i32 = 3;
+    let Some(place) = Place::new("64M") else { return };
+    let top = place.mount();
+    fs::write(top.join("file"), "content").unwrap();
+    place.run("snapshot mnt@s").good();
+    let held = place.run("check IMAGE");
+    assert!(held.status != 0 && held.err.contains("in use"), "{held:?}");
+    place.run("unmount mnt").good();
+    let clean = place.run("check IMAGE --data").good().out;
+    assert!(clean.contains(": clean") && clean.contains("1 datasets, 1 snapshots"), "{clean}");
+    let image = fs::OpenOptions::new().write(true).open(place.image()).unwrap();
+    image.write_all_at(&[1], 12_288 + 256 + 5).unwrap();
+    let found = place.run("check IMAGE");
+    assert!(found.status == PARTIAL && found.out.contains("fatal[slot-malformed]"), "{found:?}");
+}
