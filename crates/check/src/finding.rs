@@ -238,6 +238,32 @@ kinds! {
         "the number of owners of a block is wrong"
     ReferencesFlag "references-flag" Fatal RESCUE
         "a shared block is referred to as if it were not, or is not counted"
+    ImageHeader "image-header" Fatal RESCUE
+        "the header of a pmem image makes no sense"
+    ImageRecord "image-record" Fatal RESCUE
+        "what an interrupted operation has left in a pmem image makes no sense"
+    SlotMalformed "slot-malformed" Fatal RESCUE
+        "the slot of a dataset or snapshot makes no sense"
+    SlotDouble "slot-double" Fatal RESCUE
+        "two slots have the same name or number"
+    SlotOwner "slot-owner" Fatal RESCUE
+        "a slot belongs to a dataset or snapshot that there is not"
+    RootPointer "root-pointer" Fatal RESCUE
+        "the root pointer of a tree in a pmem image makes no sense"
+    PointerRange "pointer-range" Fatal RESCUE
+        "a pointer in a pmem image leads to where no page can lie"
+    PageDouble "page-double" Fatal RESCUE
+        "a page of a pmem image is used for two things"
+    PageUnreadable "page-unreadable" Error RESTORE
+        "a page of a pmem image cannot be read"
+    InodeMalformed "inode-malformed" Error COPY
+        "an inode in a pmem image makes no sense"
+    InodeNameless "inode-nameless" Warning NOTHING
+        "an inode in a pmem image has no name"
+    EntryMalformed "entry-malformed" Error COPY
+        "an entry of a directory in a pmem image makes no sense"
+    XattrMalformed "xattr-malformed" Error COPY
+        "the extended attributes of an inode in a pmem image make no sense"
 }
 
 /// Where something was found, as far as that is known.

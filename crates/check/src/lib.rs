@@ -6,7 +6,7 @@
 //! [`check`] looks at everything that can be reached: superblocks, the intent log, the pool's own
 //! tree, the tree of every dataset and snapshot, each file system in them, and compares what is
 //! reached with what is recorded. What is wrong comes out as a [`Finding`]; `docs/check.md` lists
-//! the kinds.
+//! the kinds. An image of a pmem home is looked at by a module of its own, `pmem`.
 //!
 //! **Any image gets an answer.** Every walk is bounded by levels and keys, every length by the
 //! format, and memory by one bit for a grain that is in use, some tens of bytes for an inode of one
@@ -23,6 +23,7 @@ mod graph;
 mod log;
 mod operations;
 mod owners;
+mod pmem;
 mod pool;
 mod reporter;
 mod space;
@@ -60,7 +61,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// Checks the pool on a device, which nobody else may write to meanwhile. Each finding is handed to
+/// Checks the pool, or the image of a pmem home, on a device, which nobody else may write to meanwhile. Each finding is handed to
 /// `report` as soon as it is known; further ones of a kind are only counted after
 /// [`FINDINGS_PER_KIND_MAX`].
 ///
@@ -71,6 +72,9 @@ pub fn check(
     options: &CheckOptions,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary, Error> {
+    if pmem::is_image(device) {
+        return pmem::check(device, options, report);
+    }
     let mut report = Reporter::new(report);
     let Some(superblock) = superblocks::newest(device, &mut report)? else {
         return Ok(finished(Summary::default(), &report));

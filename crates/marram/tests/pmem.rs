@@ -2,6 +2,7 @@
 //! not.
 
 use crate::workbench::{Workbench, can_mount};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -290,4 +291,98 @@ fn snapshots_clones_and_rollbacks_are_seen_at_once_and_survive_a_killed_daemon()
     place.run("mount IMAGE mnt -o ro").good();
     assert_eq!(kept("d/later"), "later");
     place.run("unmount mnt").good();
+}
+
+/// The error number of a call that must fail.
+fn failed<T: std::fmt::Debug>(done: std::io::Result<T>) -> i32 {
+    done.unwrap_err().raw_os_error().unwrap()
+}
+
+/// The status of a mount whose image has failed says so, and why; its daemon lives and unmounts.
+fn assert_failed_and_alive(bench: &Workbench, pid: i32, why: &str) {
+    let status = bench.run("status mnt");
+    assert!(status.status == 3 && status.out.contains("read-only"), "{status:?}");
+    assert!(status.out.contains(why), "{status:?}");
+    assert_eq!(bench.daemon_pid("mnt"), pid);
+    bench.run("unmount mnt").good();
+}
+
+#[test]
+fn a_file_that_is_cut_ends_in_errors_and_not_in_a_dead_daemon() {
+    const EIO: i32 = 5;
+    const EROFS: i32 = 30;
+    for (left, changes) in [(0, EIO), (1 << 16, EROFS)] {
+        let Some(place) = Place::new("64M") else { return };
+        let top = place.mount();
+        fs::write(top.join("kept"), vec![7; 300_000]).unwrap();
+        // What the kernel has read it would show without us.
+        place.run("unmount mnt").good();
+        place.mount();
+        let pid = place.bench.daemon_pid("mnt");
+        fs::OpenOptions::new().write(true).open(place.image()).unwrap().set_len(left).unwrap();
+        assert_eq!(failed(fs::read(top.join("kept"))), EIO);
+        assert_eq!(failed(fs::write(top.join("new"), "new")), changes);
+        assert_eq!(failed(fs::create_dir(top.join("folder"))), changes);
+        if left > 0 {
+            assert_eq!(fs::metadata(top.join("kept")).unwrap().len(), 300_000);
+            assert_eq!(failed(fs::File::open(top.join("kept")).unwrap().sync_all()), EIO);
+        }
+        assert_failed_and_alive(&place.bench, pid, &format!("{left} bytes now"));
+        let again = place.run("mount IMAGE mnt");
+        assert!(again.status != 0, "{again:?}");
+    }
+}
+
+#[test]
+fn a_full_host_ends_in_errors_and_not_in_a_dead_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::new();
+    bench.make_folder("mnt");
+    let host = bench.make_folder("host");
+    bench.host(&["mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", "host"]).good();
+    bench.run("create --home pmem host/image --size 2M").good();
+    bench.run("mount host/image mnt").good();
+    let (top, pid) = (bench.path("mnt"), bench.daemon_pid("mnt"));
+    fs::write(top.join("kept"), "kept").unwrap();
+    // Somebody takes the image's space away.
+    let image = fs::OpenOptions::new().write(true).open(host.join("image")).unwrap();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&image, hole, 1 << 18, 1 << 20).unwrap();
+    let full = fs::write(host.join("other"), vec![1; 3 << 20]);
+    assert!(full.is_err(), "the host has space still");
+    let big = fs::write(top.join("big"), vec![5; 1 << 20]);
+    assert_eq!(failed(big), 5);
+    assert_eq!(failed(fs::write(top.join("kept"), "changed")), 30);
+    assert_eq!(fs::read(top.join("kept")).unwrap(), b"kept");
+    assert_failed_and_alive(&bench, pid, "its host is full");
+
+    // With space again, the image is whole.
+    fs::remove_file(host.join("other")).unwrap();
+    fallocate(&image, FallocateFlags::KEEP_SIZE, 0, 2 << 20).unwrap();
+    drop(image);
+    bench.run("mount host/image mnt").good();
+    assert_eq!(fs::read(top.join("kept")).unwrap(), b"kept");
+    fs::write(top.join("big"), vec![5; 1 << 20]).unwrap();
+    bench.run("unmount mnt").good();
+    bench.host(&["umount", "host"]).good();
+}
+
+#[test]
+fn a_check_looks_through_an_image_that_nobody_uses() {
+    const PARTIAL: i32 = 3;
+    let Some(place) = Place::new("64M") else { return };
+    let top = place.mount();
+    fs::write(top.join("file"), "content").unwrap();
+    place.run("snapshot mnt@s").good();
+    let held = place.run("check IMAGE");
+    assert!(held.status != 0 && held.err.contains("in use"), "{held:?}");
+    place.run("unmount mnt").good();
+    let clean = place.run("check IMAGE --data").good().out;
+    assert!(clean.contains(": clean") && clean.contains("1 datasets, 1 snapshots"), "{clean}");
+    let image = fs::OpenOptions::new().write(true).open(place.image()).unwrap();
+    image.write_all_at(&[1], 12_288 + 256 + 5).unwrap();
+    let found = place.run("check IMAGE");
+    assert!(found.status == PARTIAL && found.out.contains("fatal[slot-malformed]"), "{found:?}");
 }

@@ -32,6 +32,9 @@ pub enum ImageError {
          home once without `ro`"
     )]
     Interrupted,
+    /// The medium has failed.
+    #[error("the pmem image cannot be read: {0}")]
+    Failed(String),
     /// The image makes no sense.
     #[error("the pmem image is damaged: {0}")]
     Damaged(String),
@@ -41,6 +44,7 @@ impl From<marram_vfs::Error> for ImageError {
     fn from(error: marram_vfs::Error) -> ImageError {
         match error {
             marram_vfs::Error::Damaged(what) => ImageError::Damaged(what),
+            marram_vfs::Error::Io(what) => ImageError::Failed(what),
             other => ImageError::Damaged(other.to_string()),
         }
     }

@@ -95,7 +95,7 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn open_other(&self, which: Which<'_>) -> Result<Pmem> {
-        let mut state = self.image.lock();
+        let mut state = self.lock();
         let number = state.slots.find(which)?.number;
         state.enter(number)?;
         state.dataset.handles += 1;
@@ -111,7 +111,7 @@ impl Pmem {
     /// # Errors
     /// It is damaged.
     pub fn header(&self) -> std::result::Result<Header, ImageError> {
-        self.image.lock().header()
+        self.lock().header()
     }
 
     /// What was stored, flushed and fenced since it was opened.
@@ -136,7 +136,8 @@ impl Pmem {
         }
     }
 
-    /// Gives back the numbers that were promised and not given away, at the end of a mount.
+    /// Gives back the numbers that were promised and not given away, at the end of a mount. After a
+    /// failure that is left undone.
     ///
     /// # Errors
     /// The image is damaged.
@@ -144,7 +145,8 @@ impl Pmem {
         if !self.options.writable {
             return Ok(());
         }
-        self.image.lock().give_back_numbers()
+        let mut state = self.lock();
+        if state.failure().is_some() { Ok(()) } else { state.give_back_numbers() }
     }
 
     /// The inodes that are pinned.
@@ -164,7 +166,7 @@ impl Pmem {
     /// # Errors
     /// The image is damaged.
     pub fn datasets(&self) -> Result<Vec<DatasetReport>> {
-        let state = self.image.lock();
+        let state = self.lock();
         let mut known = HashMap::new();
         state.slots.iter().map(|slot| report(&state, slot, &mut known)).collect()
     }
@@ -174,7 +176,7 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn snapshot_names(&self, dataset: &str) -> Result<Vec<String>> {
-        let state = self.image.lock();
+        let state = self.lock();
         let number = state.slots.find(Which { dataset, snapshot: None })?.number;
         Ok(state.slots.snapshots_of(number).map(|slot| slot.name.clone()).collect())
     }
@@ -184,7 +186,7 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn number_of(&self, which: Which<'_>) -> Result<u64> {
-        Ok(self.image.lock().slots.find(which)?.number)
+        Ok(self.lock().slots.find(which)?.number)
     }
 
     /// Keeps the present state of a dataset under a name.
@@ -219,7 +221,7 @@ impl Pmem {
     /// [`Error::NotFound`]; the root dataset is among them.
     pub fn destroy(&self, named: &[Which<'_>], dry_run: bool) -> Result<Destroyed> {
         let destroyed = {
-            let state = self.image.lock();
+            let state = self.lock();
             let going = state.going(named)?;
             let freed_bytes = state.would_free(&going)? * PAGE;
             let names = going.iter().map(|slot| name_of(&state, slot)).collect();
@@ -234,9 +236,23 @@ impl Pmem {
         Ok(destroyed)
     }
 
+    /// Why nothing is stored any more, if that is so: the medium has failed. What can be had still
+    /// is shown, as it was before the operation that failed or after it.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().failure().map(ToOwned::to_owned)
+    }
+
+    /// The state. What has failed is known.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.image.lock();
+        state.notice_failure();
+        state
+    }
+
     /// The state, turned to this dataset.
     fn state(&self) -> Result<MutexGuard<'_, State>> {
-        let mut state = self.image.lock();
+        let mut state = self.lock();
+        state.check_readable()?;
         state.enter(self.number)?;
         Ok(state)
     }
@@ -246,7 +262,7 @@ impl Pmem {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
-        run_in(&mut self.image.lock(), 0, |state| run(state, self.options.clock.now()))
+        run_in(&mut self.lock(), 0, |state| run(state, self.options.clock.now()))
     }
 
     /// Runs an operation: it happens wholly and is durable, or nothing has changed.
@@ -270,7 +286,8 @@ impl Pmem {
 
     /// Moves the access time of what was read.
     fn note_access(&self, state: &mut State, ino: Ino) -> Result<()> {
-        if !self.options.writable || state.dataset.access.times == AccessTimes::Never {
+        let never = state.dataset.access.times == AccessTimes::Never || state.failure().is_some();
+        if !self.options.writable || never {
             return Ok(());
         }
         let always = state.dataset.access.times == AccessTimes::Strict;
@@ -299,6 +316,7 @@ impl Drop for Pmem {
 
 /// Runs an operation that leaves `kept` pages free, and ends it.
 fn run_in<R>(state: &mut State, kept: u64, run: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+    state.check_changeable()?;
     state.kept_free = kept;
     let done = run(state);
     match &done {
@@ -505,11 +523,12 @@ impl FileSystem for Pmem {
 
     /// Everything is durable when its call returns.
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
-        self.state()?.node(ino).map(drop)
+        self.state()?.node(ino)?;
+        self.sync_all()
     }
 
     fn sync_all(&self) -> Result<()> {
-        Ok(())
+        self.failure().map_or(Ok(()), |why| Err(Error::Io(why)))
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -519,7 +538,7 @@ impl FileSystem for Pmem {
 
 impl Labelled for Pmem {
     fn label(&self) -> Result<String> {
-        let header = self.image.lock().header();
+        let header = self.lock().header();
         header.map(|header| header.label).map_err(|error| Error::Damaged(error.to_string()))
     }
 

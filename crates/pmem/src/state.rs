@@ -5,6 +5,7 @@
 mod commit;
 mod counts;
 mod directory;
+mod failure;
 mod inode;
 mod opening;
 mod operations;
@@ -22,6 +23,7 @@ use crate::memory::Memory;
 use crate::space::Space;
 use counts::ContentCounts;
 use directory::Directory;
+use failure::Failure;
 use marram_vfs::{Error, Ino, Kind, Result};
 use sharing::{Branch, Leaves, inodes_in};
 use slots::Slots;
@@ -106,6 +108,8 @@ pub(crate) struct State {
     pub(crate) made: Vec<Node>,
     /// What it has put out of use, to be freed once it is durable.
     pub(crate) freed: Vec<Branch>,
+    /// Since it has failed nothing is stored.
+    failure: Option<Failure>,
 }
 
 /// An inode in memory: where it lies.

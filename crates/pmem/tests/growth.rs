@@ -5,7 +5,7 @@ use marram_pmem::memory::recorded::Recorded;
 use marram_pmem::memory::{Medium, Memory};
 use marram_pmem::{Pmem, PmemOptions};
 use marram_vfs::{
-    Clock, FileSystem, Ino, Kind, Name, NewNode, SetAttributes, SteppedClock, WriteOptions,
+    Clock, FileSystem, Ino, Kind, Name, NewNode, Result, SetAttributes, SteppedClock, WriteOptions,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
@@ -23,17 +23,21 @@ impl Medium for Counted {
         self.0.bytes()
     }
 
-    fn read(&self, at: u64, out: &mut [u8]) {
+    fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.read(at, out);
+        self.0.read(at, out)
     }
 
-    fn store(&mut self, at: u64, bytes: &[u8]) {
-        self.0.store(at, bytes);
+    fn store(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.0.store(at, bytes)
     }
 
-    fn fill(&mut self, at: u64, bytes: &[u8]) {
-        self.0.fill(at, bytes);
+    fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.0.fill(at, bytes)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.0.failure()
     }
 
     fn flush(&mut self, at: u64, bytes: u64) {

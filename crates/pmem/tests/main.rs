@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crashes;
+mod failures;
 mod golden;
 mod growth;
 mod hostile;

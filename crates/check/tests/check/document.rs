@@ -3,11 +3,12 @@
 use marram_check::{FindingKind, Severity};
 
 const PAGE: &str = include_str!("../../../../docs/check.md");
-const TESTS: [&str; 6] = [
+const TESTS: [&str; 7] = [
     include_str!("operations.rs"),
     include_str!("planted_files.rs"),
     include_str!("planted_blocks.rs"),
     include_str!("planted_log.rs"),
+    include_str!("planted_pmem.rs"),
     include_str!("planted_pool.rs"),
     include_str!("reclaim.rs"),
 ];

@@ -14,6 +14,7 @@ mod operations;
 mod planted_blocks;
 mod planted_files;
 mod planted_log;
+mod planted_pmem;
 mod planted_pool;
 mod reclaim;
 mod tamper;

@@ -286,12 +286,16 @@ fn text(report: &CheckReport) -> String {
         (false, 0) => "clean, with warnings",
         (false, _) => "not clean",
     };
+    // The image of a pmem home has no group commits.
+    let commit = match report.group {
+        0 => String::new(),
+        group => format!("commit {group}, "),
+    };
     text.push_str(&format!(
-        "{}: {verdict}\n  commit {}, {} datasets, {} snapshots, {} files, {} directories\n  \
+        "{}: {verdict}\n  {commit}{} datasets, {} snapshots, {} files, {} directories\n  \
          {} nodes and {} blocks take {}; {} of content verified\n  \
          {} warnings, {} errors, {} fatal\n",
         report.pool.display(),
-        report.group,
         report.datasets,
         report.snapshots,
         report.files,

@@ -19,7 +19,7 @@ use marram_pmem::memory::Memory;
 use marram_pmem::memory::mapped::Mapped;
 use marram_pmem::{HEADER_BYTES, Header, ImageError, NewImage, Pmem, PmemOptions, make};
 use marram_store::{DatasetName, Source};
-use marram_vfs::{Clock, FileSystem, Ino, SystemClock, Timestamp};
+use marram_vfs::{Clock, FileSystem, Ino, SpaceReport, SystemClock, Timestamp};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -160,14 +160,23 @@ impl PmemHome {
         }
     }
 
+    /// What could not be had after a failure is left out.
     fn status(&self) -> Result<StatusReport> {
-        let space = self.files.space()?;
-        let header = self.files.header().map_err(|error| failed(&self.path, error))?;
+        let failure = self.files.failure();
+        let space = match self.files.space() {
+            Err(_) if failure.is_some() => SpaceReport::default(),
+            space => space?,
+        };
+        let label = match self.files.header() {
+            Err(_) if failure.is_some() => String::new(),
+            header => header.map_err(|error| failed(&self.path, error))?.label,
+        };
         Ok(StatusReport {
             pool: self.path.clone(),
             pool_id: self.id.clone(),
-            label: header.label,
-            health: "online".to_owned(),
+            label,
+            health: if failure.is_some() { "read-only" } else { "online" }.to_owned(),
+            reason: failure,
             medium: Some(MEDIUM.to_owned()),
             total_bytes: space.total_bytes,
             allocated_bytes: space.total_bytes - space.free_bytes,
@@ -268,8 +277,9 @@ impl Home for PmemHome {
         Ok(())
     }
 
+    /// Nothing is stored any more where the medium has failed.
     fn is_halted(&self) -> bool {
-        false
+        self.files.failure().is_some()
     }
 
     fn held_back_bytes(&self) -> u64 {

@@ -3,19 +3,28 @@
 //! A store that does not go through [`Mapped`] hits the first mapping, and the process dies by a
 //! signal before the image is hurt. The lock of the file ends with the process that holds it.
 //!
+//! A page that cannot be had does not end the process: [`faults`] puts zeros in its place, and what
+//! was read or stored there is refused. From then on nothing is stored, and what is read is read
+//! from the file, which says of each byte whether it can be had.
+//!
 //! Files on tmpfs are taken alone. There a store is as durable as the file is, as soon as it is
 //! done: a killed process loses none, and a stopped machine loses all of it. A file elsewhere is
 //! written back page by page in any order, and could not keep what this format promises.
 
 #![allow(unsafe_code, reason = "memory that is mapped from a file has no safe access")]
 
+mod faults;
+
 use super::Medium;
 use crate::error::ImageError;
 use crate::layout::{PAGE, PAGES_MAX, PAGES_MIN};
+use faults::Watch;
+use marram_vfs::Error;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -29,6 +38,8 @@ const STAT_BLOCK: u64 = 512;
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// There until the mapping goes.
+    watch: Option<Watch>,
 }
 
 /// An image in a mapped file, locked for this process.
@@ -44,6 +55,7 @@ unsafe impl Send for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        drop(self.watch.take());
         // SAFETY: the range was mapped by `Mapping::new`, and nothing refers to it any more.
         let _stays_mapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
@@ -54,7 +66,14 @@ impl Mapping {
         // SAFETY: the kernel chooses a free range, and no reference into it is ever made.
         let start = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM)?;
-        Ok(Mapping { start, len })
+        let mut mapping = Mapping { start, len, watch: None };
+        mapping.watch = Some(Watch::begin(start, len).ok_or(rustix::io::Errno::MFILE)?);
+        Ok(mapping)
+    }
+
+    /// Where the first page was that could not be had.
+    fn fault(&self) -> Option<u64> {
+        self.watch.as_ref().and_then(Watch::fault)
     }
 
     /// The address of `len` bytes from `at` on.
@@ -173,6 +192,27 @@ impl Mapped {
         Ok(Mapped { file, loads, stores })
     }
 
+    /// Where the first page was that could not be had.
+    fn fault(&self) -> Option<u64> {
+        self.loads.fault().or_else(|| self.stores.as_ref().and_then(Mapping::fault))
+    }
+
+    /// Refuses to go on after a fault.
+    fn check(&self) -> marram_vfs::Result<()> {
+        self.failure().map_or(Ok(()), |why| Err(Error::Io(why)))
+    }
+
+    /// Reads from the file, and not from the mapping.
+    fn read_file(&self, at: u64, out: &mut [u8]) -> marram_vfs::Result<()> {
+        self.file.read_exact_at(out, at).map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::UnexpectedEof => "the file has been cut before it".to_owned(),
+                _ => error.to_string(),
+            };
+            Error::Io(format!("{} bytes at {at:#x} of the image: {why}", out.len()))
+        })
+    }
+
     fn place(&self, at: u64, len: usize) -> *mut u8 {
         let stores = self.stores.as_ref();
         stores.expect("an image that is open to be read is never stored to").at(at, len)
@@ -184,13 +224,17 @@ impl Medium for Mapped {
         self.loads.len as u64
     }
 
-    fn read(&self, at: u64, out: &mut [u8]) {
-        let from = self.loads.at(at, out.len());
-        // SAFETY: `at` has checked the range, and `out` is not in the mapping.
-        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+    fn read(&self, at: u64, out: &mut [u8]) -> marram_vfs::Result<()> {
+        if self.fault().is_none() {
+            let from = self.loads.at(at, out.len());
+            // SAFETY: `at` has checked the range, and `out` is not in the mapping.
+            unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+        }
+        if self.fault().is_some() { self.read_file(at, out) } else { Ok(()) }
     }
 
-    fn store(&mut self, at: u64, bytes: &[u8]) {
+    fn store(&mut self, at: u64, bytes: &[u8]) -> marram_vfs::Result<()> {
+        self.check()?;
         let to = self.place(at, bytes.len());
         assert!((to as usize).is_multiple_of(bytes.len()), "an atomic store lies inside a word");
         // SAFETY: the range lies inside of the mapping and is aligned, and all stores there are
@@ -207,12 +251,27 @@ impl Medium for Mapped {
                 _ => unreachable!("a store has one, two, four or eight bytes"),
             }
         }
+        self.check()
     }
 
-    fn fill(&mut self, at: u64, bytes: &[u8]) {
+    fn fill(&mut self, at: u64, bytes: &[u8]) -> marram_vfs::Result<()> {
+        self.check()?;
         let to = self.place(at, bytes.len());
         // SAFETY: `place` has checked the range, and `bytes` is not in the mapping.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+        self.check()
+    }
+
+    fn failure(&self) -> Option<String> {
+        let at = self.fault()?;
+        let bytes = self.bytes();
+        let why = match self.file.metadata() {
+            Ok(found) if found.len() < bytes => {
+                format!("its file has {} bytes now, and had {bytes}", found.len())
+            }
+            _ => "its host is full, or the memory is broken".to_owned(),
+        };
+        Some(format!("the image cannot be had at {at:#x}: {why}"))
     }
 
     /// A killed process loses no store to tmpfs, and nothing else can be asked of it.
@@ -233,6 +292,7 @@ impl std::fmt::Debug for Mapped {
 mod tests {
     use super::Mapped;
     use crate::memory::{Medium, Memory};
+    use marram_vfs::Error;
     use rustix::fs::{CWD, FileType, Mode};
     use std::path::{Path, PathBuf};
 
@@ -254,7 +314,7 @@ mod tests {
         drop(memory);
         let mapped = Mapped::open(&path, true).unwrap();
         let mut out = [0; 26];
-        mapped.read(0, &mut out);
+        mapped.read(0, &mut out).unwrap();
         assert_eq!(out[8..16], (u64::MAX / 3).to_le_bytes());
         assert_eq!(out[16..26], [7, 0, 0, 0, 0, 0, 0x34, 0x12, 0, 9]);
     }
@@ -289,6 +349,37 @@ mod tests {
         }
         let new = folder.path().join("new");
         assert!(Mapped::create(&new, 8 << 40, true).is_err() && !new.exists());
+    }
+
+    #[test]
+    fn a_cut_file_is_an_error_and_no_dead_process() {
+        let (_folder, path) = scratch();
+        let mut memory = Memory::new(Box::new(Mapped::create(&path, 1 << 20, false).unwrap()));
+        memory.store(8192, 8, 7).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(4096 * 3).unwrap();
+        assert_eq!(memory.word(8192), Ok(7));
+        assert!(memory.failure().is_none());
+        let Err(Error::Io(said)) = memory.word(4096 * 9 + 8) else { panic!("it was read") };
+        assert!(said.contains("has been cut"), "{said}");
+        let why = memory.failure().unwrap();
+        assert!(why.contains("0x9008") && why.contains("12288 bytes now"), "{why}");
+        // What is there is read still, and nothing is stored any more.
+        assert_eq!(memory.word(8192), Ok(7));
+        assert!(memory.store(8192, 8, 9).is_err() && memory.fill(8200, &[1]).is_err());
+        assert_eq!(memory.word(8192), Ok(7));
+        assert!(memory.word(4096 * 3).is_err());
+    }
+
+    #[test]
+    fn a_store_behind_the_end_of_a_cut_file_is_an_error() {
+        for bytes in [1, 2, 4, 8] {
+            let (_folder, path) = scratch();
+            let mut memory = Memory::new(Box::new(Mapped::create(&path, 1 << 20, false).unwrap()));
+            std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+            assert!(memory.store(8192, bytes, 1).is_err());
+            assert!(memory.failure().is_some() && memory.word(0).is_ok());
+        }
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! or eight bytes inside a word is atomic; a fill is not, and goes to memory that nothing refers
 //! to.
 //!
+//! A medium can fail: a file that is cut, a host that is full, memory that is broken. Then the
+//! medium takes no store any more. What a store was needed for, so that what is there makes sense,
+//! is laid over it in memory ([`Memory::lay_over`]), and can be read.
+//!
 //! [`mapped`] is the only module of this crate with unsafe code.
 
 pub mod mapped;
@@ -12,6 +16,7 @@ pub mod recorded;
 
 use crate::layout::LINE;
 use marram_vfs::{Error, Result};
+use std::collections::BTreeMap;
 
 /// What an image lies in. Addresses have been checked.
 pub trait Medium: Send {
@@ -19,13 +24,25 @@ pub trait Medium: Send {
     fn bytes(&self) -> u64;
 
     /// Reads from `at` on.
-    fn read(&self, at: u64, out: &mut [u8]);
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the bytes cannot be had.
+    fn read(&self, at: u64, out: &mut [u8]) -> Result<()>;
 
     /// Stores one, two, four or eight bytes inside a word by one instruction.
-    fn store(&mut self, at: u64, bytes: &[u8]);
+    ///
+    /// # Errors
+    /// [`Error::Io`]: something has failed, and the bytes were not stored.
+    fn store(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
 
     /// Stores bytes in any order and in any pieces.
-    fn fill(&mut self, at: u64, bytes: &[u8]);
+    ///
+    /// # Errors
+    /// [`Error::Io`]: something has failed, and not all bytes were stored.
+    fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
+
+    /// What has failed first; once there is something, there always is.
+    fn failure(&self) -> Option<String>;
 
     /// Writes lines back: what was stored in them is durable after the next fence.
     fn flush(&mut self, at: u64, bytes: u64);
@@ -51,12 +68,47 @@ pub struct Memory {
     /// What was stored since the last fence: begin and end.
     waiting: Vec<(u64, u64)>,
     tally: Tally,
+    /// Words that are read in the place of those of a medium that has failed.
+    over: BTreeMap<u64, u64>,
+    /// Stores go there.
+    lays_over: bool,
 }
 
 impl Memory {
     /// All access to `medium`.
     pub fn new(medium: Box<dyn Medium>) -> Memory {
-        Memory { medium, waiting: Vec::new(), tally: Tally::default() }
+        let (waiting, tally, over) = (Vec::new(), Tally::default(), BTreeMap::new());
+        Memory { medium, waiting, tally, over, lays_over: false }
+    }
+
+    /// What has failed, if anything has.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.medium.failure()
+    }
+
+    /// Says whether stores are laid over the medium, where only reads of this process see them.
+    pub(crate) fn lay_over(&mut self, lays_over: bool) {
+        self.lays_over = lays_over;
+    }
+
+    /// Puts what lies over the medium into bytes that were read from it.
+    fn read_over(&self, at: u64, out: &mut [u8]) {
+        let end = at + out.len() as u64;
+        for (word_at, word) in self.over.range(at.saturating_sub(7)..end) {
+            for (place, byte) in (*word_at..).zip(word.to_le_bytes()) {
+                if (at..end).contains(&place) {
+                    out[(place - at) as usize] = byte;
+                }
+            }
+        }
+    }
+
+    fn store_over(&mut self, at: u64, width: u64, value: u64) -> Result<()> {
+        let (place, shift) = (at & !7, (at & 7) * 8);
+        let mask = u64::MAX >> (64 - width * 8) << shift;
+        let word = self.word(place)? & !mask | value << shift & mask;
+        self.over.insert(place, word);
+        Ok(())
     }
 
     /// Bytes of the image.
@@ -79,7 +131,10 @@ impl Memory {
     /// Reads from `at` on.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
         self.check(at, out.len() as u64)?;
-        self.medium.read(at, out);
+        self.medium.read(at, out)?;
+        if !self.over.is_empty() {
+            self.read_over(at, out);
+        }
         Ok(())
     }
 
@@ -119,7 +174,10 @@ impl Memory {
             return Err(Error::Damaged(format!("address {at:#x} is no place for a store")));
         }
         self.check(at, width)?;
-        self.medium.store(at, &value.to_le_bytes()[..width as usize]);
+        if self.lays_over {
+            return self.store_over(at, width, value);
+        }
+        self.medium.store(at, &value.to_le_bytes()[..width as usize])?;
         self.note(at, width);
         Ok(())
     }
@@ -130,7 +188,7 @@ impl Memory {
             return Ok(());
         }
         self.check(at, bytes.len() as u64)?;
-        self.medium.fill(at, bytes);
+        self.medium.fill(at, bytes)?;
         self.note(at, bytes.len() as u64);
         Ok(())
     }

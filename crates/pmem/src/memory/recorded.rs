@@ -1,8 +1,12 @@
 //! A medium that keeps every store, flush and fence: for tests that look at what lies between.
 
 use super::Medium;
+use marram_vfs::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// Why a store was refused.
+const REFUSED: &str = "the medium takes no more stores";
 
 /// What happened to a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,9 @@ struct Kept {
     image: Vec<u8>,
     events: Vec<Event>,
     is_recording: bool,
+    /// Stores until they are refused.
+    stores_left: Option<u64>,
+    has_failed: bool,
 }
 
 /// An image in the memory of the process, shared by its handles.
@@ -46,7 +53,7 @@ pub struct Recorded(Arc<Mutex<Kept>>);
 impl Recorded {
     /// A medium that holds `image`.
     pub fn new(image: Vec<u8>) -> Recorded {
-        Recorded(Arc::new(Mutex::new(Kept { image, events: Vec::new(), is_recording: false })))
+        Recorded(Arc::new(Mutex::new(Kept { image, ..Kept::default() })))
     }
 
     /// The image as it is, with all stores.
@@ -68,13 +75,27 @@ impl Recorded {
         std::mem::take(&mut kept.events)
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8], event: fn(u64, Vec<u8>) -> Event) {
+    /// Refuses all stores after `count` more of them.
+    pub fn fail_after(&self, count: u64) {
+        self.0.lock().stores_left = Some(count);
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8], event: fn(u64, Vec<u8>) -> Event) -> Result<()> {
         let mut kept = self.0.lock();
+        match kept.stores_left {
+            Some(0) => {
+                kept.has_failed = true;
+                return Err(Error::Io(REFUSED.to_owned()));
+            }
+            Some(left) => kept.stores_left = Some(left - 1),
+            None => {}
+        }
         let start = at as usize;
         kept.image[start..start + bytes.len()].copy_from_slice(bytes);
         if kept.is_recording {
             kept.events.push(event(at, bytes.to_vec()));
         }
+        Ok(())
     }
 }
 
@@ -83,18 +104,23 @@ impl Medium for Recorded {
         self.0.lock().image.len() as u64
     }
 
-    fn read(&self, at: u64, out: &mut [u8]) {
+    fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let kept = self.0.lock();
         let start = at as usize;
         out.copy_from_slice(&kept.image[start..start + out.len()]);
+        Ok(())
     }
 
-    fn store(&mut self, at: u64, bytes: &[u8]) {
-        self.put(at, bytes, |at, bytes| Event::Store { at, bytes });
+    fn store(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.put(at, bytes, |at, bytes| Event::Store { at, bytes })
     }
 
-    fn fill(&mut self, at: u64, bytes: &[u8]) {
-        self.put(at, bytes, |at, bytes| Event::Fill { at, bytes });
+    fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.put(at, bytes, |at, bytes| Event::Fill { at, bytes })
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.0.lock().has_failed.then(|| REFUSED.to_owned())
     }
 
     fn flush(&mut self, at: u64, bytes: u64) {

@@ -267,6 +267,7 @@ impl State {
             fresh: Vec::new(),
             made: Vec::new(),
             freed: Vec::new(),
+            failure: None,
         }
     }
 
