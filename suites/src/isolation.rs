@@ -1,25 +1,29 @@
 //! Transactions of many processes, judged by a program that knows nothing of Marram: adya, after
 //! Elle. Each list is a file of numbers, one a line; a transaction reads some and appends to some.
 //!
-//! Half of the clients run transactions and half change files as plain programs do. What plain
-//! programs read is not judged: it comes from the kernel's cache, which is behind a commit for as
-//! long as the notices take.
+//! Some clients run commands as transactions, some are programs with transactions of their own, and
+//! some change files as plain programs do. What plain programs read is not judged: it comes from the
+//! kernel's cache, which is behind a commit for as long as the notices take.
 
 use super::{GIB, Setting, step};
+use marram_client::{Error as Uncommitted, Transaction};
 use marram_lab::failure::{Context, Result, fail};
 use marram_lab::process::{command, ended, shown, tail};
 use marram_lab::project;
 use marram_lab::seed::Seed;
 use marram_lab::subject::{Making, Marram, Subject};
+use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const VERSION: &str = "0.1.0";
-/// Clients that run transactions, and as many that append as plain programs do.
-const CLIENTS: u64 = 4;
+/// Clients: so many of each kind.
+const CLIENTS: u64 = 3;
 /// Lists in use at a time.
 const LISTS: u64 = 5;
 /// Appends after which another list takes the place of one.
@@ -55,6 +59,17 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     marram.check()
 }
 
+/// How a client changes lists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// By commands of the shell, each run as a transaction.
+    Command,
+    /// By transactions of its own.
+    Program,
+    /// Without transactions.
+    Plain,
+}
+
 /// What a transaction does with one list.
 #[derive(Clone, Copy)]
 enum Step {
@@ -83,8 +98,11 @@ struct Run<'a> {
 impl Run<'_> {
     fn clients(&self, seed: u64) -> Result<()> {
         std::thread::scope(|scope| {
-            let started: Vec<_> = (0..2 * CLIENTS)
-                .map(|client| scope.spawn(move || self.client(client, seed)))
+            let started: Vec<_> = [Kind::Command, Kind::Program, Kind::Plain]
+                .into_iter()
+                .flat_map(|kind| (0..CLIENTS).map(move |_| kind))
+                .zip(0..)
+                .map(|(kind, number)| scope.spawn(move || self.client(kind, number, seed)))
                 .collect();
             started.into_iter().try_for_each(|it| {
                 it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -92,28 +110,36 @@ impl Run<'_> {
         })
     }
 
-    fn client(&self, client: u64, seed: u64) -> Result<()> {
-        let mut random = Seed::new(seed.wrapping_mul(2 * CLIENTS) + client);
-        let mut process = client;
+    fn client(&self, kind: Kind, number: u64, seed: u64) -> Result<()> {
+        let clients = 3 * CLIENTS;
+        let mut random = Seed::new(seed.wrapping_mul(clients) + number);
+        let mut process = number;
         while self.left.load(Ordering::Relaxed) > 0 {
-            if client >= CLIENTS {
-                let steps = [self.append(&mut random)];
-                self.recorded(process, &steps, || self.plainly(&steps))?;
-                std::thread::sleep(std::time::Duration::from_millis(random.between(5, 40)));
-                continue;
-            }
-            let is_last = |left: u64| left.checked_sub(1);
-            if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_last).is_err() {
-                break;
-            }
-            let steps: Vec<Step> =
-                (0..random.between(1, 5)).map(|_| self.step(&mut random)).collect();
-            if !self.recorded(process, &steps, || self.transaction(&steps))? {
+            let steps = match kind {
+                Kind::Plain => vec![self.append(&mut random)],
+                _ => (0..random.between(1, 5)).map(|_| self.step(&mut random)).collect(),
+            };
+            let is_known = self.recorded(process, &steps, || match kind {
+                Kind::Command => self.by_command(&steps),
+                Kind::Program => self.by_program(&steps),
+                Kind::Plain => self.plainly(&steps),
+            })?;
+            if !is_known {
                 // What is not known may still happen: a client of that number does nothing more.
-                process += 2 * CLIENTS;
+                process += clients;
+            }
+            match kind {
+                Kind::Plain => std::thread::sleep(Duration::from_millis(random.between(5, 40))),
+                _ => self.count(),
             }
         }
         Ok(())
+    }
+
+    /// A transaction has been run.
+    fn count(&self) {
+        let less = |left: u64| left.checked_sub(1);
+        let _none_left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     fn step(&self, random: &mut Seed) -> Step {
@@ -168,8 +194,40 @@ impl Run<'_> {
         Ok(Ending::Committed(done))
     }
 
-    /// The same by the shell, as one transaction.
-    fn transaction(&self, steps: &[Step]) -> Result<Ending> {
+    /// A transaction of a program's own, below the descriptor of its directory.
+    fn by_program(&self, steps: &[Step]) -> Result<Ending> {
+        let transaction = Transaction::begin(&self.lists).context(|| "no transaction begins")?;
+        let open = |list: u64, flags: OFlags| {
+            let flags = flags | OFlags::CLOEXEC;
+            openat(transaction.directory(), list.to_string(), flags, Mode::from(0o644))
+        };
+        let mut done = Vec::new();
+        for step in steps {
+            let mut seen = String::new();
+            match step {
+                Step::Read(list) => match open(*list, OFlags::RDONLY) {
+                    Ok(file) => drop(File::from(file).read_to_string(&mut seen)?),
+                    Err(rustix::io::Errno::NOENT) => (),
+                    Err(error) => return Err(std::io::Error::from(error).into()),
+                },
+                Step::Append(list, value) => {
+                    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+                    let mut file = File::from(open(*list, flags).map_err(std::io::Error::from)?);
+                    file.write_all(format!("{value}\n").as_bytes())?;
+                }
+            }
+            done.push(micro(*step, Some(&numbers(&seen)?)));
+        }
+        match transaction.commit() {
+            Ok(_) => Ok(Ending::Committed(done)),
+            Err(Uncommitted::Refused(_)) => Ok(Ending::Refused),
+            Err(Uncommitted::Unknown { .. }) => Ok(Ending::Unknown),
+            Err(error) => fail(format!("a commit failed: {error}")),
+        }
+    }
+
+    /// The same by the shell.
+    fn by_command(&self, steps: &[Step]) -> Result<Ending> {
         let line: Vec<String> = steps
             .iter()
             .map(|step| match step {
@@ -191,7 +249,7 @@ impl Run<'_> {
     fn read_all(&self) -> Result<()> {
         let last = self.values.load(Ordering::Relaxed) / (LISTS * APPENDS) * LISTS + LISTS;
         let steps: Vec<Step> = (0..last).map(Step::Read).collect();
-        self.recorded(LAST_PROCESS, &steps, || self.transaction(&steps)).map(|_| ())
+        self.recorded(LAST_PROCESS, &steps, || self.by_command(&steps)).map(|_| ())
     }
 }
 
@@ -203,14 +261,15 @@ fn micro(step: Step, seen: Option<&[u64]>) -> Value {
     }
 }
 
+/// The numbers of a list.
+fn numbers(list: &str) -> Result<Vec<u64>> {
+    let number = |line: &str| line.parse().context(|| format!("a list has the line {line:?}"));
+    list.lines().map(number).collect()
+}
+
 /// The steps, with what was read: a line for each number, and a dot behind each list.
 fn read(steps: &[Step], told: &str) -> Result<Vec<Value>> {
     let mut lists = told.split_inclusive(".\n").map(|list| list.trim_end_matches(".\n"));
-    let numbers = |list: &str| -> Result<Vec<u64>> {
-        list.lines()
-            .map(|line| line.parse().context(|| format!("a list has the line {line:?}")))
-            .collect()
-    };
     steps
         .iter()
         .map(|step| match step {
