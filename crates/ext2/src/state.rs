@@ -79,7 +79,8 @@ pub(crate) struct State {
     /// Pins by inode.
     pub(crate) pins: HashMap<u64, u64>,
     pub(crate) directories: HashMap<u64, Index>,
-    /// What was written to each file, or leads to each directory, and may not be durable yet.
+    /// What was written to each file, its new names, and what leads to each new directory: as far
+    /// as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
     /// Inodes that have lost their last name, and what says so.
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
@@ -403,7 +404,7 @@ pub(crate) struct Work<'s> {
     pub(crate) taken: Vec<crate::state::allocate::Taken>,
     /// Blocks and inodes that it frees.
     pub(crate) freeing: Vec<crate::state::allocate::Freeing>,
-    /// What it writes to a file, or what leads to a directory that it makes: the steps, and which.
+    /// What it writes to a file, its new name, or what leads to a new directory: with the inode.
     pub(crate) written: Option<(u64, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.
     pub(crate) nameless: Option<(u64, Vec<After>)>,

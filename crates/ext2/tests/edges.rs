@@ -40,7 +40,7 @@ fn judged<R>(prepare: impl FnOnce(&Ext2) -> R, act: impl FnOnce(&Ext2, R), keeps
     act(&files, prepared);
     files.sync_all().unwrap();
     let trace = device.trace();
-    let states = trace.prefixes().chain(trace.subsets(8)).chain(trace.torn());
+    let states = trace.prefixes().chain(trace.subsets(6)).chain(trace.torn());
     for state in states.filter(|state| state.cut >= from) {
         let image = trace.image(state);
         judge.soft(&image).map_err(|said| format!("state {state}: {said}")).unwrap();
@@ -175,6 +175,59 @@ fn a_name_comes_into_a_directory_that_has_no_name_yet() {
         |files, d| {
             let to = made(files, DIRECTORY, (d, &"d".repeat(255)));
             moved(files, (Ino::ROOT, "f"), (to, "f"));
+        },
+        true,
+    );
+}
+
+#[test]
+fn a_directory_is_removed_or_replaced_when_it_is_empty_on_the_medium() {
+    let prepare = |files: &Ext2| {
+        let full = full(files);
+        let left = made(files, DIRECTORY, (Ino::ROOT, "d2"));
+        made(files, DIRECTORY, (Ino::ROOT, "d3"));
+        moved(files, (Ino::ROOT, "f"), (left, "f"));
+        (full, left)
+    };
+    judged(
+        prepare,
+        |files, (full, left)| {
+            moved(files, (left, "f"), (full, &"f".repeat(255)));
+            files.remove_directory(Ino::ROOT, name("d2")).unwrap();
+        },
+        true,
+    );
+    judged(
+        prepare,
+        |files, (full, left)| {
+            moved(files, (left, "f"), (full, &"f".repeat(255)));
+            moved(files, (Ino::ROOT, "d3"), (Ino::ROOT, "d2"));
+        },
+        true,
+    );
+}
+
+#[test]
+fn a_name_is_removed_or_replaced_when_another_one_is_there() {
+    let linked = |files: &Ext2, d: Ino| {
+        let f = files.lookup(Ino::ROOT, name("f")).unwrap().ino;
+        files.link(f, d, name(&"l".repeat(255))).unwrap();
+        files.forget(f, 2);
+    };
+    judged(
+        full,
+        |files, d| {
+            linked(files, d);
+            files.unlink(Ino::ROOT, name("f")).unwrap();
+        },
+        true,
+    );
+    judged(
+        full,
+        |files, d| {
+            linked(files, d);
+            made(files, FILE, (Ino::ROOT, "n"));
+            moved(files, (Ino::ROOT, "n"), (Ino::ROOT, "f"));
         },
         true,
     );

@@ -225,6 +225,19 @@ impl Work<'_> {
         Ok(self.state.directories[&number].names.is_empty())
     }
 
+    /// What a directory that is empty here waits for until it is empty on the medium.
+    pub(crate) fn emptied(&mut self, inode: &Inode) -> Result<Vec<After>> {
+        let mut changed = Vec::new();
+        for which in 0..self.directory_blocks(inode)? {
+            let block = self.map(inode, which)?;
+            if self.state.cache.is_dirty(block) {
+                let sectors = (0..self.state.geometry.block_bytes).step_by(SECTOR);
+                changed.extend(sectors.map(|at| After::Bytes { block, at, len: SECTOR }));
+            }
+        }
+        Ok(changed)
+    }
+
     /// The parent of a directory.
     pub(crate) fn parent_of(&mut self, number: u64, inode: &Inode) -> Result<u64> {
         let (block, entry) = self.dots(number, inode)?;

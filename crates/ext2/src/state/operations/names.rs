@@ -223,13 +223,25 @@ impl Work<'_> {
         let mut after = self.store(target, &inode, &[])?;
         after.extend(self.recent_of(target));
         let kind = inode.kind().ok_or_else(|| damaged(format!("inode {target}")))?;
-        self.add_entry((directory, &mut above), name, (target, kind), &after)?;
+        let named = self.add_entry((directory, &mut above), name, (target, kind), &after)?;
+        self.written = Some((target, named));
         above.touch_content(self.now);
         self.store(directory, &above, &[])?;
         Ok(())
     }
 
-    /// What was written to a file, or leads to a directory, and may not be durable yet.
+    /// What a name waits for before it is taken from an inode: that the other names of a file are
+    /// there, and that nothing is left in a directory.
+    pub(crate) fn before_loss(&mut self, (number, inode): (u64, &Inode)) -> Result<Vec<After>> {
+        match inode.is_directory() {
+            true => self.emptied(inode),
+            false if inode.links() > 1 => Ok(self.recent_of(number)),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// What was written to a file, new names of it, or what leads to a new directory: as far as it
+    /// may not be durable yet.
     pub(crate) fn recent_of(&self, number: u64) -> Vec<After> {
         let recent = self.state.recent.get(&number);
         recent.into_iter().flatten().map(|patch| After::Patch(*patch)).collect()
@@ -244,7 +256,8 @@ impl Work<'_> {
             return Err(Error::IsDirectory);
         }
         check_changeable(&inode)?;
-        let gone = self.remove_entry((directory, name), &found, &[])?;
+        let kept = self.before_loss((found.number, &inode))?;
+        let gone = self.remove_entry((directory, name), &found, &kept)?;
         above.touch_content(self.now);
         self.store(directory, &above, &[])?;
         self.lose_name(found.number, inode, &gone)
@@ -299,7 +312,8 @@ impl Work<'_> {
             return Err(Error::NotEmpty);
         }
         check_changeable(&inode)?;
-        let gone = self.remove_entry((directory, name), &found, &[])?;
+        let emptied = self.before_loss((found.number, &inode))?;
+        let gone = self.remove_entry((directory, name), &found, &emptied)?;
         above.touch_content(self.now);
         self.store(directory, &above, &[])?;
         let cleared = self.lose_directory(found.number, inode, &gone)?;

@@ -129,7 +129,10 @@ impl Work<'_> {
         }
         let mut to_inode = self.inode(to)?;
         let named = match &target {
-            Some(target) => self.replace_entry(&target.found, moved, &after)?,
+            Some(target) => {
+                after.extend(self.before_loss((target.number(), &target.inode))?);
+                self.replace_entry(&target.found, moved, &after)?
+            }
             None => self.add_entry((to, &mut to_inode), way.new_name, moved, &after)?,
         };
         to_inode.touch_content(self.now);
