@@ -59,6 +59,7 @@ impl Adapter {
         self.make(header, bytes, NewNode::Symlink { target }, 0, out)
     }
 
+    /// For `open` with `O_CREAT` too.
     pub(super) fn make_node(
         &self,
         header: &Header,
@@ -74,7 +75,10 @@ impl Adapter {
             _ => 0,
         };
         let new = NewNode::Node { kind, permissions: node.mode & 0o7777, device };
-        self.make(header, node.name, new, node.umask, out)
+        self.make(header, node.name, new, node.umask, out).map_err(|refusal| match refusal {
+            Refusal::FileSystem(error) if kind == Kind::Regular => made_unseen(error).into(),
+            refusal => refusal,
+        })
     }
 
     pub(super) fn make_directory(
@@ -172,4 +176,10 @@ fn rename_mode(flags: u32) -> Option<RenameMode> {
         WHITEOUT_NO_REPLACE => Some(RenameMode::WhiteoutNoReplace),
         _ => None,
     }
+}
+
+/// Why a regular file is not made. The kernel asks for one where it knows of none: what is there was
+/// made behind its back. It is told to look again, and then opens the file, or says that it exists.
+pub(super) fn made_unseen(error: Error) -> Error {
+    if error == Error::Exists { Error::Stale } else { error }
 }

@@ -6,6 +6,7 @@
 //! them.
 
 use super::caller::Requester;
+use super::names::made_unseen;
 use super::{Adapter, Outcome, Refusal, caller, name};
 use crate::errno::Errno;
 use crate::options::Offer;
@@ -80,7 +81,8 @@ impl Adapter {
         let new = NewNode::Node { kind: Kind::Regular, permissions, device: 0 };
         let (caller, umask) = (caller(header), self.umask(create.umask));
         let name = name(create.name)?;
-        let made = self.file_system.create_masked(caller, parent, name, new, umask)?;
+        let made = self.file_system.create_masked(caller, parent, name, new, umask);
+        let made = made.map_err(made_unseen)?;
         self.encoding.entry(out, &made);
         self.encode_opened(Opened::AsAsked, out);
         Ok(())

@@ -73,6 +73,24 @@ fn attributes_on_their_way_do_not_outlive_a_change() {
 }
 
 #[test]
+fn a_file_that_was_made_behind_the_kernels_back_is_opened_or_exists() {
+    let Some((proxy, mounted)) = watched() else { return };
+    for text in ["f", "g", "h"] {
+        assert!(fs::metadata(mounted.path(text)).is_err(), "the kernel knows that it is not there");
+        let ino = made(&proxy, text);
+        proxy.write(ino, 0, b"there", Default::default()).unwrap();
+    }
+    let create = || fs::OpenOptions::new().append(true).create(true).open(mounted.path("f"));
+    create().expect("`O_CREAT` opens what is there");
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"there");
+    let exists = fs::File::create_new(mounted.path("g")).unwrap_err();
+    assert_eq!(exists.kind(), std::io::ErrorKind::AlreadyExists);
+    let exists = fs::create_dir(mounted.path("h")).unwrap_err();
+    assert_eq!(exists.kind(), std::io::ErrorKind::AlreadyExists);
+    mounted.end();
+}
+
+#[test]
 fn a_name_on_its_way_does_not_outlive_a_change() {
     let Some((proxy, mounted)) = watched() else { return };
     made(&proxy, "f");
