@@ -178,8 +178,8 @@ fn rename_mode(flags: u32) -> Option<RenameMode> {
     }
 }
 
-/// Why a regular file is not made. The kernel asks for one where it knows of none: what is there was
-/// made behind its back. It is told to look again, and then opens the file, or says that it exists.
+/// Why a regular file is not made. The kernel asks for one where it knows of none: what is there
+/// was made behind its back. At `ESTALE` it looks again, and opens the file or says that it exists.
 pub(super) fn made_unseen(error: Error) -> Error {
     if error == Error::Exists { Error::Stale } else { error }
 }
