@@ -9,7 +9,7 @@ use marram_device::Device;
 use marram_ext2::{Consistency, Ext2Options, Planted};
 use marram_sim::device::{CrashState, RecordingDevice, Trace};
 use marram_sim::{Generator, Random, Slot, execute};
-use marram_vfs::{Caller, FileSystem, Ino, Kind, NewNode};
+use marram_vfs::{Caller, FileSystem, GroupSync, Ino, Kind, NewNode, SyncScope};
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 7, gid: 8 };
@@ -137,6 +137,21 @@ fn an_entry_that_looks_as_the_one_that_was_there_keeps_its_order() {
     for state in trace.prefixes().chain(trace.subsets(6)) {
         judge.soft(&trace.image(state)).map_err(|said| format!("{state}: {said}")).unwrap();
     }
+}
+
+#[test]
+fn syncs_of_many_files_share_their_flushes() {
+    let device = Arc::new(RecordingDevice::in_memory(make(SMALL)));
+    let files = opened(&device);
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+    let made: Vec<(Ino, SyncScope)> = (0..20)
+        .map(|which| files.create(USER, Ino::ROOT, name(&format!("f{which}")), node).unwrap())
+        .map(|made| (made.ino, SyncScope::All))
+        .collect();
+    let before = files.counters().flushes;
+    assert!(files.sync_many(&made).iter().all(Result::is_ok));
+    let flushes = files.counters().flushes - before;
+    assert!(flushes <= 3, "{flushes} flushes for 20 new files");
 }
 
 /// Whether a run with a planted bug leaves some state that is not as promised.

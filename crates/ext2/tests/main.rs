@@ -13,4 +13,5 @@ mod logged;
 mod numbered;
 mod oracle;
 mod reclaim;
+mod tags;
 mod workload;
