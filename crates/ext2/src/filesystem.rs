@@ -8,9 +8,9 @@ use marram_device::Device;
 use marram_locks::{Mutex, Rank};
 use marram_patch::{Cache, Content, Counters, Discipline};
 use marram_vfs::{
-    AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FileSystem, Ino,
-    Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes, SpaceReport, SyncScope,
-    SystemClock, WriteOptions, XattrMode,
+    AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FileSystem,
+    GroupSync, Ino, Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes,
+    SpaceReport, StoredAccessLists, SyncScope, SystemClock, WriteOptions, XattrMode,
 };
 use std::sync::Arc;
 
@@ -130,6 +130,7 @@ pub struct Ext2 {
     state: Mutex<State>,
     options: Ext2Options,
     consistency: Consistency,
+    has_xattrs: bool,
     label: Mutex<String>,
 }
 
@@ -178,8 +179,9 @@ impl Ext2 {
             state.end_orphans(options.clock.now())?;
             state.begin_census()?;
         }
+        let has_xattrs = state.geometry.has_xattrs;
         let (state, label) = (Mutex::new(IMAGE, state), Mutex::new(LABEL, label));
-        Ok(Ext2 { state, options, consistency, label })
+        Ok(Ext2 { state, options, consistency, has_xattrs, label })
     }
 
     /// What a crash may leave.
@@ -298,6 +300,33 @@ impl Ext2 {
         }
     }
 
+    fn make_anonymous(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: (u32, u32),
+    ) -> Result<Attributes> {
+        let mut state = self.state.lock();
+        let create = |work: &mut Work<'_>| work.create_anonymous(caller, parent, permissions);
+        let number = self.change_in(&mut state, create)?;
+        // Without a name it is there by its pin alone.
+        state.pin(number);
+        state.attributes(shown(number))
+    }
+
+    fn put_xattr(
+        &self,
+        ino: Ino,
+        attribute: (&[u8], &[u8]),
+        mode: XattrMode,
+        clear_setgid: bool,
+    ) -> Result<()> {
+        if !self.has_xattrs {
+            return Err(Error::NotSupported);
+        }
+        self.change(|work| work.set_xattr(ino, attribute, mode, clear_setgid))
+    }
+
     /// Moves the access time of what was read.
     fn note_access(&self, ino: Ino) -> Result<()> {
         let times = self.state.lock().access.times;
@@ -391,7 +420,7 @@ impl FileSystem for Ext2 {
         name: Name<'_>,
         node: NewNode<'_>,
     ) -> Result<Attributes> {
-        self.change_and_pin(|work| work.create(caller, parent, name, node))
+        self.change_and_pin(|work| work.create(caller, parent, name, (node, 0)))
     }
 
     fn create_anonymous(
@@ -400,12 +429,7 @@ impl FileSystem for Ext2 {
         parent: Ino,
         permissions: u32,
     ) -> Result<Attributes> {
-        let mut state = self.state.lock();
-        let create = |work: &mut Work<'_>| work.create_anonymous(caller, parent, permissions);
-        let number = self.change_in(&mut state, create)?;
-        // Without a name it is there by its pin alone.
-        state.pin(number);
-        state.attributes(crate::state::shown(number))
+        self.make_anonymous(caller, parent, (permissions, 0))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: Name<'_>) -> Result<Attributes> {
@@ -489,29 +513,24 @@ impl FileSystem for Ext2 {
         if moves { self.note_access(ino) } else { Ok(()) }
     }
 
-    /// Extended attributes are kept, and not shown yet.
-    fn xattr(&self, ino: Ino, _name: &[u8]) -> Result<Vec<u8>> {
-        self.attributes(ino)?;
-        Err(Error::NotSupported)
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.read_only(|work| work.xattr(ino, name))
     }
 
-    fn set_xattr(&self, ino: Ino, _name: &[u8], _value: &[u8], _mode: XattrMode) -> Result<()> {
-        self.attributes(ino)?;
-        Err(Error::NotSupported)
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.put_xattr(ino, (name, value), mode, false)
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.attributes(ino)?;
-        Ok(Vec::new())
+        self.read_only(|work| work.list_xattrs(ino))
     }
 
     fn access_rules(&self) -> AccessRules<'_> {
-        AccessRules::ModeBits
+        if self.has_xattrs { AccessRules::PosixLists } else { AccessRules::ModeBits }
     }
 
-    fn remove_xattr(&self, ino: Ino, _name: &[u8]) -> Result<()> {
-        self.attributes(ino)?;
-        Err(Error::NotSupported)
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.change(|work| work.remove_xattr(ino, name))
     }
 
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
@@ -524,7 +543,56 @@ impl FileSystem for Ext2 {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities { label: Some(self), quiet_reads: Some(self), ..Capabilities::default() }
+        let lists: &dyn StoredAccessLists = self;
+        Capabilities {
+            label: Some(self),
+            quiet_reads: Some(self),
+            group_sync: Some(self),
+            access_lists: self.has_xattrs.then_some(lists),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl StoredAccessLists for Ext2 {
+    fn create_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        umask: u32,
+    ) -> Result<Attributes> {
+        self.change_and_pin(|work| work.create(caller, parent, name, (node, umask)))
+    }
+
+    fn create_anonymous_masked(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        permissions: u32,
+        umask: u32,
+    ) -> Result<Attributes> {
+        self.make_anonymous(caller, parent, (permissions, umask))
+    }
+
+    fn set_access_list(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        clear_setgid: bool,
+    ) -> Result<()> {
+        self.put_xattr(ino, (name, value), XattrMode::Any, clear_setgid)
+    }
+}
+
+impl GroupSync for Ext2 {
+    /// A sync writes all that waits, so one does for all.
+    fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
+        let synced = self.sync_all();
+        let one = |(ino, _): &(Ino, SyncScope)| self.attributes(*ino).and_then(|_| synced.clone());
+        inodes.iter().map(one).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! the mount and `e2fsck` understand. `docs/ext2.md` says what is served and what a crash may
 //! leave.
 
+mod acl;
 mod bytes;
 mod error;
 mod filesystem;

@@ -8,6 +8,7 @@ pub(crate) mod journal;
 mod operations;
 mod orphans;
 mod reclaim;
+pub(crate) mod xattrs;
 
 pub(crate) use operations::{Move, read_target, reading};
 

@@ -20,6 +20,8 @@ pub(crate) const STATE_VALID: u16 = 1;
 pub(crate) const STATE_ERRORS: u16 = 2;
 /// The image has a journal.
 const COMPAT_HAS_JOURNAL: u32 = 4;
+/// Inodes may have extended attributes.
+const COMPAT_XATTRS: u32 = 8;
 /// The superblock names the groups that have copies of it.
 const COMPAT_SPARSE_SUPER2: u32 = 0x200;
 /// The journal has to be replayed.
@@ -100,6 +102,7 @@ pub(crate) struct Geometry {
     pub(crate) reserved_blocks: u64,
     pub(crate) has_kinds: bool,
     pub(crate) has_large_files: bool,
+    pub(crate) has_xattrs: bool,
     /// Few groups have copies of the superblock.
     pub(crate) has_few_backups: bool,
     /// Which groups have them is said by the features alone.
@@ -238,6 +241,7 @@ pub(crate) fn decode(
         reserved_blocks: number(8),
         has_kinds: features(field::INCOMPAT) & INCOMPAT_FILETYPE != 0,
         has_large_files: features(100) & RO_LARGE_FILE != 0,
+        has_xattrs: features(92) & COMPAT_XATTRS != 0,
         has_few_backups: features(100) & RO_SPARSE_SUPER != 0,
         has_known_backups: features(92) & COMPAT_SPARSE_SUPER2 == 0,
         journal_ino: (features(92) & COMPAT_HAS_JOURNAL != 0)

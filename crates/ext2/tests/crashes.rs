@@ -1,7 +1,7 @@
 //! Every state that a crash of a run could leave: judged by `e2fsck`, mounted, and compared with
 //! what was promised.
 
-use crate::images::{SMALL, make, open_bytes};
+use crate::images::{SMALL, make, name, open_bytes};
 use crate::judge::Judge;
 use crate::oracle::is_served;
 use crate::workload::{Run, check, contents, opened, run};
@@ -9,8 +9,10 @@ use marram_device::Device;
 use marram_ext2::{Consistency, Ext2Options, Planted};
 use marram_sim::device::{CrashState, RecordingDevice, Trace};
 use marram_sim::{Generator, Random, Slot, execute};
-use marram_vfs::{FileSystem, Ino};
+use marram_vfs::{Caller, FileSystem, GroupSync, Ino, Kind, NewNode, SyncScope};
 use std::sync::Arc;
+
+const USER: Caller = Caller { uid: 7, gid: 8 };
 
 /// States of each run; `MARRAM_EXT2_STATES` asks for more.
 const STATES: usize = 150;
@@ -113,6 +115,43 @@ fn an_image_goes_on_after_a_crash() {
         let expected = before.keys().filter(|path| path.contains("/f")).count();
         assert_eq!(before.keys().filter(kept).count(), expected, "{state}");
     }
+}
+
+#[test]
+fn an_entry_that_looks_as_the_one_that_was_there_keeps_its_order() {
+    let device = Arc::new(RecordingDevice::in_memory(make(SMALL)));
+    let files = opened(&device);
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+    let create = |text| assert!(files.create(USER, Ino::ROOT, name(text), node).is_ok());
+    let unlink = |text| files.unlink(Ino::ROOT, name(text)).unwrap();
+    ["a1", "b1", "c1"].into_iter().for_each(create);
+    files.forget_all();
+    files.sync_all().unwrap();
+    unlink("b1");
+    files.sync_all().unwrap();
+    // Where b1 was, and as long: the entry behind it is then removed by a number of this one.
+    create("d1");
+    unlink("c1");
+    files.sync_all().unwrap();
+    let (judge, trace) = (Judge::new(), device.trace());
+    for state in trace.prefixes().chain(trace.subsets(6)) {
+        judge.soft(&trace.image(state)).map_err(|said| format!("{state}: {said}")).unwrap();
+    }
+}
+
+#[test]
+fn syncs_of_many_files_share_their_flushes() {
+    let device = Arc::new(RecordingDevice::in_memory(make(SMALL)));
+    let files = opened(&device);
+    let node = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
+    let made: Vec<(Ino, SyncScope)> = (0..20)
+        .map(|which| files.create(USER, Ino::ROOT, name(&format!("f{which}")), node).unwrap())
+        .map(|made| (made.ino, SyncScope::All))
+        .collect();
+    let before = files.counters().flushes;
+    assert!(files.sync_many(&made).iter().all(Result::is_ok));
+    let flushes = files.counters().flushes - before;
+    assert!(flushes <= 3, "{flushes} flushes for 20 new files");
 }
 
 /// Whether a run with a planted bug leaves some state that is not as promised.

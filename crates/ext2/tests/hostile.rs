@@ -5,7 +5,9 @@ use crate::images::{SMALL, make, name, open_bytes};
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{Consistency, Ext2, Ext2Options, ImageError};
 use marram_sim::Random;
-use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions};
+use marram_vfs::{
+    Caller, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions, XattrMode,
+};
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 7, gid: 8 };
@@ -20,6 +22,8 @@ fn image() -> Vec<u8> {
     let file = files.create(USER, below, name("file"), FILE).unwrap().ino;
     files.write(file, 5_000_000, &[5; 400_000], WriteOptions::default()).unwrap();
     files.link(file, Ino::ROOT, name("again")).unwrap();
+    files.set_xattr(file, b"user.small", b"value", XattrMode::Any).unwrap();
+    files.set_xattr(file, b"security.large", &[4; 600], XattrMode::Any).unwrap();
     for (text, target) in [("short", &b"short"[..]), ("long", &[b'l'; 400])] {
         files.create(USER, below, name(text), NewNode::Symlink { target }).unwrap();
     }
@@ -42,6 +46,9 @@ fn use_all(files: &Ext2) {
             let mut out = Vec::new();
             let _read = files.read(ino, 4_990_000, 100_000, &mut out);
             let _target = files.read_link(ino);
+            let tags = files.list_xattrs(ino).unwrap_or_default();
+            let _tags: Vec<_> = tags.iter().map(|tag| files.xattr(ino, tag)).collect();
+            let _tagged = files.set_xattr(ino, b"user.new", &[3; 200], XattrMode::Any);
             let _written = files.write(ino, 1_000, &[1; 3000], WriteOptions::default());
             if kind == Kind::Directory && count < 200 {
                 left.push(ino);

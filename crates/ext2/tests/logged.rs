@@ -66,7 +66,7 @@ fn judged(
     }
     if with_e2fsck {
         let theirs = judge.replayed(&image)?;
-        judge.clean(&theirs)?;
+        judge.clean_after_e2fsck(&theirs)?;
         let theirs = open_bytes(theirs).map_err(|error| error.to_string())?;
         if outline(&theirs)? != outline(&files)? || contents(&theirs)? != contents(&files)? {
             return Err("e2fsck replays something else".to_owned());

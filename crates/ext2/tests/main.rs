@@ -14,4 +14,5 @@ mod logged;
 mod numbered;
 mod oracle;
 mod reclaim;
+mod tags;
 mod workload;

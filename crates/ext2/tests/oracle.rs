@@ -7,7 +7,9 @@ use marram_device::{Device, MemoryDevice};
 use marram_ext2::Ext2;
 use marram_model::Model;
 use marram_sim::{Generator, HistoryClock, New, Operation, Outcome, Pair, Random};
-use marram_vfs::{Clock, FileSystem, RenameMode, SetAttributes, SetTime, Timestamp};
+use marram_vfs::{
+    Clock, FileSystem, RenameMode, SetAttributes, SetTime, Timestamp, XATTR_VALUE_BYTES_MAX,
+};
 use std::sync::Arc;
 
 /// Steps in a history.
@@ -49,9 +51,8 @@ pub(crate) fn is_served(operation: &Operation, shape: Shape) -> bool {
         Operation::Create { new: New::Symlink { target_len }, .. } => {
             *target_len < block_bytes as usize
         }
-        Operation::Xattr { .. } | Operation::SetXattr { .. } | Operation::RemoveXattr { .. } => {
-            false
-        }
+        // Larger ones fit into no block, or into none of 1 KiB with others.
+        Operation::SetXattr { len, .. } => *len <= 400 || *len > XATTR_VALUE_BYTES_MAX,
         _ => true,
     }
 }

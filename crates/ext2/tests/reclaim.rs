@@ -19,8 +19,11 @@ const DIRECTORY: NewNode<'_> = NewNode::Directory { permissions: 0o755 };
 /// One state of so many of each run.
 const STATES_EACH: usize = 3;
 
-/// All directories, and all names with the directories that they are in.
-fn all(files: &Ext2) -> (Vec<Ino>, Vec<(Ino, Vec<u8>, Ino)>) {
+/// A name: the directory that it is in, and what it leads to.
+type Named = (Ino, Vec<u8>, Ino);
+
+/// All directories, and all names.
+fn all(files: &Ext2) -> (Vec<Ino>, Vec<Named>) {
     let (mut directories, mut names, mut next) = (vec![Ino::ROOT], Vec::new(), 0);
     while let Some(directory) = directories.get(next).copied() {
         next += 1;
@@ -37,6 +40,9 @@ fn all(files: &Ext2) -> (Vec<Ino>, Vec<(Ino, Vec<u8>, Ino)>) {
 /// Does something that changes names or blocks; what it answers does not matter.
 fn act(files: &Ext2, random: &mut Random, which: usize) {
     let (directories, names) = all(files);
+    if names.is_empty() {
+        return drop(files.create(USER, Ino::ROOT, name(&format!("w{which}")), FILE));
+    }
     let to = directories[random.below(directories.len() as u64) as usize];
     let (from, old, ino) = names[random.below(names.len() as u64) as usize].clone();
     let (old, text) = (Name::new(&old).unwrap(), format!("w{which}"));

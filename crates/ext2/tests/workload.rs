@@ -8,7 +8,7 @@ use marram_sim::crash::{Digest, tree_digest};
 use marram_sim::device::RecordingDevice;
 use marram_vfs::{
     Caller, Clock, FileSystem, Ino, Kind, NewNode, RenameMode, Result, SetAttributes, SteppedClock,
-    WriteOptions,
+    WriteOptions, XattrMode,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,6 +109,12 @@ impl Running {
         self.note(false);
     }
 
+    fn tag(&mut self, path: &str, len: usize, byte: u8) {
+        let (ino, tag) = (self.ino(path), vec![byte; len]);
+        self.files.set_xattr(ino, b"user.tag", &tag, XattrMode::Any).unwrap();
+        self.note(false);
+    }
+
     fn cut(&mut self, path: &str, len: usize) {
         self.changes(path);
         let set = SetAttributes { size: Some(len as u64), ..SetAttributes::default() };
@@ -172,7 +178,8 @@ impl Running {
                 let len = random.below(1 + self.now[&path].len() as u64) as usize;
                 self.cut(&path, len);
             }
-            (Some(path), 6..9) => self.unlink(&path),
+            (Some(path), 6..8) => self.unlink(&path),
+            (Some(path), 8) => self.tag(&path, random.below(700) as usize, byte),
             (Some(path), _) => {
                 let to = format!("{directory}/f{file}");
                 if to != path {

@@ -3,9 +3,13 @@
 //! Readers always see the newest bytes. What may not be written yet is taken back in the copy that
 //! is written, never in the block.
 
+mod group;
+
+pub use group::Closed;
+
 use crate::graph::{Graph, Made, PatchId, Unit};
-use crate::group::Group;
 use crate::plan::{After, Change, Content, Plan};
+use group::Group;
 use marram_device::{Device, Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

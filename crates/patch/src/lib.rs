@@ -11,11 +11,9 @@
 
 mod cache;
 mod graph;
-mod group;
 mod plan;
 mod undo;
 
-pub use cache::{Cache, Counters, Discipline};
+pub use cache::{Cache, Closed, Counters, Discipline};
 pub use graph::PatchId;
-pub use group::Closed;
 pub use plan::{After, Content, Plan};

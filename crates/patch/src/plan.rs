@@ -126,6 +126,30 @@ impl Plan {
         Ok(steps)
     }
 
+    /// Writes parts of one unit of a block of metadata as one step, which has all of their bytes:
+    /// also those that are there already, so that what changes them later comes after it.
+    ///
+    /// # Errors
+    /// The block cannot be read.
+    pub fn put(
+        &mut self,
+        cache: &mut Cache,
+        block: u64,
+        parts: &[(usize, &[u8])],
+        after: &[After],
+    ) -> Result<After> {
+        let content = Content::Metadata;
+        let bytes = self.overlay(cache, block, content)?;
+        let start = parts.first().map_or(0, |(at, _)| at / SECTOR_BYTES * SECTOR_BYTES);
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (at, part) in parts {
+            bytes[*at..at + part.len()].copy_from_slice(part);
+            pieces.push(Piece { at: at - start, bytes: part.to_vec(), mask: None });
+        }
+        let after = after.to_vec();
+        Ok(self.push(Change { block, content, start, pieces, after, is_fresh: false }))
+    }
+
     /// Gives a block this content, whatever it had before. What the same plan does to a block of
     /// data after that has to be all of it again.
     pub fn fresh(
@@ -206,9 +230,7 @@ impl Plan {
     }
 }
 
-/// Bytes that are the same between two changes and yet are written with them, at most.
-const GAP_BYTES_MAX: usize = 4;
-/// Bytes of an aligned word, which holds a field of up to so many.
+/// What is changed whole: a number of a structure. Else a part of one could be durable.
 const WORD_BYTES: usize = 4;
 
 /// The runs of words at `at` of a block that differ, by the units in which they lie.
@@ -231,23 +253,17 @@ fn differences(old: &[u8], new: &[u8], at: usize, unit_bytes: usize) -> Vec<(usi
 /// The words that differ, as far as they were written: a field whose bytes do not all differ is
 /// still changed as a whole, so it never is half of one change and half of another.
 fn runs(old: &[u8], new: &[u8], at: usize) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut index = 0;
-    while index < new.len() {
-        let end = ((at + index + 1).next_multiple_of(WORD_BYTES) - at).min(new.len());
-        if old[index..end] != new[index..end] {
+    let (mut pieces, mut from): (Vec<Piece>, usize) = (Vec::new(), 0);
+    while from < new.len() {
+        let end = ((at + from) / WORD_BYTES * WORD_BYTES + WORD_BYTES - at).min(new.len());
+        let word = &new[from..end];
+        if word != &old[from..end] {
             match pieces.last_mut() {
-                Some(last) if at + index - (last.at + last.bytes.len()) <= GAP_BYTES_MAX => {
-                    let from = last.at + last.bytes.len() - at;
-                    last.bytes.extend_from_slice(&new[from..end]);
-                }
-                _ => {
-                    let bytes = new[index..end].to_vec();
-                    pieces.push(Piece { at: at + index, bytes, mask: None });
-                }
+                Some(last) if last.at + last.bytes.len() == at + from => last.bytes.extend(word),
+                _ => pieces.push(Piece { at: at + from, bytes: word.to_vec(), mask: None }),
             }
         }
-        index = end;
+        from = end;
     }
     pieces
 }

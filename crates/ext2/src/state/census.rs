@@ -1,4 +1,4 @@
-//! Who uses what: names of inodes and blocks of files, counted anew after a crash while operations
+//! What is in use: names of inodes and blocks of files, counted anew after a crash while operations
 //! go on.
 //!
 //! Invariant: of the directories that have been read every name is counted, and of the inodes that

@@ -4,6 +4,7 @@
 //! are read over; one is given up before an entry is added that it would not know.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::error::failed;
 use crate::inode::{FLAG_INDEX, Inode, SIZE_AT};
 use crate::state::blocks::Growth;
 use crate::state::census::Named;
@@ -375,29 +376,27 @@ impl Work<'_> {
             if from / SECTOR == sector {
                 together.push((from, part));
             } else {
-                after.extend(self.write(block, from, &part, &removed)?);
+                after.extend(self.write_together(block, &[(from, part)], &removed)?);
             }
             from = end;
         }
         let place = Some(which * self.state.geometry.block_bytes as u64 + at as u64);
         let name = name.as_bytes().into();
         self.noted.push(Noted { directory: number, name, block, place });
-        self.write_together(block, together, &after)
+        self.write_together(block, &together, &after)
     }
 
-    /// Writes parts of one sector as one step.
+    /// Writes parts of one sector as one step. It has all of their bytes: an entry may look as what
+    /// was removed there, and yet what changes it comes after it.
     fn write_together(
         &mut self,
         block: u64,
-        parts: Vec<(usize, Vec<u8>)>,
+        parts: &[(usize, Vec<u8>)],
         after: &[After],
     ) -> Result<Vec<After>> {
-        let start = parts[0].0 / SECTOR * SECTOR;
-        let mut sector = self.read(block)?[start..start + SECTOR].to_vec();
-        for (at, part) in parts {
-            sector[at - start..at - start + part.len()].copy_from_slice(&part);
-        }
-        self.write(block, start, &sector, after)
+        let parts: Vec<(usize, &[u8])> = parts.iter().map(|(at, part)| (*at, &**part)).collect();
+        let step = self.plan.put(&mut self.state.cache, block, &parts, after);
+        Ok(vec![step.map_err(failed)?])
     }
 
     /// Takes an entry away once `after` is durable.
@@ -450,7 +449,7 @@ impl Work<'_> {
         let after = &[after, &seen].concat();
         if at / SECTOR == (at + 7) / SECTOR {
             let parts = vec![(at, number), (at + 7, vec![kind])];
-            return self.write_together(found.block, parts, after);
+            return self.write_together(found.block, &parts, after);
         }
         if found.entry.kind == kind {
             return self.write(found.block, at, &number, after);

@@ -36,6 +36,10 @@ impl Work<'_> {
             }
         };
         check_changeable(&inode)?;
+        let changes_owner = set.uid.is_some() || set.gid.is_some();
+        if set.size.is_some() || changes_owner || set.clear_privileges {
+            self.drop_capability(target, &mut inode)?;
+        }
         let now = self.now;
         inode.set_mode(inode.mode() & !0o7777 | permissions(&inode, set));
         if let Some(uid) = set.uid {
@@ -55,6 +59,9 @@ impl Work<'_> {
             inode.set_time(Time::Modified, modified);
         }
         inode.set_time(Time::Changed, set.changed.unwrap_or(now));
+        if set.permissions.is_some() {
+            self.follow_mode(target, &mut inode)?;
+        }
         match set.size {
             Some(size) => self.resize(target, &mut inode, size),
             None => self.store(target, &inode, &[]).map(drop),

@@ -94,6 +94,7 @@ impl Work<'_> {
         }
         check_changeable(&inode)?;
         let end = self.range_end(offset, data.len() as u64)?;
+        self.drop_capability(number, &mut inode)?;
         let block_bytes = self.state.geometry.block_bytes as u64;
         let size = inode.size();
         let mut growth = Growth::default();

@@ -5,6 +5,7 @@ mod attributes;
 mod content;
 mod names;
 mod rename;
+mod xattrs;
 
 pub(crate) use content::has_blocks;
 pub(crate) use names::{read_target, reading};

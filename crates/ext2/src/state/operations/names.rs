@@ -18,6 +18,8 @@ pub(crate) const SETGID: u32 = 0o2000;
 struct New<'n> {
     kind: Kind,
     permissions: u32,
+    /// What is taken off the permissions unless an access list of the directory counts.
+    umask: u32,
     device: u32,
     target: &'n [u8],
 }
@@ -29,10 +31,10 @@ fn checked(node: NewNode<'_>, block_bytes: usize) -> Result<New<'_>> {
             Err(Error::InvalidArgument("kind of node"))
         }
         NewNode::Node { kind, permissions, device } => {
-            Ok(New { kind, permissions, device, target: &[] })
+            Ok(New { kind, permissions, umask: 0, device, target: &[] })
         }
         NewNode::Directory { permissions } => {
-            Ok(New { kind: Kind::Directory, permissions, device: 0, target: &[] })
+            Ok(New { kind: Kind::Directory, permissions, umask: 0, device: 0, target: &[] })
         }
         NewNode::Symlink { target: [] } => Err(Error::InvalidArgument("empty target")),
         NewNode::Symlink { target }
@@ -41,7 +43,7 @@ fn checked(node: NewNode<'_>, block_bytes: usize) -> Result<New<'_>> {
             Err(Error::NameTooLong)
         }
         NewNode::Symlink { target } => {
-            Ok(New { kind: Kind::Symlink, permissions: 0o777, device: 0, target })
+            Ok(New { kind: Kind::Symlink, permissions: 0o777, umask: 0, device: 0, target })
         }
     }
 }
@@ -51,7 +53,7 @@ pub(crate) fn check_links(inode: &Inode) -> Result<()> {
     if inode.links() >= LINKS_MAX { Err(Error::TooManyLinks) } else { Ok(()) }
 }
 
-/// Owner and permissions of what is made in a directory.
+/// Owner and permissions of what is made in a directory, if no access list says otherwise.
 fn inherit(caller: Caller, new: &New<'_>, parent: &Inode) -> (Caller, u32) {
     let permissions = new.permissions & 0o7777;
     if parent.permissions() & SETGID == 0 {
@@ -77,14 +79,14 @@ impl Work<'_> {
         caller: Caller,
         parent: Ino,
         name: Name<'_>,
-        node: NewNode<'_>,
+        (node, umask): (NewNode<'_>, u32),
     ) -> Result<u64> {
         let (directory, mut above) = self.directory(parent)?;
         if above.links() > 0 && self.find((directory, &above), name)?.is_some() {
             return Err(Error::Exists);
         }
         self.living_directory(parent)?;
-        let new = checked(node, self.state.geometry.block_bytes)?;
+        let new = New { umask, ..checked(node, self.state.geometry.block_bytes)? };
         let is_directory = new.kind == Kind::Directory;
         if is_directory {
             check_links(&above)?;
@@ -116,7 +118,14 @@ impl Work<'_> {
         new: &New<'_>,
         (links, counted): (u32, Vec<After>),
     ) -> Result<(u64, Vec<After>)> {
-        let (owner, permissions) = inherit(caller, new, above);
+        let (owner, mut permissions) = inherit(caller, new, above);
+        let mut lists = Vec::new();
+        if new.kind != Kind::Symlink {
+            match self.inherited(above, permissions, new.kind == Kind::Directory)? {
+                Some((left, own)) => (permissions, lists) = (left, own),
+                None => permissions &= !new.umask,
+            }
+        }
         let is_directory = new.kind == Kind::Directory;
         let (made, mut after) = self.take_inode(parent, is_directory)?;
         after.extend(counted);
@@ -135,7 +144,7 @@ impl Work<'_> {
             }
             _ => (),
         }
-        Ok((made, self.store(made, &inode, &after)?))
+        Ok((made, self.store_attributes((made, &mut inode), lists, &after)?))
     }
 
     /// Gives a directory its first block.
@@ -181,7 +190,7 @@ impl Work<'_> {
         caller: Caller,
         parent: (u64, &Inode),
     ) -> Result<(u64, Vec<After>)> {
-        let new = New { kind: Kind::CharDevice, permissions: 0, device: 0, target: &[] };
+        let new = New { kind: Kind::CharDevice, permissions: 0, umask: 0, device: 0, target: &[] };
         self.new_inode(caller, parent, &new, (1, Vec::new()))
     }
 
@@ -190,10 +199,10 @@ impl Work<'_> {
         &mut self,
         caller: Caller,
         parent: Ino,
-        permissions: u32,
+        (permissions, umask): (u32, u32),
     ) -> Result<u64> {
         let (directory, above) = self.living_directory(parent)?;
-        let new = New { kind: Kind::Regular, permissions, device: 0, target: &[] };
+        let new = New { kind: Kind::Regular, permissions, umask, device: 0, target: &[] };
         let (made, _) = self.new_inode(caller, (directory, &above), &new, (0, Vec::new()))?;
         let mut inode = self.raw_inode(made)?;
         self.add_orphan(made, &mut inode)?;
@@ -415,7 +424,7 @@ impl Work<'_> {
     }
 
     /// Takes a reference of a block of extended attributes back; the block, if it was the last.
-    fn release_attributes(&mut self, block: u64, after: &[After]) -> Result<Vec<u64>> {
+    pub(crate) fn release_attributes(&mut self, block: u64, after: &[After]) -> Result<Vec<u64>> {
         if block == 0 {
             return Ok(Vec::new());
         }
