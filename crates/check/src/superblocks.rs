@@ -28,6 +28,8 @@ const POINTER_SECTORS: usize = 4;
 /// One ring may lag behind the other in this many slots: each by a crash of its own.
 const LAGGING_SLOTS_MAX: usize = 8;
 const GROUP_FIELD: usize = 128;
+/// A commit takes so many groups at most: one that was interrupted has torn the slot of one of them.
+const COMMIT_GROUPS_MAX: u64 = 40;
 /// A new pool is whole with this group.
 const WHOLE_GROUP: Group = Group(2);
 
@@ -231,7 +233,7 @@ fn check_slot(
         Err(_) if slot.is_blank() => return,
         Err(error) => {
             let twin = twin.filter(|twin| twin.valid().is_some());
-            let next = index == (newest.group.0 + 1) % RING_SLOTS;
+            let next = index_after(index, newest.group) <= COMMIT_GROUPS_MAX;
             if next || twin.is_some_and(|twin| is_torn(&slot.bytes, &twin.bytes)) {
                 return;
             }
@@ -253,6 +255,11 @@ fn check_slot(
         let detail = format!("both are of group {}", found.group);
         report.report(FindingKind::SuperblockSplit, place, detail);
     }
+}
+
+/// How many groups after one the next is that has this slot.
+fn index_after(index: u64, group: Group) -> u64 {
+    (RING_SLOTS + index - (group.0 + 1) % RING_SLOTS) % RING_SLOTS + 1
 }
 
 /// Whether two slots say different things of the same commit.

@@ -266,6 +266,9 @@ impl Merge<'_> {
 
     /// What the fork has is read from memory; if it is written to meanwhile, from a snapshot.
     fn from(&self, sides: &Sides) -> Result<Option<(MergeReport, Vec<u64>)>> {
+        if let Some(merged) = self.as_it_waits(sides)? {
+            return Ok(Some(merged));
+        }
         let fork = StableSource::of(self.store, &sides.fork, "merge")?;
         let merged = self.unless_moved(sides, &fork);
         if merged.is_ok() || !fork.is_overtaken() {
@@ -274,6 +277,28 @@ impl Merge<'_> {
         drop(fork);
         let fork = StableSource::on_media(self.store, &sides.fork, "merge")?;
         self.unless_moved(sides, &fork)
+    }
+
+    /// A transaction's fork as it waits for a commit, so that one commit has all of it. Nothing where
+    /// the store cannot do that, or something has come between: then it is committed before.
+    fn as_it_waits(&self, sides: &Sides) -> Result<Option<(MergeReport, Vec<u64>)>> {
+        if self.options.strict.is_none() || sides.fork.snapshot.is_some() {
+            return Ok(None);
+        }
+        match StableSource::in_memory(self.store, &sides.fork.dataset, "merge")? {
+            Some(fork) => Ok(self.with_fork(sides, &fork).unwrap_or(None)),
+            None => Ok(None),
+        }
+    }
+
+    /// The present state of the parent, which is held still: as it waits, if the fork's is.
+    fn present(&self, sides: &Sides, fork: &StableSource<'_>) -> Result<StableSource<'_>> {
+        if fork.is_in_memory()
+            && let Some(present) = StableSource::in_memory(self.store, &sides.dataset, "merge")?
+        {
+            return Ok(present);
+        }
+        StableSource::take(self.store, &sides.dataset, "merge")
     }
 
     /// Nothing if the base has moved: then the store has refused the batch, or it is gone while it
@@ -300,7 +325,7 @@ impl Merge<'_> {
         if sides.moves_base && self.which.sides(store)?.base != sides.base {
             return Ok(None);
         }
-        let present = StableSource::take(store, &sides.dataset, "merge")?;
+        let present = self.present(sides, fork)?;
         let mut gathered = fork_side.with(store, (sides, &fork.source), &present.source)?;
         let not_selected = match self.options.select {
             Some(select) => gathered.keep_selected(select)?,

@@ -10,6 +10,7 @@ pub struct StableSource<'a> {
     store: &'a dyn Store,
     pub(crate) source: Source,
     taken: bool,
+    is_in_memory: bool,
 }
 
 impl<'a> StableSource<'a> {
@@ -20,7 +21,12 @@ impl<'a> StableSource<'a> {
     /// No such dataset, a failed commit.
     pub fn of(store: &'a dyn Store, source: &Source, purpose: &str) -> Result<StableSource<'a>> {
         if source.snapshot.is_some() {
-            return Ok(StableSource { store, source: source.clone(), taken: false });
+            return Ok(StableSource {
+                store,
+                source: source.clone(),
+                taken: false,
+                is_in_memory: false,
+            });
         }
         StableSource::take(store, &source.dataset, purpose)
     }
@@ -35,10 +41,33 @@ impl<'a> StableSource<'a> {
         purpose: &str,
     ) -> Result<StableSource<'a>> {
         if source.snapshot.is_some() {
-            return Ok(StableSource { store, source: source.clone(), taken: false });
+            return Ok(StableSource {
+                store,
+                source: source.clone(),
+                taken: false,
+                is_in_memory: false,
+            });
         }
         let source = store.numbered_snapshot(&source.dataset, purpose).map_err(from_store)?;
-        Ok(StableSource { store, source, taken: true })
+        Ok(StableSource { store, source, taken: true, is_in_memory: false })
+    }
+
+    /// The present state of a dataset, without a commit, if the store can keep that.
+    ///
+    /// # Errors
+    /// No such dataset.
+    pub(crate) fn in_memory(
+        store: &'a dyn Store,
+        dataset: &DatasetName,
+        purpose: &str,
+    ) -> Result<Option<StableSource<'a>>> {
+        let source = store.present_state(dataset, purpose).map_err(from_store)?;
+        Ok(source.map(|source| StableSource { store, source, taken: true, is_in_memory: true }))
+    }
+
+    /// Whether it is [`StableSource::in_memory`].
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// The snapshot, or what is named as one.
@@ -58,7 +87,7 @@ impl<'a> StableSource<'a> {
         purpose: &str,
     ) -> Result<StableSource<'a>> {
         let source = store.ephemeral_snapshot(dataset, purpose).map_err(from_store)?;
-        Ok(StableSource { store, source, taken: true })
+        Ok(StableSource { store, source, taken: true, is_in_memory: false })
     }
 }
 

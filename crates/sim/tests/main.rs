@@ -42,4 +42,5 @@ mod soundness;
 mod streams;
 mod streams_against_model;
 mod undo_crashes;
+mod volatile_forks;
 mod wrong_records;

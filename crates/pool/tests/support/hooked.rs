@@ -18,6 +18,7 @@ struct Hooks {
     size_bytes: Option<u64>,
     write: Option<Hook>,
     flush: Option<Hook>,
+    reads: u64,
     writes: u64,
     flushes: u64,
 }
@@ -30,6 +31,11 @@ impl HookedDevice {
     /// Says that it has another size.
     pub(crate) fn set_size(&self, bytes: u64) {
         self.hooks.lock().size_bytes = Some(bytes);
+    }
+
+    /// How many reads there have been.
+    pub(crate) fn reads(&self) -> u64 {
+        self.hooks.lock().reads
     }
 
     /// How many writes and flushes there have been.
@@ -81,6 +87,7 @@ impl Device for HookedDevice {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.hooks.lock().reads += 1;
         self.memory.read(offset, buffer)
     }
 
