@@ -28,6 +28,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const PART: &str = "MARRAM_TEST_PART";
 /// The directory that it plays it in.
 const PLACE: &str = "MARRAM_TEST_PLACE";
+/// What is there for other languages.
+const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings");
 /// A user that is not root.
 const USER: u32 = 65534;
 
@@ -296,5 +298,23 @@ fn a_user_has_transactions_in_a_mount_of_root() {
     outcome(player).good();
     let entry = bench.run("log mnt --json").result().as_array().unwrap().last().unwrap().clone();
     assert_eq!((&entry["operation"], &entry["user"]), (&"transaction".into(), &USER.into()));
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn the_package_in_python_has_them_too() {
+    let Some((bench, _turn)) = mounted() else { return };
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: the package in Python needs python3");
+        return;
+    }
+    let mut command = Command::new("python3");
+    command.args(["-B", "-W", "error", "-m", "unittest", "-v", "test_marram"]);
+    command.current_dir(Path::new(BINDINGS).join("python/tests"));
+    command.env("PYTHONPATH", Path::new(BINDINGS).join("python"));
+    command.env("MARRAM_TEST_PLACE", bench.path("mnt/src"));
+    command.env("MARRAM_TEST_MOUNT", bench.path("mnt"));
+    let played = outcome(&mut command).good();
+    assert!(played.err.contains("OK") && !played.err.contains("skipped"), "{played:?}");
     nothing_is_left(&bench);
 }
