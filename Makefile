@@ -4,6 +4,9 @@
 CARGO_BIN := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
 export PATH := $(PATH):$(CARGO_BIN)
 
+# Where the library for C goes.
+PREFIX ?= /usr/local
+
 # Words before a command that make root run it.
 AS_ROOT := $$([ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -12,7 +15,7 @@ AS_ROOT := $$([ "$$(id -u)" = 0 ] || echo sudo)
 help:
 	@echo 'make run               mount a pool with something real in it, and show a snapshot'
 	@echo 'make test              run everything that CI runs'
-	@echo 'make install           install marram, its mount helpers and manual pages (as root)'
+	@echo 'make install           install marram, its mount helpers, manual pages and the library for C (as root)'
 	@echo 'make bench             compare with other file systems (as root)'
 	@echo 'make clean-quickstart  unmount and remove the pool that make run made'
 
@@ -23,8 +26,9 @@ test: tools
 	@cargo xtask ci
 
 install: tools
-	@cargo build --locked --release --package marram
+	@cargo build --locked --release --package marram --package marram-client-c
 	@$(AS_ROOT) target/release/marram install
+	@$(AS_ROOT) bindings/c/install.sh $(PREFIX) target/release
 
 bench: tools
 	@cargo xtask bench

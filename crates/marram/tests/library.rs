@@ -28,6 +28,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const PART: &str = "MARRAM_TEST_PART";
 /// The directory that it plays it in.
 const PLACE: &str = "MARRAM_TEST_PLACE";
+/// What is there for other languages.
+const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings");
 /// A user that is not root.
 const USER: u32 = 65534;
 
@@ -296,5 +298,119 @@ fn a_user_has_transactions_in_a_mount_of_root() {
     outcome(player).good();
     let entry = bench.run("log mnt --json").result().as_array().unwrap().last().unwrap().clone();
     assert_eq!((&entry["operation"], &entry["user"]), (&"transaction".into(), &USER.into()));
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn the_package_in_python_has_them_too() {
+    let Some((bench, _turn)) = mounted() else { return };
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: the package in Python needs python3");
+        return;
+    }
+    let mut command = Command::new("python3");
+    command.args(["-B", "-W", "error", "-m", "unittest", "-v", "test_marram"]);
+    command.current_dir(Path::new(BINDINGS).join("python/tests"));
+    command.env("PYTHONPATH", Path::new(BINDINGS).join("python"));
+    command.env("MARRAM_TEST_PLACE", bench.path("mnt/src"));
+    command.env("MARRAM_TEST_MOUNT", bench.path("mnt"));
+    let played = outcome(&mut command).good();
+    assert!(played.err.contains("OK") && !played.err.contains("skipped"), "{played:?}");
+    nothing_is_left(&bench);
+}
+
+/// The library for C, installed in the folder of a test; none without a compiler.
+fn installed(bench: &Workbench) -> Option<PathBuf> {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: the library for C needs cc");
+        return None;
+    }
+    let (prefix, built) = (bench.path("usr"), std::env::current_exe().unwrap());
+    let mut install = Command::new(Path::new(BINDINGS).join("c/install.sh"));
+    outcome(install.arg(&prefix).arg(built.parent().unwrap())).good();
+    Some(prefix)
+}
+
+/// Compiles an example: with the static library, or with the shared one as pkg-config says.
+fn compiled(bench: &Workbench, prefix: &Path, example: &str, is_shared: bool) -> PathBuf {
+    let program = bench.path(&format!("{example}-{is_shared}"));
+    let lib = prefix.join("lib");
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    command.arg(Path::new(BINDINGS).join(format!("c/examples/{example}.c")));
+    if is_shared {
+        let words = flags(&lib.join("pkgconfig"));
+        command.args(words.split_whitespace()).arg(format!("-Wl,-rpath,{}", lib.display()));
+    } else {
+        command.arg("-I").arg(prefix.join("include")).arg(lib.join("libmarram.a"));
+        command.args(["-lpthread", "-ldl", "-lm"]);
+    }
+    outcome(&mut command).good();
+    program
+}
+
+/// What a compiler is given, by pkg-config, or read from its file where there is none.
+fn flags(folder: &Path) -> String {
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs", "marram"]).env("PKG_CONFIG_PATH", folder);
+    if command.output().is_ok() {
+        return outcome(&mut command).good().out;
+    }
+    let text = fs::read_to_string(folder.join("marram.pc")).unwrap();
+    let prefix = text.lines().find_map(|line| line.strip_prefix("prefix=")).unwrap();
+    let values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Cflags:").or_else(|| line.strip_prefix("Libs:")));
+    let words = values.collect::<Vec<_>>().join(" ");
+    let words = words.replace("${includedir}", "${prefix}/include");
+    words.replace("${libdir}", "${prefix}/lib").replace("${prefix}", prefix)
+}
+
+#[test]
+fn the_listing_of_the_thesis_runs_in_c() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let fill = |names: &[&str]| {
+        bench.make_folder("mnt/zfs");
+        bench.make_folder("mnt/stick");
+        names.iter().for_each(|name| fs::write(bench.path("mnt").join(name), name).unwrap());
+    };
+    let Some(prefix) = installed(&bench) else { return };
+    for is_shared in [false, true] {
+        fill(&["zfs/bob", "stick/alice"]);
+        let mut command = Command::new(compiled(&bench, &prefix, "bob-and-alice", is_shared));
+        let said = outcome(command.arg(bench.path("mnt"))).good().out;
+        let id = said.trim().strip_prefix("transaction ").unwrap();
+        bench.run(&format!("tx show mnt {id}")).good();
+        assert_eq!(text(&bench, "mnt/zfs/alice"), "zfs/bob");
+        assert_eq!(text(&bench, "mnt/stick/bob"), "stick/alice");
+        // If the second rename fails, the first has not happened.
+        fs::remove_file(bench.path("mnt/stick/bob")).unwrap();
+        fs::rename(bench.path("mnt/zfs/alice"), bench.path("mnt/zfs/bob")).unwrap();
+        outcome(&mut command).refused(1, &["stick/alice"]);
+        assert_eq!(text(&bench, "mnt/zfs/bob"), "zfs/bob");
+        assert!(!bench.path("mnt/zfs/alice").exists());
+    }
+    outcome(Command::new(bench.path("bob-and-alice-true")).arg("/proc")).refused(1, &["/proc"]);
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn retry_in_c_loses_no_increment_of_two_programs() {
+    const EACH: usize = 5;
+    let Some((bench, _turn)) = mounted() else { return };
+    let Some(prefix) = installed(&bench) else { return };
+    let program = compiled(&bench, &prefix, "increase", false);
+    fs::write(bench.path("mnt/src/n"), "0").unwrap();
+    let increase = || {
+        for _ in 0..EACH {
+            outcome(Command::new(&program).arg(bench.path("mnt/src"))).good();
+        }
+    };
+    std::thread::scope(|scope| {
+        let both = [scope.spawn(increase), scope.spawn(increase)];
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+    assert_eq!(text(&bench, "mnt/src/n"), (2 * EACH).to_string());
+    outcome(Command::new(&program).arg(bench.path("mnt/src/lib"))).refused(1, &["gave up"]);
     nothing_is_left(&bench);
 }

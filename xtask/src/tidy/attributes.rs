@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 
 /// Crates that may hold unsafe code.
-const UNSAFE_CRATES: [&str; 3] = ["device", "fuse", "pmem"];
+const UNSAFE_CRATES: [&str; 4] = ["device", "fuse", "pmem", "client-c"];
 
 /// Macros of unfinished work.
 const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
