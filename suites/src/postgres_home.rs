@@ -5,12 +5,12 @@ use super::linux_tree::unpack;
 use super::tree::compare;
 use super::{LinuxTree, Setting, linux_tree, step};
 use crate::postgres::kill;
-use marram_lab::failure::{Context, Result, fail};
+use marram_lab::failure::{Result, fail};
 use marram_lab::postgres::Database;
 use marram_lab::process::{OwnedChild, command, require, run, text};
 use marram_lab::project;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const BEFORE_KILL: Duration = Duration::from_millis(500);
 /// How long it may take in all.
 const UNPACK_LIMIT: Duration = Duration::from_secs(600);
 
-/// What of the snapshot is compared after a new mount, of which nothing is in memory.
-const COMPARED: &str = "lib";
+/// What of the tree is unpacked. The first is compared once more after a new mount, in a snapshot.
+const UNPACKED: [&str; 3] = ["lib", "kernel", "scripts"];
 
 /// A home and the directory on which it is mounted, which is free when this is dropped.
 struct Home {
@@ -75,15 +75,14 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     home.run(&["create", "URL"])?;
     home.mount()?;
     let server = unpack_while_killed(&home, &linux, (&database, server))?;
-    let compared = compare(&linux.reference, &home.root.join(linux.top))?;
-    step(&format!("unpacked: {} entries, {} bytes the same", compared.entries, compared.bytes));
+    for folder in UNPACKED {
+        same(&linux, &home.root, folder)?;
+    }
     fork_and_merge(&home, &linux)?;
     home.unmount()?;
     check(&home)?;
     home.mount()?;
-    let folder = home.root.join(".marram/snapshots/whole").join(linux.top).join(COMPARED);
-    let compared = compare(&linux.reference.join(COMPARED), &folder).context(|| "the snapshot")?;
-    step(&format!("{COMPARED} of the snapshot: {} entries the same", compared.entries));
+    same(&linux, &home.root.join(".marram/snapshots/whole"), UNPACKED[0])?;
     home.unmount()?;
     drop(home);
     database.stop(server)
@@ -95,7 +94,8 @@ fn unpack_while_killed(
     linux: &LinuxTree,
     (database, server): (&Database, OwnedChild),
 ) -> Result<OwnedChild> {
-    let mut tar = OwnedChild::start(&mut unpack(linux, &home.root))?;
+    let members = UNPACKED.map(|folder| format!("{}/{folder}", linux.top));
+    let mut tar = OwnedChild::start(unpack(linux, &home.root).args(members))?;
     std::thread::sleep(BEFORE_KILL);
     kill(server)?;
     let server = database.start()?;
@@ -130,5 +130,11 @@ fn fork_and_merge(home: &Home, linux: &LinuxTree) -> Result<()> {
 fn check(home: &Home) -> Result<()> {
     let told = text(home.marram(&["check", &home.url]).current_dir("/"))?;
     step(&format!("checked: {}", told.lines().next().unwrap_or_default()));
+    Ok(())
+}
+
+fn same(linux: &LinuxTree, root: &Path, folder: &str) -> Result<()> {
+    let compared = compare(&linux.reference.join(folder), &root.join(linux.top).join(folder))?;
+    step(&format!("{folder}: {} entries, {} bytes the same", compared.entries, compared.bytes));
     Ok(())
 }
