@@ -29,6 +29,7 @@ mod picture;
 mod pjdfstest;
 mod pmem;
 mod postgres;
+mod postgres_home;
 mod quota;
 mod rsync;
 mod runs;
@@ -158,6 +159,11 @@ const SCRIPTS: &[Script] = &[
     script("folding", "a dataset without regard to case, through the kernel", folding::run_all),
     script("stress", "stress-ng's stressors of files and names, verified", stress::run_all),
     script("postgres", "pgbench, SIGKILL, recovery, pg_amcheck", postgres::run_all),
+    script(
+        "postgres-home",
+        "a tree on a home in PostgreSQL: the server killed, fork, merge, check",
+        postgres_home::run_all,
+    ),
     script("overlay", "OverlayFS with its layers on the mount", overlay::run_all),
     script("rsync", "rsync -aHAX --checksum of /usr, there and back", rsync::run_all),
     script("packages", "pip, npm, debootstrap and apt on the mount", packages::run_all),

@@ -100,7 +100,7 @@ fn judge(database: &Database, before: u64, name: &str) -> Result<u64> {
 
 /// SIGKILL for the server and all of its processes. One that waits for a lock of another would wait
 /// for ever if only some were killed, and hold the mount under it.
-fn kill(mut server: OwnedChild) -> Result<()> {
+pub(super) fn kill(mut server: OwnedChild) -> Result<()> {
     let process = |id: &str| id.parse().ok().and_then(Pid::from_raw);
     let id = server.id().to_string();
     if let Some(server) = process(&id) {

@@ -53,6 +53,9 @@ impl Blocks {
 
     /// Writes those of the blocks that are not there. They are loose until a row refers to them.
     pub(crate) fn upload(&self, uploads: &[Upload], now: i64) -> Result<()> {
+        if uploads.is_empty() {
+            return Ok(());
+        }
         let ids: Vec<Vec<u8>> = uploads.iter().map(|it| it.reference.id.to_vec()).collect();
         let known = self.rows.database().has(Table::Blocks, &ids)?;
         let missing = uploads.iter().zip(known).filter(|(_, is_there)| !is_there);

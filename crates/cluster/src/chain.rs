@@ -10,6 +10,9 @@ use crate::rows::Rows;
 use marram_store::{Key, Result};
 use std::collections::BTreeMap;
 
+/// Keys that one question asks for.
+const KEYS_ASKED: usize = 64;
+
 /// What a line has under a key: none inside where an inherited item was removed.
 type Found = Option<StoredItem>;
 
@@ -34,17 +37,42 @@ pub(crate) struct Asked {
 
 /// The item under a key.
 pub(crate) fn get(rows: &Rows, links: &[Link], key: Key) -> Result<Option<StoredItem>> {
-    let ranges: Vec<Range> = links.iter().flat_map(|link| of_key(link, key)).collect();
-    let mut answers = rows.read(&ranges)?.into_iter();
+    Ok(get_all(rows, links, &[key])?.pop().flatten())
+}
+
+/// The items under some keys, many in one question.
+pub(crate) fn get_all(
+    rows: &Rows,
+    links: &[Link],
+    keys: &[Key],
+) -> Result<Vec<Option<StoredItem>>> {
+    let mut items = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(KEYS_ASKED) {
+        let of_links = |key: &Key| links.iter().flat_map(|link| of_key(link, *key)).collect();
+        let ranges: Vec<Vec<Range>> = keys.iter().map(of_links).collect();
+        let mut answers = rows.read(&ranges.concat())?.into_iter();
+        for _ in keys {
+            items.push(found(links, &mut answers)?);
+        }
+    }
+    Ok(items)
+}
+
+/// Takes the answers about one key.
+fn found(
+    links: &[Link],
+    answers: &mut impl Iterator<Item = Vec<Row>>,
+) -> Result<Option<StoredItem>> {
+    let mut decided: Option<Found> = None;
     for link in links {
         let mut next = || answers.next().and_then(|rows| rows.into_iter().next());
         let head = next();
         let past = link.period.and_then(|_| next());
-        if let Some(found) = nearest(link, head, past)? {
-            return Ok(found);
+        if decided.is_none() {
+            decided = nearest(link, head, past)?;
         }
     }
-    Ok(None)
+    Ok(decided.flatten())
 }
 
 fn of_key(link: &Link, key: Key) -> Vec<Range> {

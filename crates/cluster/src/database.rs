@@ -149,6 +149,11 @@ pub trait Database: Send + Sync {
     /// Bytes that the database takes where it lies.
     fn bytes(&self) -> Result<u64>;
 
+    /// Calls that have gone to a server up to now; none where there is no server.
+    fn round_trips(&self) -> u64 {
+        0
+    }
+
     /// What kind of database it is, for people.
     fn engine(&self) -> &'static str;
 }

@@ -3,7 +3,7 @@
 use crate::database::{Change, Database, Range, Row, Table};
 use bytes::Bytes;
 use marram_store::{Error, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ struct Inner {
     rows: Rows,
     /// Changes of rows that were made.
     made: u64,
+    /// Calls up to now, as if there were a server.
+    calls: u64,
     /// After so many, every call fails.
     cut_after: Option<u64>,
 }
@@ -40,6 +42,13 @@ impl MemoryDatabase {
         let rows = self.inner.lock().rows.clone();
         let inner = Inner { rows, ..Inner::default() };
         MemoryDatabase { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Begins a call.
+    fn call(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        inner.calls += 1;
+        inner
     }
 
     /// All rows, for tests that damage them.
@@ -85,7 +94,7 @@ impl Inner {
 
 impl Database for MemoryDatabase {
     fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.call();
         inner.refuse_cut()?;
         if inner.rows.contains_key(&(table, Bytes::copy_from_slice(key))) {
             return Ok(false);
@@ -94,27 +103,31 @@ impl Database for MemoryDatabase {
     }
 
     fn write(&self, changes: &[Change]) -> Result<()> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.call();
         inner.refuse_cut()?;
         changes.iter().try_for_each(|change| inner.change(change))
     }
 
     fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
-        let inner = self.inner.lock();
+        let inner = self.call();
         inner.refuse_cut()?;
         Ok(ranges.iter().map(|range| inner.range(range)).collect())
     }
 
     fn has(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
-        let inner = self.inner.lock();
+        let inner = self.call();
         inner.refuse_cut()?;
         let key = |key: &Vec<u8>| (table, Bytes::copy_from_slice(key));
         Ok(keys.iter().map(|it| inner.rows.contains_key(&key(it))).collect())
     }
 
     fn bytes(&self) -> Result<u64> {
-        let inner = self.inner.lock();
+        let inner = self.call();
         Ok(inner.rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum())
+    }
+
+    fn round_trips(&self) -> u64 {
+        self.inner.lock().calls
     }
 
     fn engine(&self) -> &'static str {

@@ -39,6 +39,8 @@ pub struct Status {
     pub waiting_bytes: u64,
     /// Bytes that the database takes.
     pub stored_bytes: u64,
+    /// Calls of this client that have gone to a server.
+    pub round_trips: u64,
     /// Why the store takes no more changes, if it does not.
     pub stopped: Option<String>,
 }
@@ -171,6 +173,7 @@ impl Cluster {
             entries,
             waiting_bytes: (state.pending.bytes() + frozen) as u64,
             stored_bytes,
+            round_trips: self.shared.rows.database().round_trips(),
             stopped: state.stopped.clone(),
         })
     }

@@ -7,6 +7,7 @@ mod contract;
 mod crashes;
 mod hostile;
 mod postgres;
+mod round_trips;
 mod server;
 mod specification;
 mod stores;

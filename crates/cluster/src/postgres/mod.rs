@@ -147,6 +147,10 @@ impl Database for PostgresDatabase {
         Ok(answers[0].text(0).parse().unwrap_or(0))
     }
 
+    fn round_trips(&self) -> u64 {
+        self.sessions.calls()
+    }
+
     fn engine(&self) -> &'static str {
         "PostgreSQL"
     }

@@ -8,6 +8,7 @@ use super::failure::{Failure, Outcome};
 use super::wire::{Answer, Connection, Step, Value, types};
 use marram_store::Result;
 use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Connections that one store has at most.
@@ -36,6 +37,8 @@ pub(super) struct Sessions {
     pub(super) access: Access,
     state: Mutex<State>,
     freed: Condvar,
+    /// Calls that were asked, also those that were asked again.
+    calls: AtomicU64,
     /// The largest number of an entry that the server has acknowledged.
     acknowledged: Mutex<Option<Vec<u8>>>,
 }
@@ -56,6 +59,7 @@ impl Sessions {
             access,
             state: Mutex::default(),
             freed: Condvar::new(),
+            calls: AtomicU64::new(0),
             acknowledged: Mutex::default(),
         };
         let mut attempts = 1;
@@ -100,6 +104,7 @@ impl Sessions {
         work: &mut impl FnMut(&mut Connection, bool) -> Outcome<T>,
     ) -> Outcome<T> {
         let mut connection = self.take()?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
         match work(&mut connection, std::mem::replace(asked, true)) {
             Ok(answer) => {
                 self.give(connection);
@@ -110,6 +115,11 @@ impl Sessions {
                 Err(failure)
             }
         }
+    }
+
+    /// Calls up to now.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// The server has acknowledged an entry.

@@ -9,7 +9,7 @@ use crate::draft::{Draft, Drafted};
 use crate::follow::{self, Heads};
 use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
 use crate::pending::{Items, Pending};
-use marram_store::{Error, Result};
+use marram_store::{Error, Key, Result};
 use std::sync::Arc;
 
 /// What an entry does beside the items that wait.
@@ -192,12 +192,16 @@ impl Shared {
         let record = catalogue.record(dataset);
         let line = record.map_or(section.line, |record| record.line);
         let inherited = &catalogue.links(line, None)?[1..];
+        // A line without others has all that there is.
+        let is_elsewhere = |key: &Key| !inherited.is_empty() && !heads.contains_key(&(line, *key));
+        let keys: Vec<Key> = section.edits.iter().map(|(key, _)| *key).collect();
+        let elsewhere: Vec<Key> = keys.into_iter().filter(is_elsewhere).collect();
+        let mut found = chain::get_all(&self.rows, inherited, &elsewhere)?.into_iter();
         let mut grown: i64 = 0;
         for (key, item) in &section.edits {
             let before = match heads.get(&(line, *key)) {
                 Some(head) => head.item.clone(),
-                None if inherited.is_empty() => None,
-                None => chain::get(&self.rows, inherited, *key)?,
+                None => found.next().flatten(),
             };
             let bytes = |item: Option<&_>| item.map_or(0, crate::format::StoredItem::bytes);
             let (before, after) = (bytes(before.as_ref()), bytes(item.as_ref()));

@@ -189,8 +189,12 @@ fn status(home: &ClusterHome) -> Result<StatusReport> {
     let space = space_at(home.path());
     let space = space.unwrap_or(Space { total_bytes: 0, free_bytes: 0 });
     let health = if status.stopped.is_some() { "read-only" } else { "online" };
+    let trips = match status.round_trips {
+        0 => String::new(),
+        count => format!(", {count} round trips"),
+    };
     let medium = format!(
-        "{}, {} entries: published each second and by fsync; one client at a time",
+        "{}, {} entries{trips}: published each second and by fsync; one client at a time",
         store.engine(),
         status.entries
     );

@@ -1,0 +1,86 @@
+//! Round trips, counted: a number that grows makes everything slower that is far from its database.
+
+use crate::stores::{StillClock, in_memory, options};
+use marram_cluster::memory::MemoryDatabase;
+use marram_cluster::{Cluster, Database};
+use marram_store::{Batch, Block, Item, Key, Store, View};
+use std::sync::Arc;
+
+/// Round trips of some work.
+fn counted<T>(memory: &MemoryDatabase, work: impl FnOnce() -> T) -> (u64, T) {
+    let before = memory.round_trips();
+    let answer = work();
+    (memory.round_trips() - before, answer)
+}
+
+fn root(cluster: &Cluster) -> Arc<dyn View> {
+    cluster.open(&"root".parse().unwrap()).unwrap()
+}
+
+/// Puts and syncs so many items, each with a block of its own if it is to have one.
+fn put(view: &dyn View, first: u64, count: u64, with_blocks: bool) {
+    let mut batch = Batch::new();
+    for number in first..first + count {
+        let block = Block::fresh(number.to_le_bytes().repeat(1000));
+        let block = with_blocks.then_some(block);
+        let item = Item { block, ..Item::plain(number.to_le_bytes().to_vec()) };
+        batch.put(Key::new(2, 1, number), item);
+    }
+    view.apply(batch).unwrap();
+    view.sync().unwrap();
+}
+
+#[test]
+fn a_publication_costs_the_same_whatever_is_in_it() {
+    let (memory, cluster) = in_memory();
+    let view = root(&cluster);
+    for (first, count) in [(0, 1), (100, 900)] {
+        // The heads under its keys, the entry, the rows.
+        let (trips, ()) = counted(&memory, || put(&*view, first, count, false));
+        assert_eq!(trips, 3, "{count} items");
+        // Which blocks are there, and those that are not.
+        let (trips, ()) = counted(&memory, || put(&*view, first + 2000, count.min(500), true));
+        assert_eq!(trips, 5, "{count} blocks");
+    }
+    let (trips, ()) = counted(&memory, || view.sync().unwrap());
+    assert_eq!(trips, 0, "nothing waits");
+}
+
+#[test]
+fn a_fork_is_written_to_as_its_origin_is() {
+    let (memory, cluster) = in_memory();
+    put(&*root(&cluster), 0, 100, false);
+    let root_name = "root".parse().unwrap();
+    let (trips, _) = counted(&memory, || cluster.snapshot(&root_name, "a").unwrap());
+    assert_eq!(trips, 2, "a snapshot is the entry and its rows");
+    let fork = "try".parse().unwrap();
+    let (trips, _) = counted(&memory, || cluster.fork(&root_name, &fork, 1).unwrap());
+    assert_eq!(trips, 2, "so is a fork");
+    let view = cluster.open(&"try".parse().unwrap()).unwrap();
+    // What the origin has under the keys is one question more.
+    let (trips, ()) = counted(&memory, || put(&*view, 50, 60, false));
+    assert_eq!(trips, 4);
+}
+
+#[test]
+fn a_cold_read_is_one_round_trip_and_its_block_another() {
+    let (memory, cluster) = in_memory();
+    put(&*root(&cluster), 0, 10, true);
+    cluster.snapshot(&"root".parse().unwrap(), "a").unwrap();
+    put(&*root(&cluster), 5, 2, true);
+    cluster.close().unwrap();
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    let (trips, cluster) =
+        counted(&memory, || Cluster::open(database, options(2, None, &StillClock::new())).unwrap());
+    assert!(trips <= 11, "{trips} to open");
+    for source in ["root", "root@a"] {
+        let view = cluster.open(&source.parse().unwrap()).unwrap();
+        let (trips, item) = counted(&memory, || view.get(Key::new(2, 1, 5)).unwrap().unwrap());
+        assert_eq!(trips, 1, "an item of {source}");
+        let block = item.block.unwrap();
+        let (trips, _) = counted(&memory, || view.read_block(&block).unwrap());
+        assert!(trips <= 1, "a block of {source}");
+        let (trips, _) = counted(&memory, || view.read_block(&block).unwrap());
+        assert_eq!(trips, 0, "which is kept");
+    }
+}
