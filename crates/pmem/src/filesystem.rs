@@ -72,6 +72,8 @@ pub struct Pmem {
     image: Arc<Mutex<State>>,
     /// The number of the dataset or snapshot.
     number: u64,
+    /// Its root directory when it was opened.
+    root: Attributes,
     options: PmemOptions,
 }
 
@@ -86,7 +88,8 @@ impl Pmem {
         state.enter(number)?;
         state.dataset.handles = 1;
         state.dataset.access = Access { times: options.access_times, of_directories: true };
-        Ok(Pmem { image: Arc::new(Mutex::new(IMAGE, state)), number, options })
+        let root = state.attributes_of(Ino::ROOT)?;
+        Ok(Pmem { image: Arc::new(Mutex::new(IMAGE, state)), number, root, options })
     }
 
     /// Opens another dataset of the image, or a snapshot. As long as that is open, no other may
@@ -103,7 +106,8 @@ impl Pmem {
         let access_times = if writable { self.options.access_times } else { AccessTimes::Never };
         state.dataset.access = Access { times: access_times, of_directories: true };
         let options = PmemOptions { access_times, writable, ..self.options.clone() };
-        Ok(Pmem { image: Arc::clone(&self.image), number, options })
+        let root = state.attributes_of(Ino::ROOT)?;
+        Ok(Pmem { image: Arc::clone(&self.image), number, root, options })
     }
 
     /// What the image says of itself.
@@ -368,10 +372,13 @@ impl FileSystem for Pmem {
         self.state()?.pinned(ino)
     }
 
+    /// A root directory that cannot be had any more is shown as it was when it was opened: so its
+    /// mount is found, asked for its status, and unmounted.
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let mut state = self.state()?;
-        let node = state.node(ino)?;
-        state.attributes(node)
+        match self.state().and_then(|mut state| state.attributes_of(ino)) {
+            Err(Error::Io(_)) if ino == Ino::ROOT => Ok(self.root.clone()),
+            found => found,
+        }
     }
 
     fn forget(&self, ino: Ino, count: u64) {
