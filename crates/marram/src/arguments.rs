@@ -327,6 +327,9 @@ Mount options, comma-separated:
   consistency=ORDER      of an ext2 or ext3 image: soft-updates (default), so that a crash leaves
                          nothing but leaks and counts that are too high, or async, which keeps no
                          order; journal is not there yet
+  durable=MODE           of a pmem home, when what has returned survives a power cut: each (at
+                         once), epoch or checkpoint (with the next fsync or checkpoint, every
+                         commit=SECONDS); what the medium cannot keep is refused
   defragment=SECONDS     between two passes that rewrite crumbs (default 3600; 0 or off: never)
   suid, nosuid, dev, nodev, exec, noexec
                          as for every file system; without root nosuid and nodev always hold
