@@ -73,7 +73,7 @@ pub fn check(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary, Error> {
     if pmem::is_image(device) {
-        return pmem::check(device, options, report);
+        return check_image(device, options, None, report);
     }
     let mut report = Reporter::new(report);
     let Some(superblock) = superblocks::newest(device, &mut report)? else {
@@ -115,6 +115,20 @@ pub fn check(
     let Checker { space, mut summary, report, .. } = checker;
     summary.used_bytes = space.reached_grains() * GRAIN_BYTES;
     Ok(finished(summary, &report))
+}
+
+/// Checks the image of a pmem home. One that was not closed is looked at as it is if the live state is
+/// right for `host`, the run of the machine, and else as it was at its last checkpoint.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_image(
+    device: &dyn Device,
+    options: &CheckOptions,
+    host: Option<u64>,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Summary, Error> {
+    pmem::check(device, options, host, report)
 }
 
 /// Every owner has been met that can be met.

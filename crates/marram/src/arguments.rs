@@ -330,6 +330,9 @@ Mount options, comma-separated:
                          these too; journal-writeback, where new parts of files may show old
                          bytes; soft-updates (default of others), so that a crash leaves nothing
                          but leaks and counts that are too high; async, which keeps no order
+  durable=MODE           of a pmem home, when what has returned survives a power cut: each (at
+                         once), epoch or checkpoint (with the next fsync or checkpoint, every
+                         commit=SECONDS); what the medium cannot keep is refused
   defragment=SECONDS     between two passes that rewrite crumbs (default 3600; 0 or off: never)
   suid, nosuid, dev, nodev, exec, noexec
                          as for every file system; without root nosuid and nodev always hold

@@ -78,6 +78,31 @@ impl Consistency {
     }
 }
 
+/// When what has returned survives a power cut, in a pmem home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Durable {
+    /// At once.
+    Each,
+    /// With the next operation.
+    Epoch,
+    /// With the next checkpoint or `fsync`.
+    Checkpoint,
+}
+
+impl Durable {
+    const ALL: [Durable; 3] = [Durable::Each, Durable::Epoch, Durable::Checkpoint];
+
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Durable::Each => "each",
+            Durable::Epoch => "epoch",
+            Durable::Checkpoint => "checkpoint",
+        }
+    }
+}
+
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,6 +143,9 @@ pub(crate) struct MountOptions {
     /// In which order an image is written.
     #[serde(default)]
     pub(crate) consistency: Option<Consistency>,
+    /// When what has returned survives a power cut.
+    #[serde(default)]
+    pub(crate) durable: Option<Durable>,
     /// Seconds between two passes of rewriting in the background; 0 is never.
     #[serde(default)]
     pub(crate) defragment_seconds: Option<u64>,
@@ -182,7 +210,7 @@ const SWALLOWED: &[&str] = &[
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
     cache=SIZE, commit=SECONDS, defragment=SECONDS, consistency=ORDER, \
-    suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
+    durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, subvol=NAME, \
     snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, \
     strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
 
@@ -249,6 +277,7 @@ impl MountOptions {
             "cache" => self.cache_bytes = Some(cache_size(value)?),
             "defragment" => self.defragment_seconds = Some(defragment_interval(value)?),
             "consistency" => self.consistency = Some(consistency(value)?),
+            "durable" => self.durable = Some(durable(value)?),
             "commit" => self.commit_seconds = Some(commit_interval(value)?),
             "dataset" | "subvol" => {
                 let name = value.parse::<marram_store::DatasetName>()?;
@@ -328,6 +357,14 @@ fn consistency(value: &str) -> Result<Consistency> {
     found.ok_or_else(|| {
         let words = Consistency::ALL.map(Consistency::name).join(", ");
         Error::usage(format!("mount option consistency: {value:?} is not one of {words}"))
+    })
+}
+
+fn durable(value: &str) -> Result<Durable> {
+    let found = Durable::ALL.into_iter().find(|known| known.name() == value);
+    found.ok_or_else(|| {
+        let words = Durable::ALL.map(Durable::name).join(", ");
+        Error::usage(format!("mount option durable: {value:?} is not one of {words}"))
     })
 }
 

@@ -14,8 +14,10 @@ use marram_vfs::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The place of the lock of an image; it is the only one.
-const IMAGE: Rank = Rank { order: 1, name: "image" };
+/// Who makes a checkpoint has this one first, and then that of the image for moments.
+const CHECKPOINT: Rank = Rank { order: 1, name: "checkpoint" };
+/// The place of the lock of an image.
+const IMAGE: Rank = Rank { order: 2, name: "image" };
 
 /// A dataset or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +72,12 @@ impl Default for PmemOptions {
 /// A file system in an image: a dataset, or a snapshot, which refuses all changes.
 pub struct Pmem {
     image: Arc<Mutex<State>>,
+    /// One checkpoint at a time.
+    checkpoints: Arc<Mutex<()>>,
     /// The number of the dataset or snapshot.
     number: u64,
+    /// Its root directory when it was opened.
+    root: Attributes,
     options: PmemOptions,
 }
 
@@ -86,7 +92,38 @@ impl Pmem {
         state.enter(number)?;
         state.dataset.handles = 1;
         state.dataset.access = Access { times: options.access_times, of_directories: true };
-        Ok(Pmem { image: Arc::new(Mutex::new(IMAGE, state)), number, options })
+        let root = state.attributes_of(Ino::ROOT)?;
+        let checkpoints = Arc::new(Mutex::new(CHECKPOINT, ()));
+        let image = Arc::new(Mutex::new(IMAGE, state));
+        let files = Pmem { image, checkpoints, number, root, options };
+        if files.options.writable {
+            files.begin()?;
+        }
+        Ok(files)
+    }
+
+    /// Begins to change the image. Where its pages are written back in any order, there is a
+    /// checkpoint first, and then the live state is right in this run of the machine alone.
+    fn begin(&self) -> std::result::Result<(), ImageError> {
+        let (host, is_closed) = {
+            let state = self.lock();
+            (state.memory.host(), state.is_closed_on_medium()?)
+        };
+        if let (Some(host), true) = (host, is_closed) {
+            self.checkpoint()?;
+            self.live_for(host)?;
+        }
+        let mut state = self.lock();
+        state.shed_left()?;
+        state.enter(self.number)?;
+        Ok(())
+    }
+
+    /// Says durably for which run of the machine the live state is right.
+    fn live_for(&self, host: u64) -> Result<()> {
+        let mut state = self.lock();
+        let set = state.set_lives_for(host).and_then(|()| state.memory.write_back());
+        set.inspect_err(|error| state.fail(error))
     }
 
     /// Opens another dataset of the image, or a snapshot. As long as that is open, no other may
@@ -98,12 +135,14 @@ impl Pmem {
         let mut state = self.lock();
         let number = state.slots.find(which)?.number;
         state.enter(number)?;
+        let root = state.attributes_of(Ino::ROOT)?;
         state.dataset.handles += 1;
         let writable = self.options.writable && which.snapshot.is_none();
         let access_times = if writable { self.options.access_times } else { AccessTimes::Never };
         state.dataset.access = Access { times: access_times, of_directories: true };
         let options = PmemOptions { access_times, writable, ..self.options.clone() };
-        Ok(Pmem { image: Arc::clone(&self.image), number, options })
+        let (image, checkpoints) = (Arc::clone(&self.image), Arc::clone(&self.checkpoints));
+        Ok(Pmem { image, checkpoints, number, root, options })
     }
 
     /// What the image says of itself.
@@ -145,8 +184,60 @@ impl Pmem {
         if !self.options.writable {
             return Ok(());
         }
+        {
+            let mut state = self.lock();
+            if state.failure().is_some() {
+                return Ok(());
+            }
+            state.give_back_numbers()?;
+            if state.memory.host().is_none() {
+                return Ok(());
+            }
+            state.is_closed = true;
+            let written = state.memory.write_back();
+            written.inspect_err(|error| state.fail(error))?;
+        }
+        self.live_for(0)
+    }
+
+    /// Makes all that was done so far durable, as one moment, where a power cut could else tear it.
+    /// Whoever wants the same meanwhile waits, and everything else goes on.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Io`], and then nothing is changed any more.
+    pub fn checkpoint(&self) -> Result<()> {
+        let _turn = self.checkpoints.lock();
+        let (way, held) = {
+            let mut state = self.lock();
+            if let Some(why) = state.failure() {
+                return Err(Error::Io(why.to_owned()));
+            }
+            let Some(way) = state.memory.unordered().filter(|_| self.may_checkpoint(&state)) else {
+                return Ok(());
+            };
+            let Some(held) = run_in(&mut state, 0, State::begin_checkpoint)? else { return Ok(()) };
+            (way, held)
+        };
+        let placed = way.write_back().and_then(|()| {
+            self.lock().place_checkpoint(&held)?;
+            way.write_back()
+        });
         let mut state = self.lock();
-        if state.failure().is_some() { Ok(()) } else { state.give_back_numbers() }
+        match placed {
+            Ok(()) => {
+                state.end_checkpoint(held);
+                Ok(())
+            }
+            Err(error) => {
+                state.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// A closed image has all that it had.
+    fn may_checkpoint(&self, state: &State) -> bool {
+        self.options.writable && !state.is_closed
     }
 
     /// The inodes that are pinned.
@@ -258,30 +349,46 @@ impl Pmem {
     }
 
     /// Runs an operation on the whole image, as [`Pmem::change`] does on the dataset.
-    fn change_image<R>(&self, run: impl FnOnce(&mut State, Timestamp) -> Result<R>) -> Result<R> {
-        if !self.options.writable {
-            return Err(Error::ReadOnly);
-        }
-        run_in(&mut self.lock(), 0, |state| run(state, self.options.clock.now()))
+    fn change_image<R>(&self, run: impl Fn(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+        self.with_space(|| {
+            let mut state = self.lock();
+            let kept = state.kept_for_checkpoint();
+            run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
+        })
     }
 
     /// Runs an operation: it happens wholly and is durable, or nothing has changed.
-    fn change<R>(&self, run: impl FnOnce(&mut State, Timestamp) -> Result<R>) -> Result<R> {
-        if !self.options.writable {
-            return Err(Error::ReadOnly);
-        }
-        let mut state = self.state()?;
-        let kept = state.space.reserved();
-        run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
+    fn change<R>(&self, run: impl Fn(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+        self.with_space(|| {
+            let mut state = self.state()?;
+            let kept = state.space.reserved();
+            run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
+        })
     }
 
     /// As [`Pmem::change`], for what gives space back: on a full image it takes what is kept for
     /// that.
-    fn remove<R>(&self, run: impl FnOnce(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+    fn remove<R>(&self, run: impl Fn(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+        self.with_space(|| {
+            let mut state = self.state()?;
+            let kept = state.kept_for_checkpoint();
+            run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
+        })
+    }
+
+    /// Runs an operation of an image that may be changed. If there is no space, it is tried once
+    /// more after a checkpoint: the one before may hold what has been removed since.
+    fn with_space<R>(&self, run: impl Fn() -> Result<R>) -> Result<R> {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
-        run_in(&mut *self.state()?, 0, |state| run(state, self.options.clock.now()))
+        match run() {
+            Err(Error::NoSpace) if self.lock().memory.host().is_some() => {
+                self.checkpoint()?;
+                run()
+            }
+            done => done,
+        }
     }
 
     /// Moves the access time of what was read.
@@ -304,7 +411,7 @@ impl Drop for Pmem {
         {
             state.dataset.handles -= 1;
             if state.dataset.handles == 0 {
-                state.kept_free = 0;
+                state.kept_free = state.kept_for_checkpoint();
                 state.forget_all();
                 if !self.options.writable {
                     state.leave();
@@ -368,22 +475,25 @@ impl FileSystem for Pmem {
         self.state()?.pinned(ino)
     }
 
+    /// A root directory that cannot be had any more is shown as it was when it was opened: so its
+    /// mount is found, asked for its status, and unmounted.
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let mut state = self.state()?;
-        let node = state.node(ino)?;
-        state.attributes(node)
+        match self.state().and_then(|mut state| state.attributes_of(ino)) {
+            Err(Error::Io(_)) if ino == Ino::ROOT => Ok(self.root.clone()),
+            found => found,
+        }
     }
 
     fn forget(&self, ino: Ino, count: u64) {
         if let Ok(mut state) = self.state() {
-            state.kept_free = 0;
+            state.kept_free = state.kept_for_checkpoint();
             state.forget(ino, count);
         }
     }
 
     fn forget_all(&self) {
         if let Ok(mut state) = self.state() {
-            state.kept_free = 0;
+            state.kept_free = state.kept_for_checkpoint();
             state.forget_all();
         }
     }
@@ -521,14 +631,14 @@ impl FileSystem for Pmem {
         self.change(|state, now| state.remove_xattr(ino, name, now))
     }
 
-    /// Everything is durable when its call returns.
+    /// Everything is durable when its call returns, but where pages are written back in any order.
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
         self.state()?.node(ino)?;
         self.sync_all()
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.failure().map_or(Ok(()), |why| Err(Error::Io(why)))
+        self.checkpoint()
     }
 
     fn capabilities(&self) -> Capabilities<'_> {

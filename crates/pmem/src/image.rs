@@ -165,7 +165,9 @@ pub fn make(memory: &mut Memory, new: &NewImage) -> std::result::Result<(), Imag
     let header = Header { id, label, pages, created: new.now.seconds }.encode();
     memory.fill(8, &header[8..])?;
     memory.persist();
+    memory.write_back()?;
     memory.store(0, 8, u64::from_le_bytes(MAGIC))?;
     memory.persist();
+    memory.write_back()?;
     Ok(())
 }

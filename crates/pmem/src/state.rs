@@ -2,6 +2,7 @@
 //!
 //! All but the memory is derived: a scan of the image finds the same again.
 
+pub(crate) mod checkpoint;
 mod commit;
 mod counts;
 mod directory;
@@ -21,6 +22,7 @@ pub(crate) use slots::{ROOT_NAME, Slot};
 use crate::layout::{FLAG_XATTRS, INODE, INODES, PAGE, field, slot_field};
 use crate::memory::Memory;
 use crate::space::Space;
+use checkpoint::Held;
 use counts::ContentCounts;
 use directory::Directory;
 use failure::Failure;
@@ -108,6 +110,12 @@ pub(crate) struct State {
     pub(crate) made: Vec<Node>,
     /// What it has put out of use, to be freed once it is durable.
     pub(crate) freed: Vec<Branch>,
+    /// The checkpoint that is durable, and what it holds.
+    pub(crate) held: Option<Held>,
+    /// How many bytes had been stored when it was taken.
+    pub(crate) checkpointed_at: Option<u64>,
+    /// The image has been closed, and does not change any more.
+    pub(crate) is_closed: bool,
     /// Since it has failed nothing is stored.
     failure: Option<Failure>,
 }

@@ -3,7 +3,8 @@
 
 use crate::images::{Cut, ROOT_USER, new_image, open};
 use marram_pmem::memory::recorded::Recorded;
-use marram_pmem::{Pmem, Which};
+use marram_pmem::memory::{Medium, Memory};
+use marram_pmem::{Pmem, PmemOptions, Which};
 use marram_vfs::{
     Attributes, Clock, Error, FileSystem, Ino, Kind, Name, NewNode, RenameMode, Result,
     SetAttributes, SteppedClock, Timestamp, WriteOptions, XattrMode,
@@ -178,4 +179,65 @@ fn what_is_known_of_an_operation_that_failed_is_forgotten() {
     assert_eq!(files.destroy(&[KEPT], false).map(drop), Err(Error::ReadOnly));
     let why = files.failure().unwrap();
     assert!(why.contains("no more stores"), "{why}");
+}
+
+/// A medium of which nothing can be had from some moment on.
+struct Gone(Recorded, Arc<std::sync::atomic::AtomicBool>);
+
+impl Gone {
+    fn is_gone(&self) -> bool {
+        self.1.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_gone() { Err(Error::Io("gone".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl Medium for Gone {
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        self.check()?;
+        self.0.read(at, out)
+    }
+
+    fn store(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        self.0.store(at, bytes)
+    }
+
+    fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        self.0.fill(at, bytes)
+    }
+
+    fn flush(&mut self, at: u64, bytes: u64) {
+        self.0.flush(at, bytes);
+    }
+
+    fn fence(&mut self) {
+        self.0.fence();
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.is_gone().then(|| "gone".to_owned())
+    }
+}
+
+#[test]
+fn of_an_image_that_is_gone_the_root_directory_is_shown_still() {
+    let (medium, _) = stage();
+    let is_gone = Arc::default();
+    let memory = Memory::new(Box::new(Gone(medium, Arc::clone(&is_gone))));
+    let files = Pmem::open(memory, PmemOptions::default()).unwrap();
+    let (root, folder) = (files.attributes(Ino::ROOT).unwrap(), ino(&files, &["d"]));
+    is_gone.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(files.attributes(Ino::ROOT), Ok(root));
+    assert!(matches!(files.attributes(folder), Err(Error::Io(_))));
+    assert!(matches!(files.lookup(Ino::ROOT, name("a")), Err(Error::Io(_))));
+    assert_eq!(files.failure().as_deref(), Some("gone"));
+    files.close().unwrap();
 }

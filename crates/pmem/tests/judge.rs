@@ -115,7 +115,7 @@ impl Recording {
                     stores.push((at + first.len() as u64, second));
                     stores.push((*at, first));
                 }
-                Event::Flush { .. } | Event::Fence => {}
+                Event::Flush { .. } | Event::Fence | Event::WriteBack => {}
             }
         }
         stores
@@ -160,6 +160,7 @@ impl Recording {
                     }
                 }
                 Event::Flush { at, bytes } => cache.flush(*at, *bytes),
+                Event::WriteBack => {}
                 Event::Fence => {
                     states += cache.judge(&sides, random)?;
                     cache.fence();

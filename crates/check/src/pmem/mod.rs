@@ -10,6 +10,7 @@
 //! walk ends. Memory: two bytes and a bit for each page, some tens of bytes for each inode of one
 //! state at a time.
 
+mod checkpoint;
 mod entries;
 mod header;
 mod inodes;
@@ -25,6 +26,7 @@ use crate::error::Error;
 use crate::finding::{Finding, Place};
 use crate::reporter::Reporter;
 use crate::{CheckOptions, Summary, finished};
+use checkpoint::Begin;
 use marram_device::Device;
 use memory::{Image, Problem};
 use pages::Pages;
@@ -80,6 +82,7 @@ impl Check<'_, '_> {
 pub(crate) fn check(
     device: &dyn Device,
     options: &CheckOptions,
+    host: Option<u64>,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary, Error> {
     let mut report = Reporter::new(report);
@@ -96,14 +99,15 @@ pub(crate) fn check(
         state: None,
     };
     check.read_number_limit();
-    if let Err(problem) = interrupted::finish_redo(&mut check.image) {
-        check.tell(problem);
+    match checkpoint::begin(&check.image, host) {
+        Ok(Begin::Live) => check.check_live(),
+        Ok(Begin::Checkpoint { slots, number_limit }) => {
+            check.number_limit = check.number_limit.max(number_limit);
+            let slots = check.read_checkpoint(slots);
+            check.check_states(&slots);
+        }
+        Err(problem) => check.tell(problem),
     }
-    let slots = check.read_slots();
-    if let Err(problem) = interrupted::finish_intent(&mut check.image, &slots) {
-        check.tell(problem);
-    }
-    check.check_states(&slots);
     let (nodes, blocks) = check.pages.used();
     check.summary.used_bytes = (nodes + blocks + FIRST_PAGE) * PAGE;
     (check.summary.nodes, check.summary.blocks) = (nodes, blocks);
@@ -112,6 +116,18 @@ pub(crate) fn check(
 }
 
 impl Check<'_, '_> {
+    /// Looks at the live state, with what an interrupted operation has left.
+    fn check_live(&mut self) {
+        if let Err(problem) = interrupted::finish_redo(&mut self.image) {
+            self.tell(problem);
+        }
+        let slots = self.read_slots(slots::SLOTS);
+        if let Err(problem) = interrupted::finish_intent(&mut self.image, &slots) {
+            self.tell(problem);
+        }
+        self.check_states(&slots);
+    }
+
     /// Looks at every state. Of states that have the same inode table one stands for all.
     fn check_states(&mut self, slots: &[Slot]) {
         let names: HashMap<u64, &str> = slots.iter().map(|it| (it.number, &*it.name)).collect();

@@ -7,7 +7,7 @@ use crate::finding::FindingKind as Kind;
 use std::collections::{HashMap, HashSet};
 
 /// The first page of slots.
-const SLOTS: u64 = 12288;
+pub(super) const SLOTS: u64 = 12288;
 /// Bytes of a slot.
 const SLOT: u64 = 256;
 /// Slots in a page; the first has the address of the next page.
@@ -29,9 +29,20 @@ pub(super) struct Slot {
 }
 
 impl Check<'_, '_> {
-    /// All slots that make sense.
-    pub(super) fn read_slots(&mut self) -> Vec<Slot> {
-        let (mut slots, mut page) = (Vec::new(), SLOTS);
+    /// All slots of a checkpoint that make sense.
+    pub(super) fn read_checkpoint(&mut self, first: u64) -> Vec<Slot> {
+        match self.pages.meet(0, first, Use::Slots) {
+            Ok(()) => self.read_slots(first),
+            Err(problem) => {
+                self.tell(problem);
+                Vec::new()
+            }
+        }
+    }
+
+    /// All slots that make sense, from a page on.
+    pub(super) fn read_slots(&mut self, first: u64) -> Vec<Slot> {
+        let (mut slots, mut page) = (Vec::new(), first);
         loop {
             let bytes = match self.image.page(page) {
                 Ok(bytes) => bytes,

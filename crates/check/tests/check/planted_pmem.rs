@@ -2,7 +2,9 @@
 //! one thing that is wrong is found for what it is.
 
 use crate::fixture::check_all;
-use marram_check::{CheckOptions, Error as CheckError, Finding, FindingKind as Kind, check};
+use marram_check::{
+    CheckOptions, Error as CheckError, Finding, FindingKind as Kind, check, check_image,
+};
 use marram_device::{Device, Error, MemoryDevice, Result};
 use marram_pmem::memory::Memory;
 use marram_pmem::memory::recorded::{Event, Recorded};
@@ -160,7 +162,7 @@ fn what_the_engine_makes_is_clean() {
 fn stores(events: &[Event]) -> impl Iterator<Item = (usize, &[u8])> {
     events.iter().filter_map(|event| match event {
         Event::Store { at, bytes } | Event::Fill { at, bytes } => Some((*at as usize, &bytes[..])),
-        Event::Flush { .. } | Event::Fence => None,
+        Event::Flush { .. } | Event::Fence | Event::WriteBack => None,
     })
 }
 
@@ -341,6 +343,30 @@ fn directories_that_are_wrong_are_found() {
         let word = it.word(into) & 0xffff;
         it.put(into, word | 0x14 << 16 | inodes.directory << 24);
     });
+}
+
+#[test]
+fn an_image_that_was_not_closed_is_looked_at_by_its_checkpoint() {
+    let medium = Recorded::unordered(base().0.clone(), 5);
+    let files = open(&medium);
+    files.checkpoint().unwrap();
+    files.create(USER, Ino::ROOT, name("later"), FILE).unwrap();
+    drop(files);
+    let mut image = medium.image();
+    let found = |image: &[u8], host: Option<u64>| {
+        let device = MemoryDevice::from_bytes(image.to_vec());
+        let (options, mut kinds) = (CheckOptions::default(), Vec::new());
+        let mut tell = |finding: Finding| kinds.push(finding.kind);
+        check_image(&device, &options, host, &mut tell).unwrap();
+        kinds
+    };
+    assert_eq!((found(&image, Some(5)), found(&image, None)), (vec![], vec![]));
+    // The live slots are torn: the run in which they were right is over.
+    image[ROOT + 16..ROOT + 24].fill(0xff);
+    assert!(found(&image, Some(5)).contains(&Kind::SlotMalformed));
+    assert_eq!((found(&image, Some(6)), found(&image, None)), (vec![], vec![]));
+    image[1024..2048].fill(0);
+    assert_eq!(found(&image, Some(6)), [Kind::ImageRecord]);
 }
 
 /// A device of which some bytes cannot be read.

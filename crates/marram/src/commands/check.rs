@@ -160,7 +160,7 @@ pub(crate) fn verify(
 ) -> Result<Summary> {
     let device = FileDevice::open(path, true)?;
     let _lock = pool_lock::take(&device)?;
-    judged(path, marram_check::check(&device, options, report))
+    judged(path, looked_at(path, &device, options, report))
 }
 
 /// The same, with the bytes that are read counted.
@@ -173,7 +173,20 @@ fn verify_counted(
     let device = FileDevice::open(path, true)?;
     let _lock = pool_lock::take(&device)?;
     let counted = Counted { device: &device, progress };
-    judged(path, marram_check::check(&counted, options, report))
+    judged(path, looked_at(path, &counted, options, report))
+}
+
+/// What a check of a pool or of a pmem image has found.
+fn looked_at(
+    path: &Path,
+    device: &dyn Device,
+    options: &CheckOptions,
+    report: &mut dyn FnMut(Finding),
+) -> std::result::Result<Summary, marram_check::Error> {
+    match engine::pmem_host(path) {
+        Some(host) => marram_check::check_image(device, options, Some(host), report),
+        None => marram_check::check(device, options, report),
+    }
 }
 
 fn judged(

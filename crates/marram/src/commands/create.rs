@@ -88,9 +88,9 @@ fn pmem(arguments: &CreateArguments, size_bytes: Option<u64>, output: &Output) -
     let created =
         Created { pool: arguments.path.clone(), size_bytes: Some(size_bytes), dataset: None };
     output.print(&created, || {
+        let medium = engine::pmem_medium(&arguments.path).unwrap_or_default();
         format!(
-            "created a pmem home of {} in {}\n\
-             It lies on tmpfs: every operation survives a killed daemon, and nothing a reboot.\n",
+            "created a pmem home of {} in {}\nIt lies on {medium}.\n",
             size_text(size_bytes, false),
             arguments.path.display()
         )

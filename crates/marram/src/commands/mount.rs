@@ -13,13 +13,13 @@ use crate::control::protocol::{
     Answer, ENDING, MountReport, MountRequest, Operation, Request, THERE_ALREADY,
 };
 use crate::daemon::{self, Launch, Log};
-use crate::dead_mounts;
 use crate::error::{Error, Kind, Result};
 use crate::names::printable;
 use crate::options::{AccessTimes, MountOptions};
 use crate::output::{Output, say};
 use crate::paths::absolute;
 use crate::target::{Target, with_optional_snapshot};
+use crate::{dead_mounts, engine};
 use rustix::mount::MountFlags;
 use serde::Serialize;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -57,6 +57,9 @@ pub(crate) struct MountPlan {
 struct MountedJson {
     pool: PathBuf,
     pid: i32,
+    /// What the image of a pmem home lies on, and what that keeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    medium: Option<String>,
     #[serde(flatten)]
     mount: MountReport,
 }
@@ -68,7 +71,9 @@ pub(super) fn run(arguments: &MountArguments, output: &Output) -> Result<()> {
     let plan = plan(arguments)?;
     let (pool, pid, mount) = mount(&plan)?;
     if !plan.foreground {
-        output.print(&MountedJson { pool, pid, mount }, String::new);
+        let medium = engine::pmem_medium(&pool);
+        let said = medium.as_ref().map_or_else(String::new, |medium| format!("medium: {medium}\n"));
+        output.print(&MountedJson { pool, pid, medium, mount }, || said);
     }
     Ok(())
 }

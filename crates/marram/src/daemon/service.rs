@@ -14,7 +14,7 @@ use crate::control::server::Service;
 use crate::engine::home::{Pass, Streams, Watched, lacks};
 use crate::error::{Error, Result};
 use crate::mountinfo;
-use crate::options::Consistency;
+use crate::options::{Consistency, Durable};
 use crate::paths;
 use crate::process::own_pid;
 use marram_client::control::PROTOCOL;
@@ -217,6 +217,10 @@ fn check_same_terms(daemon: &Daemon, request: &MountRequest) -> Result<()> {
     if options.consistency.is_some() && options.consistency != daemon.mode.consistency {
         let now = daemon.mode.consistency.map_or("its default", Consistency::name);
         return differs("consistency", format!("consistency={now}"));
+    }
+    if options.durable.is_some() && options.durable != daemon.mode.durable {
+        let now = daemon.mode.durable.map_or("its default", Durable::name);
+        return differs("durable", format!("durable={now}"));
     }
     if daemon.mode.read_only && !options.read_only && options.snapshot.is_none() {
         return differs("read-only", "ro".to_owned());

@@ -87,6 +87,7 @@ fn mode(launch: &Launch) -> OpenMode {
             rewriting_seconds: options.defragment_seconds.unwrap_or(usual.rewriting_seconds),
         },
         consistency: options.consistency,
+        durable: options.durable,
     }
 }
 

@@ -53,5 +53,9 @@ pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         let what = "mount option consistency goes with ext2 and ext3 images only";
         return Err(Error::usage(what).hint("leave it out: other homes have one order of writes"));
     }
+    if mode.durable.is_some() && !kind.has_modes() {
+        let what = "mount option durable goes with pmem homes only";
+        return Err(Error::usage(what).hint("leave it out: elsewhere an fsync makes durable"));
+    }
     kind.open(path, mode)
 }

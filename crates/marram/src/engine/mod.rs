@@ -63,7 +63,9 @@ pub(crate) use home::Home;
 pub(crate) use kinds::{none_at, open, probe};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
-pub(crate) use pmem::{CreatePmem, create as create_pmem};
+pub(crate) use pmem::{
+    CreatePmem, create as create_pmem, host as pmem_host, medium as pmem_medium,
+};
 pub(crate) use pool::{
     CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,
     show_streams, streams,

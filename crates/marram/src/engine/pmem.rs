@@ -3,7 +3,7 @@
 mod datasets;
 
 use super::changes::Known;
-use super::home::{ControlDirectory, Home, Member, Snapshots, lacks};
+use super::home::{ControlDirectory, Home, Member, Snapshots, Task, lacks};
 use super::source::{Kind, OpenMode, Probe};
 use super::volume::{Opened, Volume, VolumeOptions};
 use crate::control::protocol::{
@@ -13,10 +13,10 @@ use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::names::hexadecimal;
-use crate::options::AccessTimes;
+use crate::options::{AccessTimes, Durable as Asked};
 use crate::paths;
 use marram_pmem::memory::Memory;
-use marram_pmem::memory::mapped::Mapped;
+use marram_pmem::memory::mapped::{Durable, Mapped, MediumKind, host_of};
 use marram_pmem::{HEADER_BYTES, Header, ImageError, NewImage, Pmem, PmemOptions, make};
 use marram_store::{DatasetName, Source};
 use marram_vfs::{Clock, FileSystem, Ino, SpaceReport, SystemClock, Timestamp};
@@ -24,9 +24,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// What an image lies in, and what that keeps.
-const MEDIUM: &str = "tmpfs: every operation survives a killed daemon, and nothing a reboot";
+/// How often the background looks whether the daemon is ending.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pmem images, as sources are recognised.
 pub(super) struct PmemKind;
@@ -37,6 +38,10 @@ struct PmemHome {
     identity: Identity,
     id: String,
     files: Arc<Pmem>,
+    medium: MediumKind,
+    /// Most time that what has returned waits for a checkpoint.
+    interval: Duration,
+    read_only: bool,
 }
 
 /// An image to make.
@@ -84,6 +89,20 @@ fn failed(path: &Path, error: ImageError) -> Error {
         ImageError::Unusable { .. } => Error::failed(error.to_string()),
         other => Error::failed(other.to_string()).during(path.display()),
     }
+}
+
+/// What the image at a path lies on, and what that keeps; none if there is no image.
+pub(crate) fn medium(path: &Path) -> Option<String> {
+    PmemKind.probe(path).ok()??;
+    let kind = MediumKind::of(&File::open(path).ok()?).ok()?;
+    Some(kind.to_string())
+}
+
+/// The run of the machine for which the live state of the image at a path can be right; none if there
+/// is no image.
+pub(crate) fn host(path: &Path) -> Option<u64> {
+    PmemKind.probe(path).ok()??;
+    host_of(&File::open(path).ok()?, path).ok()
 }
 
 /// Makes an image at `path`; returns its size in bytes.
@@ -134,18 +153,55 @@ impl Kind for PmemKind {
     }
 
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
-        let mapped = Mapped::open(path, mode.read_only).map_err(|error| failed(path, error))?;
+        let mapped = Mapped::open(path, mode.read_only, mode.durable.map(kept))
+            .map_err(|error| failed(path, error))?;
+        let medium = mapped.kind();
         let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
         let options = PmemOptions { writable: !mode.read_only, ..PmemOptions::default() };
         let files = Pmem::open(Memory::new(Box::new(mapped)), options)
             .map_err(|error| failed(path, error))?;
         let header = files.header().map_err(|error| failed(path, error))?;
         let (path, id) = (path.to_owned(), hexadecimal(&header.id));
-        Ok(Arc::new(PmemHome { path, identity, id, files: Arc::new(files) }))
+        let (files, read_only) = (Arc::new(files), mode.read_only);
+        let interval = Duration::from_secs(mode.pace.commit_seconds);
+        Ok(Arc::new(PmemHome { path, identity, id, files, medium, interval, read_only }))
+    }
+
+    fn has_modes(&self) -> bool {
+        true
+    }
+}
+
+/// A mode as the engine names it.
+fn kept(asked: Asked) -> Durable {
+    match asked {
+        Asked::Each => Durable::Each,
+        Asked::Epoch => Durable::Epoch,
+        Asked::Checkpoint => Durable::Checkpoint,
     }
 }
 
 impl PmemHome {
+    /// Makes a checkpoint every interval, until the daemon ends.
+    fn make_checkpoints(&self, mounts: &dyn Mounts) {
+        let mut last = Instant::now();
+        while !mounts.is_shut() {
+            std::thread::sleep(LOOK_INTERVAL.min(self.interval));
+            if last.elapsed() < self.interval {
+                continue;
+            }
+            last = Instant::now();
+            match self.files.checkpoint() {
+                // The next one may find space again.
+                Ok(()) | Err(marram_vfs::Error::NoSpace) => {}
+                Err(error) => {
+                    mounts.log(&format!("{error}: nothing more is changed in the image"));
+                    return;
+                }
+            }
+        }
+    }
+
     /// A dataset or snapshot as a file system. The root dataset is open always.
     fn volume(&self, source: &Source) -> Result<Arc<Pmem>> {
         if *source == Source::live(DatasetName::root()) {
@@ -177,7 +233,7 @@ impl PmemHome {
             label,
             health: if failure.is_some() { "read-only" } else { "online" }.to_owned(),
             reason: failure,
-            medium: Some(MEDIUM.to_owned()),
+            medium: Some(self.medium.to_string()),
             total_bytes: space.total_bytes,
             allocated_bytes: space.total_bytes - space.free_bytes,
             free_bytes: space.free_bytes,
@@ -262,7 +318,10 @@ impl Home for PmemHome {
                 let report = datasets::destroy(files, sources, false, mounts)?;
                 Ok(Answer::Hidden { report, kept_until_seconds: None })
             }
-            Operation::Sync => Ok(Answer::Done),
+            Operation::Sync => {
+                self.sync()?;
+                Ok(Answer::Done)
+            }
             Operation::Label { label } => {
                 let (volume, caller): (&dyn FileSystem, _) = (files, paths::own_identity());
                 volume.set_label(caller, label)?;
@@ -272,9 +331,18 @@ impl Home for PmemHome {
         }
     }
 
-    /// Every operation is durable when it returns.
     fn sync(&self) -> Result<()> {
-        Ok(())
+        Ok(self.files.checkpoint()?)
+    }
+
+    fn tasks(self: Arc<Self>) -> Vec<Task> {
+        if self.read_only || self.medium.durable() != Durable::Checkpoint {
+            return Vec::new();
+        }
+        vec![Task {
+            name: "checkpoints",
+            run: Box::new(move |mounts: &dyn Mounts| self.make_checkpoints(mounts)),
+        }]
     }
 
     /// Nothing is stored any more where the medium has failed.

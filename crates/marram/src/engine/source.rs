@@ -5,7 +5,7 @@
 use super::home::Home;
 use crate::control::protocol::Operation;
 use crate::error::{Error, Result};
-use crate::options::Consistency;
+use crate::options::{Consistency, Durable};
 use marram_cluster::postgres::Place;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -89,6 +89,11 @@ pub(super) trait Kind: Sync {
     fn orders_writes(&self) -> bool {
         false
     }
+
+    /// Whether it is a user's choice when an operation becomes durable.
+    fn has_modes(&self) -> bool {
+        false
+    }
 }
 
 /// How often a home works in the background.
@@ -122,6 +127,8 @@ pub(crate) struct OpenMode {
     pub(crate) pace: Pace,
     /// Which order of writes is asked for.
     pub(crate) consistency: Option<Consistency>,
+    /// When what has returned is to survive a power cut.
+    pub(crate) durable: Option<Durable>,
 }
 
 impl OpenMode {
@@ -155,6 +162,7 @@ impl OpenMode {
             cache_bytes: COMMAND_CACHE_BYTES,
             pace: Pace::default(),
             consistency: None,
+            durable: None,
         }
     }
 }

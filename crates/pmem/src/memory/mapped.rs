@@ -7,30 +7,36 @@
 //! was read or stored there is refused. From then on nothing is stored, and what is read is read
 //! from the file, which says of each byte whether it can be had.
 //!
-//! Files on tmpfs are taken alone. There a store is as durable as the file is, as soon as it is
-//! done: a killed process loses none, and a stopped machine loses all of it. A file elsewhere is
-//! written back page by page in any order, and could not keep what this format promises.
+//! On tmpfs a store is as durable as the file is, as soon as it is done: a killed process loses none,
+//! and a stopped machine loses all of it. A file elsewhere is written back page by page in any order:
+//! [`media`] tells them apart, and there checkpoints keep what this format promises.
 
 #![allow(unsafe_code, reason = "memory that is mapped from a file has no safe access")]
 
 mod faults;
+mod media;
 
-use super::Medium;
+pub use media::{Durable, MediumKind};
+
+use super::{Medium, Unordered, WriteBack};
 use crate::error::ImageError;
 use crate::layout::{PAGE, PAGES_MAX, PAGES_MIN};
 use faults::Watch;
 use marram_vfs::Error;
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use xxhash_rust::xxh3::xxh3_64;
 
-/// What `statfs` calls tmpfs.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// Where the kernel has a number of this run of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Bytes of a block that `stat` counts.
 const STAT_BLOCK: u64 = 512;
 
@@ -45,7 +51,10 @@ struct Mapping {
 /// An image in a mapped file, locked for this process.
 pub struct Mapped {
     /// Keeps the lock.
-    file: File,
+    file: Arc<File>,
+    kind: MediumKind,
+    /// The run of the machine, where there are checkpoints.
+    host: Option<u64>,
     loads: Mapping,
     stores: Option<Mapping>,
 }
@@ -89,17 +98,34 @@ fn unusable(path: &Path, reason: impl Into<String>) -> ImageError {
     ImageError::Unusable { path: path.to_owned(), reason: reason.into() }
 }
 
-/// Refuses a file on a medium that does not keep the promises.
-fn check_medium(file: &File, path: &Path) -> Result<(), ImageError> {
-    let found = fstatfs(file).map_err(|error| unusable(path, error.to_string()))?;
-    if found.f_type == TMPFS_MAGIC {
-        return Ok(());
+/// What a file lies on.
+fn kind_of(file: &File, path: &Path) -> Result<MediumKind, ImageError> {
+    MediumKind::of(file).map_err(|error| match error {
+        Errno::OPNOTSUPP => unusable(path, "a pmem home cannot lie on hugetlbfs yet"),
+        other => unusable(path, other.to_string()),
+    })
+}
+
+/// A number of this run of the machine and of a file, which is not 0: a copy of the file has another.
+///
+/// # Errors
+/// The system does not tell.
+pub fn host_of(file: &File, path: &Path) -> Result<u64, ImageError> {
+    let failed = |error: std::io::Error| unusable(path, error.to_string());
+    let boot = std::fs::read(BOOT_ID).map_err(failed)?;
+    let inode = file.metadata().map_err(failed)?.ino();
+    Ok(xxh3_64(&[&boot[..], &inode.to_le_bytes()].concat()).max(1))
+}
+
+/// A file whose pages are written back.
+struct Written(Arc<File>);
+
+impl WriteBack for Written {
+    fn write_back(&self) -> marram_vfs::Result<()> {
+        self.0
+            .sync_data()
+            .map_err(|error| Error::Io(format!("the image cannot be written: {error}")))
     }
-    Err(unusable(
-        path,
-        "a pmem home lies on tmpfs alone for now (as below /dev/shm): elsewhere pages are \
-         written back in any order, and a power cut could tear it",
-    ))
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
@@ -141,7 +167,7 @@ impl Mapped {
         if !found.is_file() {
             return Err(unusable(path, "it is no regular file"));
         }
-        check_medium(file, path)?;
+        kind_of(file, path)?;
         lock(file, path)?;
         let too_full =
             |reason: String| unusable(path, format!("{bytes} bytes cannot be had: {reason}"));
@@ -157,15 +183,25 @@ impl Mapped {
         file.set_len(bytes).map_err(failed)
     }
 
+    /// What the file lies on.
+    pub fn kind(&self) -> MediumKind {
+        self.kind
+    }
+
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// There is none, another process uses it, or its medium does not do.
-    pub fn open(path: &Path, read_only: bool) -> Result<Mapped, ImageError> {
+    /// There is none, another process uses it, or its medium does not keep what was asked for.
+    pub fn open(
+        path: &Path,
+        read_only: bool,
+        durable: Option<Durable>,
+    ) -> Result<Mapped, ImageError> {
         let failed = |error: std::io::Error| unusable(path, error.to_string());
         let file = OpenOptions::new().read(true).write(!read_only).open(path).map_err(failed)?;
         lock(&file, path)?;
-        check_medium(&file, path)?;
+        let kind = kind_of(&file, path)?;
+        durable.map_or(Ok(()), |asked| kind.check(asked)).map_err(|why| unusable(path, why))?;
         let found = file.metadata().map_err(failed)?;
         let bytes = found.len();
         if !found.is_file() || bytes < PAGES_MIN * PAGE || !bytes.is_multiple_of(PAGE) {
@@ -189,7 +225,12 @@ impl Mapped {
         };
         let loads = map(ProtFlags::READ)?;
         let stores = if writes { Some(map(ProtFlags::WRITE)?) } else { None };
-        Ok(Mapped { file, loads, stores })
+        let kind = kind_of(&file, path)?;
+        let host = match kind.durable() {
+            Durable::Checkpoint => Some(host_of(&file, path)?),
+            Durable::Each | Durable::Epoch => None,
+        };
+        Ok(Mapped { file: Arc::new(file), kind, host, loads, stores })
     }
 
     /// Where the first page was that could not be had.
@@ -262,6 +303,11 @@ impl Medium for Mapped {
         self.check()
     }
 
+    fn unordered(&self) -> Option<Unordered> {
+        let write_back = Arc::new(Written(Arc::clone(&self.file)));
+        self.host.map(|host| Unordered { host, write_back })
+    }
+
     fn failure(&self) -> Option<String> {
         let at = self.fault()?;
         let bytes = self.bytes();
@@ -274,7 +320,7 @@ impl Medium for Mapped {
         Some(format!("the image cannot be had at {at:#x}: {why}"))
     }
 
-    /// A killed process loses no store to tmpfs, and nothing else can be asked of it.
+    /// A killed process loses no store. What a stopped machine loses is up to checkpoints.
     fn flush(&mut self, _at: u64, _bytes: u64) {}
 
     fn fence(&mut self) {
@@ -290,7 +336,7 @@ impl std::fmt::Debug for Mapped {
 
 #[cfg(test)]
 mod tests {
-    use super::Mapped;
+    use super::{Durable, Mapped, MediumKind};
     use crate::memory::{Medium, Memory};
     use marram_vfs::Error;
     use rustix::fs::{CWD, FileType, Mode};
@@ -312,7 +358,7 @@ mod tests {
         memory.fill(100, b"bytes").unwrap();
         memory.persist();
         drop(memory);
-        let mapped = Mapped::open(&path, true).unwrap();
+        let mapped = Mapped::open(&path, true, None).unwrap();
         let mut out = [0; 26];
         mapped.read(0, &mut out).unwrap();
         assert_eq!(out[8..16], (u64::MAX / 3).to_le_bytes());
@@ -320,19 +366,45 @@ mod tests {
     }
 
     #[test]
-    fn two_at_a_time_sparse_files_and_other_media_are_refused() {
+    fn two_at_a_time_sparse_files_and_other_modes_are_refused() {
         let (folder, path) = scratch();
+        let other = folder.path().join("other");
+        drop(Mapped::create(&other, 1 << 20, false).unwrap());
         let _held = Mapped::create(&path, 1 << 20, false).unwrap();
-        let said = |path: &Path| Mapped::open(path, false).unwrap_err().to_string();
+        let said = |path: &Path| Mapped::open(path, false, None).unwrap_err().to_string();
         assert!(said(&path).contains("another process"));
         let sparse = folder.path().join("sparse");
         std::fs::File::create(&sparse).unwrap().set_len(1 << 20).unwrap();
         assert!(said(&sparse).contains("sparse"));
-        let elsewhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        assert!(said(&elsewhere).contains("tmpfs alone"));
+        let modes = [Durable::Epoch, Durable::Checkpoint].map(|mode| {
+            let refused = Mapped::open(&other, false, Some(mode)).unwrap_err().to_string();
+            refused.contains(&format!("durable={} cannot be kept", mode.name()))
+        });
+        assert_eq!(modes, [true; 2]);
         let again = Mapped::create(&path, 1 << 20, false).unwrap_err().to_string();
         assert!(again.contains("exists"), "{again}");
     }
+    /// The temporary folder is on a disk where there is one.
+    #[test]
+    fn an_ordinary_file_has_checkpoints_and_a_number_of_this_run() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("image");
+        let made = Mapped::create(&path, 1 << 20, false).unwrap();
+        if made.kind() == MediumKind::Memory {
+            return;
+        }
+        let host = made.unordered().unwrap().host;
+        drop(made);
+        let again = Mapped::open(&path, false, Some(Durable::Checkpoint)).unwrap();
+        assert_eq!(again.unordered().unwrap().host, host);
+        drop(again);
+        let refused = Mapped::open(&path, false, Some(Durable::Each)).unwrap_err().to_string();
+        assert!(refused.contains("in any order"), "{refused}");
+        std::fs::copy(&path, folder.path().join("copy")).unwrap();
+        let copy = Mapped::open(&folder.path().join("copy"), false, None);
+        assert!(copy.is_err() || copy.unwrap().unordered().unwrap().host != host);
+    }
+
     #[test]
     fn what_cannot_be_replaced_stays_as_it_was() {
         let (folder, path) = scratch();
@@ -390,7 +462,7 @@ mod tests {
             let mapped = Mapped::create(&path, bytes, true).unwrap();
             assert_eq!(mapped.bytes(), bytes);
             drop(mapped);
-            assert!(Mapped::open(&path, false).is_ok(), "it is not sparse");
+            assert!(Mapped::open(&path, false, None).is_ok(), "it is not sparse");
         }
     }
 }

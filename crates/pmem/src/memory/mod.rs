@@ -17,6 +17,7 @@ pub mod recorded;
 use crate::layout::LINE;
 use marram_vfs::{Error, Result};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What an image lies in. Addresses have been checked.
 pub trait Medium: Send {
@@ -41,6 +42,11 @@ pub trait Medium: Send {
     /// [`Error::Io`]: something has failed, and not all bytes were stored.
     fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
 
+    /// How it becomes durable, if its pages are written back in any order.
+    fn unordered(&self) -> Option<Unordered> {
+        None
+    }
+
     /// What has failed first; once there is something, there always is.
     fn failure(&self) -> Option<String>;
 
@@ -49,6 +55,25 @@ pub trait Medium: Send {
 
     /// Waits until what was flushed is durable.
     fn fence(&mut self);
+}
+
+/// Makes what a medium holds durable, while it is in use.
+pub trait WriteBack: Send + Sync {
+    /// All that was stored before the call is durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: nothing is known of what was stored.
+    fn write_back(&self) -> Result<()>;
+}
+
+/// A medium whose pages are written back in any order, at any time.
+#[derive(Clone)]
+pub struct Unordered {
+    /// A number of this run of the machine and of the image's file: as long as both are the same, all
+    /// that was stored is there. It is not 0.
+    pub host: u64,
+    /// Makes all durable.
+    pub write_back: Arc<dyn WriteBack>,
 }
 
 /// What was done to a medium.
@@ -72,13 +97,33 @@ pub struct Memory {
     over: BTreeMap<u64, u64>,
     /// Stores go there.
     lays_over: bool,
+    unordered: Option<Unordered>,
 }
 
 impl Memory {
     /// All access to `medium`.
     pub fn new(medium: Box<dyn Medium>) -> Memory {
         let (waiting, tally, over) = (Vec::new(), Tally::default(), BTreeMap::new());
-        Memory { medium, waiting, tally, over, lays_over: false }
+        let unordered = medium.unordered();
+        Memory { medium, waiting, tally, over, lays_over: false, unordered }
+    }
+
+    /// The number of this run of the machine, if pages are written back in any order.
+    pub(crate) fn host(&self) -> Option<u64> {
+        self.unordered.as_ref().map(|unordered| unordered.host)
+    }
+
+    /// What makes pages durable that are written back in any order.
+    pub(crate) fn unordered(&self) -> Option<Arc<dyn WriteBack>> {
+        self.unordered.as_ref().map(|unordered| Arc::clone(&unordered.write_back))
+    }
+
+    /// Makes all durable that was stored.
+    pub(crate) fn write_back(&self) -> Result<()> {
+        if self.lays_over {
+            return Ok(());
+        }
+        self.unordered.as_ref().map_or(Ok(()), |unordered| unordered.write_back.write_back())
     }
 
     /// What has failed, if anything has.

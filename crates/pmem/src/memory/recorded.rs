@@ -1,6 +1,6 @@
 //! A medium that keeps every store, flush and fence: for tests that look at what lies between.
 
-use super::Medium;
+use super::{Medium, Unordered, WriteBack};
 use marram_vfs::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub enum Event {
     },
     /// A wait for what was written back.
     Fence,
+    /// All pages were written back, where that happens in any order.
+    WriteBack,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +46,10 @@ struct Kept {
     /// Stores until they are refused.
     stores_left: Option<u64>,
     has_failed: bool,
+    /// The run of the machine, if pages are written back in any order.
+    host: Option<u64>,
+    /// Nothing can be written back any more.
+    loses: bool,
 }
 
 /// An image in the memory of the process, shared by its handles.
@@ -75,6 +81,16 @@ impl Recorded {
         std::mem::take(&mut kept.events)
     }
 
+    /// The same, as a medium whose pages are written back in any order, in a run of the machine.
+    pub fn unordered(image: Vec<u8>, host: u64) -> Recorded {
+        Recorded(Arc::new(Mutex::new(Kept { image, host: Some(host), ..Kept::default() })))
+    }
+
+    /// Refuses to write anything back from now on.
+    pub fn fail_write_back(&self) {
+        self.0.lock().loses = true;
+    }
+
     /// Refuses all stores after `count` more of them.
     pub fn fail_after(&self, count: u64) {
         self.0.lock().stores_left = Some(count);
@@ -99,6 +115,19 @@ impl Recorded {
     }
 }
 
+impl WriteBack for Recorded {
+    fn write_back(&self) -> Result<()> {
+        let mut kept = self.0.lock();
+        if kept.is_recording && !kept.loses {
+            kept.events.push(Event::WriteBack);
+        }
+        match kept.loses {
+            true => Err(Error::Io(REFUSED.to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Medium for Recorded {
     fn bytes(&self) -> u64 {
         self.0.lock().image.len() as u64
@@ -117,6 +146,11 @@ impl Medium for Recorded {
 
     fn fill(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         self.put(at, bytes, |at, bytes| Event::Fill { at, bytes })
+    }
+
+    fn unordered(&self) -> Option<Unordered> {
+        let host = self.0.lock().host?;
+        Some(Unordered { host, write_back: Arc::new(self.clone()) })
     }
 
     fn failure(&self) -> Option<String> {

@@ -166,6 +166,7 @@ impl State {
             self.memory.store(at, 8, value)?;
         }
         self.memory.persist();
+        self.memory.write_back()?;
         self.memory.store(REDO, 1, 0)?;
         self.memory.persist();
         Ok(())
@@ -188,6 +189,8 @@ impl State {
                 node = self.intended(parent)?;
             }
             self.memory.store(node.field(field::LINKS), 4, u64::from(links))?;
+            self.memory.persist();
+            self.memory.write_back()?;
         }
         self.close_intent()
     }

@@ -4,6 +4,7 @@
 //! can be a part of it: as a mount after a crash would, it is finished or not, but in memory alone,
 //! over what can be read still. What was known of the image may be ahead of it, and is forgotten.
 
+use crate::layout::SLOTS;
 use crate::state::counts::ContentCounts;
 use crate::state::{Dataset, State};
 use marram_vfs::{Error, Result};
@@ -27,7 +28,7 @@ impl State {
             self.memory.lay_over(true);
             let settled = self.settle_redo().and_then(|()| self.settle_intent());
             self.memory.lay_over(false);
-            let slots = settled.and_then(|()| self.read_slots(&mut |_| Ok(())));
+            let slots = settled.and_then(|()| self.read_slots(SLOTS, &mut |_| Ok(())));
             let is_readable = slots.is_ok();
             if let Ok(slots) = slots {
                 self.slots = slots;
@@ -65,8 +66,14 @@ impl State {
         }
     }
 
-    /// Refuses changes after a failure.
+    /// Notes that what was stored could not be made durable: nothing more is stored.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        let why = error.to_string();
+        self.failure.get_or_insert(Failure { why, is_readable: true });
+    }
+
+    /// Refuses changes after a failure, or after the end.
     pub(crate) fn check_changeable(&self) -> Result<()> {
-        if self.failure.is_some() { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.failure.is_some() || self.is_closed { Err(Error::ReadOnly) } else { Ok(()) }
     }
 }

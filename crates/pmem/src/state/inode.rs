@@ -143,6 +143,12 @@ impl State {
         Ok(is_old || accessed <= modified || accessed <= self.changed(node)?)
     }
 
+    /// The attributes of an inode by its number.
+    pub(crate) fn attributes_of(&mut self, ino: Ino) -> Result<Attributes> {
+        let node = self.node(ino)?;
+        self.attributes(node)
+    }
+
     /// What is known of an inode.
     pub(crate) fn attributes(&mut self, node: Node) -> Result<Attributes> {
         let basics = self.basics(node)?;

@@ -10,7 +10,8 @@ use marram_vfs::{Error, Result};
 
 impl State {
     /// Opens an image: what a crash has left half done is finished, and then all of it is looked
-    /// through.
+    /// through. After a power cut on a medium without an order, it is first what it was at the last
+    /// checkpoint.
     ///
     /// # Errors
     /// There is no image, or it makes no sense.
@@ -24,6 +25,13 @@ impl State {
             )));
         }
         let mut state = State::unscanned(memory);
+        if !state.is_live()? {
+            if !writable {
+                return Err(ImageError::Interrupted);
+            }
+            state.restore()?;
+            state = State::unscanned(state.memory);
+        }
         if writable {
             state.settle_redo()?;
             state.settle_intent()?;
@@ -31,9 +39,6 @@ impl State {
             return Err(ImageError::Interrupted);
         }
         state.scan()?;
-        if writable {
-            state.shed_left()?;
-        }
         Ok(state)
     }
 
@@ -45,6 +50,10 @@ impl State {
     /// Gives the image another label.
     pub(crate) fn set_label(&mut self, label: &str) -> Result<()> {
         check_label(label)?;
+        // Several words of the header change: a power cut could leave some of them.
+        if self.memory.host().is_some() {
+            return Err(Error::NotSupported);
+        }
         let old = self.header().map_err(|error| Error::Damaged(error.to_string()))?;
         let bytes = Header { label: label.to_owned(), ..old }.encode();
         let mut plan = Plan::default();

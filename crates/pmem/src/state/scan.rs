@@ -7,10 +7,11 @@
 //! goes through the directories of each dataset. A snapshot's are checked as they are read.
 
 use crate::layout::{
-    FLAG_INLINE, INLINE_BYTES_MAX, INODE, INODES, NUMBER_LIMIT, NUMBER_MAX, PAGE, SlotKind,
+    FLAG_INLINE, INLINE_BYTES_MAX, INODE, INODES, NUMBER_LIMIT, NUMBER_MAX, PAGE, SLOTS, SlotKind,
 };
 use crate::memory::Memory;
 use crate::space::Space;
+use crate::state::checkpoint::Held;
 use crate::state::counts::ContentCounts;
 use crate::state::directory::{Directory, parse_page};
 use crate::state::sharing::{Branch, Leaves, inodes_in};
@@ -25,7 +26,7 @@ fn damaged(what: String) -> Error {
 }
 
 /// The pages that a scan has met.
-struct Pages<'s> {
+pub(crate) struct Pages<'s> {
     state: &'s State,
     space: Space,
     /// Of each page that has been met, what it is.
@@ -46,11 +47,33 @@ fn role(branch: &Branch) -> u16 {
 /// The role of a page of slots.
 const SLOTS_ROLE: u16 = 3;
 
-impl Pages<'_> {
-    fn of(state: &State) -> Pages<'_> {
+impl<'s> Pages<'s> {
+    /// None yet.
+    pub(crate) fn of(state: &'s State) -> Pages<'s> {
         let pages = state.memory.bytes() / PAGE;
         let roles = vec![0; usize::try_from(pages).unwrap_or(0)];
         Pages { state, space: Space::new(pages), roles }
+    }
+
+    /// The state whose pages they are.
+    pub(crate) fn state(&self) -> &'s State {
+        self.state
+    }
+
+    /// All of them.
+    pub(crate) fn into_space(self) -> Space {
+        self.space
+    }
+
+    /// Reads the slots of a checkpoint, which begin at `first`, and meets their pages.
+    pub(crate) fn checkpoint_slots(&mut self, first: u64, met: &mut Vec<u64>) -> Result<Slots> {
+        let state = self.state;
+        let mut meet = |at| {
+            met.push(at);
+            self.meet(at, SLOTS_ROLE).map(drop)
+        };
+        meet(first)?;
+        state.read_slots(first, &mut meet)
     }
 
     /// Meets a page; whether it is the first time.
@@ -67,7 +90,7 @@ impl Pages<'_> {
     }
 
     /// Meets a page, and what lies below it.
-    fn below(&mut self, top: Branch) -> Result<()> {
+    pub(crate) fn below(&mut self, top: Branch) -> Result<()> {
         let mut left = vec![top];
         while let Some(branch) = left.pop() {
             if !self.meet(branch.at, role(&branch))? {
@@ -267,21 +290,25 @@ impl State {
             fresh: Vec::new(),
             made: Vec::new(),
             freed: Vec::new(),
+            held: None,
+            checkpointed_at: None,
+            is_closed: false,
             failure: None,
         }
     }
 
-    /// All pages that are in use, and all slots.
-    fn scan_pages(&self) -> Result<(Space, Slots)> {
+    /// All pages that are in use, all slots, and the checkpoint that has to stay.
+    fn scan_pages(&self) -> Result<(Space, Slots, Option<Held>)> {
         let mut pages = Pages::of(self);
-        let slots = self.read_slots(&mut |at| pages.meet(at, SLOTS_ROLE).map(drop))?;
+        let slots = self.read_slots(SLOTS, &mut |at| pages.meet(at, SLOTS_ROLE).map(drop))?;
         for slot in slots.iter() {
             let root = self.memory.word(slot.at + crate::layout::slot_field::ROOT)?;
             if let Some(top) = Branch::top(root, UNSIZED, Leaves::Inodes)? {
                 pages.below(top)?;
             }
         }
-        Ok((pages.space, slots))
+        let held = self.kept_checkpoint()?.map(|kept| pages.hold(kept)).transpose()?;
+        Ok((pages.space, slots, held))
     }
 
     /// Finds out what is in use.
@@ -289,7 +316,7 @@ impl State {
     /// # Errors
     /// [`Error::Damaged`]: the image makes no sense, and what of it.
     pub(crate) fn scan(&mut self) -> Result<()> {
-        (self.space, self.slots) = self.scan_pages()?;
+        (self.space, self.slots, self.held) = self.scan_pages()?;
         self.next_number = self.memory.word(NUMBER_LIMIT)?;
         if self.next_number > NUMBER_MAX {
             return Err(damaged(format!("the bound of numbers is {}", self.next_number)));
@@ -316,7 +343,8 @@ impl State {
     /// Takes away what a crash has left: inodes that nothing names, and pages of the inode table
     /// without inodes. What there is no space for stays for the next mount.
     pub(crate) fn shed_left(&mut self) -> Result<()> {
-        let numbers: Vec<u64> = self.others.keys().copied().collect();
+        let all = self.others.keys().copied().chain([self.dataset.number]);
+        let numbers: Vec<u64> = all.filter(|number| *number != 0).collect();
         for number in numbers {
             self.enter(number)?;
             let root = self.memory.word(self.dataset.root_at())?;
@@ -359,7 +387,7 @@ impl State {
     /// # Errors
     /// What differs.
     pub(crate) fn audit(&self) -> Result<()> {
-        let (space, slots) = self.scan_pages()?;
+        let (space, slots, _) = self.scan_pages()?;
         if !space.same_pages(&self.space) {
             let (found, known) = (space.free(), self.space.free());
             return Err(damaged(format!("{found} pages are free, and {known} known to be")));

@@ -2,7 +2,7 @@
 //! snapshot, a clone and a rollback are one word, whatever the state holds.
 
 use crate::layout::{
-    NUMBER_LIMIT, NUMBER_MAX, PAGE, SLOT, SLOT_NAME_MAX, SLOTS, SlotHead, SlotKind, slot_field,
+    NUMBER_LIMIT, NUMBER_MAX, PAGE, SLOT, SLOT_NAME_MAX, SlotHead, SlotKind, slot_field,
 };
 use crate::state::commit::Plan;
 use crate::state::sharing::{Branch, Leaves};
@@ -72,7 +72,7 @@ impl Slots {
     }
 
     /// All, in the order of their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Slot> {
         self.by_number.values()
     }
 
@@ -129,13 +129,17 @@ struct NewSlot<'n> {
 }
 
 impl State {
-    /// Reads all slots, and hands out the pages in which they lie.
+    /// Reads all slots from a page on, and hands out the other pages in which they lie.
     ///
     /// # Errors
     /// They make no sense.
-    pub(crate) fn read_slots(&self, meet_page: &mut dyn FnMut(u64) -> Result<()>) -> Result<Slots> {
+    pub(crate) fn read_slots(
+        &self,
+        first: u64,
+        meet_page: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Slots> {
         let mut slots = Slots::default();
-        let mut page = SLOTS;
+        let mut page = first;
         loop {
             slots.end = page + PAGE;
             for at in (1..SLOTS_IN_PAGE).map(|which| page + which * SLOT) {
@@ -265,7 +269,7 @@ impl State {
     }
 
     /// The page at the top of a state.
-    fn top(&self, slot: &Slot) -> Result<Option<Branch>> {
+    pub(crate) fn top(&self, slot: &Slot) -> Result<Option<Branch>> {
         let root = self.memory.word(slot.at + slot_field::ROOT)?;
         Branch::top(root, UNSIZED, Leaves::Inodes)
     }

@@ -321,6 +321,10 @@ impl State {
 
     /// An inode whose last pin is gone. On an image that makes no sense there it stays.
     fn drop_unpinned(&mut self, ino: Ino) {
+        if self.check_changeable().is_err() {
+            self.dataset.has_left = true;
+            return;
+        }
         let dropped = self.node(ino).and_then(|node| self.drop_if_unused(node));
         match dropped {
             Ok(()) => self.end_operation(),

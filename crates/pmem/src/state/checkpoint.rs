@@ -1,0 +1,250 @@
+//! Checkpoints: what a power cut leaves where pages are written back in any order.
+//!
+//! There the live state may be torn after a power cut, and is not looked at. A checkpoint is a copy
+//! of the slots at one moment. All pages that it reaches are held, as by a snapshot, so none of them
+//! changes until the next one is durable. Its place is one of two in the header's page, each in a
+//! sector of its own; the other one is still that of the checkpoint before.
+//!
+//! One word says for which run of the machine the live state is right: in that run the kernel's
+//! cache has all stores, whatever became of the process. Where it is 0, the image has been closed,
+//! and the live state is right everywhere.
+
+use crate::error::ImageError;
+use crate::layout::{INTENT, NUMBER_LIMIT, REDO, SLOTS};
+use crate::memory::Memory;
+use crate::space::Space;
+use crate::state::State;
+use crate::state::sharing::Branch;
+use marram_vfs::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Where the word is that says for which run of the machine the live state is right.
+const LIVES_FOR: u64 = 528;
+/// Slots in a page.
+const SLOTS_IN_PAGE: u64 = 15;
+/// Words of a checkpoint in its place.
+const WORDS: u64 = 4;
+/// Where a checkpoint can be.
+const PLACES: [u64; 2] = [1024, 1536];
+
+/// A checkpoint, as it stands in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// Of two, the greater one is newer.
+    sequence: u64,
+    /// The address of the first page of its slots.
+    pub(crate) slots: u64,
+    /// All numbers that were given away are below this one.
+    number_limit: u64,
+}
+
+/// A checkpoint, and what it holds.
+#[derive(Debug)]
+pub(crate) struct Held {
+    at: Checkpoint,
+    /// The pages of its slots.
+    pub(crate) pages: Vec<u64>,
+    /// The tops of its states.
+    pub(crate) tops: Vec<Branch>,
+}
+
+impl Checkpoint {
+    fn words(self) -> [u64; 4] {
+        let words = [self.sequence, self.slots, self.number_limit];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let [sequence, slots, number_limit] = words;
+        [xxh3_64(&bytes), sequence, slots, number_limit]
+    }
+
+    /// Where it stands.
+    fn place(self) -> u64 {
+        PLACES[(self.sequence % 2) as usize]
+    }
+
+    fn read(memory: &Memory, place: u64) -> Result<Option<Checkpoint>> {
+        let word = |which: u64| memory.word(place + which * 8);
+        let found = Checkpoint { sequence: word(1)?, slots: word(2)?, number_limit: word(3)? };
+        let is_whole = found.words()[0] == word(0)? && found.place() == place;
+        Ok(is_whole.then_some(found))
+    }
+
+    /// The newest one.
+    pub(crate) fn newest(memory: &Memory) -> Result<Option<Checkpoint>> {
+        let [first, second] = PLACES.map(|place| Checkpoint::read(memory, place));
+        Ok(first?.into_iter().chain(second?).max_by_key(|found| found.sequence))
+    }
+}
+
+fn no_checkpoint() -> Error {
+    Error::Damaged("it was not closed, and has no checkpoint".to_owned())
+}
+
+impl State {
+    /// The checkpoint that has to stay, if there is one.
+    pub(crate) fn kept_checkpoint(&self) -> Result<Option<Checkpoint>> {
+        match self.memory.word(LIVES_FOR)? {
+            0 => Ok(None),
+            _ => Checkpoint::newest(&self.memory),
+        }
+    }
+
+    /// Whether the image has been closed: the live state is right everywhere.
+    pub(crate) fn is_closed_on_medium(&self) -> Result<bool> {
+        Ok(self.memory.word(LIVES_FOR)? == 0)
+    }
+
+    /// Whether the live state is right here and now.
+    pub(crate) fn is_live(&self) -> Result<bool> {
+        let lives_for = self.memory.word(LIVES_FOR)?;
+        Ok(lives_for == 0 || self.memory.host() == Some(lives_for))
+    }
+
+    /// Goes back to the newest checkpoint. A crash meanwhile leaves the same to be done again.
+    ///
+    /// # Errors
+    /// There is none, or it makes no sense.
+    pub(crate) fn restore(&mut self) -> std::result::Result<(), ImageError> {
+        let found = Checkpoint::newest(&self.memory)?.ok_or_else(no_checkpoint)?;
+        let (space, pages) = self.scan_checkpoint(found)?;
+        self.space = space;
+        let mut next = 0;
+        for (which, copy) in pages.iter().enumerate().rev() {
+            let mut bytes = self.page(*copy)?;
+            bytes[..8].copy_from_slice(&u64::to_le_bytes(next));
+            next = if which == 0 { SLOTS } else { self.take_page()? };
+            self.memory.fill(next, &bytes)?;
+        }
+        let limit = self.memory.word(NUMBER_LIMIT)?.max(found.number_limit);
+        self.memory.store(NUMBER_LIMIT, 8, limit)?;
+        self.memory.store(REDO, 1, 0)?;
+        self.memory.store(INTENT, 1, 0)?;
+        self.memory.persist();
+        self.fresh.clear();
+        self.memory.store(LIVES_FOR, 8, self.memory.host().unwrap_or(0))?;
+        self.memory.persist();
+        Ok(())
+    }
+
+    /// What a checkpoint reaches, and the pages of its slots.
+    fn scan_checkpoint(&self, found: Checkpoint) -> Result<(Space, Vec<u64>)> {
+        let mut pages = crate::state::scan::Pages::of(self);
+        let held = pages.hold(found)?;
+        Ok((pages.into_space(), held.pages))
+    }
+
+    /// Says for which run of the machine the live state is right; 0 for all.
+    pub(crate) fn set_lives_for(&mut self, lives_for: u64) -> Result<()> {
+        self.memory.store(LIVES_FOR, 8, lives_for)?;
+        self.memory.persist();
+        Ok(())
+    }
+
+    /// Pages that have to stay free, so that there can always be another checkpoint.
+    pub(crate) fn kept_for_checkpoint(&self) -> u64 {
+        let pages = self.slots.iter().len() as u64 / SLOTS_IN_PAGE + 1;
+        if self.memory.host().is_some() { 2 * pages } else { 0 }
+    }
+
+    /// Takes a checkpoint of this moment, and holds what it reaches; none if nothing was stored
+    /// since the last one. It is none before it stands in its place.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; then there is none.
+    pub(crate) fn begin_checkpoint(&mut self) -> Result<Option<Held>> {
+        if self.checkpointed_at == Some(self.memory.tally().stored_bytes) {
+            return Ok(None);
+        }
+        let last = Checkpoint::newest(&self.memory)?;
+        let mut tops = Vec::new();
+        for slot in self.slots.iter() {
+            tops.extend(self.top(slot)?);
+        }
+        let pages = self.copy_slots()?;
+        let number_limit = self.memory.word(NUMBER_LIMIT)?;
+        let sequence = last.map_or(1, |last| last.sequence + 1);
+        let slots = pages.first().copied().unwrap_or(0);
+        tops.iter().for_each(|top| self.space.share(top.at));
+        self.fresh.clear();
+        self.memory.persist();
+        self.checkpointed_at = Some(self.memory.tally().stored_bytes);
+        Ok(Some(Held { at: Checkpoint { sequence, slots, number_limit }, pages, tops }))
+    }
+
+    /// Copies the pages of slots. Of those at the end that are as they were, the last checkpoint's
+    /// copies serve again.
+    fn copy_slots(&mut self) -> Result<Vec<u64>> {
+        let (mut live, mut page) = (Vec::new(), SLOTS);
+        while page != 0 {
+            live.push(page);
+            page = self.memory.word(page)?;
+        }
+        let last = self.held.as_ref().map_or(Vec::new(), |held| held.pages.clone());
+        let (mut copies, mut next) = (Vec::new(), 0);
+        let mut shared = Vec::new();
+        for (which, page) in live.iter().enumerate().rev() {
+            let mut bytes = self.page(*page)?;
+            bytes[..8].copy_from_slice(&u64::to_le_bytes(next));
+            let old = last.get(which).copied();
+            let is_same =
+                old.map(|old| self.page(old)).transpose()?.is_some_and(|old| old == bytes);
+            next = match old.filter(|_| is_same) {
+                Some(old) => {
+                    shared.push(old);
+                    old
+                }
+                None => {
+                    let copy = self.take_page()?;
+                    self.memory.fill(copy, &bytes)?;
+                    copy
+                }
+            };
+            copies.push(next);
+        }
+        shared.into_iter().for_each(|page| self.space.share(page));
+        copies.reverse();
+        Ok(copies)
+    }
+
+    /// Puts a checkpoint in its place. What it reaches is durable.
+    pub(crate) fn place_checkpoint(&mut self, held: &Held) -> Result<()> {
+        let place = held.at.place();
+        for (which, word) in (0..).zip(held.at.words()) {
+            self.memory.store(place + which * 8, 8, word)?;
+        }
+        self.memory.persist();
+        // What others have stored meanwhile waits for the next one.
+        self.checkpointed_at = self.checkpointed_at.map(|stored| stored + WORDS * 8);
+        Ok(())
+    }
+
+    /// A checkpoint is durable: what the one before has held is let go.
+    pub(crate) fn end_checkpoint(&mut self, held: Held) {
+        if let Some(last) = self.held.replace(held) {
+            self.release_held(last);
+        }
+    }
+
+    /// Lets go of what a checkpoint holds that is no more, or never came to be.
+    pub(crate) fn release_held(&mut self, held: Held) {
+        self.freed.extend(held.tops);
+        self.release_freed();
+        for page in held.pages {
+            self.space.release(page);
+        }
+    }
+}
+
+impl crate::state::scan::Pages<'_> {
+    /// Meets all that a checkpoint reaches.
+    pub(crate) fn hold(&mut self, at: Checkpoint) -> Result<Held> {
+        let (mut pages, mut tops) = (Vec::new(), Vec::new());
+        let slots = self.checkpoint_slots(at.slots, &mut pages)?;
+        for slot in slots.iter() {
+            if let Some(top) = self.state().top(slot)? {
+                self.below(top)?;
+                tops.push(top);
+            }
+        }
+        Ok(Held { at, pages, tops })
+    }
+}
