@@ -102,3 +102,34 @@ impl From<Failure> for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Failure;
+    use marram_store::Error;
+
+    fn refused(code: &str) -> Failure {
+        Failure::Refused { code: code.to_owned(), message: "the reason".to_owned() }
+    }
+
+    #[test]
+    fn refusals_are_what_a_store_says() {
+        assert_eq!(Error::from(refused("53100")), Error::NoSpace);
+        assert!(matches!(Error::from(refused("25006")), Error::ReadOnly(_)));
+        assert!(
+            matches!(Error::from(refused("XX001")), Error::Io(text) if text.contains("reason"))
+        );
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_nothing_else() {
+        for code in ["57P01", "57P02", "57P03", "08006", "53300", "40P01", "40001"] {
+            assert!(refused(code).passes(), "{code}");
+        }
+        for code in ["53100", "25006", "42501", "28P01", "XX001", "57014", ""] {
+            assert!(!refused(code).passes(), "{code}");
+        }
+        assert!(Failure::Lost(std::io::ErrorKind::ConnectionReset.into()).passes());
+        assert!(!Failure::Unfit(String::new()).passes());
+    }
+}
