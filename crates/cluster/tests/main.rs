@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod blind;
 mod clients;
 mod contract;
 mod crashes;
+mod histories;
 mod hostile;
+mod interrupted;
 mod postgres;
 mod server;
 mod specification;
 mod stores;
+mod together;
+mod tree;

@@ -81,7 +81,7 @@ impl Adapter {
         let (caller, umask) = (caller(header), self.umask(create.umask));
         let name = name(create.name)?;
         let made = self.file_system.create_masked(caller, parent, name, new, umask)?;
-        self.encoding.entry(out, &made);
+        self.encoding().entry(out, &made);
         self.encode_opened(Opened::AsAsked, out);
         Ok(())
     }
