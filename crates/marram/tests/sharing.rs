@@ -60,12 +60,19 @@ impl Pair {
 
     /// Runs the program in the other namespace.
     fn there(&self, line: &str) -> Outcome {
+        let state = format!("XDG_STATE_HOME={}", self.bench.path("state-there").display());
+        let mut words = vec!["env", &state, env!("CARGO_BIN_EXE_marram")];
+        words.extend(line.split_whitespace());
+        self.in_other(&words)
+    }
+
+    /// Runs a program in the other namespace.
+    fn in_other(&self, words: &[&str]) -> Outcome {
         let mut command = self.bench.command_as(Path::new("nsenter"));
         let pid = self.other.as_ref().unwrap().id().to_string();
         let folder = self.bench.path("").to_string_lossy().into_owned();
         command.args(["--target", &pid, "--mount", &format!("--wd={folder}")]);
-        command.arg("env").arg(format!("XDG_STATE_HOME={folder}/state-there"));
-        command.arg(env!("CARGO_BIN_EXE_marram")).args(line.split_whitespace());
+        command.args(words);
         outcome(&mut command)
     }
 
@@ -278,6 +285,7 @@ fn one_that_is_killed_holds_nobody_up() {
         thread::sleep(Duration::from_millis(100));
     }
     // It comes again, and both go on.
+    pair.in_other(&["umount", "-l", "there"]).good();
     pair.there("mount sqlite:work.db there").good();
     assert_eq!(read(&pair.mounts()[1].join("after")), "alive");
     pair.finish();
