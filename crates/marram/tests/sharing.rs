@@ -258,6 +258,36 @@ fn a_file_that_one_has_open_stays_readable_when_the_other_removes_it() {
 }
 
 #[test]
+fn snapshots_and_forks_are_seen_by_both_and_merges_wait_until_one_is_alone() {
+    let Some(pair) = Pair::mounted() else { return };
+    let [here, there] = pair.mounts();
+    fs::write(here.join("a"), "before").unwrap();
+    pair.bench.run("snapshot here@s").good();
+    pair.there("fork there try").good();
+    fs::write(there.join("a"), "after").unwrap();
+    let began = Instant::now();
+    while !here.join(".marram/forks/try/a").exists() || !there.join(".marram/snapshots/s").exists()
+    {
+        assert!(began.elapsed() < PATIENCE, "what the other has made is never shown");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(read(&there.join(".marram/snapshots/s/a")), "before");
+    fs::write(here.join(".marram/forks/try/b"), "in the fork").unwrap();
+    assert_eq!(read(&there.join(".marram/forks/try/b")), "in the fork");
+    let beside = ["other daemons", "marram clients"];
+    pair.bench.run("merge here/.marram/forks/try").refused(11, &beside);
+    pair.there("unmount there").good();
+    while pair.bench.run("merge here/.marram/forks/try").status == 11 {
+        assert!(began.elapsed() < PATIENCE, "the last one is never alone");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!([read(&here.join("a")), read(&here.join("b"))], ["after", "in the fork"]);
+    pair.there("mount sqlite:work.db there").good();
+    assert_eq!(read(&there.join("b")), "in the fork");
+    pair.finish();
+}
+
+#[test]
 fn one_that_is_killed_holds_nobody_up() {
     let Some(pair) = Pair::mounted() else { return };
     let [here, there] = pair.mounts();
