@@ -2,7 +2,7 @@
 
 use crate::database::Table;
 use crate::failure::damaged;
-use crate::format::{LineRecord, Record, Role, keys};
+use crate::format::{Entry, LineRecord, Record, Role, keys};
 use crate::rows::Rows;
 use marram_store::{DatasetKind, DatasetName, DatasetReport, Error, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,12 @@ impl Catalogue {
         }
         catalogue.check()?;
         Ok(catalogue)
+    }
+
+    /// Takes in what an entry sets and takes away.
+    pub(crate) fn take(&mut self, entry: &Entry) -> Result<()> {
+        entry.lines.iter().for_each(|(number, line)| self.set_line(*number, *line));
+        entry.records.iter().try_for_each(|(number, record)| self.set(*number, record.clone()))
     }
 
     /// Refuses what no sound store has, so that nothing else need ask.

@@ -43,6 +43,11 @@ impl Draft {
         &self.catalogue
     }
 
+    /// The number of the entry that is being made.
+    pub(crate) fn entry(&self) -> u64 {
+        self.entry
+    }
+
     /// Whether the entry would change nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.changed_lines.is_empty() && self.work.is_empty()

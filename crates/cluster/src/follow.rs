@@ -148,16 +148,16 @@ impl Following<'_> {
     }
 
     fn presence(&mut self) {
-        let client = keys::CLIENT.to_vec();
-        match &self.entry.presence {
-            None => {}
-            Some(Presence::Closed) => self.last.push(Change::remove(Table::Clients, client)),
-            Some(Presence::Opened(name)) => {
-                let session = self.entry.session;
-                let record = ClientRecord { session, name: name.clone(), beat: 0 };
-                self.last.push(self.rows.put(Table::Clients, client, record.encode()));
+        let session = self.entry.session.to_vec();
+        self.last.push(match &self.entry.presence {
+            None => return,
+            Some(Presence::Closed) => Change::remove(Table::Clients, session),
+            Some(Presence::Expelled(lost)) => Change::remove(Table::Clients, lost.to_vec()),
+            Some(Presence::Here { name, is_alone }) => {
+                let record = ClientRecord { is_alone: *is_alone, name: name.clone(), beat: 0 };
+                self.rows.put(Table::Clients, session, record.encode())
             }
-        }
+        });
     }
 }
 

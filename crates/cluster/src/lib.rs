@@ -41,5 +41,6 @@ mod view;
 
 pub use database::Database;
 pub use state::{
-    Client, Clock, Cluster, Glance, NewStore, OpenOptions, SpaceProbe, Status, Swept, glance, make,
+    Client, Clock, Cluster, Glance, Heard, Judge, Lost, NewStore, OpenOptions, SpaceProbe, Status,
+    Swept, glance, make,
 };

@@ -1,6 +1,6 @@
 //! A database in memory, which can be cut off after any number of changes, as by a crash.
 
-use crate::database::{Change, Database, Range, Row, Table};
+use crate::database::{Change, Database, Guard, Range, Row, Table};
 use bytes::Bytes;
 use marram_store::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -78,6 +78,18 @@ impl Inner {
         Ok(())
     }
 
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        if self.rows.contains_key(&(table, Bytes::copy_from_slice(key))) {
+            return Ok(false);
+        }
+        self.change(&Change::put(table, key, value.to_vec())).map(|()| true)
+    }
+
+    fn holds(&self, guard: &Guard) -> bool {
+        let row = self.rows.get(&(guard.table, Bytes::copy_from_slice(&guard.key)));
+        row.map(|value| &value[..]) == guard.value.as_deref()
+    }
+
     fn range(&self, range: &Range) -> Vec<Row> {
         let end = |key: &[u8]| (range.table, Bytes::copy_from_slice(key));
         if range.from > range.to {
@@ -96,10 +108,7 @@ impl Database for MemoryDatabase {
     fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
         let mut inner = self.call();
         inner.refuse_cut()?;
-        if inner.rows.contains_key(&(table, Bytes::copy_from_slice(key))) {
-            return Ok(false);
-        }
-        inner.change(&Change::put(table, key, value.to_vec())).map(|()| true)
+        inner.insert(table, key, value)
     }
 
     fn write(&self, changes: &[Change]) -> Result<()> {
@@ -119,6 +128,25 @@ impl Database for MemoryDatabase {
         inner.refuse_cut()?;
         let key = |key: &Vec<u8>| (table, Bytes::copy_from_slice(key));
         Ok(keys.iter().map(|it| inner.rows.contains_key(&key(it))).collect())
+    }
+
+    fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let mut inner = self.inner.lock();
+        inner.refuse_cut()?;
+        Ok(inner.holds(guard) && inner.insert(table, key, value)?)
+    }
+
+    fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
+        let mut inner = self.inner.lock();
+        inner.refuse_cut()?;
+        if !inner.holds(guard) {
+            return Ok(false);
+        }
+        changes.iter().try_for_each(|change| inner.change(change)).map(|()| true)
+    }
+
+    fn serves_many(&self) -> bool {
+        true
     }
 
     fn bytes(&self) -> Result<u64> {

@@ -23,6 +23,10 @@ impl Pending {
         self.bytes
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datasets.is_empty()
+    }
+
     pub(crate) fn datasets(&self) -> impl Iterator<Item = (u64, &Items)> {
         self.datasets.iter().map(|(number, items)| (*number, items))
     }

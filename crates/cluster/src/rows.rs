@@ -1,6 +1,6 @@
 //! Sealed rows of a database.
 
-use crate::database::{Change, Database, Range, Row, Table};
+use crate::database::{Change, Database, Guard, Range, Row, Table};
 use crate::failure::damaged;
 use crate::format::{Seal, keys};
 use bytes::Bytes;
@@ -34,9 +34,31 @@ impl Rows {
         Change::put(table, key, sealed)
     }
 
-    pub(crate) fn insert(&self, table: Table, key: Vec<u8>, value: Vec<u8>) -> Result<bool> {
+    /// Puts a row if its key is free, and the rows follow the log up to an entry.
+    pub(crate) fn insert_after(
+        &self,
+        number: u64,
+        (table, key): (Table, Vec<u8>),
+        value: Vec<u8>,
+    ) -> Result<bool> {
         let sealed = self.seal.close(table, &key, value);
-        self.database.insert(table, &key, &sealed)
+        self.database.insert_if(&self.has_followed(number), table, &key, &sealed)
+    }
+
+    /// Makes changes if the rows follow the log up to an entry.
+    pub(crate) fn write_after(&self, number: u64, changes: &[Change]) -> Result<bool> {
+        self.database.write_if(&self.has_followed(number), changes)
+    }
+
+    /// Sets a row that has a value, and no other one.
+    pub(crate) fn replace(&self, old: Change, new: Change) -> Result<bool> {
+        let Change { table, key, value } = old;
+        self.database.write_if(&Guard { table, key, value }, &[new])
+    }
+
+    fn has_followed(&self, number: u64) -> Guard {
+        let Change { table, key, value } = self.put_followed(number);
+        Guard { table, key, value }
     }
 
     pub(crate) fn write(&self, changes: &[Change]) -> Result<()> {

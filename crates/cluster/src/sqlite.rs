@@ -3,11 +3,13 @@
 //! The file is in WAL mode: readers do not wait for the writer. An insertion is a transaction that
 //! SQLite syncs; other writes are transactions that it syncs with the next insertion.
 
-use crate::database::{Change, Database, Range, Row, Table};
+use crate::database::{Change, Database, Guard, Range, Row, Table};
 use bytes::Bytes;
 use marram_store::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -135,6 +137,36 @@ fn change(writer: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
     Ok(())
 }
 
+fn insert(writer: &Connection, table: Table, row: (&[u8], &[u8])) -> rusqlite::Result<bool> {
+    let text = format!(
+        "INSERT INTO {} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING",
+        table.name()
+    );
+    Ok(writer.prepare_cached(&text)?.execute(params![row.0, row.1])? > 0)
+}
+
+/// Makes a step in a transaction in which a guard holds.
+fn guarded(
+    writer: &mut Connection,
+    guard: &Guard,
+    step: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool>,
+) -> Result<bool> {
+    // It takes the lock at once: one that reads first may not be let write any more.
+    let how = TransactionBehavior::Immediate;
+    let made = writer.transaction_with_behavior(how).and_then(|transaction| {
+        let made = holds(&transaction, guard)? && step(&transaction)?;
+        transaction.commit().map(|()| made)
+    });
+    made.map_err(failed)
+}
+
+fn holds(writer: &Transaction<'_>, guard: &Guard) -> rusqlite::Result<bool> {
+    let text = format!("SELECT value FROM {} WHERE key = ?1", guard.table.name());
+    let mut statement = writer.prepare_cached(&text)?;
+    let found = statement.query_row([&guard.key], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+    Ok(found == guard.value)
+}
+
 fn rows(reader: &Transaction<'_>, range: &Range) -> rusqlite::Result<Vec<Row>> {
     let order = if range.descending { "DESC" } else { "ASC" };
     let text = format!(
@@ -154,12 +186,7 @@ fn rows(reader: &Transaction<'_>, range: &Range) -> rusqlite::Result<Vec<Row>> {
 impl Database for SqliteDatabase {
     fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
         let writer = self.writing("FULL")?;
-        let table = table.name();
-        let text = format!(
-            "INSERT INTO {table} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING"
-        );
-        let mut statement = writer.prepare_cached(&text).map_err(failed)?;
-        statement.execute(params![key, value]).map(|count| count > 0).map_err(failed)
+        insert(&writer, table, (key, value)).map_err(failed)
     }
 
     fn write(&self, changes: &[Change]) -> Result<()> {
@@ -182,6 +209,22 @@ impl Database for SqliteDatabase {
             };
             keys.iter().map(&mut is_there).collect()
         })
+    }
+
+    fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let mut writer = self.writing("FULL")?;
+        guarded(&mut writer, guard, |writer| insert(writer, table, (key, value)))
+    }
+
+    fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
+        let mut writer = self.writing("NORMAL")?;
+        guarded(&mut writer, guard, |writer| {
+            changes.iter().try_for_each(|it| change(writer, it)).map(|()| true)
+        })
+    }
+
+    fn serves_many(&self) -> bool {
+        true
     }
 
     fn bytes(&self) -> Result<u64> {

@@ -1,10 +1,15 @@
 //! An open store: what its views and operations share.
 
+mod company;
+mod join;
 mod open;
 mod prune;
 mod publish;
+mod rescue;
 mod store;
+mod taking;
 
+pub use join::{Heard, Judge, Lost};
 pub use open::{Client, Glance, NewStore, OpenOptions, glance, make};
 pub use prune::Swept;
 
@@ -14,9 +19,11 @@ use crate::chain;
 use crate::format::{Reference, Role, StoredItem};
 use crate::pending::Pending;
 use crate::rows::Rows;
+use company::Company;
 use marram_store::{Block, Error, Item, Key, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 /// Gives the seconds since 1970.
@@ -43,6 +50,8 @@ pub struct Status {
     pub round_trips: u64,
     /// Why the store takes no more changes, if it does not.
     pub stopped: Option<String>,
+    /// Other clients that have it open.
+    pub others: usize,
 }
 
 pub(crate) struct Shared {
@@ -50,11 +59,15 @@ pub(crate) struct Shared {
     pub(crate) blocks: Blocks,
     pub(crate) id: [u8; 16],
     pub(crate) session: [u8; 16],
+    /// What this client says of itself.
+    pub(crate) name: String,
     pub(crate) read_only: bool,
     pub(crate) clock: Clock,
     pub(crate) space: Option<SpaceProbe>,
     /// Taken before the state.
     pub(crate) publisher: Mutex<Publisher>,
+    /// The number of the last entry that was taken in, with its rows.
+    pub(crate) end: AtomicU64,
     pub(crate) state: RwLock<State>,
 }
 
@@ -64,8 +77,6 @@ pub(crate) struct Publisher {
     pub(crate) number: u64,
     /// The hash of it.
     pub(crate) hash: [u8; 32],
-    /// Grows with each sign of life.
-    pub(crate) beat: u64,
 }
 
 /// What changes while the store is open.
@@ -82,6 +93,13 @@ pub(crate) struct State {
     pub(crate) applied: u64,
     pub(crate) published: u64,
     pub(crate) stopped: Option<String>,
+    /// No other client reads: publications may wait.
+    pub(crate) is_alone: bool,
+    /// It is about to answer that it is not alone any more.
+    pub(crate) is_answering: bool,
+    /// The entry that has expelled this client, if one has.
+    pub(crate) expelled_by: Option<u64>,
+    pub(crate) company: Company,
 }
 
 impl State {
@@ -93,6 +111,13 @@ impl State {
     pub(crate) fn waiting(&self, dataset: u64, key: Key) -> Option<&Option<Item>> {
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.get(dataset, key));
         self.pending.get(dataset, key).or_else(frozen)
+    }
+
+    /// All that has been applied and not published.
+    pub(crate) fn unpublished(&self) -> Pending {
+        let mut all = self.pending.clone();
+        self.frozen.iter().for_each(|frozen| all.take_up(frozen));
+        all
     }
 
     /// The lines of a dataset as it is now.
@@ -160,6 +185,11 @@ impl Cluster {
         self.shared.id
     }
 
+    /// The number of this client.
+    pub fn session(&self) -> [u8; 16] {
+        self.shared.session
+    }
+
     /// What is known of it.
     ///
     /// # Errors
@@ -175,6 +205,7 @@ impl Cluster {
             stored_bytes,
             round_trips: self.shared.rows.database().round_trips(),
             stopped: state.stopped.clone(),
+            others: state.company.others(self.shared.session).count(),
         })
     }
 

@@ -194,7 +194,8 @@ impl Verifier<'_> {
     }
 
     fn clients(&mut self) -> Result<()> {
-        self.each(Table::Clients, |verifier, (_, value)| {
+        self.each(Table::Clients, |verifier, (session, value)| {
+            keys::decode_session(session)?;
             let client = ClientRecord::decode(value)?;
             verifier.verified.notes.push(format!("{} has it open, or died", client.name));
             Ok(())

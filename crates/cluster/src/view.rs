@@ -8,8 +8,8 @@ use crate::pending::Items;
 use crate::state::Shared;
 use bytes::Bytes;
 use marram_store::{
-    Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, Item, Key,
-    Properties, Result, Space, View,
+    Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, Item, Key, Moment,
+    Properties, Result, Space, Together, View,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +58,31 @@ impl ClusterView {
         Ok((waiting, state.links(self.number)?))
     }
 
+    /// Lets a batch wait for its publication; false if others have come meanwhile.
+    fn let_wait(&self, batch: &mut Batch<'_>) -> Result<bool> {
+        if self.shared.state.read().pending.bytes() > WAITING_BYTES_MAX {
+            self.shared.publish_waiting()?;
+        }
+        let mut state = self.shared.state.write();
+        state.refuse_stopped()?;
+        if !state.is_alone {
+            return Ok(false);
+        }
+        let links = state.links(self.number)?;
+        let counters = self.shared.counters(
+            &batch.edits,
+            &|key| state.pending.is_patchable(self.number, key),
+            &|key| state.waiting(self.number, key).cloned(),
+            &links,
+        )?;
+        for edit in std::mem::take(&mut batch.edits) {
+            let counter = counters.get(&edit.key()).copied();
+            state.pending.make(self.number, edit, counter)?;
+        }
+        state.applied += 1;
+        Ok(true)
+    }
+
     /// The items of a page in key order, and where the next one begins.
     fn page(&self, asked: Asked) -> Result<(BTreeMap<Key, Item>, Option<Key>)> {
         let (waiting, links) = self.part(asked)?;
@@ -81,22 +106,24 @@ impl ClusterView {
         let items = all.into_iter().filter_map(|(key, item)| Some((key, item?))).collect();
         Ok((items, next))
     }
+}
 
+impl Shared {
     /// What the counters of a batch are before it; refuses what cannot be made.
-    fn counters(
+    pub(crate) fn counters(
         &self,
-        batch: &Batch<'_>,
-        is_patchable: impl Fn(Key) -> bool,
-        waiting: impl Fn(Key) -> Option<Option<Item>>,
+        edits: &[Edit<'_>],
+        is_patchable: &dyn Fn(Key) -> bool,
+        waiting: &dyn Fn(Key) -> Option<Option<Item>>,
         links: &[Link],
     ) -> Result<BTreeMap<Key, Counter>> {
         let mut counters = BTreeMap::new();
-        for edit in &batch.edits {
+        for edit in edits {
             match edit {
                 Edit::Patch { key, .. } if !is_patchable(*key) => return Err(Error::NotFresh),
                 Edit::Add { key, by, at_most } => {
                     let stored = || -> Result<Option<Item>> {
-                        Ok(chain::get(&self.shared.rows, links, *key)?.map(|item| item.item()))
+                        Ok(chain::get(&self.rows, links, *key)?.map(|item| item.item()))
                     };
                     let item = waiting(*key).map_or_else(stored, Ok)?;
                     let counter = item.map_or(Ok(Counter::default()), |item| {
@@ -163,31 +190,22 @@ impl View for ClusterView {
         Ok(None)
     }
 
-    fn apply(&self, batch: Batch<'_>) -> Result<()> {
+    fn apply(&self, mut batch: Batch<'_>) -> Result<()> {
         if self.snapshot.is_some() {
             return Err(Error::ReadOnly("it is a snapshot".to_owned()));
         }
         if self.shared.read_only {
             return Err(Error::ReadOnly("the store is open for reading only".to_owned()));
         }
-        if self.shared.state.read().pending.bytes() > WAITING_BYTES_MAX {
-            self.shared.publish_waiting()?;
+        loop {
+            let is_shared = !self.shared.state.read().is_alone;
+            if is_shared && self.shared.publish_batch(self.number, &mut batch)?.is_some() {
+                return Ok(());
+            }
+            if !is_shared && self.let_wait(&mut batch)? {
+                return Ok(());
+            }
         }
-        let mut state = self.shared.state.write();
-        state.refuse_stopped()?;
-        let links = state.links(self.number)?;
-        let counters = self.counters(
-            &batch,
-            |key| state.pending.is_patchable(self.number, key),
-            |key| state.waiting(self.number, key).cloned(),
-            &links,
-        )?;
-        for edit in batch.edits {
-            let counter = counters.get(&edit.key()).copied();
-            state.pending.make(self.number, edit, counter)?;
-        }
-        state.applied += 1;
-        Ok(())
     }
 
     fn read_block(&self, block: &Block) -> Result<Bytes> {
@@ -217,7 +235,19 @@ impl View for ClusterView {
 
     fn capabilities(&self) -> Capabilities<'_> {
         let space = self.shared.space.is_some().then_some(self as &dyn CountedSpace);
-        Capabilities { space, adoption: Some(self), ..Capabilities::default() }
+        let together = self.snapshot.is_none().then_some(self as &dyn Together);
+        Capabilities { space, adoption: Some(self), together, ..Capabilities::default() }
+    }
+}
+
+impl Together for ClusterView {
+    fn look(&self) -> Result<Moment> {
+        self.shared.look()?;
+        Ok(self.shared.state.read().moment(self.number))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared.is_shared()
     }
 }
 

@@ -1,4 +1,4 @@
-//! One client at a time, decided in the database.
+//! Clients come, go, and are taken for lost: decided in the database.
 
 use crate::stores::{NOW, StillClock, in_memory, options};
 use marram_cluster::{Cluster, Database, glance};
@@ -23,9 +23,9 @@ fn a_second_client_is_refused_by_the_name_of_the_first() {
         "{error}"
     );
     cluster.beat().unwrap();
-    assert_eq!(glance(Arc::clone(&database)).unwrap().client.unwrap().beat, 1);
+    assert_eq!(glance(Arc::clone(&database)).unwrap().clients[0].beat, 1);
     cluster.close().unwrap();
-    assert_eq!(glance(Arc::clone(&database)).unwrap().client, None);
+    assert_eq!(glance(Arc::clone(&database)).unwrap().clients, []);
     Cluster::open(database, options(2, None, &StillClock::new())).unwrap();
 }
 

@@ -2,12 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod blind;
 mod clients;
 mod contract;
 mod crashes;
+mod histories;
 mod hostile;
+mod interrupted;
 mod postgres;
 mod round_trips;
 mod server;
 mod specification;
 mod stores;
+mod together;
+mod tree;

@@ -1,7 +1,9 @@
 //! Stores for tests.
 
+use marram_cluster::format::{Header, Seal};
 use marram_cluster::memory::MemoryDatabase;
-use marram_cluster::{Cluster, Database, NewStore, OpenOptions, make};
+use marram_cluster::{Client, Cluster, Database, Judge, Lost, NewStore, OpenOptions, make};
+use marram_store::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -22,13 +24,74 @@ impl StillClock {
     }
 }
 
-/// The options of the client with this number.
+/// The options of the client with this number, which takes another one for lost, and refuses to
+/// be beside any.
 pub(crate) fn options(client: u8, lost: Option<u8>, clock: &StillClock) -> OpenOptions {
+    let lost = lost.map(|lost| [lost; 16]);
+    let judge = move |there: &[Client]| match there.iter().find(|it| Some(it.session) != lost) {
+        Some(other) => Err(in_use(other)),
+        None => Ok(lost.into_iter().map(dead).collect()),
+    };
+    judged(client, clock, Arc::new(judge))
+}
+
+fn in_use(client: &Client) -> Error {
+    Error::InUse { name: "the store".to_owned(), holder: client.name.clone() }
+}
+
+/// A client that does not come back.
+fn dead(session: [u8; 16]) -> Lost {
+    Lost { session, may_return: false }
+}
+
+/// The same of one that takes all others for lost.
+pub(crate) fn after_all(client: u8, clock: &StillClock) -> OpenOptions {
+    let all = |there: &[Client]| Ok(there.iter().map(|client| dead(client.session)).collect());
+    judged(client, clock, Arc::new(all))
+}
+
+/// The same of one that takes all others for lost, but for a while.
+pub(crate) fn instead_of_all(client: u8, clock: &StillClock) -> OpenOptions {
+    let lost = |client: &Client| Lost { session: client.session, may_return: true };
+    let all = move |there: &[Client]| Ok(there.iter().map(lost).collect());
+    judged(client, clock, Arc::new(all))
+}
+
+/// The same of one that comes beside others, which hear of it at once.
+pub(crate) fn beside(client: u8, clock: &StillClock, others: &[Arc<Cluster>]) -> OpenOptions {
+    let others = others.to_vec();
+    judged(client, clock, Arc::new(move |_| hear(&others).map(|()| Vec::new())))
+}
+
+/// Lets clients look whether others have come.
+pub(crate) fn hear(clients: &[Arc<Cluster>]) -> Result<()> {
+    clients.iter().try_for_each(|client| client.listen(&mut || ()).map(|_| ()))
+}
+
+/// Opens a store as several clients, numbered from 1 on, each through a handle of its own.
+pub(crate) fn together_in(
+    databases: &[Arc<dyn Database>],
+    clock: &StillClock,
+) -> Vec<Arc<Cluster>> {
+    let mut clients = Vec::new();
+    for (number, database) in (1..).zip(databases) {
+        let options = beside(number, clock, &clients);
+        clients.push(Arc::new(Cluster::open(Arc::clone(database), options).unwrap()));
+    }
+    clients
+}
+
+/// The seals of the stores that [`made`] makes.
+pub(crate) fn seal() -> Seal {
+    Seal::of(&Header { id: [7; 16], key: [9; 32] })
+}
+
+fn judged(client: u8, clock: &StillClock, judge: Judge) -> OpenOptions {
     let seconds = Arc::clone(&clock.0);
     OpenOptions {
         session: [client; 16],
         name: format!("client {client}"),
-        lost: lost.map(|lost| [lost; 16]),
+        judge,
         read_only: false,
         cache_bytes: 1 << 20,
         clock: Arc::new(move || seconds.load(Ordering::Relaxed)),

@@ -123,7 +123,9 @@ pub(crate) struct Adapter {
     /// What the kernel remembers of one spelling of a name it does not revise when another is made
     /// or removed: so nothing may be remembered.
     folds_names: bool,
-    encoding: AttributesEncoding,
+    /// How attributes are answered while nobody else changes them.
+    alone: AttributesEncoding,
+    shareable: bool,
     pub(crate) agreement: Agreement,
     pub(crate) on_event: EventSink,
     /// The file system has been shut down through this mount: that nothing works any more is no
@@ -157,12 +159,13 @@ impl Adapter {
         Adapter {
             file_system,
             folds_names,
-            encoding: AttributesEncoding {
+            alone: AttributesEncoding {
                 entry_timeout: kept(options.entry_timeout),
                 absence_timeout: kept(options.absence_timeout),
                 attributes_timeout: options.attributes_timeout,
                 preferred_io_bytes: options.preferred_io_bytes,
             },
+            shareable: options.shareable,
             agreement,
             on_event: options.on_event.clone(),
             shut_down: AtomicBool::new(false),
@@ -174,6 +177,14 @@ impl Adapter {
             cached_reads: CachedReads::default(),
             moved_appends: MovedAppends::default(),
             reenacted: Arc::default(),
+        }
+    }
+
+    /// How attributes are answered: beside others nothing holds for any time.
+    fn encoding(&self) -> AttributesEncoding {
+        match self.shareable && self.file_system.is_shared() {
+            true => self.alone.for_no_time(),
+            false => self.alone,
         }
     }
 

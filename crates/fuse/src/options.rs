@@ -100,6 +100,10 @@ pub struct MountOptions {
     /// for more than that fails at once, and not only the write. It is so anyhow where the file
     /// system checks permissions.
     pub strict_open: bool,
+    /// Others may change the file system beside this mount, now or later: while they do
+    /// ([`marram_vfs::FileSystem::is_shared`]), the kernel asks for each name and for attributes
+    /// again, and forgets pages of a file that has changed. It never holds writes back.
+    pub shareable: bool,
     /// Handles of files can be opened (`open_by_handle_at`). Without, they still tell files apart,
     /// from Linux 6.9 on: OverlayFS follows handles that it keeps of a layer below, and loses what
     /// the kernel has no name of.
@@ -154,6 +158,7 @@ impl MountOptions {
             access_times: AccessTimes::default(),
             writeback: false,
             strict_open: false,
+            shareable: false,
             file_handles: true,
             threads: 4,
             transport: TransportChoice::default(),
@@ -182,6 +187,7 @@ impl MountOptions {
             self.allow_devices = false;
             self.writeback = false;
         }
+        self.writeback &= !self.shareable;
         self
     }
 

@@ -176,6 +176,8 @@ pub(crate) enum Command {
     Label(LabelArguments),
     /// Come back when everything that was written is durable
     Sync(TargetArguments),
+    /// List who has a home in a database open
+    Clients(TargetArguments),
     /// Make a pool in your data folder, mount it, and show three things to try
     Quickstart(QuickstartArguments),
     /// Look whether this machine has what Marram needs
@@ -656,6 +658,7 @@ impl Command {
             Command::Grow(_) => "grow",
             Command::Label(_) => "label",
             Command::Sync(_) => "sync",
+            Command::Clients(_) => "clients",
             Command::Quickstart(_) => "quickstart",
             Command::Doctor => "doctor",
             Command::Bench(_) => "bench",

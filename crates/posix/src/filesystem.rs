@@ -1,7 +1,9 @@
 //! The file system: how it is opened, and which operation answers which method.
 
 use crate::acl::{guard, stored};
-use crate::frame::{changing, damage, freeing, looking, reclaim};
+use crate::frame::{
+    changing, damage, finding, freeing, looking, reading, reclaim, together, visiting,
+};
 use crate::operations::copy::{Form, Place};
 use crate::operations::rename::Move;
 use crate::operations::usage::OwnerReport;
@@ -219,15 +221,15 @@ impl FileSystem for Posix {
     }
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
-        looking(&self.volume, || directory::look_up(&self.volume, parent.0, name))
+        finding(&self.volume, || directory::look_up(&self.volume, parent.0, name))
     }
 
     fn parent(&self, ino: Ino) -> Result<Attributes> {
-        looking(&self.volume, || directory::parent_of(&self.volume, ino.0))
+        finding(&self.volume, || directory::parent_of(&self.volume, ino.0))
     }
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
-        looking(&self.volume, || attributes::pin_existing(&self.volume, ino.0))
+        finding(&self.volume, || attributes::pin_existing(&self.volume, ino.0))
     }
 
     /// The root is found also after a shutdown: without it no mount could be taken away.
@@ -235,7 +237,8 @@ impl FileSystem for Posix {
         if ino.0 != self.volume.root() {
             self.volume.check_running()?;
         }
-        attributes::attributes_of(&self.volume, ino.0)
+        let volume = &self.volume;
+        together::looking(volume, || attributes::attributes_of(volume, ino.0), |_| {})
     }
 
     fn forget(&self, ino: Ino, count: u64) {
@@ -307,7 +310,7 @@ impl FileSystem for Posix {
     }
 
     fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        looking(&self.volume, || read::read_content(&self.volume, ino.0, offset, len, out))
+        reading(&self.volume, out, |out| read::read_content(&self.volume, ino.0, offset, len, out))
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
@@ -332,7 +335,7 @@ impl FileSystem for Posix {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         let volume = &self.volume;
-        looking(volume, || directory::list(volume, ino.0, after, with_attributes, visit))
+        visiting(volume, || directory::list(volume, ino.0, after, with_attributes, visit))
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -360,11 +363,15 @@ impl FileSystem for Posix {
     }
 
     fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
-        looking(&self.volume, || sync::sync(&self.volume, ino.0))
+        visiting(&self.volume, || sync::sync(&self.volume, ino.0))
     }
 
     fn sync_all(&self) -> Result<()> {
-        looking(&self.volume, || sync::sync_all(&self.volume))
+        visiting(&self.volume, || sync::sync_all(&self.volume))
+    }
+
+    fn is_shared(&self) -> bool {
+        together::is_shared(&self.volume)
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -434,7 +441,7 @@ impl ExtentMap for Posix {
 
 impl Trimming for Posix {
     fn trim(&self, from: u64, to: u64, min_bytes: u64) -> Result<u64> {
-        looking(&self.volume, || space::trim(&self.volume, from, to, min_bytes))
+        visiting(&self.volume, || space::trim(&self.volume, from, to, min_bytes))
     }
 }
 
@@ -444,7 +451,7 @@ impl Labelled for Posix {
     }
 
     fn set_label(&self, caller: Caller, label: &str) -> Result<()> {
-        looking(&self.volume, || label::set_label(&self.volume, caller, label))
+        visiting(&self.volume, || label::set_label(&self.volume, caller, label))
     }
 }
 
@@ -511,13 +518,13 @@ impl GroupSync for Posix {
 
 impl Stopping for Posix {
     fn shutdown(&self, how: Shutdown) -> Result<()> {
-        looking(&self.volume, || shutdown::stop(&self.volume, how))
+        visiting(&self.volume, || shutdown::stop(&self.volume, how))
     }
 }
 
 impl QuietReads for Posix {
     fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        looking(&self.volume, || {
+        reading(&self.volume, out, |out| {
             read::read_quietly(&self.volume, ino.0, offset, len, out).map(|_| ())
         })
     }

@@ -28,7 +28,7 @@ use marram_records::inode::{check_living_directory, inode_key, new_inode, read_i
 use marram_records::lists::AccessLists;
 use marram_records::sections::record_bytes;
 use marram_records::usage::{Share, UsageChange, make_sums};
-use marram_store::{Batch, Counter, Item, View};
+use marram_store::{Batch, Counter, Item, Moment, Together, View};
 use marram_vfs::{Error, Ino, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,6 +49,8 @@ pub(crate) struct Volume {
     pub(crate) lazy_times: LazyTimes,
     pub(crate) recent_writes: RecentWrites,
     pub(crate) shut_down: AtomicBool,
+    /// Of which moment is what is kept here, where others change the dataset too.
+    pub(crate) moment: AtomicU64,
     /// Which access control lists are obeyed.
     pub(crate) lists: AccessLists,
     record_bytes: AtomicU64,
@@ -57,10 +59,7 @@ pub(crate) struct Volume {
 impl Volume {
     /// Opens the file system that a view holds; makes one if the view is empty and writable.
     pub(crate) fn open(view: Arc<dyn View>, options: PosixOptions) -> Result<Volume> {
-        let counters = match InodeCounters::open(&*view)? {
-            Some(counters) => counters,
-            None => make_root(&*view, &options)?,
-        };
+        let counters = open_counters(&*view, &options)?;
         check_root(&*view, options.root)?;
         make_sums(&*view)?;
         let limits = Limits::open(&*view)?;
@@ -79,6 +78,8 @@ impl Volume {
             lazy_times: LazyTimes::new(),
             recent_writes: RecentWrites::of(&properties),
             shut_down: AtomicBool::new(false),
+            // The first look reads the counters again, if others came before it.
+            moment: AtomicU64::new(0),
             lists,
             record_bytes,
         })
@@ -142,7 +143,26 @@ fn check_root(view: &dyn View, root: Ino) -> Result<()> {
     check_living_directory(&read_inode(view, root.0)?.ok_or(Error::Stale)?)
 }
 
-fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
+/// The counters of the file system; makes one if there is none, unless another client does.
+fn open_counters(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
+    loop {
+        let together = view.capabilities().together;
+        let seen = together.map(Together::look).transpose().map_err(from_store)?;
+        if let Some(counters) = InodeCounters::open(view)? {
+            return Ok(counters);
+        }
+        match make_root(view, options, seen) {
+            Err(Error::Overtaken) => {}
+            made => return made,
+        }
+    }
+}
+
+fn make_root(
+    view: &dyn View,
+    options: &PosixOptions,
+    seen: Option<Moment>,
+) -> Result<InodeCounters> {
     if !view.writable() {
         return Err(Error::ReadOnly);
     }
@@ -151,7 +171,7 @@ fn make_root(view: &dyn View, options: &PosixOptions) -> Result<InodeCounters> {
         &now.seconds.to_le_bytes(),
         u64::from(now.nanoseconds),
     );
-    let mut batch = Batch::new();
+    let mut batch = Batch { seen, ..Batch::new() };
     let folds = view.properties().0.get("casefold").is_some_and(|value| value == "on");
     let names = if folds { NameRule::Folded } else { NameRule::Exact };
     let counters = InodeCounters::create(seed, names, &mut batch);

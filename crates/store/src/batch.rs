@@ -1,6 +1,6 @@
 //! A change of a dataset, applied wholly or not at all.
 
-use crate::{Error, Item, Key, Result};
+use crate::{Error, Item, Key, Moment, Result};
 use bytes::Bytes;
 
 /// One edit of a batch.
@@ -123,6 +123,11 @@ pub struct Batch<'a> {
     /// back from [`Admission::Ordinary`], as those of [`Admission::Accepted`] may. The promise is
     /// lowered after the batch.
     pub promised_bytes: u64,
+    /// What the batch depends on: the dataset as it was at a moment that [`crate::Together::look`]
+    /// has named. Once others have changed the dataset since, it is refused with
+    /// [`crate::Error::Overtaken`]; so is, while others have the store open, a batch that names
+    /// none. A view without that capability does not ask.
+    pub seen: Option<Moment>,
 }
 
 impl<'a> Batch<'a> {

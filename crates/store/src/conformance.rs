@@ -11,6 +11,7 @@ mod datasets;
 mod history;
 mod items;
 mod store_capabilities;
+mod together;
 mod volatile;
 
 pub use capabilities::{
@@ -38,6 +39,12 @@ pub use store_capabilities::{
     overtaken_states_are_not_merged, store_capabilities_stay, usage_adds_up,
 };
 
+pub use together::{
+    OpenTwice, batches_that_name_no_moment_are_refused, counters_add_up_between_clients,
+    datasets_are_made_by_one_and_seen_by_both, one_of_two_that_make_a_name_wins,
+    overtaken_batches_change_nothing, own_changes_leave_the_moment, together,
+    what_one_applies_the_other_sees,
+};
 pub use volatile::{
     volatile_forks_are_forks, volatile_forks_end_without_a_trace, volatile_forks_keep_their_moment,
 };

@@ -18,6 +18,10 @@ pub enum Error {
     /// have too and that a store does not copy unasked: read it and put a new one.
     #[error("the block is not fresh")]
     NotFresh,
+    /// Another client has changed what the batch depends on ([`crate::Batch::seen`]), or may have:
+    /// look again ([`crate::Together::look`]), and execute the operation anew.
+    #[error("another client has changed it meanwhile: try again")]
+    Overtaken,
     /// Stored bytes failed their checksum in every copy.
     #[error("{0}")]
     Damaged(Damage),

@@ -39,7 +39,7 @@ pub use store::{
 pub use usage::{Holder, Usage};
 pub use view::{
     AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
-    Ownership, Part, Placement, Space, Trimming, Unread, View,
+    Moment, Ownership, Part, Placement, Space, Together, Trimming, Unread, View,
 };
 
 /// Result of a store operation.

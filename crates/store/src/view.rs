@@ -8,7 +8,7 @@ mod capabilities;
 
 pub use capabilities::{
     AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
-    Ownership, Placement, Space, Trimming,
+    Moment, Ownership, Placement, Space, Together, Trimming,
 };
 
 use crate::{Batch, Block, Error, Item, Key, Properties, Result};
@@ -55,7 +55,8 @@ impl Part<'_> {
 }
 
 /// An ordered map of items. All methods may be called from many threads; `apply` is the only
-/// change, and what it changed is seen by every call that starts after it returned.
+/// change, and what it changed is seen by every call that starts after it returned. A view with the
+/// capability [`Together`] is changed by other clients too.
 pub trait View: Send + Sync {
     /// The item under `key`.
     fn get(&self, key: Key) -> Result<Option<Item>>;
@@ -72,8 +73,8 @@ pub trait View: Send + Sync {
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::NotFresh`],
-    /// [`crate::Error::LimitExceeded`], or a failed read; then nothing of the batch has been
-    /// applied.
+    /// [`crate::Error::LimitExceeded`], [`crate::Error::Overtaken`], or a failed read; then nothing
+    /// of the batch has been applied.
     fn apply(&self, batch: Batch<'_>) -> Result<()>;
 
     /// The whole content of a block, verified.

@@ -72,6 +72,9 @@ pub enum Error {
     /// Something else has it for itself at this moment: a mount of its own.
     #[error("in use elsewhere")]
     Busy,
+    /// Other hosts have changed what the operation is about, again and again.
+    #[error("overtaken by other hosts again and again")]
+    Overtaken,
     /// As many file systems are open below this one as there can be.
     #[error("too many open file systems")]
     TooManyOpen,
@@ -95,6 +98,7 @@ impl Error {
             Error::Damaged(_) => 5,          // EIO
             Error::AccessDenied => 13,       // EACCES
             Error::Busy => 16,               // EBUSY
+            Error::Overtaken => 16,          // EBUSY
             Error::Exists => 17,             // EEXIST
             Error::CrossDevice => 18,        // EXDEV
             Error::NotDirectory => 20,       // ENOTDIR

@@ -338,6 +338,12 @@ pub trait FileSystem: Send + Sync {
     /// Returns when everything that was done before is durable.
     fn sync_all(&self) -> Result<()>;
 
+    /// Whether others change the file system beside this caller, as other hosts do: then nothing
+    /// that it answers may be remembered. The answer may change at any time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// What the file system can do beside that; [`Capabilities::default`] where it can do no more.
     /// The answer is the same at every call.
     fn capabilities(&self) -> Capabilities<'_>;

@@ -14,7 +14,7 @@ pub struct Entry {
     pub session: [u8; 16],
     /// When: seconds since 1970.
     pub seconds: i64,
-    /// Whether a client opens or closes the store with it.
+    /// Whether a client comes or goes with it.
     pub presence: Option<Presence>,
     /// Items, by line.
     pub sections: Vec<Section>,
@@ -29,10 +29,17 @@ pub struct Entry {
 /// A client that comes or goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It opens the store, and says this of itself.
-    Opened(String),
+    /// It has the store open from then on, and says this of itself.
+    Here {
+        /// Its host, its process.
+        name: String,
+        /// What it publishes may wait: no other client reads. Only where there is none.
+        is_alone: bool,
+    },
     /// It closes the store.
     Closed,
+    /// The client of this session is lost: what it publishes later counts for nothing.
+    Expelled([u8; 16]),
 }
 
 /// What changes on one line.
@@ -54,8 +61,9 @@ pub struct Section {
 pub type Edit = (Key, Option<StoredItem>);
 
 const STAYS: u8 = 0;
-const OPENED: u8 = 1;
+const HERE: u8 = 1;
 const CLOSED: u8 = 2;
+const EXPELLED: u8 = 3;
 /// Bytes of the shortest section, edit, record and line.
 const LEAST_BYTES: [usize; 4] = [29, 18, 9, 9];
 
@@ -69,9 +77,13 @@ impl Entry {
         match &self.presence {
             None => out.push(STAYS),
             Some(Presence::Closed) => out.push(CLOSED),
-            Some(Presence::Opened(name)) => {
-                out.push(OPENED);
+            Some(Presence::Here { name, is_alone }) => {
+                out.extend_from_slice(&[HERE, u8::from(*is_alone)]);
                 put_counted(&mut out, name.as_bytes());
+            }
+            Some(Presence::Expelled(session)) => {
+                out.push(EXPELLED);
+                out.extend_from_slice(session);
             }
         }
         put_count(&mut out, self.sections.len());
@@ -96,8 +108,12 @@ impl Entry {
         let seconds = fields.i64()?;
         let presence = match fields.u8()? {
             STAYS => None,
-            OPENED => Some(Presence::Opened(fields.text()?)),
+            HERE => {
+                let is_alone = fields.bit()?;
+                Some(Presence::Here { name: fields.text()?, is_alone })
+            }
             CLOSED => Some(Presence::Closed),
+            EXPELLED => Some(Presence::Expelled(fields.array()?)),
             _ => return fields.refuse("it says nothing known of its client"),
         };
         let count = fields.count(section_bytes)?;
@@ -129,11 +145,7 @@ impl Section {
 
     fn take(fields: &mut Fields<'_>) -> Result<Section> {
         let (line, period, needed) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let inherits = match fields.u8()? {
-            0 => false,
-            1 => true,
-            _ => return fields.refuse("a section does not say whether its line inherits"),
-        };
+        let inherits = fields.bit()?;
         let count = fields.count(LEAST_BYTES[1])?;
         let mut edits: Vec<Edit> = Vec::with_capacity(count);
         for _ in 0..count {

@@ -34,6 +34,15 @@ impl<'a> Fields<'a> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
+    /// A byte that is 0 or 1.
+    pub(super) fn bit(&mut self) -> Result<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => self.refuse("a byte that says yes or no says neither"),
+        }
+    }
+
     pub(super) fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }

@@ -6,7 +6,7 @@ use crate::failure::damaged;
 use marram_store::{Error, Result};
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of an encoded header.
 pub const HEADER_BYTES: usize = 72;
 /// With this a header begins.
@@ -46,6 +46,10 @@ impl Header {
         let (magic, version, features) = (fields.array()?, fields.u32()?, fields.u32()?);
         if magic != MAGIC {
             return fields.refuse("it is not of a Marram cluster home");
+        }
+        if version < VERSION {
+            let text = format!("it is of version {version}, from before the first release");
+            return Err(Error::Invalid(text));
         }
         if version > VERSION {
             let text = format!("it is of version {version}; this program knows up to {VERSION}");

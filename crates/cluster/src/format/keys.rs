@@ -7,8 +7,6 @@ use marram_store::{Key, Result};
 pub const HEADER: &[u8] = b"header";
 /// The row that says up to which entry the rows follow the log.
 pub const FOLLOWED: &[u8] = b"followed";
-/// The row of the client that has the store open.
-pub const CLIENT: &[u8] = b"client";
 
 /// Bytes of a key of items.
 const KEY_BYTES: usize = 17;
@@ -104,4 +102,12 @@ pub fn decode_work(key: &[u8]) -> Result<[u64; 3]> {
         (&[line, after, upto], []) => Ok([line, after, upto].map(u64::from_be_bytes)),
         _ => Err(malformed("a key", "it is no work")),
     }
+}
+
+/// The session of a client from its row's key.
+///
+/// # Errors
+/// It is none.
+pub fn decode_session(key: &[u8]) -> Result<[u8; 16]> {
+    key.try_into().map_err(|_| malformed("the row of a client", "its key has a wrong length"))
 }

@@ -56,11 +56,11 @@ pub struct LineRecord {
     pub parent_period: u64,
 }
 
-/// The client that has the store open.
+/// A client that has the store open. Its session stands in its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
-    /// A number of its own.
-    pub session: [u8; 16],
+    /// What it publishes may wait, for no other client reads.
+    pub is_alone: bool,
     /// What it says of itself: its host, its process.
     pub name: String,
     /// Grows for as long as it lives.
@@ -163,7 +163,7 @@ impl LineRecord {
 impl ClientRecord {
     /// The row's value.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = self.session.to_vec();
+        let mut out = vec![u8::from(self.is_alone)];
         out.extend_from_slice(&self.beat.to_le_bytes());
         put_counted(&mut out, self.name.as_bytes());
         out
@@ -175,8 +175,8 @@ impl ClientRecord {
     /// It is no such value.
     pub fn decode(bytes: &[u8]) -> Result<ClientRecord> {
         let mut fields = Fields::new("the record of a client", bytes);
-        let (session, beat) = (fields.array()?, fields.u64()?);
-        let record = ClientRecord { session, name: fields.text()?, beat };
+        let (is_alone, beat) = (fields.bit()?, fields.u64()?);
+        let record = ClientRecord { is_alone, name: fields.text()?, beat };
         fields.end()?;
         Ok(record)
     }

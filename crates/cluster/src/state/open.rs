@@ -1,11 +1,13 @@
 //! A store is made, looked at, opened and closed.
 
+use super::company::{Company, Session};
+use super::join::{Judge, in_use};
+use super::taking::{Whole, clients, entry, missing, whole};
 use super::{Clock, Cluster, Publisher, Shared, SpaceProbe, State};
 use crate::blocks::Blocks;
 use crate::catalogue::Catalogue;
 use crate::database::{Database, Range, Table};
 use crate::draft::Draft;
-use crate::failure::damaged;
 use crate::follow;
 use crate::format::{ClientRecord, Entry, Header, Presence, Seal, keys};
 use crate::pending::Pending;
@@ -14,6 +16,7 @@ use marram_store::{DatasetName, Error, Properties, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A store to make. All three numbers are random.
 pub struct NewStore {
@@ -34,6 +37,15 @@ pub struct Client {
     pub name: String,
     /// Grows for as long as it lives.
     pub beat: u64,
+    /// It was the only one when it came, and has not answered those who came since.
+    pub is_alone: bool,
+}
+
+impl Client {
+    pub(super) fn of(session: Session, record: ClientRecord) -> Client {
+        let ClientRecord { is_alone, name, beat } = record;
+        Client { session, name, beat, is_alone }
+    }
 }
 
 /// What is known of a store that is not open.
@@ -41,8 +53,8 @@ pub struct Client {
 pub struct Glance {
     /// Its number among all stores.
     pub id: [u8; 16],
-    /// The client that has it open, or had when it died.
-    pub client: Option<Client>,
+    /// The clients that have it open, or had when they died.
+    pub clients: Vec<Client>,
 }
 
 /// How to open a store.
@@ -51,8 +63,8 @@ pub struct OpenOptions {
     pub session: [u8; 16],
     /// What this client says of itself: where it runs, and how it is found.
     pub name: String,
-    /// The client that is taken for lost, if one has the store open.
-    pub lost: Option<[u8; 16]>,
+    /// Judges those that have the store open already.
+    pub judge: Judge,
     /// Nothing is published. Only for a store that no client has open.
     pub read_only: bool,
     /// Memory for contents of blocks, in bytes.
@@ -103,43 +115,38 @@ fn header(database: &dyn Database) -> Result<Header> {
 /// There is none, it is of a newer version, or the database fails.
 pub fn glance(database: Arc<dyn Database>) -> Result<Glance> {
     let header = header(&*database)?;
-    let client = client(&Rows::new(database, Seal::of(&header)))?;
-    Ok(Glance { id: header.id, client })
-}
-
-fn client(rows: &Rows) -> Result<Option<Client>> {
-    let row = rows.get(Table::Clients, keys::CLIENT.to_vec())?;
-    let record = row.map(|value| ClientRecord::decode(&value)).transpose()?;
-    Ok(record.map(|it| Client { session: it.session, name: it.name, beat: it.beat }))
+    let clients = clients(&Rows::new(database, Seal::of(&header)))?.into_iter();
+    let clients = clients.map(|(session, record)| Client::of(session, record)).collect();
+    Ok(Glance { id: header.id, clients })
 }
 
 impl Cluster {
-    /// Opens the store in a database. Rows that an earlier client left behind the log follow it
-    /// first.
+    /// Opens the store in a database, beside the clients that have it open. Rows that an earlier
+    /// client left behind the log follow it first.
     ///
     /// # Errors
-    /// [`Error::InUse`] if a client has it open that is not the one that is taken for lost;
-    /// damage, or the database fails.
+    /// What the judge refuses; [`Error::InUse`] beside others for reading only, or in a database
+    /// that does not serve several; damage, or the database fails.
     pub fn open(database: Arc<dyn Database>, options: OpenOptions) -> Result<Cluster> {
         let header = header(&*database)?;
         let rows = Rows::new(database, Seal::of(&header));
-        let end = match options.read_only {
-            true => end_of_log(&rows)?,
-            false => catch_up(&rows)?,
+        let found = match options.read_only {
+            true => still(&rows, &options.judge)?,
+            false => whole(&rows)?,
         };
-        refuse_other(&rows, &options)?;
-        let catalogue = Arc::new(Catalogue::read(&rows)?);
         let shared = Shared {
             blocks: Blocks::new(rows.clone(), options.cache_bytes),
             rows,
             id: header.id,
             session: options.session,
+            name: options.name,
             read_only: options.read_only,
             clock: options.clock,
             space: options.space,
-            publisher: Mutex::new(end),
+            publisher: Mutex::new(Publisher { number: found.number, hash: found.hash }),
+            end: AtomicU64::new(found.number),
             state: RwLock::new(State {
-                catalogue,
+                catalogue: Arc::new(found.catalogue),
                 pending: Pending::default(),
                 frozen: None,
                 open: BTreeMap::new(),
@@ -147,35 +154,16 @@ impl Cluster {
                 applied: 0,
                 published: 0,
                 stopped: None,
+                is_alone: options.read_only,
+                is_answering: false,
+                expelled_by: None,
+                company: found.company,
             }),
         };
         if !options.read_only {
-            shared.publish_with(Some(Presence::Opened(options.name)), &mut |_| Ok(()))?;
+            shared.join(&options.judge)?;
         }
         Ok(Cluster { shared: Arc::new(shared) })
-    }
-
-    /// Gives a sign of life, by which others see that this client has the store open.
-    ///
-    /// # Errors
-    /// The database fails; [`Error::ReadOnly`] once another client has taken this one for lost.
-    pub fn beat(&self) -> Result<()> {
-        let shared = &self.shared;
-        let mut publisher = shared.publisher.lock();
-        shared.state.read().refuse_stopped()?;
-        let there = client(&shared.rows)?;
-        let Some(own) = there.filter(|client| client.session == shared.session) else {
-            return Err(
-                shared.stop("another client has opened the store: this one was taken for lost")
-            );
-        };
-        publisher.beat += 1;
-        let record = ClientRecord { session: own.session, name: own.name, beat: publisher.beat };
-        shared.rows.write(&[shared.rows.put(
-            Table::Clients,
-            keys::CLIENT.to_vec(),
-            record.encode(),
-        )])
     }
 
     /// Publishes what waits, and leaves the store. Nothing can be changed from then on.
@@ -186,56 +174,31 @@ impl Cluster {
         if self.shared.read_only || self.shared.state.read().stopped.is_some() {
             return self.shared.state.read().refuse_stopped();
         }
-        self.shared.publish_with(Some(Presence::Closed), &mut |_| Ok(()))?;
+        self.shared.say(&|_| Ok(Presence::Closed))?;
         self.shared.stop("it was closed");
         Ok(())
     }
 }
 
-fn refuse_other(rows: &Rows, options: &OpenOptions) -> Result<()> {
-    match client(rows)? {
-        Some(client) if Some(client.session) != options.lost => {
-            let holder = format!("{} has it open; stop that one first", client.name);
-            Err(Error::InUse { name: "the store".to_owned(), holder })
-        }
-        _ => Ok(()),
+/// A store that no client has open, where no rows wait for the log.
+fn still(rows: &Rows, judge: &Judge) -> Result<Whole> {
+    let there = clients(rows)?;
+    let of = |(session, record): (&Session, &ClientRecord)| Client::of(*session, record.clone());
+    let lost = match there.is_empty() {
+        true => Vec::new(),
+        false => judge(&there.iter().map(of).collect::<Vec<_>>())?,
+    };
+    if let Some((_, client)) =
+        there.iter().find(|(session, _)| !lost.iter().any(|it| it.session == **session))
+    {
+        return Err(in_use(&client.name));
     }
-}
-
-/// The end of the log, where no rows wait for it.
-fn end_of_log(rows: &Rows) -> Result<Publisher> {
     let number = rows.followed()?;
     if entry(rows, number + 1)?.is_some() {
         let text = "a client died before its rows followed the log: mount it once for writing";
         return Err(Error::ReadOnly(text.to_owned()));
     }
     let bytes = entry(rows, number)?.ok_or_else(|| missing(number))?;
-    Ok(Publisher { number, hash: rows.hash(&bytes), beat: 0 })
-}
-
-/// Lets the rows follow the log to its end.
-fn catch_up(rows: &Rows) -> Result<Publisher> {
-    let mut number = rows.followed()?;
-    let bytes = entry(rows, number)?.ok_or_else(|| missing(number))?;
-    let mut hash = rows.hash(&bytes);
-    while let Some(bytes) = entry(rows, number + 1)? {
-        number += 1;
-        let next = Entry::decode(&bytes)?;
-        if next.previous != hash {
-            let reason = "it does not follow the entry before it: the database lost a part";
-            return Err(damaged("an entry of the log", number.to_string(), reason));
-        }
-        hash = rows.hash(&bytes);
-        let heads = follow::heads(rows, &next.sections)?;
-        rows.write(&follow::changes(rows, number, &next, &heads))?;
-    }
-    Ok(Publisher { number, hash, beat: 0 })
-}
-
-fn entry(rows: &Rows, number: u64) -> Result<Option<bytes::Bytes>> {
-    rows.get(Table::Log, keys::number(number))
-}
-
-fn missing(number: u64) -> Error {
-    damaged("the log", number.to_string(), "the last entry is not there")
+    let (catalogue, company) = (Catalogue::read(rows)?, Company::at(number, there));
+    Ok(Whole { number, hash: rows.hash(&bytes), catalogue, company })
 }

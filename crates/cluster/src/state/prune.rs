@@ -27,7 +27,7 @@ pub struct Swept {
 }
 
 impl Cluster {
-    /// Takes one step of the work that destructions have left.
+    /// Takes one step of the work that destructions have left, if no other client is there.
     ///
     /// # Errors
     /// The database fails.
@@ -37,6 +37,9 @@ impl Cluster {
         let catalogue = {
             let state = shared.state.read();
             state.refuse_stopped()?;
+            if !state.is_alone {
+                return Ok(Swept::default());
+            }
             std::sync::Arc::clone(&state.catalogue)
         };
         let first = Range::first(Table::Work, Vec::new(), vec![u8::MAX; 24], 1);
@@ -49,20 +52,26 @@ impl Cluster {
             Some(next) => shared.rows.put(Table::Work, work.0.to_vec(), next),
             None => Change::remove(Table::Work, work.0.to_vec()),
         });
-        shared.rows.write(&pruning.changes)?;
-        drop(publisher);
-        Ok(Swept { more: true, blocks: 0 })
+        let more = shared.rows.write_after(publisher.number, &pruning.changes)?;
+        Ok(Swept { more, blocks: 0 })
     }
 
     /// Takes away some of the blocks, behind `after`, to which nothing has referred for a while.
-    /// Returns where the next step begins, if there is more.
+    /// Returns where the next step begins, if there is more. Does nothing while another client is
+    /// there: one that publishes may have found a block just before it goes.
     ///
     /// # Errors
     /// The database fails.
     pub fn sweep_step(&self, after: Vec<u8>) -> Result<(Swept, Vec<u8>)> {
         let shared = &*self.shared;
-        let _publisher = shared.publisher.lock();
-        shared.state.read().refuse_stopped()?;
+        let publisher = shared.publisher.lock();
+        {
+            let state = shared.state.read();
+            state.refuse_stopped()?;
+            if !state.is_alone {
+                return Ok((Swept::default(), Vec::new()));
+            }
+        }
         let range = Range::first(Table::Loose, after, vec![u8::MAX; 33], LOOSE_A_STEP);
         let rows = shared.rows.read(&[range])?.into_iter().flatten();
         let (mut changes, mut swept, mut next) = (Vec::new(), Swept::default(), Vec::new());
@@ -81,8 +90,11 @@ impl Cluster {
                 swept.blocks += 1;
             }
         }
-        shared.rows.write(&changes)?;
-        Ok((swept, next))
+        match shared.rows.write_after(publisher.number, &changes)? {
+            true => Ok((swept, next)),
+            // Another client comes.
+            false => Ok((Swept::default(), Vec::new())),
+        }
     }
 }
 

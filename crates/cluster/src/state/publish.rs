@@ -1,6 +1,7 @@
 //! Publications: blocks first, then the entry, then the rows.
 
-use super::{Publisher, Shared};
+use super::taking::write_following;
+use super::{Publisher, Shared, State};
 use crate::blocks::Upload;
 use crate::catalogue::Catalogue;
 use crate::chain;
@@ -9,8 +10,12 @@ use crate::draft::{Draft, Drafted};
 use crate::follow::{self, Heads};
 use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
 use crate::pending::{Items, Pending};
-use marram_store::{Error, Key, Result};
+use marram_store::{Batch, Edit as BatchEdit, Error, Key, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How often a publication is tried anew while others publish.
+const TRIES_MAX: usize = 10_000;
 
 /// What an entry does beside the items that wait.
 pub(crate) type Plan<'p, T> = &'p mut dyn FnMut(&mut Draft) -> Result<T>;
@@ -23,24 +28,48 @@ struct Prepared {
     uploads: Vec<Upload>,
 }
 
+/// Gives what an entry says of a client, when it is put; refuses what makes no sense then.
+pub(crate) type Say<'p> = &'p dyn Fn(&State) -> Result<Presence>;
+
 impl Shared {
     /// Publishes all that waits, together with what `plan` does: all of it, or nothing.
     pub(crate) fn publish<T>(&self, plan: Plan<'_, T>) -> Result<T> {
         self.publish_with(None, plan)
     }
 
-    /// The same, with a client that comes or goes.
-    pub(crate) fn publish_with<T>(
-        &self,
-        presence: Option<Presence>,
-        plan: Plan<'_, T>,
-    ) -> Result<T> {
+    /// Publishes all that waits, with a client that comes or goes.
+    pub(crate) fn say(&self, say: Say<'_>) -> Result<()> {
+        self.publish_with(Some(say), &mut |_| Ok(()))
+    }
+
+    pub(super) fn publish_with<T>(&self, say: Option<Say<'_>>, plan: Plan<'_, T>) -> Result<T> {
         if self.read_only {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
         let mut publisher = self.publisher.lock();
-        let (frozen, catalogue, applied) = self.freeze()?;
-        let done = self.put(&mut publisher, (&frozen, &catalogue), presence, plan);
+        for _ in 0..TRIES_MAX {
+            match self.try_publish(&mut publisher, say, plan) {
+                Err(Error::Overtaken) => self.take_in(&mut publisher)?,
+                done => return done,
+            }
+        }
+        Err(Error::Overtaken)
+    }
+
+    fn try_publish<T>(
+        &self,
+        publisher: &mut Publisher,
+        say: Option<Say<'_>>,
+        plan: Plan<'_, T>,
+    ) -> Result<T> {
+        let presence = say.map(|say| say(&self.state.read())).transpose()?;
+        let says_alone = match &presence {
+            Some(Presence::Here { is_alone, .. }) => Some(*is_alone),
+            _ => None,
+        };
+        let was_alone = self.state.read().is_alone;
+        let (frozen, catalogue, applied) = self.freeze(says_alone)?;
+        let done = self.put(publisher, (&frozen, &catalogue), presence, plan);
         drop(catalogue);
         let mut state = self.state.write();
         state.going.clear();
@@ -50,16 +79,65 @@ impl Shared {
                     state.catalogue = Arc::new(catalogue);
                 }
                 (state.frozen, state.published) = (None, applied);
+                state.is_alone = says_alone.unwrap_or(state.is_alone);
                 Ok(answer)
             }
             // What is in the log already stays in sight until the rows have it.
             Err(error) if state.stopped.is_some() => Err(error),
             Err(error) => {
-                state.frozen = None;
+                (state.frozen, state.is_alone) = (None, was_alone);
                 state.pending.take_up(&frozen);
                 Err(error)
             }
         }
+    }
+
+    /// Publishes a batch at once, beside other clients; `None` if there are none any more.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`] if others have changed what it depends on.
+    pub(crate) fn publish_batch(&self, dataset: u64, batch: &mut Batch<'_>) -> Result<Option<()>> {
+        let mut publisher = self.publisher.lock();
+        let seen = batch.seen.ok_or(Error::Overtaken)?;
+        let staged = {
+            let state = self.state.read();
+            state.refuse_stopped()?;
+            if state.is_alone {
+                return Ok(None);
+            }
+            if state.moment(dataset) != seen {
+                return Err(Error::Overtaken);
+            }
+            self.staged(dataset, std::mem::take(&mut batch.edits), &state)?
+        };
+        for _ in 0..TRIES_MAX {
+            let catalogue = Arc::clone(&self.state.read().catalogue);
+            match self.put(&mut publisher, (&staged, &catalogue), None, &mut |_| Ok(())) {
+                Err(Error::Overtaken) => self.take_in(&mut publisher)?,
+                done => {
+                    if let Some(catalogue) = done?.1 {
+                        self.state.write().catalogue = Arc::new(catalogue);
+                    }
+                    return Ok(Some(()));
+                }
+            }
+            if self.state.read().moment(dataset) != seen {
+                return Err(Error::Overtaken);
+            }
+        }
+        Err(Error::Overtaken)
+    }
+
+    /// The edits of a batch, as items that wait for nothing but their publication.
+    fn staged(&self, dataset: u64, edits: Vec<BatchEdit<'_>>, state: &State) -> Result<Pending> {
+        let links = state.links(dataset)?;
+        let counters = self.counters(&edits, &|_| false, &|_| None, &links)?;
+        let mut staged = Pending::default();
+        for edit in edits {
+            let counter = counters.get(&edit.key()).copied();
+            staged.make(dataset, edit, counter)?;
+        }
+        Ok(staged)
     }
 
     /// Publishes all batches that were applied before the call.
@@ -80,9 +158,12 @@ impl Shared {
         self.publish(&mut |_| Ok(()))
     }
 
-    fn freeze(&self) -> Result<(Arc<Pending>, Arc<Catalogue>, u64)> {
+    /// Takes what waits. A client that is about to say that it is no longer alone lets nothing
+    /// more wait from then on.
+    fn freeze(&self, says_alone: Option<bool>) -> Result<(Arc<Pending>, Arc<Catalogue>, u64)> {
         let mut state = self.state.write();
         state.refuse_stopped()?;
+        state.is_alone &= says_alone != Some(false);
         let frozen = Arc::new(std::mem::take(&mut state.pending));
         state.frozen = Some(Arc::clone(&frozen));
         Ok((frozen, Arc::clone(&state.catalogue), state.applied))
@@ -129,27 +210,28 @@ impl Shared {
         self.blocks.upload(&uploads, entry.seconds)?;
         self.append(number, &bytes)?;
         (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
+        self.state.write().company.note((number, &entry), self.session);
         for upload in &uploads {
             upload.block.set_stored(upload.reference.token());
         }
         let changes = follow::changes(&self.rows, number, &entry, &heads);
-        self.rows.write(&changes).map_err(|error| {
+        write_following(&self.rows, number, changes).map_err(|error| {
             self.stop(&format!("{error}; what was synced is in the log: mount it again"))
         })?;
+        self.end.store(number, Ordering::Release);
         Ok(catalogue)
     }
 
     /// Puts the entry; where the answer was lost, looks whether it is there.
     fn append(&self, number: u64, bytes: &[u8]) -> Result<()> {
         let row = || keys::number(number);
-        let overtaken = "another client has published: this one was taken for lost";
-        match self.rows.insert(Table::Log, row(), bytes.to_vec()) {
+        match self.rows.insert_after(number - 1, (Table::Log, row()), bytes.to_vec()) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(self.stop(overtaken)),
+            Ok(false) => Err(Error::Overtaken),
             Err(error) => match self.rows.get(Table::Log, row()) {
                 Ok(None) => Err(error),
                 Ok(Some(there)) if there == bytes => Ok(()),
-                Ok(Some(_)) => Err(self.stop(overtaken)),
+                Ok(Some(_)) => Err(Error::Overtaken),
                 Err(_) => Err(self.stop(&format!("{error}; whether it was written is not known"))),
             },
         }

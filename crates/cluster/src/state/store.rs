@@ -19,6 +19,7 @@ const MARKS_ASKED: usize = 1000;
 
 impl Store for Cluster {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
+        self.shared.look()?;
         let mut state = self.shared.state.write();
         let number = state.catalogue.find(source)?;
         if state.going.contains(&number) {
@@ -38,13 +39,13 @@ impl Store for Cluster {
     }
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
-        let catalogue = self.catalogue();
+        let catalogue = self.catalogue()?;
         let named = catalogue.named().into_iter();
         named.map(|(source, number)| catalogue.report(number, source)).collect()
     }
 
     fn report(&self, source: &Source) -> Result<DatasetReport> {
-        let catalogue = self.catalogue();
+        let catalogue = self.catalogue()?;
         catalogue.report(catalogue.find(source)?, source.clone())
     }
 
@@ -80,7 +81,7 @@ impl Store for Cluster {
         from: Key,
         visit: &mut dyn FnMut(ItemChange) -> bool,
     ) -> Result<()> {
-        let catalogue = self.catalogue();
+        let catalogue = self.catalogue()?;
         let links = |source: &Source| {
             let number = catalogue.snapshot(source)?;
             let record = catalogue.record(number).ok_or(Error::NoDataset(source.to_string()))?;
@@ -110,7 +111,7 @@ impl Store for Cluster {
     }
 
     fn properties(&self, name: &DatasetName) -> Result<BTreeMap<String, (String, PropertySource)>> {
-        let catalogue = self.catalogue();
+        let catalogue = self.catalogue()?;
         let number = catalogue.dataset(name)?;
         let own = catalogue.record(number).map(|record| record.properties.clone());
         let local = |(name, value)| (name, (value, PropertySource::Local));
@@ -144,8 +145,9 @@ impl Holds for Cluster {
 }
 
 impl Cluster {
-    fn catalogue(&self) -> Arc<Catalogue> {
-        Arc::clone(&self.shared.state.read().catalogue)
+    fn catalogue(&self) -> Result<Arc<Catalogue>> {
+        self.shared.look()?;
+        Ok(Arc::clone(&self.shared.state.read().catalogue))
     }
 
     /// Lets a draft destroy, and keeps what goes from being opened until it is gone.

@@ -18,7 +18,7 @@ impl Adapter {
             self.authorize(header, Action::ReadAttributes(ino))?;
         }
         let attributes = self.file_system.attributes(ino)?;
-        self.encoding.timed_attributes(out, &attributes);
+        self.encoding().timed_attributes(out, &attributes);
         Ok(())
     }
 
@@ -33,7 +33,7 @@ impl Adapter {
             self.authorize(header, Action::ReadAttributes(ino))?;
         }
         let attributes = self.file_system.attributes(ino)?;
-        self.encoding.extended_attributes(out, &attributes);
+        self.encoding().extended_attributes(out, &attributes);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Adapter {
         }
         self.authorize_change(header, handle, &mut set)?;
         let attributes = self.file_system.set_attributes(caller(header), ino, &set)?;
-        self.encoding.timed_attributes(out, &attributes);
+        self.encoding().timed_attributes(out, &attributes);
         Ok(())
     }
 

@@ -68,7 +68,7 @@ impl Adapter {
         }
         if page.with_attributes {
             match &entry.attributes {
-                Some(attributes) => self.encoding.entry(page.out, attributes),
+                Some(attributes) => self.encoding().entry(page.out, attributes),
                 None => page.out.no_lookup(),
             }
         }

@@ -19,8 +19,8 @@ impl Adapter {
         };
         let remembers = !self.folds_names && !matches!(bytes, b"." | b"..");
         match found {
-            Ok(attributes) => self.encoding.entry(out, &attributes),
-            Err(Error::NotFound) if remembers => self.encoding.no_entry(out),
+            Ok(attributes) => self.encoding().entry(out, &attributes),
+            Err(Error::NotFound) if remembers => self.encoding().no_entry(out),
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Adapter {
         let directory = matches!(new, NewNode::Directory { .. });
         self.authorize(header, Action::Create { parent, directory })?;
         let made = self.file_system.create_masked(caller, parent, name(bytes)?, new, umask)?;
-        self.encoding.entry(out, &made);
+        self.encoding().entry(out, &made);
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Adapter {
         self.authorize(header, Action::Create { parent, directory: false })?;
         let (caller, umask) = (caller(header), self.umask(create.umask));
         let file = self.file_system.create_anonymous_masked(caller, parent, permissions, umask)?;
-        self.encoding.entry(out, &file);
+        self.encoding().entry(out, &file);
         out.u64(PLAIN).u32(opened::KEEP_CACHE).zeros(4);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Adapter {
         let (parent, name) = (Ino(header.node), name(bytes)?);
         self.authorize(header, Action::Link { ino, parent })?;
         let attributes = self.file_system.link(ino, parent, name)?;
-        self.encoding.entry(out, &attributes);
+        self.encoding().entry(out, &attributes);
         Ok(())
     }
 

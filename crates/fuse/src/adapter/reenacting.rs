@@ -21,7 +21,7 @@ impl Adapter {
         let step = self.reenacted.step_of(header)?;
         let at = Ino(header.node);
         if is_stand_in(at) && matches!(request.operation, Operation::GetAttributes { .. }) {
-            self.encoding.timed_attributes(out, &stand_in(at));
+            self.encoding().timed_attributes(out, &stand_in(at));
             return Some(Ok(()));
         }
         match (&request.operation, step) {
@@ -34,7 +34,7 @@ impl Adapter {
                 Operation::Lookup { name },
                 Some(Step::Remove { parent, name: gone, was, is_directory }),
             ) if (parent, &*gone) == (at, *name) => {
-                self.encoding.entry(out, &self.removed(was, is_directory));
+                self.encoding().entry(out, &self.removed(was, is_directory));
                 Some(Ok(()))
             }
             (
@@ -72,7 +72,7 @@ impl Adapter {
             self.file_system.forget(there.ino, 1);
             return Err(Error::NotFound.into());
         }
-        self.encoding.entry(out, &there);
+        self.encoding().entry(out, &there);
         Ok(())
     }
 }

@@ -151,6 +151,16 @@ pub(crate) struct AttributesEncoding {
 }
 
 impl AttributesEncoding {
+    /// The same, with answers that hold for no time.
+    pub(crate) fn for_no_time(self) -> AttributesEncoding {
+        AttributesEncoding {
+            entry_timeout: Duration::ZERO,
+            absence_timeout: Duration::ZERO,
+            attributes_timeout: Duration::ZERO,
+            ..self
+        }
+    }
+
     /// Reply to LOOKUP and all that make or find an inode.
     pub(crate) fn entry(&self, out: &mut Encoder<'_>, attributes: &Attributes) {
         let timeout = self.timeout_of(attributes);

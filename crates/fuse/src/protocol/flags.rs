@@ -15,6 +15,7 @@ pub(crate) mod init {
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(crate) const POSIX_ACL: u64 = 1 << 20;
     pub(crate) const ABORT_ERROR: u64 = 1 << 21;
+    pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub(crate) const MAX_PAGES: u64 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
     pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;

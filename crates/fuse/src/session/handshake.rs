@@ -32,7 +32,8 @@ const REQUIRED: [(u64, &str); 4] = [
 /// Taken where the kernel has it. Locks are not among them: one kernel sees all users of a mount,
 /// so its own locks are right (docs/decisions/0004-locks-stay-in-the-kernel.md). Neither is the
 /// invalidation of cached data by time and size: this server is the only writer and says so itself
-/// when something changes behind the kernel's back.
+/// when something changes behind the kernel's back. Where others may write too, it is the other way
+/// round.
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::HAS_IOCTL_DIR
@@ -153,7 +154,11 @@ fn answer(greeting: &Init, options: &MountOptions, rings: bool) -> InitReply {
     };
     let rings = if rings { init::OVER_IO_URING } else { 0 };
     let declined = options.declined.iter().fold(0, |flags, offer| flags | flags_of(*offer));
-    let taken = (WANTED | checks | no_handles) & !declined & !handles;
+    let (by_time, not_by_time) = match options.shareable {
+        true => (init::AUTO_INVAL_DATA, init::EXPLICIT_INVAL_DATA),
+        false => (0, 0),
+    };
+    let taken = (WANTED | checks | no_handles | by_time) & !declined & !handles & !not_by_time;
     let pages_max = options.transfer_pages();
     InitReply {
         flags: greeting.flags & (taken | required | writeback | rings),
@@ -189,6 +194,19 @@ mod tests {
         assert_eq!(taken & (posix_locks | atomic_truncate | flock | acl), 0);
         assert_eq!(taken & init::WRITEBACK_CACHE, 0);
         assert_ne!(taken & init::HANDLE_KILLPRIV_V2, 0);
+    }
+
+    #[test]
+    fn pages_are_forgotten_by_time_where_others_write() {
+        let by_time = init::AUTO_INVAL_DATA;
+        let not_by_time = init::EXPLICIT_INVAL_DATA;
+        let mut options = MountOptions::new("/mnt", "x");
+        let taken = |options: &MountOptions| {
+            answer(&OFFERED, options, false).flags & (by_time | not_by_time)
+        };
+        assert_eq!(taken(&options), not_by_time);
+        options.shareable = true;
+        assert_eq!(taken(&options), by_time);
     }
 
     #[test]

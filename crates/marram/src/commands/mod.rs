@@ -4,6 +4,7 @@ mod allow;
 mod answers;
 mod bench;
 pub(crate) mod check;
+mod clients;
 pub(crate) mod completion;
 mod create;
 mod dedup;
@@ -102,6 +103,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Grow(arguments) => grow::run(&arguments, output),
         Command::Label(arguments) => label::run(&arguments, output),
         Command::Sync(arguments) => sync::run(&arguments, output),
+        Command::Clients(arguments) => clients::run(&arguments, output),
         Command::Quickstart(arguments) => quickstart::run(&arguments, output),
         Command::Doctor => return doctor::run(output),
         Command::Bench(arguments) => bench::run(&arguments, output),

@@ -54,6 +54,11 @@ pub(crate) trait Home: Send + Sync {
         mounts: Option<&dyn Mounts>,
     ) -> Result<Answer>;
 
+    /// Whether other hosts or processes can have it open at the same time.
+    fn is_shareable(&self) -> bool {
+        false
+    }
+
     /// Makes everything durable.
     ///
     /// # Errors

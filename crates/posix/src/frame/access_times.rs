@@ -5,6 +5,7 @@
 
 use crate::frame::change::Change;
 use crate::frame::flags::flags_of;
+use crate::frame::together;
 use crate::options::AccessTimes;
 use crate::volume::Volume;
 use crate::volume::locks::SHARDS;
@@ -32,6 +33,10 @@ pub(crate) fn accessed(volume: &Volume, ino: u64, inode: &Inode) {
 }
 
 fn wants_access_time(volume: &Volume, inode: &Inode) -> bool {
+    // Beside others, each time would be a publication.
+    if together::is_shared(volume) {
+        return false;
+    }
     let directory = inode.kind == InodeKind::Directory;
     let left_out = directory && !volume.options.directory_access_times;
     if left_out || flags_of(inode).any(InodeFlags::NO_ACCESS_TIME) {

@@ -7,6 +7,7 @@
 mod entries;
 
 use crate::frame::flags::note_changed;
+use crate::frame::together;
 use crate::volume::Volume;
 use crate::volume::counters::CountChange;
 use crate::volume::reservations::ReservedChange;
@@ -211,6 +212,7 @@ impl<'p, 'd> Change<'p, 'd> {
             true => Counter::UNLIMITED,
             false => limits.at_most(owner, admission),
         });
+        self.batch.seen = together::seen();
         self.volume.view.apply(self.batch)?;
         for record in self.records.iter().filter(|record| record.fate != Fate::Unchanged) {
             self.volume.lazy_times.forget(record.ino);

@@ -15,7 +15,7 @@ mod batch_reclaim;
 
 use self::batch_reclaim::Together;
 use crate::frame::change::Change;
-use crate::frame::{access_times, tail};
+use crate::frame::{access_times, tail, together};
 use crate::volume::Volume;
 use crate::volume::orphans::{AtWork, SEARCH_ITEMS_MAX};
 use marram_format::record::{InodeKind, OrphanReason, state};
@@ -50,9 +50,11 @@ struct Step {
 /// A failed read or a full store. The inode at hand is left for the next mount, or, if there
 /// was no space even for so few, for the next call.
 pub(crate) fn reclaim_step(volume: &Volume, max_items: usize) -> Result<bool> {
-    if !volume.view.writable() {
+    // Beside others, what has no name may be in use elsewhere: it waits until they have gone.
+    if !volume.view.writable() || together::is_shared(volume) {
         return Ok(false);
     }
+    together::catch_up(volume)?;
     access_times::write_old_lazy_times(volume);
     let mut left = max_items.max(1);
     while left > 0 {
@@ -174,7 +176,7 @@ pub(crate) fn lose_name(
     if inode.links > 0 {
         return Ok(None);
     }
-    if !volume.pins.pinned(ino) {
+    if !volume.pins.pinned(ino) && !together::is_shared(volume) {
         let keys = content_keys(&*volume.view, ino, INLINE_ITEMS_MAX)?;
         if keys.len() < INLINE_ITEMS_MAX {
             for key in keys {
@@ -223,7 +225,7 @@ pub(crate) fn with_reclaim<T>(
     let mut result = operation();
     let mut patience = volume.options.patience;
     while let Err(Error::NoSpace | Error::QuotaExceeded) = &result {
-        if !await_orphans(volume, pieces, &mut patience) {
+        if together::is_shared(volume) || !await_orphans(volume, pieces, &mut patience) {
             break;
         }
         while reclaim_step(volume, SEARCH_ITEMS_MAX)? {}
@@ -236,7 +238,7 @@ pub(crate) fn with_reclaim<T>(
 /// Frees what has been removed so far, for a moment; what is left is freed in the background.
 /// Whether something has been freed since the last call that only a commit lets others use.
 pub(crate) fn reclaim_for_sync(volume: &Volume) -> bool {
-    if !volume.view.writable() {
+    if !volume.view.writable() || together::is_shared(volume) {
         return false;
     }
     let mut patience = volume.options.patience / SYNC_PATIENCE_DIVISOR;

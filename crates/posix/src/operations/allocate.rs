@@ -8,7 +8,7 @@
 
 use crate::frame::content::range_end;
 use crate::frame::flags::check_allocation;
-use crate::frame::{content, reclaim};
+use crate::frame::{content, reclaim, together};
 use crate::operations::shift::Shifted;
 use crate::operations::{allocate_piece, shift};
 use crate::volume::Volume;
@@ -42,6 +42,10 @@ fn allocate_range(volume: &Volume, ino: u64, how: Allocate, offset: u64, len: u6
     let end = range_end(offset, len)?;
     let size = content::content_inode(volume, ino)?.size;
     match how {
+        // Of many sections each batch moves some: between two of them others could write.
+        Allocate::Collapse | Allocate::Insert if together::is_shared(volume) => {
+            return Err(Error::NotSupported);
+        }
         Allocate::Collapse => return shift::collapse_range(volume, ino, offset, end, size),
         Allocate::Insert => return shift::insert_range(volume, ino, offset, end, size),
         Allocate::PunchHole => (),

@@ -3,7 +3,7 @@
 //! A listing that goes on from a cookie misses nothing that was there all the time, and sees
 //! nothing twice; see [`marram_records::directory`].
 
-use crate::frame::{access_times, lookup};
+use crate::frame::{access_times, lookup, together};
 use crate::volume::Volume;
 use marram_records::directory::Listing;
 use marram_records::inode::{attributes, check_directory, check_living_directory, kind_of};
@@ -39,6 +39,15 @@ pub(crate) fn parent_of(volume: &Volume, ino: u64) -> Result<Attributes> {
     pin_named(volume, if ino == volume.root() { ino } else { inode.parent })
 }
 
+/// The attributes of all that a listing has, if they are to be of its moment: beside others the
+/// lock of the directory does not keep what it has in being.
+fn ahead_of(volume: &Volume, listing: &Listing, is_wanted: bool) -> Result<Vec<Attributes>> {
+    match is_wanted && together::is_shared(volume) {
+        true => listing.entries().map(|(entry, _)| named(volume, entry.ino)).collect(),
+        false => Ok(Vec::new()),
+    }
+}
+
 pub(crate) fn list(
     volume: &Volume,
     ino: u64,
@@ -64,11 +73,19 @@ pub(crate) fn list_entries(
     let mut max = ENTRIES_MIN;
     loop {
         let held = volume.locks.read(ino);
-        check_directory(&volume.load_inode(ino)?)?;
-        let listing = Listing::read(&*volume.view, ino, after, max)?;
+        let (listing, mut ahead) = together::of_one_moment(volume, || {
+            check_directory(&volume.load_inode(ino)?)?;
+            let listing = Listing::read(&*volume.view, ino, after, max)?;
+            let ahead = ahead_of(volume, &listing, with_attributes)?;
+            Ok((listing, ahead.into_iter()))
+        })?;
         for (entry, name) in listing.entries() {
             after = entry.offset + 1;
-            let found = with_attributes.then(|| named(volume, entry.ino)).transpose()?;
+            let found = match (with_attributes, ahead.next()) {
+                (false, _) => None,
+                (true, Some(ahead)) => Some(ahead),
+                (true, None) => Some(named(volume, entry.ino)?),
+            };
             let accepted = visit(DirectoryEntry {
                 name,
                 ino: Ino(entry.ino),

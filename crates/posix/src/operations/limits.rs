@@ -1,10 +1,11 @@
 //! Setting what users, groups and projects may use.
 
+use crate::frame::together;
 use crate::volume::Volume;
 use bytes::Bytes;
 use marram_format::record::{Limit, OwnerId};
 use marram_records::failure::from_store;
-use marram_store::{DatasetName, Store, limit_batch};
+use marram_store::{Batch, DatasetName, Store, limit_batch};
 use marram_vfs::{Error, Result};
 
 /// Sets what an owner may use; [`Limit::NONE`] takes its limit away. It holds from the next
@@ -14,7 +15,10 @@ use marram_vfs::{Error, Result};
 /// [`Error::InvalidArgument`] for an owner of id 0; a failed write.
 pub(crate) fn set_limit(volume: &Volume, owner: OwnerId, limit: Limit) -> Result<()> {
     let (offset, limit) = limit_item(volume, owner, limit)?;
-    volume.view.apply(limit_batch(offset, limit)).map_err(from_store)?;
+    together::changing(volume, || {
+        let batch = Batch { seen: together::seen(), ..limit_batch(offset, limit.clone()) };
+        volume.view.apply(batch).map_err(from_store)
+    })?;
     reload_limits(volume)
 }
 

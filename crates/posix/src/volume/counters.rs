@@ -8,6 +8,7 @@
 //! frees an inode changes the counter of a lock that it holds anyway, in the same batch: the sum
 //! is exact after every crash, and no two operations wait for each other because of it.
 
+use crate::frame::together;
 use crate::volume::locks::{SHARDS, shard_of};
 use marram_format::record::{Counters, NEXT_INODE_MAX, NameRule};
 use marram_records::counters::{put_count, put_counters, read_counters, visit_counts};
@@ -30,7 +31,9 @@ pub(crate) struct InodeCounters {
 
 struct Numbers {
     next: u64,
-    /// What the counters item says.
+    /// Where the chunk ends of which numbers are given away.
+    end: u64,
+    /// What the counters item says. Others who have the dataset open take chunks behind it.
     limit: u64,
 }
 
@@ -74,7 +77,7 @@ impl HeldNumbers<'_> {
 
     /// The batch has been applied.
     pub(crate) fn applied(&mut self, limit: u64) {
-        *self.numbers = Numbers { next: limit, limit };
+        *self.numbers = Numbers { next: limit, end: limit, limit };
     }
 }
 
@@ -87,7 +90,7 @@ impl InodeCounters {
         put_count(batch, 0, 1);
         let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
         counts[0].store(1, Ordering::Relaxed);
-        let numbers = Mutex::new(Numbers { next, limit: next });
+        let numbers = Mutex::new(Numbers { next, end: next, limit: next });
         InodeCounters { seed, names, numbers, counts }
     }
 
@@ -99,7 +102,7 @@ impl InodeCounters {
         let counts: Vec<AtomicI64> = (0..SHARDS).map(|_| AtomicI64::new(0)).collect();
         visit_counts(view, &mut |place, count| counts[place].store(count, Ordering::Relaxed))?;
         let next = counters.next_inode;
-        let numbers = Mutex::new(Numbers { next, limit: next });
+        let numbers = Mutex::new(Numbers { next, end: next, limit: next });
         let Counters { name_seed: seed, names, .. } = counters;
         Ok(Some(InodeCounters { seed, names, numbers, counts }))
     }
@@ -114,7 +117,21 @@ impl InodeCounters {
         }
         let mut numbers = self.numbers.lock();
         let next = numbers.next.max(found.numbers.lock().next);
-        *numbers = Numbers { next, limit: next };
+        *numbers = Numbers { next, end: next, limit: next };
+        Ok(())
+    }
+
+    /// Others have changed the state: reads the counts, and which numbers they have taken. All
+    /// locks are held.
+    pub(crate) fn read_counts(&self, view: &dyn View) -> Result<()> {
+        let found = InodeCounters::open(view)?;
+        let found = found.ok_or_else(|| Error::Damaged("no counters of inodes".to_owned()))?;
+        for (count, found) in self.counts.iter().zip(&found.counts) {
+            count.store(found.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let limit = found.numbers.lock().limit;
+        let mut numbers = self.numbers.lock();
+        numbers.limit = numbers.limit.max(limit);
         Ok(())
     }
 
@@ -131,14 +148,16 @@ impl InodeCounters {
     /// A number that has never been used.
     pub(crate) fn next_ino(&self, view: &dyn View) -> Result<u64> {
         let mut numbers = self.numbers.lock();
-        if numbers.next == numbers.limit {
-            let limit = numbers.limit.checked_add(CHUNK_INODES);
+        if numbers.next == numbers.end {
+            let begin = numbers.limit;
+            let limit = begin.checked_add(CHUNK_INODES);
             let limit = limit.filter(|limit| *limit <= NEXT_INODE_MAX).ok_or(Error::NoSpace)?;
             let counters = Counters { next_inode: limit, name_seed: self.seed, names: self.names };
             let mut batch = Batch::new();
             put_counters(&mut batch, &counters);
+            batch.seen = together::seen();
             view.apply(batch).map_err(from_store)?;
-            numbers.limit = limit;
+            *numbers = Numbers { next: begin, end: limit, limit };
         }
         numbers.next += 1;
         Ok(numbers.next - 1)

@@ -26,6 +26,33 @@ pub struct Capabilities<'v> {
     pub label: Option<&'v dyn Labelled>,
     /// The store can be stopped as by a power cut.
     pub halting: Option<&'v dyn Halting>,
+    /// Other clients can have the store open at the same time.
+    pub together: Option<&'v dyn Together>,
+}
+
+/// A moment of a dataset, as others change it: it is another one once they have. What goes through
+/// this client leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+/// A dataset that other clients change too.
+///
+/// Between two calls of [`Together::look`] a view shows what was there at the first, or what others
+/// have made of it since. An operation therefore looks, reads, and applies a batch that names the
+/// moment; it is refused if others came first. Who only reads looks once more: if the moment is the
+/// same, nobody has changed anything between.
+pub trait Together {
+    /// Takes in what others have published. The moment is at least that of each publication that
+    /// had returned to its client before the call.
+    ///
+    /// # Errors
+    /// A failed read; [`crate::Error::ReadOnly`] once others have taken this client for lost.
+    fn look(&self) -> Result<Moment>;
+
+    /// Whether others may have the store open. Then each batch is durable and seen by them when it
+    /// has been applied; nothing that is kept in memory about the dataset holds beyond a look; and
+    /// what has lost its last name may be in use elsewhere.
+    fn is_shared(&self) -> bool;
 }
 
 /// Space that is counted.

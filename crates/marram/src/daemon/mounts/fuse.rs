@@ -8,6 +8,7 @@ use crate::paths;
 use crate::process::threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Fewest threads that serve a mount: one that waits for a device must not hold up all.
 const SERVING_THREADS_MIN: usize = 4;
@@ -23,6 +24,11 @@ pub(super) fn options_of(
     let source = daemon.home.path();
     let mut fuse = fuse_options(&daemon.log, source, request, (read_only, access_times));
     fuse.block_device = block_device;
+    fuse.shareable = daemon.home.is_shareable() && !read_only;
+    if fuse.shareable && !forgets_all_names() {
+        fuse.entry_timeout = Duration::ZERO;
+        fuse.absence_timeout = Duration::ZERO;
+    }
     fuse
 }
 
@@ -59,6 +65,15 @@ pub(in crate::daemon) fn fuse_options(
     let log = Arc::clone(log);
     fuse.on_event = Arc::new(move |event| log.write(&event.to_string()));
     fuse
+}
+
+/// Whether the kernel can be made to forget all names at once, as from Linux 6.16 on: also that
+/// there is no such name. Else it may remember none where others may come.
+fn forgets_all_names() -> bool {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(16))
 }
 
 /// Whether processors are to be kept from halting while requests flow.

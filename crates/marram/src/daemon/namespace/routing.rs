@@ -398,6 +398,10 @@ impl FileSystem for Namespace {
         self.base.sync_all()
     }
 
+    fn is_shared(&self) -> bool {
+        self.base.is_shared()
+    }
+
     fn capabilities(&self) -> Capabilities<'_> {
         let below = self.base.capabilities();
         Capabilities {

@@ -1,11 +1,24 @@
-//! The client that has a home open: what it says of itself, and whether it is still there.
+//! The clients that have a home open: what they say of themselves, and whether they are still there.
 //!
 //! On the same host a process is found by its number and the moment at which it began, so a daemon
-//! that was killed is known to be gone at once. Elsewhere its beat tells.
+//! that was killed is known to be gone at once. Elsewhere its beat tells, and so it does of a process
+//! that is there and does not answer, as one that is stopped.
 
 use crate::error::{Error, Result};
+use marram_cluster::{Client, Lost};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A client that is awaited is taken for lost when its beat stands still for so long.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+/// One that nobody awaits, when it stands still for so long.
+const GONE_AFTER: Duration = Duration::from_secs(30);
+/// How often to look at it.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A process of a host, as a home names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +68,51 @@ impl ClientProcess {
     pub(super) fn is_there(&self) -> Option<bool> {
         let is_here = own_place().is_ok_and(|place| place == self.place);
         is_here.then(|| began(self.pid) == Some(self.began))
+    }
+}
+
+/// The beats of clients, and since when each stands still.
+#[derive(Default)]
+pub(super) struct Awaited(Mutex<BTreeMap<[u8; 16], (u64, Instant)>>);
+
+impl Awaited {
+    /// Those of some clients that are lost; of others that are awaited, it waits for a moment.
+    pub(super) fn lost(&self, there: &[Client]) -> Vec<Lost> {
+        if there.iter().any(|client| client.is_alone) {
+            thread::sleep(LOOK);
+        }
+        self.lost_after(there, |client| if client.is_alone { LOST_AFTER } else { GONE_AFTER })
+    }
+
+    /// Those that are lost, where none is awaited.
+    pub(super) fn lost_beside(&self, there: &[Client]) -> Vec<Lost> {
+        self.lost_after(there, |_| GONE_AFTER)
+    }
+
+    fn lost_after(&self, there: &[Client], after: impl Fn(&Client) -> Duration) -> Vec<Lost> {
+        let is_gone = |client: &Client| {
+            let process = ClientProcess::parse(&client.name);
+            process.and_then(|process| process.is_there()) == Some(false)
+        };
+        let judged = |client: &Client| {
+            let is_gone = is_gone(client);
+            let is_lost = is_gone || self.stood_still(client) >= after(client);
+            is_lost.then_some(Lost { session: client.session, may_return: !is_gone })
+        };
+        let lost = there.iter().filter_map(judged).collect();
+        let is_there = |session: &[u8; 16]| there.iter().any(|it| it.session == *session);
+        self.0.lock().retain(|session, _| is_there(session));
+        lost
+    }
+
+    /// For how long the beat of a client has stood still.
+    fn stood_still(&self, client: &Client) -> Duration {
+        let mut awaited = self.0.lock();
+        let seen = awaited.entry(client.session).or_insert((client.beat, Instant::now()));
+        if seen.0 != client.beat {
+            *seen = (client.beat, Instant::now());
+        }
+        seen.1.elapsed()
     }
 }
 

@@ -1,5 +1,7 @@
 //! A cluster home behind the seam.
 
+use super::client::Awaited;
+use super::open::LITTLE_CACHE_BYTES;
 use super::{open, operations};
 use crate::control::protocol::{Answer, Author, CompareOrder, DifferenceRow, Operation};
 use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Task};
@@ -12,7 +14,7 @@ use crate::engine::{history, members, rights};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::names::hexadecimal;
-use marram_cluster::Cluster;
+use marram_cluster::{Cluster, Heard};
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::Ino;
 use parking_lot::Mutex;
@@ -25,6 +27,8 @@ use std::time::Duration;
 const PUBLICATION: Duration = Duration::from_secs(1);
 /// Publications between two signs of life.
 const BEAT_EVERY: u32 = 2;
+/// Between two looks whether others have come or gone.
+const LISTENING: Duration = Duration::from_millis(50);
 /// Between two sweeps of what nothing needs.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -62,18 +66,97 @@ impl ClusterHome {
     /// Publishes what waits each second, and gives signs of life, until the daemon ends.
     fn publish(&self, mounts: &dyn Mounts) {
         let (mut failed, mut round) = (None, 0_u32);
+        let beats = Awaited::default();
         while !mounts.is_shut() {
             std::thread::sleep(PUBLICATION);
             round = round.wrapping_add(1);
             let done = self.while_open(|| {
                 self.store.sync()?;
-                if round.is_multiple_of(BEAT_EVERY) { self.store.beat() } else { Ok(()) }
+                if round.is_multiple_of(BEAT_EVERY) { self.beat(&beats) } else { Ok(()) }
             });
             let error = done.err().map(|error| error.to_string());
             if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
                 mounts.log(&format!("publication: {error}"));
             }
             failed = error;
+        }
+    }
+
+    /// Gives a sign of life, and expels those that give none.
+    fn beat(&self, beats: &Awaited) -> marram_store::Result<()> {
+        self.store.beat()?;
+        let there = self.store.clients()?;
+        let lost = beats.lost_beside(&there).into_iter();
+        let own = self.store.session();
+        lost.filter(|lost| lost.session != own).try_for_each(|lost| self.store.expel(lost))
+    }
+
+    /// Looks whether others have come or gone, until the daemon ends. Before others see anything,
+    /// the kernel forgets what it knows of all that is mounted.
+    fn listen(&self, mounts: &dyn Mounts) {
+        let mut failed = None;
+        let mut forget = || self.forget(mounts);
+        let mut names = Vec::new();
+        while !mounts.is_shut() {
+            std::thread::sleep(LISTENING);
+            self.show_members(mounts, &mut names);
+            let heard = self.while_open(|| self.store.listen(&mut forget).map(Some));
+            match &heard {
+                Ok(Some(Heard::Shared)) => {
+                    mounts.log("others have the home open: shared from now on")
+                }
+                Ok(Some(Heard::Alone)) => mounts.log("the others have gone: alone from now on"),
+                _ => {}
+            }
+            let error = heard.err().map(|error| error.to_string());
+            if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
+                mounts.log(&format!("other clients: {error}"));
+            }
+            failed = error;
+            if self.store.has_lost() {
+                self.rescue(mounts);
+            }
+        }
+    }
+
+    /// Has the kernel forget what it knows of all volumes that are open.
+    fn forget(&self, mounts: &dyn Mounts) {
+        for report in self.store.list().unwrap_or_default() {
+            if let Some(volume) = mounts.volume_of(&report.source) {
+                mounts.all_changed(&report.source, &*volume);
+            }
+        }
+        mounts.all_members_changed();
+    }
+
+    /// Shows the snapshots and forks that others have made or taken away.
+    fn show_members(&self, mounts: &dyn Mounts, shown: &mut Vec<Source>) {
+        if !self.store.is_shared() {
+            return;
+        }
+        let Ok(listed) = self.store.list() else { return };
+        let names: Vec<Source> = listed.into_iter().map(|report| report.source).collect();
+        if names != *shown {
+            *shown = names;
+            mounts.all_members_changed();
+        }
+    }
+
+    /// Keeps what waited when this client was taken for lost.
+    fn rescue(&self, mounts: &dyn Mounts) {
+        let rescued = open::beside(&self.path, LITTLE_CACHE_BYTES).and_then(|through| {
+            let forks = self.store.rescue(&through)?;
+            through.close()?;
+            Ok(forks)
+        });
+        match rescued {
+            Ok(forks) => forks.iter().for_each(|fork| {
+                mounts.log(&format!("what was not published is kept as the fork {fork}: merge it"));
+            }),
+            Err(error) => {
+                mounts.log(&format!("what was not published waits here: {error}"));
+                std::thread::sleep(SWEEP);
+            }
         }
     }
 
@@ -155,6 +238,10 @@ impl Home for ClusterHome {
         operations::perform_shown(self, &Shown { store, commits, mounts, user }, operation)
     }
 
+    fn is_shareable(&self) -> bool {
+        true
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(self.store.sync()?)
     }
@@ -168,7 +255,8 @@ impl Home for ClusterHome {
     }
 
     fn clear_left(&self, log: &dyn Fn(&str)) {
-        if self.read_only {
+        // What others are in the middle of is nothing that a crash has left.
+        if self.read_only || self.store.is_shared() {
             return;
         }
         match marram_history::destroy_leftovers(&*self.store) {
@@ -183,8 +271,9 @@ impl Home for ClusterHome {
         if self.read_only {
             return Vec::new();
         }
-        let (publishing, sweeping) = (Arc::clone(&self), self);
+        let (publishing, listening, sweeping) = (Arc::clone(&self), Arc::clone(&self), self);
         vec![
+            Task { name: "listen", run: Box::new(move |mounts| listening.listen(mounts)) },
             Task { name: "publish", run: Box::new(move |mounts| publishing.publish(mounts)) },
             Task { name: "sweep", run: Box::new(move |mounts| sweeping.sweep(mounts)) },
         ]

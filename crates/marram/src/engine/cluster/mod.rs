@@ -1,10 +1,12 @@
 //! The cluster home behind the seam: a store in a database.
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
-//! finds out whether the client that has a home open is still there; `open` opens and makes homes;
-//! `operations` performs what is asked, and `home` implements the seam.
+//! finds out whether a client that has a home open is still there, and `clients` lists them for
+//! people; `open` opens and makes homes; `operations` performs what is asked, and `home` implements
+//! the seam.
 
 mod client;
+mod clients;
 mod databases;
 mod home;
 mod open;
@@ -12,6 +14,7 @@ mod operations;
 mod password;
 mod verifier;
 
+pub(crate) use clients::{ClientRow, clients};
 pub(super) use databases::none_at;
 pub(super) use home::ClusterKind;
 pub(crate) use open::{CreateCluster, create};

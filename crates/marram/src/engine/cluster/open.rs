@@ -1,27 +1,23 @@
 //! Cluster homes, made and opened.
 
-use super::client::{ClientProcess, short};
+use super::client::{Awaited, ClientProcess};
 use super::databases::{self, New, space_at};
 use crate::engine::posix::make_root_directory;
 use crate::engine::source::{OpenMode, Probe};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use crate::timestamps::now_seconds;
-use marram_cluster::{Client, Cluster, Database, NewStore, OpenOptions, SpaceProbe, glance, make};
+use marram_cluster::{Cluster, Database, NewStore, OpenOptions, SpaceProbe, glance, make};
 use marram_store::{DatasetName, Space, Store};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// A client of another host is taken for lost when its beat stands still for so long.
-const LOST_AFTER: Duration = Duration::from_secs(10);
-/// How often to look at it.
-const LOOK: Duration = Duration::from_millis(100);
 /// Memory for contents of blocks of a home that is being made, in bytes.
-const LITTLE_CACHE_BYTES: u64 = 1 << 20;
+pub(super) const LITTLE_CACHE_BYTES: u64 = 1 << 20;
+
 /// A cluster home to make.
 pub(crate) struct CreateCluster {
     /// Properties of the root dataset.
@@ -47,7 +43,7 @@ fn fill(path: &Path, database: Arc<dyn Database>, request: &CreateCluster) -> Re
     key[..16].copy_from_slice(&key_begin);
     key[16..].copy_from_slice(&key_end);
     make(Arc::clone(&database), &NewStore { id, key, now: now_seconds() })?;
-    let cluster = Cluster::open(database, options(path, None, (false, LITTLE_CACHE_BYTES))?)?;
+    let cluster = Cluster::open(database, options(path, (false, LITTLE_CACHE_BYTES))?)?;
     let root = DatasetName::root();
     for (name, value) in &request.properties {
         cluster.set_property(&root, name, Some(value))?;
@@ -72,61 +68,25 @@ pub(super) fn probe(path: &Path) -> Result<Option<Probe>> {
     Ok(Some(Probe { id: hexadecimal(&glance.id), label: String::new() }))
 }
 
-/// Opens a home.
+/// Opens a home for a moment, by another client than the one that this process has been.
+pub(super) fn beside(path: &Path, cache_bytes: u64) -> Result<Cluster> {
+    Ok(Cluster::open(databases::open(path)?, options(path, (false, cache_bytes))?)?)
+}
+
+/// Opens a home, beside others that have it open.
 pub(super) fn open(path: &Path, mode: &OpenMode) -> Result<Cluster> {
     let database = databases::open(path)?;
-    let lost = refuse_client(&database).map_err(|error| error.during(path.display()))?;
-    let options = options(path, lost, (mode.read_only, mode.cache_bytes))?;
+    let options = options(path, (mode.read_only, mode.cache_bytes))?;
     Cluster::open(database, options).map_err(|error| Error::from(error).during(path.display()))
 }
 
-/// Refuses a home that a client has open. Returns the session of one that has died.
-///
-/// # Errors
-/// A client has it open.
-pub(super) fn refuse_client(database: &Arc<dyn Database>) -> Result<Option<[u8; 16]>> {
-    let client = glance(Arc::clone(database))?.client;
-    client.map_or(Ok(None), |client| lost(database, client))
-}
-
-/// The session of a client that is not there any more; none if it has closed the home meanwhile.
-///
-/// # Errors
-/// It is there.
-fn lost(database: &Arc<dyn Database>, client: Client) -> Result<Option<[u8; 16]>> {
-    let process = ClientProcess::parse(&client.name);
-    match process.and_then(|process| process.is_there()) {
-        Some(true) => return Err(in_use(&client)),
-        Some(false) => return Ok(Some(client.session)),
-        None => {}
-    }
-    let began = Instant::now();
-    while began.elapsed() < LOST_AFTER {
-        std::thread::sleep(LOOK);
-        match glance(Arc::clone(database))?.client {
-            None => return Ok(None),
-            Some(now) if now != client => return Err(in_use(&now)),
-            Some(_) => {}
-        }
-    }
-    Ok(Some(client.session))
-}
-
-fn in_use(client: &Client) -> Error {
-    Error::in_use(format!("the home is in use by {}", short(&client.name)))
-        .hint("unmount it there first; one client at a time has it open")
-}
-
-fn options(
-    path: &Path,
-    lost: Option<[u8; 16]>,
-    (read_only, cache_bytes): (bool, u64),
-) -> Result<OpenOptions> {
+fn options(path: &Path, (read_only, cache_bytes): (bool, u64)) -> Result<OpenOptions> {
     let space = space_at(path);
+    let awaited = Awaited::default();
     Ok(OpenOptions {
         session: random()?,
         name: ClientProcess::own()?.name(),
-        lost,
+        judge: Arc::new(move |there| Ok(awaited.lost(there))),
         read_only,
         cache_bytes,
         clock: Arc::new(now_seconds),

@@ -1,0 +1,72 @@
+//! The clients that have the store open, and what they have changed.
+//!
+//! All that is known here follows from the log: each client that has taken in the same entries
+//! knows the same, whatever its clock says.
+
+use super::State;
+use crate::format::{ClientRecord, Entry, Presence};
+use marram_store::Moment;
+use std::collections::BTreeMap;
+
+/// A session: the number of a client, which is random.
+pub(crate) type Session = [u8; 16];
+
+/// What is known of the clients.
+pub(crate) struct Company {
+    /// Those that have the store open.
+    pub(crate) clients: BTreeMap<Session, ClientRecord>,
+    /// The last entry of another client that has changed a line.
+    changed: BTreeMap<u64, u64>,
+    /// Up to here nothing is known of the lines.
+    begin: u64,
+}
+
+impl Company {
+    /// The clients after an entry.
+    pub(crate) fn at(begin: u64, clients: BTreeMap<Session, ClientRecord>) -> Company {
+        Company { clients, changed: BTreeMap::new(), begin }
+    }
+
+    /// Takes note of an entry; `own` is the session of this client.
+    pub(crate) fn note(&mut self, (number, entry): (u64, &Entry), own: Session) {
+        match &entry.presence {
+            None => {}
+            Some(Presence::Here { name, is_alone }) => {
+                let client = ClientRecord { is_alone: *is_alone, name: name.clone(), beat: 0 };
+                self.clients.insert(entry.session, client);
+            }
+            Some(Presence::Closed) => {
+                self.clients.remove(&entry.session);
+            }
+            Some(Presence::Expelled(lost)) => {
+                self.clients.remove(lost);
+            }
+        }
+        if entry.session != own {
+            self.changed.extend(entry.sections.iter().map(|section| (section.line, number)));
+        }
+    }
+
+    /// Clients beside this one.
+    pub(crate) fn others(&self, own: Session) -> impl Iterator<Item = (&Session, &ClientRecord)> {
+        self.clients.iter().filter(move |(session, _)| **session != own)
+    }
+
+    /// Whether another client publishes later than it answers.
+    pub(crate) fn awaits_another(&self, own: Session) -> bool {
+        self.others(own).any(|(_, client)| client.is_alone)
+    }
+
+    /// The moment of a line.
+    fn moment(&self, line: u64) -> Moment {
+        Moment(self.changed.get(&line).copied().unwrap_or(0).max(self.begin))
+    }
+}
+
+impl State {
+    /// The moment of a dataset, as others change it.
+    pub(crate) fn moment(&self, dataset: u64) -> Moment {
+        let record = self.catalogue.record(dataset);
+        record.map_or(Moment(u64::MAX), |record| self.company.moment(record.line))
+    }
+}

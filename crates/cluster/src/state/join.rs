@@ -1,0 +1,222 @@
+//! A client comes beside others, and learns that others come and go.
+//!
+//! One that is **alone** lets its publications wait. Another one that comes says so in the log, and
+//! then waits: it reads nothing until the first has answered that it is no longer alone, in the
+//! entry that publishes what waited; or until the first is expelled, for it does not answer.
+
+use super::company::Session;
+use super::taking::clients;
+use super::{Client, Cluster, Shared, State};
+use crate::database::{Change, Table};
+use crate::format::{ClientRecord, Presence};
+use marram_store::{Error, Result};
+use std::sync::Arc;
+
+/// A client that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Which.
+    pub session: [u8; 16],
+    /// Perhaps it lives: a process that is stopped, or a host that is cut off. What it has waiting
+    /// can be rescued then ([`Cluster::rescue`]).
+    pub may_return: bool,
+}
+
+/// Judges the other clients that have a store open: names those that are lost, which are expelled
+/// then. It is asked again and again while one of them is awaited, and may take its time. An error
+/// of it ends the attempt to open the store.
+pub type Judge = Arc<dyn Fn(&[Client]) -> Result<Vec<Lost>> + Send + Sync>;
+
+/// What a client has learned of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It is alone or not, as before.
+    Same,
+    /// Others have come.
+    Shared,
+    /// The others have gone.
+    Alone,
+}
+
+impl Cluster {
+    /// Looks whether others have come or gone. Before it answers that it is no longer alone,
+    /// `before_sharing` lets go of all that is kept about the store outside of it. To be called
+    /// often: others wait for the answer.
+    ///
+    /// # Errors
+    /// The database fails; [`Error::ReadOnly`] once others have taken this client for lost.
+    pub fn listen(&self, before_sharing: &mut dyn FnMut()) -> Result<Heard> {
+        let shared = &*self.shared;
+        if shared.read_only {
+            return Ok(Heard::Same);
+        }
+        shared.take_in(&mut shared.publisher.lock())?;
+        let (is_alone, has_others) = {
+            let state = shared.state.read();
+            (state.is_alone, state.company.others(shared.session).next().is_some())
+        };
+        match (is_alone, has_others) {
+            (true, true) => {
+                shared.state.write().is_answering = true;
+                before_sharing();
+                let said = shared.say(&|_| Ok(shared.here(false)));
+                shared.state.write().is_answering = false;
+                said.map(|()| Heard::Shared)
+            }
+            (false, false) => match shared.say(&|state| shared.here_alone(state)) {
+                Ok(()) => Ok(Heard::Alone),
+                Err(Error::Overtaken) => Ok(Heard::Same),
+                Err(error) => Err(error),
+            },
+            _ => Ok(Heard::Same),
+        }
+    }
+
+    /// Whether other clients may have the store open.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_shared()
+    }
+
+    /// The clients that have the store open, as the database has them.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub fn clients(&self) -> Result<Vec<Client>> {
+        self.shared.present()
+    }
+
+    /// Takes another client for lost, if it is there: whatever it publishes from then on counts for
+    /// nothing.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub fn expel(&self, lost: Lost) -> Result<()> {
+        self.shared.expel(lost)
+    }
+
+    /// Gives a sign of life, by which others see that this client has the store open.
+    ///
+    /// # Errors
+    /// The database fails; [`Error::ReadOnly`] once another client has taken this one for lost.
+    pub fn beat(&self) -> Result<()> {
+        let shared = &self.shared;
+        let mut publisher = shared.publisher.lock();
+        shared.take_in(&mut publisher)?;
+        let key = shared.session.to_vec();
+        let row = shared.rows.get(Table::Clients, key.clone())?;
+        let Some(old) = row.map(|value| ClientRecord::decode(&value)).transpose()? else {
+            return Err(shared.stop(super::taking::EXPELLED));
+        };
+        let new = ClientRecord { beat: old.beat + 1, ..old.clone() };
+        let change = |client: &ClientRecord| -> Change {
+            shared.rows.put(Table::Clients, key.clone(), client.encode())
+        };
+        // Another one may have brought the row up to an entry of this client: the next beat counts.
+        shared.rows.replace(change(&old), change(&new)).map(|_| ())
+    }
+}
+
+impl Shared {
+    /// Whether other clients may have the store open, or are about to be let in.
+    pub(crate) fn is_shared(&self) -> bool {
+        let state = self.state.read();
+        !state.is_alone || state.is_answering
+    }
+
+    /// Comes beside those that have the store open.
+    pub(super) fn join(&self, judge: &Judge) -> Result<()> {
+        self.expel_lost(judge)?;
+        self.await_the_end_of_others(judge)?;
+        self.say(&|state| match state.company.others(self.session).next() {
+            None => Ok(self.here(true)),
+            Some((_, other)) if !self.rows.database().serves_many() => Err(in_use(&other.name)),
+            Some(_) => Ok(self.here(false)),
+        })?;
+        let awaited = self.await_others(judge);
+        if awaited.is_err() {
+            let _first_error_is_told = self.say(&|_| Ok(Presence::Closed));
+        }
+        awaited
+    }
+
+    /// In a database that serves one client at a time: waits until another one is lost.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] once it has given a sign of life.
+    fn await_the_end_of_others(&self, judge: &Judge) -> Result<()> {
+        if self.rows.database().serves_many() {
+            return Ok(());
+        }
+        let first = self.present()?;
+        loop {
+            let there = self.present()?;
+            match there.iter().find(|client| !first.contains(client)) {
+                Some(living) => return Err(in_use(&living.name)),
+                None if there.is_empty() => return Ok(()),
+                None => self.expel_lost(judge)?,
+            }
+        }
+    }
+
+    /// Waits until no other client is alone.
+    fn await_others(&self, judge: &Judge) -> Result<()> {
+        loop {
+            self.take_in(&mut self.publisher.lock())?;
+            if !self.state.read().company.awaits_another(self.session) {
+                return Ok(());
+            }
+            self.expel_lost(judge)?;
+        }
+    }
+
+    fn expel_lost(&self, judge: &Judge) -> Result<()> {
+        let mut others = self.present()?;
+        others.retain(|client| client.session != self.session);
+        if others.is_empty() {
+            return Ok(());
+        }
+        judge(&others)?.into_iter().try_for_each(|lost| self.expel(lost))
+    }
+
+    fn expel(&self, lost: Lost) -> Result<()> {
+        let keeps = |state: &State| {
+            let client = state.company.clients.get(&lost.session);
+            client.map(|client| client.is_alone && lost.may_return)
+        };
+        let expels = |state: &State| match keeps(state) {
+            Some(_) if lost.session != self.session => Ok(Presence::Expelled(lost.session)),
+            _ => Err(Error::Overtaken),
+        };
+        let done = self.publish_with(Some(&expels), &mut |draft| match keeps(&self.state.read()) {
+            Some(true) => draft.fork_for_lost(),
+            _ => Ok(()),
+        });
+        match done {
+            // It has closed the store, or another client has expelled it.
+            Err(Error::Overtaken) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn here(&self, is_alone: bool) -> Presence {
+        Presence::Here { name: self.name.clone(), is_alone }
+    }
+
+    fn here_alone(&self, state: &State) -> Result<Presence> {
+        match state.company.others(self.session).next() {
+            None => Ok(self.here(true)),
+            Some(_) => Err(Error::Overtaken),
+        }
+    }
+
+    fn present(&self) -> Result<Vec<Client>> {
+        let of = |(session, record): (Session, ClientRecord)| Client::of(session, record);
+        Ok(clients(&self.rows)?.into_iter().map(of).collect())
+    }
+}
+
+/// A store that a client has open.
+pub(super) fn in_use(name: &str) -> Error {
+    let holder = format!("{name} has it open; stop that one first");
+    Error::InUse { name: "the store".to_owned(), holder }
+}

@@ -1,0 +1,162 @@
+//! A database that lets something else happen in the middle of an operation, and one that lies.
+
+use marram_cluster::Database;
+use marram_cluster::database::{Change, Guard, Range, Row, Table};
+use marram_cluster::memory::MemoryDatabase;
+use marram_store::Result;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+type Event = Box<dyn FnOnce() + Send>;
+
+/// A handle of a database in memory, through which one client works.
+#[derive(Clone)]
+pub(crate) struct Interrupted {
+    inner: MemoryDatabase,
+    next: Arc<Mutex<Option<(At, Event)>>>,
+    bug: Arc<Mutex<Option<Bug>>>,
+}
+
+/// Before which call of the database something happens, the first being 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum At {
+    /// Of all calls.
+    Call(u32),
+    /// Of those that write.
+    Write(u32),
+}
+
+impl At {
+    /// Before the call behind this one; none if it is before this one.
+    fn next(self, writes: bool) -> Option<At> {
+        match self {
+            At::Call(calls) => calls.checked_sub(1).map(At::Call),
+            At::Write(calls) if writes => calls.checked_sub(1).map(At::Write),
+            At::Write(calls) => Some(At::Write(calls)),
+        }
+    }
+}
+
+/// What a planted bug does wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// It never sees the next entry of the log.
+    NoCatchingUp,
+    /// It publishes whatever has come meanwhile.
+    NoFence,
+    /// It writes rows whatever they follow.
+    NoGuard,
+    /// Its batches are as they were made, whatever has come meanwhile ([`crate::blind`]).
+    NoNewExecution,
+}
+
+impl Interrupted {
+    pub(crate) fn new(inner: &MemoryDatabase) -> Interrupted {
+        Interrupted { inner: inner.clone(), next: Arc::default(), bug: Arc::default() }
+    }
+
+    /// Plants a bug.
+    pub(crate) fn plant(&self, bug: Option<Bug>) {
+        *self.bug.lock() = bug;
+    }
+
+    fn is_planted(&self, bug: Bug) -> bool {
+        *self.bug.lock() == Some(bug)
+    }
+
+    /// Lets `event` happen before a later call.
+    pub(crate) fn at(&self, at: At, event: Event) {
+        *self.next.lock() = Some((at, event));
+    }
+
+    /// Takes away what has not happened; whether it was there.
+    pub(crate) fn take(&self) -> Option<Event> {
+        self.next.lock().take().map(|(_, event)| event)
+    }
+
+    fn call(&self, writes: bool) {
+        let mut next = self.next.lock();
+        let Some((at, event)) = next.take() else { return };
+        if let Some(at) = at.next(writes) {
+            *next = Some((at, event));
+            return;
+        }
+        drop(next);
+        // On a thread of its own, as another process would be: the order of locks is a thread's.
+        std::thread::spawn(event).join().unwrap();
+    }
+}
+
+impl Database for Interrupted {
+    fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.call(true);
+        self.inner.insert(table, key, value)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<()> {
+        self.call(true);
+        self.inner.write(changes)
+    }
+
+    fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
+        self.call(false);
+        let mut found = self.inner.read(ranges)?;
+        let is_log = ranges.first().is_some_and(|range| range.table == Table::Log);
+        if self.is_planted(Bug::NoCatchingUp) && is_log && ranges.len() == 2 {
+            // "Nothing has come": the rows follow as far as the client has asked behind.
+            found[0].clear();
+            let asked = u64::from_be_bytes(ranges[0].from[..].try_into().unwrap());
+            let log = Range::one(Table::Log, (asked - 1).to_be_bytes());
+            assert!(!self.inner.read(&[log])?.concat().is_empty());
+            found[1] = self.followed_then(asked - 1);
+        }
+        Ok(found)
+    }
+
+    fn has(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
+        self.call(false);
+        self.inner.has(table, keys)
+    }
+
+    fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.call(true);
+        if self.is_planted(Bug::NoFence) || self.is_planted(Bug::NoCatchingUp) {
+            self.inner.write(&[Change::put(table, key, value.to_vec())])?;
+            return Ok(true);
+        }
+        self.inner.insert_if(guard, table, key, value)
+    }
+
+    fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
+        self.call(true);
+        if self.is_planted(Bug::NoFence)
+            || self.is_planted(Bug::NoCatchingUp)
+            || self.is_planted(Bug::NoGuard)
+        {
+            return self.inner.write(changes).map(|()| true);
+        }
+        self.inner.write_if(guard, changes)
+    }
+
+    fn serves_many(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> Result<u64> {
+        self.inner.bytes()
+    }
+
+    fn engine(&self) -> &'static str {
+        "interrupted"
+    }
+}
+
+impl Interrupted {
+    /// The row that says how far rows follow the log, as it would be there.
+    fn followed_then(&self, number: u64) -> Vec<Row> {
+        let seal = crate::stores::seal();
+        let key = marram_cluster::format::keys::FOLLOWED;
+        let value = seal.close(Table::Header, key, number.to_be_bytes().to_vec());
+        vec![(key.into(), value.into())]
+    }
+}

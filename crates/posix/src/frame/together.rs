@@ -1,0 +1,153 @@
+//! Operations beside those of other clients of the same dataset.
+//!
+//! An operation looks, reads, and applies a batch that names the moment that it has seen. Where
+//! others have changed the dataset since, the batch is refused, and the operation is **executed
+//! anew**: what it answers, and what it changes, is as if it had been alone at one moment. So
+//! `O_EXCL`, `mkdir`, `rename` and `link` are exact between hosts. One that only reads, or that
+//! fails, looks once more at its end: what it read may have been of two moments.
+//!
+//! What is kept in memory about the dataset is read anew when others have changed it, while no
+//! operation is under way here.
+
+use crate::operations::limits;
+use crate::volume::Volume;
+use marram_records::failure::from_store;
+use marram_store::{Error as StoreError, Moment, Together};
+use marram_vfs::{Error, Result};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+/// How often an operation is executed anew before it fails.
+const TRIES_MAX: u32 = 2000;
+/// How often content is read anew that others write all the time: then it is of several moments.
+const READ_TRIES_MAX: u32 = 16;
+/// The longest pause before an operation is executed anew, in microseconds.
+const PAUSE_MICROSECONDS_MAX: u64 = 4096;
+
+thread_local! {
+    /// The moment that the operation under way on this thread has seen.
+    static SEEN: Cell<Option<Moment>> = const { Cell::new(None) };
+}
+
+/// What the batches of the operation under way depend on.
+pub(crate) fn seen() -> Option<Moment> {
+    SEEN.get()
+}
+
+/// Forgets the moment when an operation ends, however it ends.
+struct Seeing;
+
+impl Seeing {
+    fn since(moment: Moment) -> Seeing {
+        SEEN.set(Some(moment));
+        Seeing
+    }
+}
+
+impl Drop for Seeing {
+    fn drop(&mut self) {
+        SEEN.set(None);
+    }
+}
+
+/// Runs an operation that changes something.
+pub(crate) fn changing<T>(volume: &Volume, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+    let Some(together) = volume.view.capabilities().together else { return operation() };
+    for tries in 0..TRIES_MAX {
+        let moment = look(volume, together)?;
+        let done = {
+            let _seeing = Seeing::since(moment);
+            operation()
+        };
+        match done {
+            Ok(done) => return Ok(done),
+            Err(Error::Overtaken) => pause(tries),
+            Err(error) if look_again(together)? == moment => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Err(Error::Overtaken)
+}
+
+/// Runs an operation that only reads; `undo` takes back what one has done that is run anew.
+pub(crate) fn looking<T>(
+    volume: &Volume,
+    mut operation: impl FnMut() -> Result<T>,
+    mut undo: impl FnMut(Option<T>),
+) -> Result<T> {
+    let Some(together) = volume.view.capabilities().together else { return operation() };
+    for tries in 0..TRIES_MAX {
+        let moment = look(volume, together)?;
+        let done = {
+            let _seeing = Seeing::since(moment);
+            operation()
+        };
+        if look_again(together)? == moment || (done.is_ok() && tries >= READ_TRIES_MAX) {
+            return done;
+        }
+        undo(done.ok());
+        pause(tries);
+    }
+    Err(Error::Overtaken)
+}
+
+/// Runs a part of an operation that has looked, until what it read is of one moment.
+pub(crate) fn of_one_moment<T>(volume: &Volume, mut part: impl FnMut() -> Result<T>) -> Result<T> {
+    let together = volume.view.capabilities().together;
+    let Some(together) = together.filter(|together| together.is_shared()) else { return part() };
+    for tries in 0..TRIES_MAX {
+        let moment = look_again(together)?;
+        let done = part();
+        if look_again(together)? == moment {
+            return done;
+        }
+        pause(tries);
+    }
+    Err(Error::Overtaken)
+}
+
+/// Whether others may have the dataset open.
+pub(crate) fn is_shared(volume: &Volume) -> bool {
+    volume.view.capabilities().together.is_some_and(|together| together.is_shared())
+}
+
+/// Takes in what others have changed, outside of operations.
+pub(crate) fn catch_up(volume: &Volume) -> Result<()> {
+    let together = volume.view.capabilities().together;
+    together.map_or(Ok(()), |together| look(volume, together).map(|_| ()))
+}
+
+fn look_again(together: &dyn Together) -> Result<Moment> {
+    together.look().map_err(|error| match error {
+        // A client that was taken for lost knows nothing of the dataset any more.
+        StoreError::ReadOnly(reason) => Error::Io(reason),
+        other => from_store(other),
+    })
+}
+
+/// Looks, and reads anew what is kept in memory about an older moment.
+fn look(volume: &Volume, together: &dyn Together) -> Result<Moment> {
+    let moment = look_again(together)?;
+    if volume.moment.load(Ordering::Acquire) < moment.0 {
+        let _all_waits = volume.locks.all();
+        if volume.moment.load(Ordering::Acquire) < moment.0 {
+            volume.lazy_times.clear();
+            volume.orphans.search_again();
+            volume.counters.read_counts(&*volume.view)?;
+            limits::reload_limits(volume)?;
+            volume.moment.store(moment.0, Ordering::Release);
+        }
+    }
+    Ok(moment)
+}
+
+/// Lets others come first for a moment, a longer one each time.
+fn pause(tries: u32) {
+    if tries > 0 {
+        let spread = u64::from(std::process::id() ^ tries.wrapping_mul(0x9e37_79b9)) % 64;
+        let micros = (32_u64 << tries.min(7)).min(PAUSE_MICROSECONDS_MAX) + spread;
+        thread::sleep(Duration::from_micros(micros));
+    }
+}
