@@ -28,7 +28,7 @@ const POINTER_SECTORS: usize = 4;
 /// One ring may lag behind the other in this many slots: each by a crash of its own.
 const LAGGING_SLOTS_MAX: usize = 8;
 const GROUP_FIELD: usize = 128;
-/// A commit takes so many groups at most: one that was interrupted has torn the slot of one of them.
+/// A commit takes so many groups at most: an interrupted one has torn the slot of one of them.
 const COMMIT_GROUPS_MAX: u64 = 40;
 /// A new pool is whole with this group.
 const WHOLE_GROUP: Group = Group(2);

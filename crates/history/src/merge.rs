@@ -279,8 +279,8 @@ impl Merge<'_> {
         self.unless_moved(sides, &fork)
     }
 
-    /// A transaction's fork as it waits for a commit, so that one commit has all of it. Nothing where
-    /// the store cannot do that, or something has come between: then it is committed before.
+    /// A transaction's fork as it waits for a commit, so that one commit has all of it. Nothing
+    /// where the store cannot do that, or something has come between: then it is committed before.
     fn as_it_waits(&self, sides: &Sides) -> Result<Option<(MergeReport, Vec<u64>)>> {
         if self.options.strict.is_none() || sides.fork.snapshot.is_some() {
             return Ok(None);

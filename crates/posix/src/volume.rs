@@ -12,6 +12,7 @@ pub(crate) mod orphans;
 pub(crate) mod pins;
 pub(crate) mod recent_writes;
 pub(crate) mod reservations;
+pub(crate) mod seen;
 
 use self::counters::InodeCounters;
 use self::lazytime::LazyTimes;

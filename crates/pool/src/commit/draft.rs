@@ -3,9 +3,9 @@
 //! The other files of this folder are its steps, and take it as it is; what snapshots and streams
 //! do in a commit goes through the methods here.
 
-use crate::commit::forks::Steps;
 use crate::commit::owners::Owners;
 use crate::commit::queue::WriteQueue;
+use crate::commit::steps::Steps;
 use crate::io::CacheKey;
 use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::Dirty;

@@ -25,6 +25,7 @@ mod pool_tree;
 mod publish;
 mod queue;
 mod references;
+mod steps;
 pub(crate) mod sync;
 mod trees;
 pub(crate) mod trim;

@@ -6,7 +6,7 @@
 
 use crate::base::pointers::decode_pointer;
 use crate::commit::draft::Commit;
-use crate::commit::forks::Step;
+use crate::commit::steps::Step;
 use crate::io::cache_key;
 use crate::memtable::overlay::{Entry, Layer, flatten};
 use marram_format::dataset::DatasetRecord;

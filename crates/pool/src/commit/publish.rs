@@ -1,7 +1,7 @@
 //! The last step of a commit: the running pool goes on from what is durable.
 
 use crate::commit::draft::{Commit, Publication};
-use crate::commit::forks::Steps;
+use crate::commit::steps::Steps;
 use crate::state::State;
 use bytes::Bytes;
 use marram_format::superblock::Superblock;

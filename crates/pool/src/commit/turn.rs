@@ -7,7 +7,7 @@ use crate::admission::CommitTurn;
 use crate::admission::shortage::{self, Admitted, busy};
 use crate::base::order::MutexGuard;
 use crate::commit::draft::{Commit, Frozen, Work};
-use crate::commit::forks::{Step, Steps, Which};
+use crate::commit::steps::{Step, Steps, Which};
 use crate::commit::{dry_run, forks, owners, pool_tree, publish, references, trees};
 use crate::log::IntentLog;
 use crate::memtable::counters::CommittedCounters;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// All that there are.
 pub(crate) struct Forks {
     table: Mutex<Table>,
-    /// How many, for those who would only find none.
+    /// How many: where there is none, no lock is taken.
     count: AtomicUsize,
 }
 

@@ -40,7 +40,7 @@ impl PinnedCommit {
         PinnedCommit::hold_still(pool)
     }
 
-    /// The same, by a caller who has the turn to commit.
+    /// The same, for a caller that has the turn to commit.
     pub(crate) fn hold_still(pool: &Arc<State>) -> PinnedCommit {
         let mut moment = PinnedCommit::still(pool);
         moment.held = Some(pool.space.lock().hold());

@@ -9,12 +9,11 @@
 //! What is kept in memory about the dataset is read anew when others have changed it, while no
 //! operation is under way here.
 
-use crate::operations::limits;
 use crate::volume::Volume;
+use crate::volume::seen::Seeing;
 use marram_records::failure::from_store;
 use marram_store::{Error as StoreError, Moment, Together};
 use marram_vfs::{Error, Result};
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -25,32 +24,6 @@ const TRIES_MAX: u32 = 2000;
 const READ_TRIES_MAX: u32 = 16;
 /// The longest pause before an operation is executed anew, in microseconds.
 const PAUSE_MICROSECONDS_MAX: u64 = 4096;
-
-thread_local! {
-    /// The moment that the operation under way on this thread has seen.
-    static SEEN: Cell<Option<Moment>> = const { Cell::new(None) };
-}
-
-/// What the batches of the operation under way depend on.
-pub(crate) fn seen() -> Option<Moment> {
-    SEEN.get()
-}
-
-/// Forgets the moment when an operation ends, however it ends.
-struct Seeing;
-
-impl Seeing {
-    fn since(moment: Moment) -> Seeing {
-        SEEN.set(Some(moment));
-        Seeing
-    }
-}
-
-impl Drop for Seeing {
-    fn drop(&mut self) {
-        SEEN.set(None);
-    }
-}
 
 /// Runs an operation that changes something.
 pub(crate) fn changing<T>(volume: &Volume, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
@@ -136,7 +109,7 @@ fn look(volume: &Volume, together: &dyn Together) -> Result<Moment> {
             volume.lazy_times.clear();
             volume.orphans.search_again();
             volume.counters.read_counts(&*volume.view)?;
-            limits::reload_limits(volume)?;
+            volume.limits.reload(&*volume.view)?;
             volume.moment.store(moment.0, Ordering::Release);
         }
     }

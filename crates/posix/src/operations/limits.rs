@@ -2,6 +2,7 @@
 
 use crate::frame::together;
 use crate::volume::Volume;
+use crate::volume::seen::seen;
 use bytes::Bytes;
 use marram_format::record::{Limit, OwnerId};
 use marram_records::failure::from_store;
@@ -16,7 +17,7 @@ use marram_vfs::{Error, Result};
 pub(crate) fn set_limit(volume: &Volume, owner: OwnerId, limit: Limit) -> Result<()> {
     let (offset, limit) = limit_item(volume, owner, limit)?;
     together::changing(volume, || {
-        let batch = Batch { seen: together::seen(), ..limit_batch(offset, limit.clone()) };
+        let batch = Batch { seen: seen(), ..limit_batch(offset, limit.clone()) };
         volume.view.apply(batch).map_err(from_store)
     })?;
     reload_limits(volume)

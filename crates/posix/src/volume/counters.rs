@@ -8,8 +8,8 @@
 //! frees an inode changes the counter of a lock that it holds anyway, in the same batch: the sum
 //! is exact after every crash, and no two operations wait for each other because of it.
 
-use crate::frame::together;
 use crate::volume::locks::{SHARDS, shard_of};
+use crate::volume::seen::seen;
 use marram_format::record::{Counters, NEXT_INODE_MAX, NameRule};
 use marram_records::counters::{put_count, put_counters, read_counters, visit_counts};
 use marram_records::failure::from_store;
@@ -155,7 +155,7 @@ impl InodeCounters {
             let counters = Counters { next_inode: limit, name_seed: self.seed, names: self.names };
             let mut batch = Batch::new();
             put_counters(&mut batch, &counters);
-            batch.seen = together::seen();
+            batch.seen = seen();
             view.apply(batch).map_err(from_store)?;
             *numbers = Numbers { next: begin, end: limit, limit };
         }

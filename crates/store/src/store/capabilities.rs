@@ -80,8 +80,8 @@ pub trait VolatileForks {
     /// [`crate::Error::NoDataset`] if there is no such fork that has begun here.
     fn is_unchanged(&self, name: &DatasetName) -> Result<bool>;
 
-    /// As [`EphemeralSnapshots::ephemeral_snapshot`], without a commit: what waits for one is in it.
-    /// It is discarded and overtaken as that is, and so is a merge of it refused
+    /// As [`EphemeralSnapshots::ephemeral_snapshot`], without a commit: what waits is in it. It is
+    /// discarded and overtaken as that is, and so is a merge of it refused
     /// ([`OperationLog::apply_merge`]). With such a merge nothing has to be written of the fork
     /// itself. `None` of a fork of which so much waits that it is better committed.
     ///

@@ -10,18 +10,23 @@ use crate::engine::home::{CommitOrder, Transactions};
 use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};
 use marram_history::{Branch, MergeOptions, MergeSides};
+use marram_pool::Pool;
 use marram_store::{DatasetName, Source, Store};
 
 impl Transactions for PoolHome {
     fn begin(&self, dataset: &DatasetName, id: &str) -> Result<Source> {
         let fork = DatasetName::of_transaction(id)?;
         let root = self.pool().report(&Source::live(dataset.clone()))?.root_object;
-        self.pool().fork(dataset, &fork, root)?;
+        store(self.pool()).begin_fork(dataset, &fork, root)?;
         Ok(Source::live(fork))
     }
 
     fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary> {
         let pool = acting_for(self.pool(), order.author);
+        // It is where its base is in the order of all changes, and nothing is to be made durable.
+        if store(&pool).is_unchanged(&order.fork.dataset)? {
+            return Ok(CommitSummary { committed: true, conflicts: Vec::new() });
+        }
         let branch = Branch::of(&pool, &order.fork.dataset)?
             .ok_or_else(|| Error::failed(format!("{} is no fork", order.fork)))?;
         let sides = MergeSides {
@@ -46,7 +51,12 @@ impl Transactions for PoolHome {
     }
 
     fn discard(&self, fork: &Source) -> Result<()> {
-        self.pool().destroy(fork, false)?;
+        store(self.pool()).end_fork(&fork.dataset)?;
         Ok(())
     }
+}
+
+/// The methods of all stores.
+fn store(pool: &Pool) -> &dyn Store {
+    pool
 }
