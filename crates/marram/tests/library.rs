@@ -67,14 +67,10 @@ fn text(bench: &Workbench, path: &str) -> String {
     fs::read_to_string(bench.path(path)).unwrap()
 }
 
-fn forks_go(bench: &Workbench) {
-    wait_for("the fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
-}
-
 /// Neither the pool nor the kernel has anything left of a transaction.
 #[track_caller]
 fn nothing_is_left(bench: &Workbench) {
-    forks_go(bench);
+    wait_for("the fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
     assert_eq!(bench.run("tx list mnt --json").result().as_array().unwrap().len(), 0);
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains("/marram/tx-"), "{mounts}");
@@ -132,11 +128,24 @@ fn the_descriptor_is_that_of_the_directory_however_it_was_named() {
         let error = Transaction::begin(bench.path(place)).unwrap_err();
         assert!(matches!(error, Error::Unsuitable { .. }), "{place}: {error}");
     }
-    forks_go(&bench);
     bench.run("unmount mnt").good();
     bench.run("mount work.pool mnt -o ro").good();
     let error = Transaction::begin(bench.path("mnt")).unwrap_err();
     assert!(error.to_string().contains("read-only"), "{error}");
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn a_view_that_ends_with_the_last_mount_leaves_no_fork() {
+    let Some((bench, _turn)) = mounted() else { return };
+    for _ in 0..8 {
+        let several: Vec<_> = (0..4).map(|_| begin(&bench, "mnt/src")).collect();
+        drop(several);
+        bench.run("unmount mnt").good();
+        let list = bench.run("list work.pool --all").good().out;
+        assert!(!list.contains("tx:"), "{list}");
+        bench.run("mount work.pool mnt").good();
+    }
     nothing_is_left(&bench);
 }
 
