@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod ordinary_user;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
@@ -422,4 +423,27 @@ fn retry_in_c_loses_no_increment_of_two_programs() {
     assert_eq!(text(&bench, "mnt/src/n"), (2 * EACH).to_string());
     outcome(Command::new(&program).arg(bench.path("mnt/src/lib"))).refused(1, &["gave up"]);
     nothing_is_left(&bench);
+}
+
+/// What a user does with a pool of the user's own, whose daemon mounts by `fusermount3`.
+const USER_SCRIPT: &str = r#"
+set -eu
+cd "$HOME"
+command -v python3 > /dev/null || { echo "SKIPPED: python3 is needed"; exit 0; }
+./marram create my.pool --size 128M
+mkdir mnt
+./marram mount my.pool mnt
+mkdir mnt/d
+export MARRAM_TEST_PLACE="$HOME/mnt/d" MARRAM_TEST_MOUNT="$HOME/mnt" PYTHONPATH="$HOME/python"
+cd python/tests
+python3 -B -m unittest -v test_marram
+cd "$HOME"
+./marram unmount mnt
+./marram check my.pool --data
+"#;
+
+#[test]
+fn a_user_has_them_in_a_pool_of_the_users_own() {
+    let prepare = format!("cp -r {BINDINGS}/python $HOME/python; chmod -R a+rX $HOME/python");
+    ordinary_user::play(&prepare, USER_SCRIPT);
 }
