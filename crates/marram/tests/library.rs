@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod ordinary_user;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
@@ -67,14 +68,10 @@ fn text(bench: &Workbench, path: &str) -> String {
     fs::read_to_string(bench.path(path)).unwrap()
 }
 
-fn forks_go(bench: &Workbench) {
-    wait_for("the fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
-}
-
 /// Neither the pool nor the kernel has anything left of a transaction.
 #[track_caller]
 fn nothing_is_left(bench: &Workbench) {
-    forks_go(bench);
+    wait_for("the fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
     assert_eq!(bench.run("tx list mnt --json").result().as_array().unwrap().len(), 0);
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains("/marram/tx-"), "{mounts}");
@@ -132,11 +129,24 @@ fn the_descriptor_is_that_of_the_directory_however_it_was_named() {
         let error = Transaction::begin(bench.path(place)).unwrap_err();
         assert!(matches!(error, Error::Unsuitable { .. }), "{place}: {error}");
     }
-    forks_go(&bench);
     bench.run("unmount mnt").good();
     bench.run("mount work.pool mnt -o ro").good();
     let error = Transaction::begin(bench.path("mnt")).unwrap_err();
     assert!(error.to_string().contains("read-only"), "{error}");
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn a_view_that_ends_with_the_last_mount_leaves_no_fork() {
+    let Some((bench, _turn)) = mounted() else { return };
+    for _ in 0..8 {
+        let several: Vec<_> = (0..4).map(|_| begin(&bench, "mnt/src")).collect();
+        drop(several);
+        bench.run("unmount mnt").good();
+        let list = bench.run("list work.pool --all").good().out;
+        assert!(!list.contains("tx:"), "{list}");
+        bench.run("mount work.pool mnt").good();
+    }
     nothing_is_left(&bench);
 }
 
@@ -413,4 +423,27 @@ fn retry_in_c_loses_no_increment_of_two_programs() {
     assert_eq!(text(&bench, "mnt/src/n"), (2 * EACH).to_string());
     outcome(Command::new(&program).arg(bench.path("mnt/src/lib"))).refused(1, &["gave up"]);
     nothing_is_left(&bench);
+}
+
+/// What a user does with a pool of the user's own, whose daemon mounts by `fusermount3`.
+const USER_SCRIPT: &str = r#"
+set -eu
+cd "$HOME"
+command -v python3 > /dev/null || { echo "SKIPPED: python3 is needed"; exit 0; }
+./marram create my.pool --size 128M
+mkdir mnt
+./marram mount my.pool mnt
+mkdir mnt/d
+export MARRAM_TEST_PLACE="$HOME/mnt/d" MARRAM_TEST_MOUNT="$HOME/mnt" PYTHONPATH="$HOME/python"
+cd python/tests
+python3 -B -m unittest -v test_marram
+cd "$HOME"
+./marram unmount mnt
+./marram check my.pool --data
+"#;
+
+#[test]
+fn a_user_has_them_in_a_pool_of_the_users_own() {
+    let prepare = format!("cp -r {BINDINGS}/python $HOME/python; chmod -R a+rX $HOME/python");
+    ordinary_user::play(&prepare, USER_SCRIPT);
 }

@@ -42,7 +42,7 @@ pub(in crate::daemon) struct MountTable {
 #[derive(Default)]
 struct State {
     mounts: Vec<Arc<Mounted>>,
-    /// What is being mounted at this moment.
+    /// What is being mounted at this moment, or destroyed now that its mount has ended.
     making: Vec<Source>,
     /// Forks that are open below `.marram` of a mount.
     borrowed: Vec<Source>,
@@ -292,6 +292,14 @@ impl MountTable {
     pub(super) fn remove(&self, mounted: &Arc<Mounted>) {
         let mut state = self.state.lock();
         state.mounts.retain(|mount| !Arc::ptr_eq(mount, mounted));
+    }
+
+    /// The same of the view of a fork, which goes now: the daemon stays until
+    /// [`MountTable::finish`].
+    pub(super) fn remove_with_fork(&self, mounted: &Arc<Mounted>) {
+        let mut state = self.state.lock();
+        state.mounts.retain(|mount| !Arc::ptr_eq(mount, mounted));
+        state.making.push(mounted.source.clone());
     }
 
     pub(super) fn notify(&self) {

@@ -127,12 +127,12 @@ fn attend(daemon: &Daemon, mounted: Arc<Mounted>, session: marram_fuse::Session)
     }
     let (fork, place) = (mounted.source.clone(), mounted.report.directory.clone());
     daemon.transactions.forget(&fork);
-    daemon.mounts.remove(&mounted);
+    daemon.mounts.remove_with_fork(&mounted);
     drop(mounted);
     if let Err(error) = discard(daemon, &fork) {
         daemon.log.write(&format!("{fork} stays until the pool is opened again: {error}"));
     }
     remove_place(&place);
     // Only now may the pool be closed.
-    daemon.mounts.notify();
+    daemon.mounts.finish(&fork, None);
 }
