@@ -62,6 +62,8 @@ impl Server {
             "listen_addresses=",
             "-c",
             "max_wal_size=64MB",
+            "-c",
+            "dynamic_shared_memory_type=mmap",
             "-k",
         ]);
         postgres.arg(self.folder.path()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -153,8 +155,10 @@ pub(crate) fn access(place: Place) -> Access {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.running.is_some() {
-            self.kill();
+        if let Some(mut running) = self.running.take() {
+            // It ends its processes at once, and takes its shared memory away.
+            signal(&running.id().to_string(), Signal::QUIT);
+            let _has_ended = running.wait();
         }
     }
 }
