@@ -2,8 +2,8 @@
 //! Elle. Each list is a file of numbers, one a line; a transaction reads some and appends to some.
 //!
 //! Some clients run commands as transactions, some are programs with transactions of their own, and
-//! some change files as plain programs do. What plain programs read is not judged: it comes from the
-//! kernel's cache, which is behind a commit for as long as the notices take.
+//! some change files as plain programs do. What plain programs read is not judged: it comes from
+//! the kernel's cache, which is behind a commit for as long as the notices take.
 
 use super::{GIB, Setting, step};
 use marram_client::{Error as Uncommitted, Transaction};

@@ -61,9 +61,9 @@ impl Default for CheckOptions {
     }
 }
 
-/// Checks the pool, or the image of a pmem home, on a device, which nobody else may write to meanwhile. Each finding is handed to
-/// `report` as soon as it is known; further ones of a kind are only counted after
-/// [`FINDINGS_PER_KIND_MAX`].
+/// Checks the pool, or the image of a pmem home, on a device, which nobody else may write to
+/// meanwhile. Each finding is handed to `report` as soon as it is known; further ones of a kind are
+/// only counted after [`FINDINGS_PER_KIND_MAX`].
 ///
 /// # Errors
 /// There is no pool, or one that this program does not know. Damage is no error but a finding.
@@ -117,8 +117,8 @@ pub fn check(
     Ok(finished(summary, &report))
 }
 
-/// Checks the image of a pmem home. One that was not closed is looked at as it is if the live state is
-/// right for `host`, the run of the machine, and else as it was at its last checkpoint.
+/// Checks the image of a pmem home. One that was not closed is looked at as it is if the live state
+/// is right for `host`, the run of the machine, and else as it was at its last checkpoint.
 ///
 /// # Errors
 /// As [`check`].

@@ -69,7 +69,8 @@ impl ClusterView {
             return Ok(false);
         }
         let links = state.links(self.number)?;
-        let counters = self.shared.counters(
+        let counters = counters(
+            &self.shared,
             &batch.edits,
             &|key| state.pending.is_patchable(self.number, key),
             &|key| state.waiting(self.number, key).cloned(),
@@ -108,37 +109,34 @@ impl ClusterView {
     }
 }
 
-impl Shared {
-    /// What the counters of a batch are before it; refuses what cannot be made.
-    pub(crate) fn counters(
-        &self,
-        edits: &[Edit<'_>],
-        is_patchable: &dyn Fn(Key) -> bool,
-        waiting: &dyn Fn(Key) -> Option<Option<Item>>,
-        links: &[Link],
-    ) -> Result<BTreeMap<Key, Counter>> {
-        let mut counters = BTreeMap::new();
-        for edit in edits {
-            match edit {
-                Edit::Patch { key, .. } if !is_patchable(*key) => return Err(Error::NotFresh),
-                Edit::Add { key, by, at_most } => {
-                    let stored = || -> Result<Option<Item>> {
-                        Ok(chain::get(&self.rows, links, *key)?.map(|item| item.item()))
-                    };
-                    let item = waiting(*key).map_or_else(stored, Ok)?;
-                    let counter = item.map_or(Ok(Counter::default()), |item| {
-                        let wrong =
-                            || Error::Invalid(format!("the item under {key:?} is no counter"));
-                        Counter::decode(&item.value).ok_or_else(wrong)
-                    })?;
-                    counter.add(*key, *by, *at_most)?;
-                    counters.insert(*key, counter);
-                }
-                _ => {}
+/// What the counters of a batch are before it; refuses what cannot be made.
+pub(crate) fn counters(
+    shared: &Shared,
+    edits: &[Edit<'_>],
+    is_patchable: &dyn Fn(Key) -> bool,
+    waiting: &dyn Fn(Key) -> Option<Option<Item>>,
+    links: &[Link],
+) -> Result<BTreeMap<Key, Counter>> {
+    let mut counters = BTreeMap::new();
+    for edit in edits {
+        match edit {
+            Edit::Patch { key, .. } if !is_patchable(*key) => return Err(Error::NotFresh),
+            Edit::Add { key, by, at_most } => {
+                let stored = || -> Result<Option<Item>> {
+                    Ok(chain::get(&shared.rows, links, *key)?.map(|item| item.item()))
+                };
+                let item = waiting(*key).map_or_else(stored, Ok)?;
+                let counter = item.map_or(Ok(Counter::default()), |item| {
+                    let wrong = || Error::Invalid(format!("the item under {key:?} is no counter"));
+                    Counter::decode(&item.value).ok_or_else(wrong)
+                })?;
+                counter.add(*key, *by, *at_most)?;
+                counters.insert(*key, counter);
             }
+            _ => {}
         }
-        Ok(counters)
     }
+    Ok(counters)
 }
 
 fn end_of(items: &Items, descending: bool) -> Option<Key> {

@@ -176,7 +176,7 @@ pub(crate) enum Command {
     Label(LabelArguments),
     /// Come back when everything that was written is durable
     Sync(TargetArguments),
-    /// List who has a home in a database open
+    /// List the daemons that have a home in a database open
     Clients(TargetArguments),
     /// Make a pool in your data folder, mount it, and show three things to try
     Quickstart(QuickstartArguments),

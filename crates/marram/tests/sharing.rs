@@ -1,5 +1,5 @@
-//! Two daemons with one cluster home open, each in a mount namespace and with control sockets of its
-//! own, as on two hosts: names are exact, and what one has done the other sees at once.
+//! Two daemons with one cluster home open, each in a mount namespace and with control sockets of
+//! its own, as on two hosts: names are exact, and what one has done the other sees at once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

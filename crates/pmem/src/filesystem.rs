@@ -14,7 +14,7 @@ use marram_vfs::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Who makes a checkpoint has this one first, and then that of the image for moments.
+/// A checkpoint is made with this one held, and that of the image only for moments.
 const CHECKPOINT: Rank = Rank { order: 1, name: "checkpoint" };
 /// The place of the lock of an image.
 const IMAGE: Rank = Rank { order: 2, name: "image" };
@@ -201,7 +201,7 @@ impl Pmem {
     }
 
     /// Makes all that was done so far durable, as one moment, where a power cut could else tear it.
-    /// Whoever wants the same meanwhile waits, and everything else goes on.
+    /// A caller that wants the same meanwhile waits, and everything else goes on.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`], and then nothing is changed any more.

@@ -2,10 +2,10 @@
 //! contract.
 //!
 //! It has usage, holds, lineage and volatile forks of a store's capabilities; nothing of it is
-//! ephemeral, frozen or logged. It is stricter than a store need be. A batch that breaks the rule on sharing (see
-//! [`crate::Batch`]) or has one key twice panics: that is a bug of the caller that a real store
-//! might not see. [`MemoryStore::commit`] and [`MemoryStore::commit_some`] stand for the group
-//! commit of a pool: they turn fresh blocks into stored ones, so that callers meet both.
+//! ephemeral, frozen or logged. It is stricter than a store need be. A batch that breaks the rule
+//! on sharing (see [`crate::Batch`]) or has one key twice panics: that is a bug of the caller that
+//! a real store might not see. [`MemoryStore::commit`] and [`MemoryStore::commit_some`] stand for
+//! the group commit of a pool: they turn fresh blocks into stored ones, so that callers meet both.
 //! Everything is durable at once and gone with the process.
 
 mod blocks;

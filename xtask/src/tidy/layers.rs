@@ -56,7 +56,7 @@ const LAYERS: [Layer; 22] = [
 const CHORES: [Layer; 4] = [
     layer("lab", &[]),
     layer("bench", &["lab"]),
-    tested_layer("suites", &["lab"]),
+    tested_layer("suites", &["client", "lab"]),
     layer("xtask", &["lab"]),
 ];
 

@@ -3,8 +3,8 @@
 //! An image has no state of allocation and no checksums of what lives, so what is compared is the
 //! image with itself: what each pointer leads to, what each name leads to, how many names there
 //! are. What an interrupted operation has left is finished first, in memory. Then each dataset and
-//! snapshot is looked at by itself. A change inside of a file's content, a time or a name that still
-//! makes sense cannot be seen.
+//! snapshot is looked at by itself. A change inside of a file's content, a time or a name that
+//! still makes sense cannot be seen.
 //!
 //! **Any image gets an answer.** In one state a page is met once, or there is a finding, so every
 //! walk ends. Memory: two bytes and a bit for each page, some tens of bytes for each inode of one

@@ -60,7 +60,7 @@ pub(super) fn split(root_at: u64, root: u64) -> Checked<(u64, u64)> {
 
 impl Check<'_, '_> {
     /// Meets all pages of a tree that count; those at the bottom, in their order. What is wrong is
-    /// told of the inode that has the tree, and left out.
+    /// reported for the inode that has the tree, and left out.
     pub(super) fn meet_tree(&mut self, owner: Option<u64>, tree: Tree) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         match split(tree.root_at, tree.root) {

@@ -9,6 +9,7 @@ use super::taking::clients;
 use super::{Client, Cluster, Shared, State};
 use crate::database::{Change, Table};
 use crate::format::{ClientRecord, Presence};
+use crate::state::rescue::fork_for_lost;
 use marram_store::{Error, Result};
 use std::sync::Arc;
 
@@ -188,7 +189,7 @@ impl Shared {
             _ => Err(Error::Overtaken),
         };
         let done = self.publish_with(Some(&expels), &mut |draft| match keeps(&self.state.read()) {
-            Some(true) => draft.fork_for_lost(),
+            Some(true) => fork_for_lost(draft),
             _ => Ok(()),
         });
         match done {

@@ -37,7 +37,7 @@ pub struct Client {
     pub name: String,
     /// Grows for as long as it lives.
     pub beat: u64,
-    /// It was the only one when it came, and has not answered those who came since.
+    /// It was the only one when it came, and has not answered those that came since.
     pub is_alone: bool,
 }
 

@@ -10,6 +10,7 @@ use crate::draft::{Draft, Drafted};
 use crate::follow::{self, Heads};
 use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
 use crate::pending::{Items, Pending};
+use crate::view::counters;
 use marram_store::{Batch, Edit as BatchEdit, Error, Key, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -131,7 +132,7 @@ impl Shared {
     /// The edits of a batch, as items that wait for nothing but their publication.
     fn staged(&self, dataset: u64, edits: Vec<BatchEdit<'_>>, state: &State) -> Result<Pending> {
         let links = state.links(dataset)?;
-        let counters = self.counters(&edits, &|_| false, &|_| None, &links)?;
+        let counters = counters(self, &edits, &|_| false, &|_| None, &links)?;
         let mut staged = Pending::default();
         for edit in edits {
             let counter = counters.get(&edit.key()).copied();

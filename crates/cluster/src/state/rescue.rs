@@ -18,20 +18,17 @@ fn name_of(entry: u64, dataset: u64) -> Result<DatasetName> {
     format!("lost-{entry}-{dataset}").parse()
 }
 
-impl Draft {
-    /// Forks all datasets for a client that is expelled.
-    pub(crate) fn fork_for_lost(&mut self) -> Result<()> {
-        let entry = self.entry();
-        let records = self.catalogue().records();
-        let live = records.filter(|(_, record)| matches!(record.role, Role::Dataset { .. }));
-        let live: Vec<_> = live
-            .map(|(number, record)| (number, record.name.clone(), record.root_object))
-            .collect();
-        for (number, name, root_object) in live {
-            self.fork(&name.parse()?, &name_of(entry, number)?, root_object)?;
-        }
-        Ok(())
+/// Forks all datasets for a client that is expelled.
+pub(crate) fn fork_for_lost(draft: &mut Draft) -> Result<()> {
+    let entry = draft.entry();
+    let records = draft.catalogue().records();
+    let live = records.filter(|(_, record)| matches!(record.role, Role::Dataset { .. }));
+    let live: Vec<_> =
+        live.map(|(number, record)| (number, record.name.clone(), record.root_object)).collect();
+    for (number, name, root_object) in live {
+        draft.fork(&name.parse()?, &name_of(entry, number)?, root_object)?;
     }
+    Ok(())
 }
 
 impl Cluster {

@@ -1,8 +1,8 @@
 //! What others have published is taken in, in the order of the log.
 //!
-//! The rows are brought up to an entry by whoever needs them first. They change only while they
-//! follow the log up to the entry before: a client that was stopped in the middle of that changes
-//! nothing when it goes on.
+//! The rows are brought up to an entry by the client that needs them first. They change only while
+//! they follow the log up to the entry before: a client that was stopped in the middle of that
+//! changes nothing when it goes on.
 
 use super::company::Company;
 use super::{Publisher, Shared};

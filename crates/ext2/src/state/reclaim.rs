@@ -1,10 +1,10 @@
 //! What a crash under soft updates has left in use without a user, given back while the image is in
 //! use.
 //!
-//! Names are counted, then what has none is given back, then blocks are counted, then the bitmaps are
-//! compared. Each step is an operation as those of users are, so a crash in the middle leaves what
-//! one under soft updates may leave. What soft updates never leave is not touched: then the image
-//! stays one that was not unmounted, and `e2fsck` is to look at it.
+//! Names are counted, then what has none is given back, then blocks are counted, then the bitmaps
+//! are compared. Each step is an operation as those of users are, so a crash in the middle leaves
+//! what one under soft updates may leave. What soft updates never leave is not touched: then the
+//! image stays one that was not unmounted, and `e2fsck` is to look at it.
 
 use crate::error::failed;
 use crate::inode::{DIRECT, Inode, SLOTS};

@@ -1,4 +1,4 @@
-//! `marram clients`: who has a home in a database open, as the database says.
+//! `marram clients`: which clients have a home in a database open, as the database says.
 
 use crate::arguments::TargetArguments;
 use crate::engine::{self, ClientRow};

@@ -98,8 +98,8 @@ pub(crate) fn medium(path: &Path) -> Option<String> {
     Some(kind.to_string())
 }
 
-/// The run of the machine for which the live state of the image at a path can be right; none if there
-/// is no image.
+/// The run of the machine for which the live state of the image at a path can be right; none if
+/// there is no image.
 pub(crate) fn host(path: &Path) -> Option<u64> {
     PmemKind.probe(path).ok()??;
     host_of(&File::open(path).ok()?, path).ok()

@@ -7,9 +7,9 @@
 //! was read or stored there is refused. From then on nothing is stored, and what is read is read
 //! from the file, which says of each byte whether it can be had.
 //!
-//! On tmpfs a store is as durable as the file is, as soon as it is done: a killed process loses none,
-//! and a stopped machine loses all of it. A file elsewhere is written back page by page in any order:
-//! [`media`] tells them apart, and there checkpoints keep what this format promises.
+//! On tmpfs a store is as durable as the file is, as soon as it is done: a killed process loses
+//! none, and a stopped machine loses all of it. A file elsewhere is written back page by page in
+//! any order: [`media`] tells them apart, and there checkpoints keep what this format promises.
 
 #![allow(unsafe_code, reason = "memory that is mapped from a file has no safe access")]
 
@@ -106,7 +106,8 @@ fn kind_of(file: &File, path: &Path) -> Result<MediumKind, ImageError> {
     })
 }
 
-/// A number of this run of the machine and of a file, which is not 0: a copy of the file has another.
+/// A number of this run of the machine and of a file, which is not 0. A copy of the file has
+/// another.
 ///
 /// # Errors
 /// The system does not tell.

@@ -69,8 +69,8 @@ pub trait WriteBack: Send + Sync {
 /// A medium whose pages are written back in any order, at any time.
 #[derive(Clone)]
 pub struct Unordered {
-    /// A number of this run of the machine and of the image's file: as long as both are the same, all
-    /// that was stored is there. It is not 0.
+    /// A number of this run of the machine and of the image's file: as long as both are the same,
+    /// all that was stored is there. It is not 0.
     pub host: u64,
     /// Makes all durable.
     pub write_back: Arc<dyn WriteBack>,

@@ -1,9 +1,9 @@
 //! Checkpoints: what a power cut leaves where pages are written back in any order.
 //!
 //! There the live state may be torn after a power cut, and is not looked at. A checkpoint is a copy
-//! of the slots at one moment. All pages that it reaches are held, as by a snapshot, so none of them
-//! changes until the next one is durable. Its place is one of two in the header's page, each in a
-//! sector of its own; the other one is still that of the checkpoint before.
+//! of the slots at one moment. All pages that it reaches are held, as by a snapshot, so none of
+//! them changes until the next one is durable. Its place is one of two in the header's page, each
+//! in a sector of its own; the other one is still that of the checkpoint before.
 //!
 //! One word says for which run of the machine the live state is right: in that run the kernel's
 //! cache has all stores, whatever became of the process. Where it is 0, the image has been closed,
@@ -41,7 +41,7 @@ pub(crate) struct Checkpoint {
 /// A checkpoint, and what it holds.
 #[derive(Debug)]
 pub(crate) struct Held {
-    at: Checkpoint,
+    pub(crate) at: Checkpoint,
     /// The pages of its slots.
     pub(crate) pages: Vec<u64>,
     /// The tops of its states.
@@ -231,20 +231,5 @@ impl State {
         for page in held.pages {
             self.space.release(page);
         }
-    }
-}
-
-impl crate::state::scan::Pages<'_> {
-    /// Meets all that a checkpoint reaches.
-    pub(crate) fn hold(&mut self, at: Checkpoint) -> Result<Held> {
-        let (mut pages, mut tops) = (Vec::new(), Vec::new());
-        let slots = self.checkpoint_slots(at.slots, &mut pages)?;
-        for slot in slots.iter() {
-            if let Some(top) = self.state().top(slot)? {
-                self.below(top)?;
-                tops.push(top);
-            }
-        }
-        Ok(Held { at, pages, tops })
     }
 }

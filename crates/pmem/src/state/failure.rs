@@ -1,8 +1,9 @@
 //! What becomes of an image whose medium has failed.
 //!
-//! Nothing is stored any more, and the operation that met the failure is refused. What it had stored
-//! can be a part of it: as a mount after a crash would, it is finished or not, but in memory alone,
-//! over what can be read still. What was known of the image may be ahead of it, and is forgotten.
+//! Nothing is stored any more, and the operation that met the failure is refused. What it had
+//! stored can be a part of it: as a mount after a crash would, it is finished or not, but in memory
+//! alone, over what can be read still. What was known of the image may be ahead of it, and is
+//! forgotten.
 
 use crate::layout::SLOTS;
 use crate::state::counts::ContentCounts;

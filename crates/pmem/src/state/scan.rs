@@ -11,7 +11,7 @@ use crate::layout::{
 };
 use crate::memory::Memory;
 use crate::space::Space;
-use crate::state::checkpoint::Held;
+use crate::state::checkpoint::{Checkpoint, Held};
 use crate::state::counts::ContentCounts;
 use crate::state::directory::{Directory, parse_page};
 use crate::state::sharing::{Branch, Leaves, inodes_in};
@@ -55,14 +55,22 @@ impl<'s> Pages<'s> {
         Pages { state, space: Space::new(pages), roles }
     }
 
-    /// The state whose pages they are.
-    pub(crate) fn state(&self) -> &'s State {
-        self.state
-    }
-
     /// All of them.
     pub(crate) fn into_space(self) -> Space {
         self.space
+    }
+
+    /// Meets all that a checkpoint reaches.
+    pub(crate) fn hold(&mut self, at: Checkpoint) -> Result<Held> {
+        let (mut pages, mut tops) = (Vec::new(), Vec::new());
+        let slots = self.checkpoint_slots(at.slots, &mut pages)?;
+        for slot in slots.iter() {
+            if let Some(top) = self.state.top(slot)? {
+                self.below(top)?;
+                tops.push(top);
+            }
+        }
+        Ok(Held { at, pages, tops })
     }
 
     /// Reads the slots of a checkpoint, which begin at `first`, and meets their pages.

@@ -33,7 +33,7 @@ struct Numbers {
     next: u64,
     /// Where the chunk ends of which numbers are given away.
     end: u64,
-    /// What the counters item says. Others who have the dataset open take chunks behind it.
+    /// What the counters item says. Others that have the dataset open take chunks behind it.
     limit: u64,
 }
 

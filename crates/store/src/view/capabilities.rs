@@ -39,8 +39,8 @@ pub struct Moment(pub u64);
 ///
 /// Between two calls of [`Together::look`] a view shows what was there at the first, or what others
 /// have made of it since. An operation therefore looks, reads, and applies a batch that names the
-/// moment; it is refused if others came first. Who only reads looks once more: if the moment is the
-/// same, nobody has changed anything between.
+/// moment; it is refused if others came first. One that only reads looks once more: if the moment
+/// is the same, nobody has changed anything between.
 pub trait Together {
     /// Takes in what others have published. The moment is at least that of each publication that
     /// had returned to its client before the call.

@@ -1,8 +1,9 @@
-//! The clients that have a home open: what they say of themselves, and whether they are still there.
+//! The clients that have a home open: what they say of themselves, and whether they are still
+//! there.
 //!
 //! On the same host a process is found by its number and the moment at which it began, so a daemon
-//! that was killed is known to be gone at once. Elsewhere its beat tells, and so it does of a process
-//! that is there and does not answer, as one that is stopped.
+//! that was killed is known to be gone at once. Elsewhere its beat tells, and so it does of a
+//! process that is there and does not answer, as one that is stopped.
 
 use crate::error::{Error, Result};
 use marram_cluster::{Client, Lost};

@@ -2,7 +2,7 @@
 //!
 //! The kernel raises SIGBUS in the thread that touches such a page: the file has been cut, its host
 //! has no space, or the memory is broken. The handler puts zeros in the place of the whole mapping
-//! and notes where the fault was, so that the instruction ends and the process lives. Whoever has
+//! and notes where the fault was, so that the instruction ends and the process lives. What has
 //! touched the mapping asks the [`Watch`] before it believes what it has read or stored.
 //!
 //! A handler can neither lock nor allocate: the mappings stand in a table of atomic words.
