@@ -40,7 +40,7 @@ fn clients(count: u8, bug: Option<Bug>) -> (MemoryDatabase, Vec<Client>) {
     let clusters = together_in(&databases, &StillClock::new());
     let client = |(cluster, database): (Arc<Cluster>, Interrupted)| {
         let mut view = cluster.open(&root()).unwrap();
-        if bug == Some(Bug::NoNewExecution) {
+        if bug == Some(Bug::Once) {
             view = Arc::new(Blind(view));
         }
         let files = Arc::new(Posix::new(view, PosixOptions::default()).unwrap());
@@ -164,7 +164,7 @@ fn caught_in(seed: u64, bug: Bug) -> bool {
 
 #[test]
 fn a_client_that_does_not_catch_up_is_caught() {
-    assert!(is_caught(Bug::NoCatchingUp));
+    assert!(is_caught(Bug::Blind));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_client_that_publishes_whatever_has_come_is_caught() {
 
 #[test]
 fn operations_that_are_not_executed_anew_are_caught() {
-    assert!(is_caught(Bug::NoNewExecution));
+    assert!(is_caught(Bug::Once));
 }
 
 #[test]

@@ -41,13 +41,13 @@ impl At {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// It never sees the next entry of the log.
-    NoCatchingUp,
+    Blind,
     /// It publishes whatever has come meanwhile.
     NoFence,
     /// It writes rows whatever they follow.
     NoGuard,
     /// Its batches are as they were made, whatever has come meanwhile ([`crate::blind`]).
-    NoNewExecution,
+    Once,
 }
 
 impl Interrupted {
@@ -102,7 +102,7 @@ impl Database for Interrupted {
         self.call(false);
         let mut found = self.inner.read(ranges)?;
         let is_log = ranges.first().is_some_and(|range| range.table == Table::Log);
-        if self.is_planted(Bug::NoCatchingUp) && is_log && ranges.len() == 2 {
+        if self.is_planted(Bug::Blind) && is_log && ranges.len() == 2 {
             // "Nothing has come": the rows follow as far as the client has asked behind.
             found[0].clear();
             let asked = u64::from_be_bytes(ranges[0].from[..].try_into().unwrap());
@@ -120,7 +120,7 @@ impl Database for Interrupted {
 
     fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
         self.call(true);
-        if self.is_planted(Bug::NoFence) || self.is_planted(Bug::NoCatchingUp) {
+        if self.is_planted(Bug::NoFence) || self.is_planted(Bug::Blind) {
             self.inner.write(&[Change::put(table, key, value.to_vec())])?;
             return Ok(true);
         }
@@ -130,7 +130,7 @@ impl Database for Interrupted {
     fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
         self.call(true);
         if self.is_planted(Bug::NoFence)
-            || self.is_planted(Bug::NoCatchingUp)
+            || self.is_planted(Bug::Blind)
             || self.is_planted(Bug::NoGuard)
         {
             return self.inner.write(changes).map(|()| true);

@@ -22,7 +22,10 @@ pub fn together(open: OpenTwice<'_>) {
     datasets_are_made_by_one_and_seen_by_both(open);
 }
 
-fn views(open: OpenTwice<'_>) -> ([Arc<dyn Store>; 2], [Arc<dyn View>; 2]) {
+/// Two clients of one store, and the view that each has of its one dataset.
+type Both = ([Arc<dyn Store>; 2], [Arc<dyn View>; 2]);
+
+fn views(open: OpenTwice<'_>) -> Both {
     let stores = open();
     let views = [root(&stores[0]), root(&stores[1])];
     (stores, views)
