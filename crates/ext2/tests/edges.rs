@@ -232,3 +232,22 @@ fn a_name_is_removed_or_replaced_when_another_one_is_there() {
         true,
     );
 }
+
+#[test]
+fn a_name_is_given_again_when_it_is_away() {
+    judged(
+        |files| {
+            let d = full(files);
+            for text in ["a", "b", "n"] {
+                made(files, FILE, (Ino::ROOT, text));
+            }
+            files.unlink(Ino::ROOT, name("a")).unwrap();
+            d
+        },
+        |files, d| {
+            moved(files, (Ino::ROOT, "n"), (d, &"n".repeat(255)));
+            moved(files, (Ino::ROOT, "f"), (Ino::ROOT, "n"));
+        },
+        true,
+    );
+}

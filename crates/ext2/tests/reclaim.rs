@@ -37,6 +37,11 @@ fn all(files: &Ext2) -> (Vec<Ino>, Vec<(Ino, Vec<u8>, Ino)>) {
 /// Does something that changes names or blocks; what it answers does not matter.
 fn act(files: &Ext2, random: &mut Random, which: usize) {
     let (directories, names) = all(files);
+    if names.is_empty() {
+        // All that a state of the first moments has may be removed: its `lost+found`.
+        let made = files.create(USER, Ino::ROOT, name("w"), FILE).unwrap();
+        return files.forget(made.ino, 1);
+    }
     let to = directories[random.below(directories.len() as u64) as usize];
     let (from, old, ino) = names[random.below(names.len() as u64) as usize].clone();
     let (old, text) = (Name::new(&old).unwrap(), format!("w{which}"));
