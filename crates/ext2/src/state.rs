@@ -79,8 +79,8 @@ pub(crate) struct State {
     /// Pins by inode.
     pub(crate) pins: HashMap<u64, u64>,
     pub(crate) directories: HashMap<u64, Index>,
-    /// What was written to each file, its new names, and what leads to each new directory: as far
-    /// as it may not be durable yet.
+    /// What was written to each file, what leads to its new names and to each new directory: as
+    /// far as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
     /// Names that were taken from directories, and what did so: as far as not durable yet.
     pub(crate) away: HashMap<(u64, Box<[u8]>), Vec<PatchId>>,

@@ -251,3 +251,18 @@ fn a_name_is_given_again_when_it_is_away() {
         true,
     );
 }
+
+#[test]
+fn a_name_is_removed_when_another_one_can_be_reached() {
+    judged(
+        full,
+        |files, d| {
+            let to = made(files, DIRECTORY, (d, &"d".repeat(255)));
+            let f = files.lookup(Ino::ROOT, name("f")).unwrap().ino;
+            files.link(f, to, name("l")).unwrap();
+            files.forget(f, 2);
+            files.unlink(Ino::ROOT, name("f")).unwrap();
+        },
+        true,
+    );
+}

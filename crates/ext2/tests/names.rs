@@ -100,8 +100,16 @@ impl History<'_> {
             _ => {
                 let which = self.one_of(self.kept.len());
                 let (directory, text) = self.kept[which].clone();
-                let mode = RenameMode::Replace;
-                files.rename(USER, directory, name(&text), to.0, name(&to.1), mode)?;
+                if self.random.once_in(3) {
+                    let ino = files.lookup(directory, name(&text))?.ino;
+                    let linked = files.link(ino, to.0, name(&to.1));
+                    files.forget(ino, 1 + u64::from(linked.is_ok()));
+                    linked?;
+                    files.unlink(directory, name(&text))?;
+                } else {
+                    let mode = RenameMode::Replace;
+                    files.rename(USER, directory, name(&text), to.0, name(&to.1), mode)?;
+                }
                 self.kept[which] = to;
                 Ok(())
             }
