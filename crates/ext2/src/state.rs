@@ -56,6 +56,9 @@ pub(crate) struct Marks {
     pub(crate) is_marked: bool,
 }
 
+/// A name with the directory that it is in.
+type NameIn = (u64, Box<[u8]>);
+
 /// The parts.
 pub(crate) struct State {
     pub(crate) cache: Cache,
@@ -83,7 +86,7 @@ pub(crate) struct State {
     /// far as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
     /// Names that were taken from directories, and what did so: as far as not durable yet.
-    pub(crate) away: HashMap<(u64, Box<[u8]>), Vec<PatchId>>,
+    pub(crate) away: HashMap<NameIn, Vec<PatchId>>,
     /// Inodes that have lost their last name, and what says so.
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
     pub(crate) access: Access,
@@ -413,7 +416,7 @@ pub(crate) struct Work<'s> {
     /// What it writes to a file, its new name, or what leads to a new directory: with the inode.
     pub(crate) written: Option<(u64, Vec<After>)>,
     /// A name that it takes from a directory, and the steps that do so.
-    pub(crate) away: Option<((u64, Box<[u8]>), Vec<After>)>,
+    pub(crate) away: Option<(NameIn, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
