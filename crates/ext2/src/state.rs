@@ -57,6 +57,9 @@ pub(crate) struct Marks {
     pub(crate) is_marked: bool,
 }
 
+/// A name with the directory that it is in.
+type NameIn = (u64, Box<[u8]>);
+
 /// The parts.
 pub(crate) struct State {
     pub(crate) cache: Cache,
@@ -80,9 +83,11 @@ pub(crate) struct State {
     /// Pins by inode.
     pub(crate) pins: HashMap<u64, u64>,
     pub(crate) directories: HashMap<u64, Index>,
-    /// What was written to each file, its new names, and what leads to each new directory: as far
-    /// as it may not be durable yet.
+    /// What was written to each file, what leads to its new names and to each new directory: as
+    /// far as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
+    /// Names that were taken from directories, and what did so: as far as not durable yet.
+    pub(crate) away: HashMap<NameIn, Vec<PatchId>>,
     /// Inodes that have lost their last name, and what says so.
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
     pub(crate) access: Access,
@@ -141,6 +146,7 @@ impl State {
             pins: HashMap::new(),
             directories: HashMap::new(),
             recent: HashMap::new(),
+            away: HashMap::new(),
             nameless: HashMap::new(),
             access: Access::default(),
             marks: Marks { was_valid: state & STATE_VALID != 0, is_marked: false },
@@ -228,7 +234,8 @@ impl State {
         self.system.get(place).is_some_and(|range| range.contains(&block))
     }
 
-    /// Lets what is durable be used again, and forgets what was written to files.
+    /// Lets what is durable be used again, and forgets what was written to files and taken from
+    /// directories.
     pub(crate) fn note_durable(&mut self) {
         let cache = &self.cache;
         let (durable, freed) = std::mem::take(&mut self.freed)
@@ -236,10 +243,12 @@ impl State {
             .partition::<Vec<_>, _>(|freed| freed.is_durable(cache));
         self.freed = freed;
         durable.iter().for_each(|freed| freed.release(&mut self.groups, &self.geometry));
-        self.recent.retain(|_, patches| {
+        let waits = |patches: &mut Vec<PatchId>| {
             patches.retain(|patch| !cache.is_committed(*patch));
             !patches.is_empty()
-        });
+        };
+        self.recent.retain(|_, patches| waits(patches));
+        self.away.retain(|_, patches| waits(patches));
     }
 
     /// Makes everything durable: in the journal if this mount writes it, else in its place.
@@ -407,6 +416,8 @@ pub(crate) struct Work<'s> {
     pub(crate) freeing: Vec<crate::state::allocate::Freeing>,
     /// What it writes to a file, its new name, or what leads to a new directory: with the inode.
     pub(crate) written: Option<(u64, Vec<After>)>,
+    /// A name that it takes from a directory, and the steps that do so.
+    pub(crate) away: Option<(NameIn, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
@@ -429,6 +440,7 @@ impl<'s> Work<'s> {
             taken,
             freeing,
             written: None,
+            away: None,
             nameless: None,
             noted,
             named: Vec::new(),
@@ -477,6 +489,10 @@ impl<'s> Work<'s> {
         }
         if let Some((number, steps)) = &self.nameless {
             self.state.nameless.insert(*number, steps.iter().map(patch).collect());
+        }
+        if let Some((name, steps)) = self.away.take() {
+            let away = self.state.away.entry(name).or_default();
+            away.extend(steps.iter().map(patch));
         }
         if let Some((number, steps)) = &self.written {
             let recent = self.state.recent.entry(*number).or_default();

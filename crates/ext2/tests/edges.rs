@@ -232,3 +232,37 @@ fn a_name_is_removed_or_replaced_when_another_one_is_there() {
         true,
     );
 }
+
+#[test]
+fn a_name_is_given_again_when_it_is_away() {
+    judged(
+        |files| {
+            let d = full(files);
+            for text in ["a", "b", "n"] {
+                made(files, FILE, (Ino::ROOT, text));
+            }
+            files.unlink(Ino::ROOT, name("a")).unwrap();
+            d
+        },
+        |files, d| {
+            moved(files, (Ino::ROOT, "n"), (d, &"n".repeat(255)));
+            moved(files, (Ino::ROOT, "f"), (Ino::ROOT, "n"));
+        },
+        true,
+    );
+}
+
+#[test]
+fn a_name_is_removed_when_another_one_can_be_reached() {
+    judged(
+        full,
+        |files, d| {
+            let to = made(files, DIRECTORY, (d, &"d".repeat(255)));
+            let f = files.lookup(Ino::ROOT, name("f")).unwrap().ino;
+            files.link(f, to, name("l")).unwrap();
+            files.forget(f, 2);
+            files.unlink(Ino::ROOT, name("f")).unwrap();
+        },
+        true,
+    );
+}

@@ -11,6 +11,7 @@ mod images;
 mod journal;
 mod judge;
 mod logged;
+mod names;
 mod numbered;
 mod oracle;
 mod reclaim;

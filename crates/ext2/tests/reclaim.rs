@@ -41,6 +41,7 @@ fn all(files: &Ext2) -> (Vec<Ino>, Vec<Named>) {
 fn act(files: &Ext2, random: &mut Random, which: usize) {
     let (directories, names) = all(files);
     if names.is_empty() {
+        // All that a state of the first moments has may be removed: its `lost+found`.
         return drop(files.create(USER, Ino::ROOT, name(&format!("w{which}")), FILE));
     }
     let to = directories[random.below(directories.len() as u64) as usize];

@@ -289,6 +289,9 @@ impl Work<'_> {
             after.extend(self.store(number, inode, &[])?);
         }
         self.named.push(Named { directory: number, target, is_added: true });
+        // A directory never has a name twice.
+        let away = self.state.away.get(&(number, name.as_bytes().into()));
+        after.extend(away.into_iter().flatten().map(|patch| After::Patch(*patch)));
         let needs = needed(name.as_bytes().len());
         let rooms = &self.state.directories[&number].rooms;
         let kind = self.entry_kind(kind);
@@ -408,8 +411,8 @@ impl Work<'_> {
     ) -> Result<Vec<After>> {
         let Found { block, entry, number: target, .. } = *found;
         self.named.push(Named { directory, target, is_added: false });
-        let name = name.as_bytes().into();
-        self.noted.push(Noted { directory, name, block, place: None });
+        let name: Box<[u8]> = name.as_bytes().into();
+        self.noted.push(Noted { directory, name: name.clone(), block, place: None });
         let inodes = self.state.geometry.inodes;
         // The operation itself may have put an entry before it or behind it.
         let now = entries(self.read(block)?, inodes)?;
@@ -417,8 +420,8 @@ impl Work<'_> {
             .iter()
             .find(|it| it.at == entry.at)
             .ok_or_else(|| damaged("an entry that is to go is not there"))?;
-        match entry.before {
-            None => self.write(block, entry.at, &[0; 4], after),
+        let gone = match entry.before {
+            None => self.write(block, entry.at, &[0; 4], after)?,
             Some(before) => {
                 // What follows it then follows the entry before: as far as it is there itself.
                 // It is away only where that one is seen.
@@ -426,9 +429,11 @@ impl Work<'_> {
                 let mut after = [after, &self.seen(directory, block, earlier)?].concat();
                 after.push(After::Bytes { block, at: entry.at + 4, len: 2 });
                 let len = u16_at(self.read(block)?, before + 4) + entry.len as u16;
-                self.write(block, before + 4, &len.to_le_bytes(), &after)
+                self.write(block, before + 4, &len.to_le_bytes(), &after)?
             }
-        }
+        };
+        self.away = Some(((directory, name), gone.clone()));
+        Ok(gone)
     }
 
     /// Lets an entry lead to another inode once `after` is durable: its name is never away.

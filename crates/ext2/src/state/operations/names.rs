@@ -232,7 +232,8 @@ impl Work<'_> {
         let mut after = self.store(target, &inode, &[])?;
         after.extend(self.recent_of(target));
         let kind = inode.kind().ok_or_else(|| damaged(format!("inode {target}")))?;
-        let named = self.add_entry((directory, &mut above), name, (target, kind), &after)?;
+        let mut named = self.add_entry((directory, &mut above), name, (target, kind), &after)?;
+        named.extend(self.recent_of(directory));
         self.written = Some((target, named));
         above.touch_content(self.now);
         self.store(directory, &above, &[])?;
