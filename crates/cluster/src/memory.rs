@@ -131,13 +131,13 @@ impl Database for MemoryDatabase {
     }
 
     fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.call();
         inner.refuse_cut()?;
         Ok(inner.holds(guard) && inner.insert(table, key, value)?)
     }
 
     fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.call();
         inner.refuse_cut()?;
         if !inner.holds(guard) {
             return Ok(false);

@@ -201,7 +201,12 @@ fn a_killed_daemon_leaves_a_journal_that_linux_and_e2fsck_replay() {
         fs::write(top.join("kept"), [7; 9000]).unwrap();
         fs::File::open(top.join("kept")).unwrap().sync_all().unwrap();
         let unpacking = std::thread::spawn(move || {
-            (0..).try_for_each(|which| make_tree(&top.join(format!("t{which}"))))
+            // Older trees go, so that the image does not become full.
+            (0_u64..).try_for_each(|which| {
+                make_tree(&top.join(format!("t{which}")))?;
+                let older = which.checked_sub(1).map(|older| top.join(format!("t{older}")));
+                older.map_or(Ok(()), fs::remove_dir_all)
+            })
         });
         std::thread::sleep(Duration::from_millis(1200));
         // What a daemon that stands still has written is what a crash leaves.

@@ -35,6 +35,8 @@ pub(super) struct OpenTransaction {
     pub(super) fork: Source,
     /// The dataset that this is a fork of.
     pub(super) dataset: DatasetName,
+    /// The state that it began with, and the inode of the root of both.
+    pub(super) base: (Source, u64),
     /// What its view shows, and has noted.
     pub(super) recording: Arc<Recording>,
     /// The mount of its view.
@@ -133,6 +135,7 @@ impl OpenTransactions {
             author: open.author.clone(),
             inodes_read: open.recording.inodes_read(),
             place: open.place.clone(),
+            base: (open.base.0.to_string(), open.base.1),
             idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
         };
         self.0.lock().open.iter().map(row).collect()

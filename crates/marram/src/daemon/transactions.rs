@@ -54,12 +54,13 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
     let fork = capability(daemon)?.begin(&source.dataset, &id)?;
     let place = place_of(daemon, &id);
     let made = make_place(&place)
-        .and_then(|()| mount_view(daemon, &fork, &place, &like))
+        .and_then(|()| capability(daemon)?.base(&fork))
+        .and_then(|base| Ok((base, mount_view(daemon, &fork, &place, &like)?)))
         .inspect_err(|_| {
             let _destroyed_by_the_next_daemon = capability(daemon).map(|it| it.discard(&fork));
             remove_place(&place);
         });
-    let (recording, session) = made?;
+    let (base, (recording, session)) = made?;
     let device = session.device().into();
     let view = match order.descriptor {
         true => Some(Arc::new(take_out_of_sight(&session, &place)?)),
@@ -68,6 +69,7 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
     let open = OpenTransaction {
         fork,
         dataset: source.dataset,
+        base,
         recording,
         session,
         place: place.clone(),

@@ -314,6 +314,12 @@ pub(crate) trait Transactions {
     /// Whatever refuses it or fails; then there is none.
     fn begin(&self, dataset: &DatasetName, id: &str) -> Result<Source>;
 
+    /// What a fork that has begun is compared with: its base, and the inode of the root of both.
+    ///
+    /// # Errors
+    /// There is no such fork.
+    fn base(&self, fork: &Source) -> Result<(Source, u64)>;
+
     /// Brings all that a transaction has changed into its dataset, as one step that is durable
     /// when this returns; or nothing, if others have changed since what it has read or written.
     ///

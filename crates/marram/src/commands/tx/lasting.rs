@@ -8,7 +8,7 @@ use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
 use crate::commands::diff;
 use crate::control::client::Client;
-use crate::control::protocol::{Answer, Operation, Request};
+use crate::control::protocol::{Answer, Request};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
@@ -94,12 +94,6 @@ pub(super) fn diff(arguments: &TxDiffArguments, output: &Output) -> Result<()> {
     let row = find_open(&target, &arguments.named.id)?;
     write_back(&row.place)?;
     let fork = Source::live(DatasetName::of_transaction(&row.id)?);
-    let gone = || Error::not_found(format!("transaction {} has just ended", row.id));
-    let rows = match target.perform(&Operation::List)? {
-        Answer::Datasets(rows) => rows,
-        other => return Err(unexpected(&other)),
-    };
-    let found = rows.iter().find(|it| it.name == fork.to_string()).ok_or_else(gone)?;
-    let base = found.base.as_ref().ok_or_else(gone)?.parse()?;
-    diff::of_fork(&target, (&base, &fork, found.root), arguments.patch, output)
+    let (base, root) = (row.base.0.parse()?, row.base.1);
+    diff::of_fork(&target, (&base, &fork, root), arguments.patch, output)
 }

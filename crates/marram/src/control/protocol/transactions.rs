@@ -65,6 +65,8 @@ pub(crate) struct TransactionRow {
     pub(crate) inodes_read: usize,
     /// Where its view of the dataset is mounted.
     pub(crate) place: PathBuf,
+    /// The state that it began with, and the inode of the root of both.
+    pub(crate) base: (String, u64),
     /// It ends by itself when nothing has been done in it for so long.
     #[serde(default)]
     pub(crate) idle_seconds: Option<u64>,

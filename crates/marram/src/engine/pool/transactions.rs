@@ -21,6 +21,12 @@ impl Transactions for PoolHome {
         Ok(Source::live(fork))
     }
 
+    fn base(&self, fork: &Source) -> Result<(Source, u64)> {
+        let report = self.pool().report(fork)?;
+        let base = report.origin.ok_or_else(|| Error::failed(format!("{fork} is no fork")))?;
+        Ok((base, report.root_object))
+    }
+
     fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary> {
         let pool = acting_for(self.pool(), order.author);
         // It is where its base is in the order of all changes, and nothing is to be made durable.
