@@ -3,13 +3,13 @@
 //! A store that does not go through [`Mapped`] hits the first mapping, and the process dies by a
 //! signal before the image is hurt. The lock of the file ends with the process that holds it.
 //!
-//! A page that cannot be had does not end the process: [`faults`] puts zeros in its place, and what
+//! A page that cannot be had does not end the process: `faults` puts zeros in its place, and what
 //! was read or stored there is refused. From then on nothing is stored, and what is read is read
 //! from the file, which says of each byte whether it can be had.
 //!
 //! On tmpfs a store is as durable as the file is, as soon as it is done: a killed process loses
 //! none, and a stopped machine loses all of it. A file elsewhere is written back page by page in
-//! any order: [`media`] tells them apart, and there checkpoints keep what this format promises.
+//! any order: `media` tells them apart, and there checkpoints keep what this format promises.
 
 #![allow(unsafe_code, reason = "memory that is mapped from a file has no safe access")]
 

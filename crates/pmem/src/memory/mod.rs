@@ -7,7 +7,7 @@
 //!
 //! A medium can fail: a file that is cut, a host that is full, memory that is broken. Then the
 //! medium takes no store any more. What a store was needed for, so that what is there makes sense,
-//! is laid over it in memory ([`Memory::lay_over`]), and can be read.
+//! is laid over it in memory (`Memory::lay_over`), and can be read.
 //!
 //! [`mapped`] is the only module of this crate with unsafe code.
 
