@@ -19,8 +19,16 @@ const DENY_VERSION: &str = "0.20.2";
 
 /// Scripts on real mounts that the short slice leaves out: each takes minutes, most of them for
 /// programs and trees that are fetched and unpacked first.
-const LONG_SCRIPTS: [&str; 7] =
-    ["build", "linux-tree-parallel", "many", "packages", "postgres", "rsync", "stress"];
+const LONG_SCRIPTS: [&str; 8] = [
+    "build",
+    "isolation",
+    "linux-tree-parallel",
+    "many",
+    "packages",
+    "postgres",
+    "rsync",
+    "stress",
+];
 
 /// How much of a stage is done.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -25,18 +25,19 @@ pub(crate) fn list(pool: &State) -> Result<Vec<DatasetReport>> {
 
 /// Of one dataset or snapshot, perhaps an ephemeral one.
 pub(crate) fn report_of(session: &Session, source: &Source) -> Result<DatasetReport> {
-    let record = match ephemeral::find(session, source) {
-        Some(state) => Arc::clone(&state.record),
-        None => session.state.find(source)?,
+    let find = || match ephemeral::find(session, source) {
+        Some(state) => Ok(Arc::clone(&state.record)),
+        None => session.state.find(source),
+    };
+    let record = find()?;
+    let Some(base) = session.state.forks.base_of(record.id) else {
+        // A fork may have got its record since it was found in memory.
+        let record = find()?;
+        return report(&session.state.records.read(), &record);
     };
     let reported = report(&session.state.records.read(), &record)?;
-    Ok(match session.state.forks.base_of(record.id) {
-        Some(base) => {
-            let (origin, kind) = (Some(base.name.parse()?), DatasetKind::Clone);
-            DatasetReport { origin, kind, is_fork: true, ..reported }
-        }
-        None => reported,
-    })
+    let (origin, kind) = (Some(base.name.parse()?), DatasetKind::Clone);
+    Ok(DatasetReport { origin, kind, is_fork: true, ..reported })
 }
 
 pub(crate) fn report(records: &Records, record: &DatasetRecord) -> Result<DatasetReport> {
