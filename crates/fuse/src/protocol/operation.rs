@@ -208,9 +208,11 @@ pub struct Write<'a> {
 impl Write<'_> {
     /// Whether a program has the file open for appending and writes at once. The offset is then the
     /// end as the kernel has it, which may be out of date; FUSE leaves it to the server to find the
-    /// true one.
+    /// true one. Not so of a direct write: the kernel sends its pieces all at once, and only their
+    /// offsets tell their order.
     pub fn is_append(&self) -> bool {
-        self.flags & write::CACHE == 0 && self.caller_flags & open::APPEND != 0
+        let is_sent_in_order = self.flags & (write::CACHE | write::DIRECT) == 0;
+        is_sent_in_order && self.caller_flags & open::APPEND != 0
     }
 }
 

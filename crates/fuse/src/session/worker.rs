@@ -175,7 +175,6 @@ impl Crew {
         if outcome.is_ok()
             && let Some(pages) = adapter.direct_write(request)
         {
-            let pages = moved.unwrap_or(pages);
             let payload = std::mem::take(out);
             let unanswered = Some(Unanswered { unique: request.header.unique, payload });
             let done = Done { lane: lane.clone(), pages, unanswered };

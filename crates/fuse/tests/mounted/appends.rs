@@ -5,7 +5,7 @@ use crate::proxy::Proxy;
 use marram_vfs::{Caller, FileSystem, Ino, SetAttributes};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,5 +77,21 @@ fn a_long_append_stays_in_one_piece_and_in_order() {
     let all = [&b"one\ntwo\n"[..], &long].concat();
     is_seen_as(&mounted.path("log"), &all);
     drop(log);
+    mounted.end();
+}
+
+#[test]
+fn a_long_direct_append_is_in_order() {
+    let Some((_proxy, mounted, _ino, log)) = appended() else { return };
+    drop(log);
+    let long: Vec<u8> =
+        (0..8_u32 << 20).map(|at| at.to_le_bytes()[2 * (at as usize % 2)]).collect();
+    for round in 0..8 {
+        let path = mounted.path(&format!("direct{round}"));
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).custom_flags(libc::O_DIRECT);
+        options.open(&path).unwrap().write_all(&long).unwrap();
+        assert!(fs::read(&path).unwrap() == long, "round {round}");
+    }
     mounted.end();
 }
