@@ -126,7 +126,8 @@ pub unsafe extern "C" fn marram_tx_commit(tx: *mut MarramTx) -> Status {
 pub unsafe extern "C" fn marram_tx_abort(tx: *mut MarramTx) {
     if !tx.is_null() {
         // SAFETY: `hand_out` has made it of a box, and the caller gives it back.
-        drop(unsafe { Box::from_raw(tx) });
+        let tx = unsafe { Box::from_raw(tx) };
+        tx.transaction.abort();
     }
 }
 

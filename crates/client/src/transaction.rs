@@ -107,8 +107,18 @@ impl Transaction {
         }
     }
 
-    /// Aborts: nothing that was done in it has happened. Dropping it does the same.
-    pub fn abort(self) {}
+    /// Aborts: nothing that was done in it has happened. Dropping it does the same, but in a child
+    /// made by `fork`, which shares it.
+    pub fn abort(mut self) {
+        self.say_abort();
+    }
+
+    fn say_abort(&mut self) {
+        let has_ended = std::mem::replace(&mut self.has_ended, true);
+        if !has_ended && self.conversation.put(&Request::Abort(&self.id)).is_ok() {
+            let _aborted_with_the_conversation_at_worst = self.conversation.answer();
+        }
+    }
 
     /// Has the kernel hand over what was written through maps.
     fn write_back(&self) -> Result<()> {
@@ -125,11 +135,8 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if self.has_ended || self.process != std::process::id() {
-            return;
-        }
-        if self.conversation.put(&Request::Abort(&self.id)).is_ok() {
-            let _aborted_with_the_conversation_at_worst = self.conversation.answer();
+        if self.process == std::process::id() {
+            self.say_abort();
         }
     }
 }

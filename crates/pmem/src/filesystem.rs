@@ -195,7 +195,7 @@ impl Pmem {
             }
             state.is_closed = true;
             let written = state.memory.write_back();
-            written.inspect_err(|error| state.fail(error))?;
+            written.inspect_err(|error| state.fail_write_back(error))?;
         }
         self.live_for(0)
     }
@@ -229,7 +229,7 @@ impl Pmem {
                 Ok(())
             }
             Err(error) => {
-                state.fail(&error);
+                state.fail_write_back(&error);
                 Err(error)
             }
         }

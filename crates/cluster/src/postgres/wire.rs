@@ -110,10 +110,6 @@ impl Connection {
         loop {
             match self.receive()? {
                 Message::AuthenticationOk => return Ok(()),
-                Message::AuthenticationCleartextPassword => {
-                    let password = access.password()?;
-                    self.send(|out| frontend::password_message(&password, out))?;
-                }
                 Message::AuthenticationMd5Password(asked) => {
                     let password = access.password()?;
                     let hash = md5_hash(access.place.user.as_bytes(), &password, asked.salt());

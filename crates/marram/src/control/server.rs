@@ -225,6 +225,12 @@ fn converse(stream: UnixStream, service: &dyn Service, mut slot: Place) {
         slot.work();
         let unmounts = matches!(request, Ok(Request::Unmounting));
         let goes_on = unmounts || matches!(request, Ok(Request::Locate { .. }));
+        let request = match request {
+            Ok(Request::Begin(_)) if begun.id.is_some() => {
+                Err(Error::usage("a transaction is open in this conversation already"))
+            }
+            other => other,
+        };
         let response =
             request.and_then(|request| respond((&stream, &mut reader), request, service));
         // A refused client waits no longer than others.

@@ -33,6 +33,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::UNIX_EPOCH;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Where the kernel has a number of this run of the machine.
@@ -106,16 +107,21 @@ fn kind_of(file: &File, path: &Path) -> Result<MediumKind, ImageError> {
     })
 }
 
-/// A number of this run of the machine and of a file, which is not 0. A copy of the file has
-/// another.
+/// A number of this run of the machine and of a file, which is neither 0 nor the highest. A
+/// copy of the file has another.
 ///
 /// # Errors
 /// The system does not tell.
 pub fn host_of(file: &File, path: &Path) -> Result<u64, ImageError> {
     let failed = |error: std::io::Error| unusable(path, error.to_string());
     let boot = std::fs::read(BOOT_ID).map_err(failed)?;
-    let inode = file.metadata().map_err(failed)?.ino();
-    Ok(xxh3_64(&[&boot[..], &inode.to_le_bytes()].concat()).max(1))
+    let status = file.metadata().map_err(failed)?;
+    // Numbers of inodes are used again; the moment at which a file was made is not.
+    let made = status.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    let made = made.unwrap_or_default().as_nanos();
+    let (device, inode) = (status.dev().to_le_bytes(), status.ino().to_le_bytes());
+    let number = xxh3_64(&[&boot[..], &device, &inode, &made.to_le_bytes()].concat());
+    Ok(number.clamp(1, u64::MAX - 1))
 }
 
 /// A file whose pages are written back.

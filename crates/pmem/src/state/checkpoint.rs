@@ -20,6 +20,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Where the word is that says for which run of the machine the live state is right.
 const LIVES_FOR: u64 = 528;
+/// No run of the machine has this number.
+const NO_RUN: u64 = u64::MAX;
 /// Slots in a page.
 const SLOTS_IN_PAGE: u64 = 15;
 /// Words of a checkpoint in its place.
@@ -86,6 +88,26 @@ impl State {
             0 => Ok(None),
             _ => Checkpoint::newest(&self.memory),
         }
+    }
+
+    /// Makes the words durable that a mount goes by. A process that was killed may have left them
+    /// in the kernel's cache alone, and then the medium still needs the checkpoint before. The
+    /// store makes a page dirty that a failed write-back has left as if it were clean.
+    pub(crate) fn settle_words(&mut self) -> Result<()> {
+        if self.memory.host().is_none() {
+            return Ok(());
+        }
+        self.set_lives_for(self.memory.word(LIVES_FOR)?)?;
+        self.memory.write_back()
+    }
+
+    /// Notes that what was stored could not be written back. The kernel takes such pages for clean,
+    /// so the next mount goes back to the checkpoint, in this run of the machine too.
+    pub(crate) fn fail_write_back(&mut self, error: &Error) {
+        if self.memory.word(LIVES_FOR).is_ok_and(|word| word != 0) {
+            let _fails_as_the_rest_did = self.set_lives_for(NO_RUN);
+        }
+        self.fail(error);
     }
 
     /// Whether the image has been closed: the live state is right everywhere.

@@ -25,6 +25,9 @@ impl State {
             )));
         }
         let mut state = State::unscanned(memory);
+        if writable {
+            state.settle_words()?;
+        }
         if !state.is_live()? {
             if !writable {
                 return Err(ImageError::Interrupted);
