@@ -369,9 +369,15 @@ impl State {
         plan.write(&mut self.cache, place, at + which, &new, &[]).map_err(failed)?;
         let last = at + field::LAST_MOUNTED;
         let mut mark = self.cache.read(block).map_err(failed)?[last..last + 20].to_vec();
+        let was_soft = mark == SOFT_UPDATES_MARK;
+        let is_sound = self.marks.was_valid || was_soft;
         match self.discipline {
-            Discipline::SoftUpdates => mark.copy_from_slice(SOFT_UPDATES_MARK),
-            Discipline::Unordered if mark == SOFT_UPDATES_MARK => mark.fill(0),
+            // Another program's crash is not to be taken for one of ours.
+            Discipline::SoftUpdates if is_in_use && is_sound => {
+                mark.copy_from_slice(SOFT_UPDATES_MARK);
+            }
+            Discipline::SoftUpdates if was_soft && self.marks.was_valid => mark.fill(0),
+            Discipline::Unordered if was_soft => mark.fill(0),
             _ => (),
         }
         plan.write(&mut self.cache, place, last, &mark, &[]).map_err(failed)?;

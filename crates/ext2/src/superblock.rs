@@ -22,8 +22,10 @@ pub(crate) const STATE_ERRORS: u16 = 2;
 const COMPAT_HAS_JOURNAL: u32 = 4;
 /// Inodes may have extended attributes.
 const COMPAT_XATTRS: u32 = 8;
-/// The superblock names the groups that have copies of it.
-const COMPAT_SPARSE_SUPER2: u32 = 0x200;
+/// The superblock names the groups that have copies of it. Directories ahead, a journal,
+/// attributes, room for groups, indexes: what they use is known. Copies of the superblock in chosen
+/// groups and a file of orphans are not.
+const COMPAT_SEARCHABLE: u32 = 0x1 | 0x4 | 0x8 | 0x10 | 0x20;
 /// The journal has to be replayed.
 pub(crate) const INCOMPAT_RECOVER: u32 = 4;
 const INCOMPAT_FILETYPE: u32 = 2;
@@ -105,8 +107,8 @@ pub(crate) struct Geometry {
     pub(crate) has_xattrs: bool,
     /// Few groups have copies of the superblock.
     pub(crate) has_few_backups: bool,
-    /// Which groups have them is said by the features alone.
-    pub(crate) has_known_backups: bool,
+    /// All that is in use without a name, and which groups have copies, is known.
+    pub(crate) is_searchable: bool,
     pub(crate) journal_ino: Option<u64>,
     /// The journal has to be replayed before anything is believed.
     pub(crate) needs_replay: bool,
@@ -243,7 +245,7 @@ pub(crate) fn decode(
         has_large_files: features(100) & RO_LARGE_FILE != 0,
         has_xattrs: features(92) & COMPAT_XATTRS != 0,
         has_few_backups: features(100) & RO_SPARSE_SUPER != 0,
-        has_known_backups: features(92) & COMPAT_SPARSE_SUPER2 == 0,
+        is_searchable: features(92) & !COMPAT_SEARCHABLE == 0,
         journal_ino: (features(92) & COMPAT_HAS_JOURNAL != 0)
             .then(|| number(224))
             .filter(|number| *number != 0),

@@ -37,7 +37,7 @@ impl State {
         let at = at + field::LAST_MOUNTED;
         let bytes = self.cache.read(block).map_err(failed)?;
         let was_soft = bytes[at..at + SOFT_UPDATES_MARK.len()] == SOFT_UPDATES_MARK[..];
-        if was_soft && !self.marks.was_valid && self.geometry.has_known_backups {
+        if was_soft && !self.marks.was_valid && self.geometry.is_searchable {
             self.census = Some(Census::new(&self.geometry, ROOT));
         }
         Ok(())
@@ -232,7 +232,7 @@ impl State {
         if blocks == known && links == inode.links() {
             return Ok(());
         }
-        if links > inode.links() && inode.links() != LINKS_UNCOUNTED {
+        if links > inode.links() {
             return Err(damaged(format!("inode {number} has more names than it counts")));
         }
         inode.add_blocks(blocks - known, block_bytes);

@@ -257,6 +257,10 @@ impl State {
         if self.log.is_none() {
             return Ok(());
         }
+        // What an earlier commit has lost is in no group any more.
+        if let Some(error) = self.cache.failure() {
+            return Err(failed(error.clone()));
+        }
         self.write_counts()?;
         let Some(closed) = self.cache.close_group() else { return Ok(()) };
         if let Err(error) = self.write_log(&closed) {

@@ -322,6 +322,7 @@ impl Work<'_> {
             return Err(Error::NotEmpty);
         }
         check_changeable(&inode)?;
+        self.refuse_two_names(&inode)?;
         let emptied = self.before_loss((found.number, &inode))?;
         let gone = self.remove_entry((directory, name), &found, &emptied)?;
         above.touch_content(self.now);
@@ -330,6 +331,13 @@ impl Work<'_> {
         above.set_links(above.links().saturating_sub(1));
         self.store(directory, &above, &cleared)?;
         Ok(Some(found.number))
+    }
+
+    /// Refuses to let go of a directory to which a crash has left two names: the search gives one
+    /// of them back first.
+    pub(crate) fn refuse_two_names(&self, directory: &Inode) -> Result<()> {
+        let is_searched = self.state.census.is_some();
+        if is_searched && directory.links() > 2 { Err(Error::Busy) } else { Ok(()) }
     }
 
     /// Whether `at` is `top` or lies below it.

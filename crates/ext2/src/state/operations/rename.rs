@@ -107,6 +107,7 @@ impl Work<'_> {
                 (true, true) if !self.is_empty(target.number(), &target.inode)? => {
                     return Err(Error::NotEmpty);
                 }
+                (true, true) => self.refuse_two_names(&target.inode)?,
                 _ => (),
             }
         }
