@@ -11,10 +11,11 @@ use marram_device::{Device, MemoryDevice};
 use marram_ext2::{AccessTimes, Consistency, Ext2, Ext2Options, JournalBug, Planted};
 use marram_model::Model;
 use marram_sim::crash::tree_digest;
-use marram_sim::device::{CrashState, RecordingDevice, Trace};
+use marram_sim::device::{CrashState, Fault, FaultyDevice, RecordingDevice, Trace};
 use marram_sim::{Generator, HistoryClock, Pair, Random};
 use marram_vfs::{
-    Caller, Clock, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, WriteOptions,
+    Caller, Clock, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, SyncScope,
+    WriteOptions,
 };
 use std::sync::Arc;
 
@@ -284,5 +285,24 @@ fn a_file_that_is_cut_over_many_transactions_is_cut_after_a_crash() {
         let size = found.lookup(Ino::ROOT, name("file")).unwrap().size;
         assert!([5_000, 2_000_000].contains(&size), "{state}: {size}");
         judge.clean(&judge.replayed(&trace.image(state)).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn after_a_commit_that_failed_every_sync_is_an_error() {
+    for consistency in [Consistency::Journal, Consistency::JournalFull] {
+        for nth in 0..2 {
+            let memory = Arc::new(MemoryDevice::from_bytes(make(JOURNALED)));
+            let device = Arc::new(FaultyDevice::scripted(memory, Vec::new()));
+            let below = Arc::clone(&device) as Arc<dyn Device>;
+            let files = Ext2::open(below, options(consistency)).unwrap();
+            files.sync_all().unwrap();
+            let made = files.create(USER, Ino::ROOT, name("f"), FILE).unwrap().ino;
+            files.write(made, 0, &[7; 5000], WriteOptions::default()).unwrap();
+            device.set_script(vec![Fault::FailFlush { nth }]);
+            assert!(files.sync_all().is_err(), "flush {nth} has failed");
+            assert!(files.sync_all().is_err(), "what was lost is not durable");
+            assert!(files.sync(made, SyncScope::All).is_err());
+        }
     }
 }
