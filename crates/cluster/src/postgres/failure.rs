@@ -1,5 +1,6 @@
 //! What goes wrong with a server, and whether it passes.
 
+use super::statements::GUARD_FAILS;
 use fallible_iterator::FallibleIterator;
 use marram_store::Error;
 use postgres_protocol::message::backend::ErrorResponseBody;
@@ -96,6 +97,7 @@ impl From<Failure> for Error {
         let text = format!("PostgreSQL: {failure}");
         match &failure {
             Failure::Refused { code, .. } if code == "53100" => Error::NoSpace,
+            Failure::Refused { code, .. } if code == GUARD_FAILS => Error::Overtaken,
             Failure::Refused { code, .. } if code == "25006" => Error::ReadOnly(text),
             Failure::Unfit(_) => Error::Invalid(text),
             _ => Error::Io(text),

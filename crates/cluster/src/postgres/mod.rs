@@ -17,7 +17,7 @@ mod wire;
 pub use access::{Access, Password};
 pub use place::Place;
 
-use crate::database::{Change, Database, Range, Row, Table};
+use crate::database::{Change, Database, Guard, Range, Row, Table};
 use bytes::Bytes;
 use marram_store::{Error, Result};
 use sessions::Sessions;
@@ -85,6 +85,45 @@ impl PostgresDatabase {
         Ok(())
     }
 
+    /// The step before others that are made only while a guard holds.
+    fn guarded<'g>(&self, guard: Option<&'g Guard>) -> Result<Vec<Step<'g>>> {
+        let Some(Guard { table, key, value }) = guard else { return Ok(Vec::new()) };
+        let none = || Error::Invalid("no row can be guarded that is not there".to_owned());
+        let value = value.as_ref().ok_or_else(none)?;
+        Ok(vec![statements::guard(self.schema(), *table, key, value)])
+    }
+
+    fn insert_behind(
+        &self,
+        guard: Option<&Guard>,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        let guarded = self.guarded(guard)?;
+        let is_new = self.sessions.with(|connection, asked| {
+            let step = statements::insert(self.schema(), table, (key, value), asked);
+            let steps: Vec<_> = guarded.iter().cloned().chain([step]).collect();
+            Ok(connection.run(&steps)?.last().is_some_and(|answer| answer.count > 0))
+        })?;
+        if is_new && table == Table::Log {
+            self.sessions.acknowledge(key);
+        }
+        Ok(is_new)
+    }
+
+    fn write_behind(&self, guard: Option<&Guard>, changes: &[Change]) -> Result<()> {
+        // The last change of a key decides; in the order of keys, so that two clients that write
+        // the same rows wait for each other and never both.
+        let mut last: BTreeMap<(Table, &[u8]), Option<&[u8]>> = BTreeMap::new();
+        for Change { table, key, value } in changes {
+            last.insert((*table, key), value.as_deref());
+        }
+        let mut steps = self.guarded(guard)?;
+        steps.extend(statements::write(self.schema(), &last));
+        self.ask(&steps).map(|_| ())
+    }
+
     fn ask(&self, steps: &[Step<'_>]) -> Result<Vec<Answer>> {
         self.sessions.with(|connection, _| connection.run(steps))
     }
@@ -96,24 +135,19 @@ impl PostgresDatabase {
 
 impl Database for PostgresDatabase {
     fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
-        let is_new = self.sessions.with(|connection, asked| {
-            let step = statements::insert(self.schema(), table, (key, value), asked);
-            Ok(connection.run(&[step])?[0].count > 0)
-        })?;
-        if is_new && table == Table::Log {
-            self.sessions.acknowledge(key);
-        }
-        Ok(is_new)
+        self.insert_behind(None, table, key, value)
+    }
+
+    fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        while_it_holds(self.insert_behind(Some(guard), table, key, value))
+    }
+
+    fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
+        while_it_holds(self.write_behind(Some(guard), changes).map(|()| true))
     }
 
     fn write(&self, changes: &[Change]) -> Result<()> {
-        // The last change of a key decides; in the order of keys, so that two clients that write
-        // the same rows wait for each other and never both.
-        let mut last: BTreeMap<(Table, &[u8]), Option<&[u8]>> = BTreeMap::new();
-        for Change { table, key, value } in changes {
-            last.insert((*table, key), value.as_deref());
-        }
-        self.ask(&statements::write(self.schema(), &last)).map(|_| ())
+        self.write_behind(None, changes)
     }
 
     fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
@@ -153,6 +187,14 @@ impl Database for PostgresDatabase {
 
     fn engine(&self) -> &'static str {
         "PostgreSQL"
+    }
+}
+
+/// What a guarded step comes to: false if the guard did not hold.
+fn while_it_holds(done: Result<bool>) -> Result<bool> {
+    match done {
+        Err(Error::Overtaken) => Ok(false),
+        done => done,
     }
 }
 

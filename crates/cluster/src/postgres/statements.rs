@@ -61,6 +61,21 @@ pub(super) fn insert<'v>(
     Step { text, types: &[types::BYTES, types::BYTES], values }
 }
 
+/// Ends all that is sent with it, by [`GUARD_FAILS`], unless a row has this value. The row stays as
+/// it is until that is done.
+pub(super) fn guard<'v>(schema: &str, table: Table, key: &'v [u8], value: &'v [u8]) -> Step<'v> {
+    let name = full(schema, table);
+    let text = format!(
+        "SELECT 1 / count(*) FROM \
+         (SELECT 1 FROM {name} WHERE key = $1 AND value = $2 FOR UPDATE) AS it"
+    );
+    let values = vec![Value::Bytes(key), Value::Bytes(value)];
+    Step { text, types: &[types::BYTES, types::BYTES], values }
+}
+
+/// The code with which a server refuses to divide by nothing.
+pub(super) const GUARD_FAILS: &str = "22012";
+
 /// Sets and removes rows: two statements at most for each table.
 pub(super) fn write<'v>(
     schema: &str,

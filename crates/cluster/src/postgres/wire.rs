@@ -33,6 +33,7 @@ const MESSAGE_BYTES_MAX: i32 = 512 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// A value that is handed to a statement.
+#[derive(Clone)]
 pub(super) enum Value<'v> {
     Bytes(&'v [u8]),
     Number(i64),
@@ -41,6 +42,7 @@ pub(super) enum Value<'v> {
 }
 
 /// A statement and its values. It is prepared once on each connection, under its own text.
+#[derive(Clone)]
 pub(super) struct Step<'v> {
     pub(super) text: String,
     pub(super) types: &'static [Oid],

@@ -228,7 +228,11 @@ impl Shared {
         let row = || keys::number(number);
         match self.rows.insert_after(number - 1, (Table::Log, row()), bytes.to_vec()) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Overtaken),
+            // After a lost answer others may have followed an entry that is there.
+            Ok(false) => match self.rows.get(Table::Log, row())? {
+                Some(there) if there == bytes => Ok(()),
+                _ => Err(Error::Overtaken),
+            },
             Err(error) => match self.rows.get(Table::Log, row()) {
                 Ok(None) => Err(error),
                 Ok(Some(there)) if there == bytes => Ok(()),

@@ -129,7 +129,9 @@ impl Steps {
         let is_alone = |id: u64| {
             records.snapshots(id).next().is_none() && records.children(id).next().is_none()
         };
-        let ended = table.all().filter(|fork| fork.is_ended && fork.is_on_media);
+        // What this commit takes in goes with the next one.
+        let goes = |fork: &&Fork| fork.is_ended && fork.is_on_media && !fork.is_in_commit;
+        let ended = table.all().filter(goes);
         let ended = ended.map(|fork| (fork.record.id, fork.base.id));
         self.ended = ended.filter(|(fork, base)| !is_open(base) && is_alone(*fork)).collect();
     }

@@ -347,7 +347,12 @@ fn make(
             owners::adopt_all(&mut commit, steps.iter().chain(&batch))?;
             steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
             commit.queue.write_out()?;
+            let group = commit.group;
             then(&mut commit)?;
+            // Births tell what waited from what the batch brings.
+            if !steps.is_empty() && batch.is_some() && commit.group == group {
+                commit.begin_group();
+            }
             batch.iter().try_for_each(|step| take_step(&mut commit, step))?;
         }
     }

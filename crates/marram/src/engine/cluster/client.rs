@@ -8,6 +8,8 @@
 use crate::error::{Error, Result};
 use marram_cluster::{Client, Lost};
 use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -65,10 +67,16 @@ impl ClientProcess {
         })
     }
 
-    /// Whether it is there; none if it is not of this host.
+    /// Whether it is there; none if it is not of this host, or `/proc` does not show it.
     pub(super) fn is_there(&self) -> Option<bool> {
-        let is_here = own_place().is_ok_and(|place| place == self.place);
-        is_here.then(|| began(self.pid) == Some(self.began))
+        if !own_place().is_ok_and(|place| place == self.place) {
+            return None;
+        }
+        match began(self.pid) {
+            Some(began) => Some(began == self.began),
+            None if has_ended(self.pid) => Some(false),
+            None => None,
+        }
     }
 }
 
@@ -147,6 +155,14 @@ fn began(pid: u32) -> Option<u64> {
     let state = fields.next()?;
     let began = fields.nth(STARTTIME_BEHIND_STATE)?.parse().ok()?;
     (!matches!(state, "Z" | "X")).then_some(began)
+}
+
+/// Whether a process of which no beginning is seen has ended: it is shown as one that has, or
+/// nothing has its number. `/proc` may hide processes of other users.
+fn has_ended(pid: u32) -> bool {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let signalled = number.map_or(Err(Errno::SRCH), test_kill_process);
+    Path::new(&format!("/proc/{pid}/stat")).exists() || signalled == Err(Errno::SRCH)
 }
 
 /// Fields between the state of a process and the moment at which it began.
