@@ -43,8 +43,11 @@ pub(crate) struct Before<'w> {
     pub(crate) check: &'w dyn Fn() -> Result<()>,
     /// Done in the same commit before it takes anything in.
     pub(crate) first: Work<'w>,
-    /// Done when it has taken in all but the batch; what comes after is of another group.
+    /// Done when it has taken in all but the batch.
     pub(crate) then: Work<'w>,
+    /// Whether what comes after that is of another group. Else nothing may wait in the dataset:
+    /// births could not tell it from what the batch brings.
+    pub(crate) begins_group: bool,
 }
 
 /// What the batch of a commit needs beside it, and the batch.
@@ -240,7 +243,9 @@ impl Before<'_> {
         batch: &Batch<'_>,
     ) -> Result<Option<Error>> {
         let pool = turn.pool;
-        let can_wait = !self.admitted.is_by_dry_run() && !references::refers_back(&batch.edits)?;
+        let can_wait = self.begins_group
+            && !self.admitted.is_by_dry_run()
+            && !references::refers_back(&batch.edits)?;
         if !self.has_source_group(pool) || dataset.has_dirty() && !can_wait {
             return Ok(Some(busy(dataset)));
         }
@@ -347,12 +352,7 @@ fn make(
             owners::adopt_all(&mut commit, steps.iter().chain(&batch))?;
             steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
             commit.queue.write_out()?;
-            let group = commit.group;
             then(&mut commit)?;
-            // Births tell what waited from what the batch brings.
-            if !steps.is_empty() && batch.is_some() && commit.group == group {
-                commit.begin_group();
-            }
             batch.iter().try_for_each(|step| take_step(&mut commit, step))?;
         }
     }

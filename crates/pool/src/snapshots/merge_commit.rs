@@ -87,6 +87,11 @@ impl Kept<'_> {
         Ok(())
     }
 
+    /// Whether a snapshot of what was before the batch is taken.
+    fn begins_group(&self) -> bool {
+        self.named.is_some() || self.seconds > 0
+    }
+
     /// Takes the snapshots of what was before the batch.
     fn keep_before(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
         if let Some(keep) = &self.named {
@@ -170,6 +175,7 @@ pub(crate) fn enter_merge(
     let source_group =
         source_group.map(|moving| newest_group(session, moving.source)).transpose()?;
     let keep_before = Before {
+        begins_group: kept.begins_group(),
         source_group,
         left_out,
         admitted: &admitted,
