@@ -45,6 +45,29 @@ pub(super) fn let_loose(setting: &Setting) -> Result<()> {
     Ok(())
 }
 
+/// Runs `examples/all-or-nothing`, and checks what it has shown.
+pub(super) fn all_or_nothing(setting: &Setting) -> Result<()> {
+    setting.marram_only()?;
+    let told = tell_nothing(&setting.folder)?;
+    println!("{told}");
+    let states: Vec<String> = told
+        .lines()
+        .filter(|line| line.starts_with("ii ") || line.starts_with("iF "))
+        .map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
+        .collect();
+    let [one, failed, two] = ["ii mailer 1.0", "iF mailer 2.0", "ii mailer 2.1"];
+    if states != [one, failed, one, two, one] {
+        return fail(format!("the example shows the states {states:?}"));
+    }
+    Ok(())
+}
+
+/// What that example prints on a pool of its own in `folder`, which is shown as `/mnt`.
+pub(crate) fn tell_nothing(folder: &Path) -> Result<String> {
+    require(&[("dpkg-deb", "dpkg")])?;
+    tell_example(folder, "all-or-nothing", &[])
+}
+
 /// What that example prints on a pool of its own in `folder`, which is shown as `/mnt`.
 pub(crate) fn tell_loose(folder: &Path) -> Result<String> {
     require(&[("git", "git"), ("make", "make")])?;

@@ -65,7 +65,10 @@ enum Task {
     /// Run real programs on a real mount of the release binary.
     Real(Arguments),
     /// Record the terminal pictures of the documents.
-    Picture,
+    Picture {
+        /// Only those of these examples, as `all-or-nothing`.
+        examples: Vec<String>,
+    },
 }
 
 /// Which scripts are to run, and how.
@@ -215,6 +218,11 @@ const SCRIPTS: &[Script] = &[
         "the example of a program let loose, as the README has it",
         examples::let_loose,
     ),
+    script(
+        "nothing",
+        "the example of an upgrade that fails in the middle, as the README has it",
+        examples::all_or_nothing,
+    ),
 ];
 
 const fn script(
@@ -228,7 +236,7 @@ const fn script(
 fn main() -> ExitCode {
     let done = match Request::parse().task {
         Task::Real(arguments) => run(&arguments),
-        Task::Picture => picture::record(),
+        Task::Picture { examples } => picture::record(&examples),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,19 +1,22 @@
-//! `cargo xtask picture`: the terminal pictures of the documents, recorded from runs of the
-//! examples; `examples/day-in-the-life` on the whole Linux tree.
+//! `cargo xtask picture [EXAMPLE]...`: the terminal pictures of the documents, recorded from runs
+//! of the examples; `examples/day-in-the-life` on the whole Linux tree.
 
 use crate::examples;
-use marram_lab::failure::{Context, Result};
+use marram_lab::failure::{Context, Result, fail};
 use marram_lab::project;
 use marram_lab::svg::escape;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Where the pictures lie in the project.
-const LOOSE: &str = "docs/let-it-loose.svg";
-const DAY: &str = "docs/day-in-the-life.svg";
-
 /// Runs an example in a folder; what it prints.
 type Tell = fn(&Path) -> Result<String>;
+
+/// The examples that are drawn, by name.
+const EXAMPLES: [(&str, Tell); 3] = [
+    ("let-it-loose", examples::tell_loose),
+    ("all-or-nothing", examples::tell_nothing),
+    ("day-in-the-life", |folder| examples::tell(folder, false)),
+];
 
 const COLUMNS: usize = 100;
 const COLUMN_WIDTH: usize = 8;
@@ -24,16 +27,20 @@ const INK: &str = "#d7dae0";
 const COMMAND_INK: &str = "#e5b567";
 const TIME_INK: &str = "#7f8c98";
 
-/// Runs the examples and draws what they print.
-pub(crate) fn record() -> Result<()> {
-    let examples: [(&str, Tell); 2] =
-        [(LOOSE, examples::tell_loose), (DAY, |folder| examples::tell(folder, false))];
-    for (name, tell) in examples {
+/// Runs the named examples, or all, and draws what they print.
+pub(crate) fn record(wanted: &[String]) -> Result<()> {
+    let is_known = |name: &&String| EXAMPLES.iter().any(|(example, _)| example == *name);
+    if let Some(unknown) = wanted.iter().find(|name| !is_known(name)) {
+        let names = EXAMPLES.map(|(name, _)| name).join(", ");
+        return fail(format!("no example `{unknown}` is drawn; there are {names}"));
+    }
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
+    for (name, tell) in EXAMPLES.into_iter().filter(|(name, _)| is_wanted(name)) {
         let folder = tempfile::tempdir_in(project::target())?;
         let told = tell(folder.path())?;
-        let picture = project::root().join(name);
+        let picture = project::root().join("docs").join(name).with_extension("svg");
         std::fs::write(&picture, draw(&told)).context(|| picture.display())?;
-        println!("{told}\n\nwritten to {name}");
+        println!("{told}\n\nwritten to {}", picture.display());
     }
     Ok(())
 }

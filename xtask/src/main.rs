@@ -46,8 +46,8 @@ enum Chore {
     Crash(crash::Arguments),
     /// Merge files and trees here and by git, and compare.
     Merges(merges::Arguments),
-    /// Record the terminal pictures of the documents.
-    Picture,
+    /// Record the terminal pictures of the documents, or those of the named examples.
+    Picture(Words),
     /// Compare with other file systems.
     #[command(disable_help_flag = true)]
     Bench(Words),
@@ -74,7 +74,7 @@ fn perform(chore: Chore) -> Result<()> {
         Chore::Faults(arguments) => faults::run(&arguments),
         Chore::Crash(arguments) => crash::run(&arguments),
         Chore::Merges(arguments) => merges::run(&arguments),
-        Chore::Picture => Words::default().pass_to("marram-suites", &["picture"]),
+        Chore::Picture(words) => words.pass_to("marram-suites", &["picture"]),
         Chore::Bench(words) => words.pass_to("marram-bench", &[]),
     }
 }
