@@ -6,6 +6,7 @@ use marram_lab::process::{command, require, text};
 use marram_lab::project;
 use marram_lab::subject::{Making, Marram, Subject};
 use std::path::Path;
+use std::process::Command;
 
 /// Forks of the example.
 const FORKS: usize = 20;
@@ -81,20 +82,43 @@ pub(crate) fn tell(folder: &Path, is_short: bool) -> Result<String> {
     tell_example(folder, "day-in-the-life", &[&linux.archive])
 }
 
+/// Runs `examples/twenty-clones`, and checks what it has shown.
+pub(super) fn twenty_clones(setting: &Setting) -> Result<()> {
+    setting.marram_only()?;
+    let told = tell_clones(&setting.folder)?;
+    println!("{told}");
+    for expected in [" in 20 clones; 0 of them are missing", "/dev/shm/trees: clean"] {
+        if !told.contains(expected) {
+            return fail(format!("the example does not say {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What that example prints; its home lies in memory, so it leaves `folder` alone.
+pub(crate) fn tell_clones(_folder: &Path) -> Result<String> {
+    text(&mut example("twenty-clones")?)
+}
+
 fn tell_example(folder: &Path, example: &str, arguments: &[&Path]) -> Result<String> {
     let mut marram = Marram::make(&folder.join("subject"), &Making::sized(8 * GIB))?;
-    let mut shell = command(&["bash"]);
-    shell.arg(project::root().join("examples").join(example));
+    let mut shell = self::example(example)?;
     shell.arg(marram.root()).args(arguments);
-    // As where it is installed: found by its name.
+    let told = text(&mut shell)?.replace(&*marram.root().to_string_lossy(), "/mnt");
+    marram.unmount()?;
+    marram.check()?;
+    Ok(told)
+}
+
+/// The script of that name in `examples`, with the release binary found as where it is installed.
+fn example(name: &str) -> Result<Command> {
+    let mut shell = command(&["bash"]);
+    shell.arg(project::root().join("examples").join(name));
     let binary = project::release_binary()?;
     let others = std::env::var_os("PATH").unwrap_or_default();
     let folders = binary.parent().map(Path::to_owned).into_iter();
     let path = std::env::join_paths(folders.chain(std::env::split_paths(&others)))
         .context(|| "the folders that programs are looked for in")?;
     shell.env("PATH", path).env_remove("MARRAM");
-    let told = text(&mut shell)?.replace(&*marram.root().to_string_lossy(), "/mnt");
-    marram.unmount()?;
-    marram.check()?;
-    Ok(told)
+    Ok(shell)
 }

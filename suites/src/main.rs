@@ -223,6 +223,11 @@ const SCRIPTS: &[Script] = &[
         "the example of an upgrade that fails in the middle, as the README has it",
         examples::all_or_nothing,
     ),
+    script(
+        "clones",
+        "the example of twenty clones in memory and a killed daemon, as the README has it",
+        examples::twenty_clones,
+    ),
 ];
 
 const fn script(

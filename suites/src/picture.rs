@@ -12,9 +12,10 @@ use std::path::Path;
 type Tell = fn(&Path) -> Result<String>;
 
 /// The examples that are drawn, by name.
-const EXAMPLES: [(&str, Tell); 3] = [
+const EXAMPLES: [(&str, Tell); 4] = [
     ("let-it-loose", examples::tell_loose),
     ("all-or-nothing", examples::tell_nothing),
+    ("twenty-clones", examples::tell_clones),
     ("day-in-the-life", |folder| examples::tell(folder, false)),
 ];
 
