@@ -55,7 +55,7 @@ const LAYERS: [Layer; 22] = [
 /// The chores, which stand beside `crates/` and know the product by its command only.
 const CHORES: [Layer; 4] = [
     layer("lab", &[]),
-    layer("bench", &["lab"]),
+    layer("bench", &["client", "lab"]),
     tested_layer("suites", &["client", "lab"]),
     layer("xtask", &["lab"]),
 ];
