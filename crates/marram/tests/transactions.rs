@@ -174,6 +174,22 @@ fn a_commit_is_refused_by_the_path_that_others_have_changed() {
 }
 
 #[test]
+#[ignore = "needs root"]
+fn a_directory_that_is_closed_in_a_transaction_is_closed_at_once() {
+    let Some(bench) = mounted() else { return };
+    let line = "mkdir -m 755 d d/deep; mkdir -m 700 c; echo secret > d/deep/f; echo moved > d/g
+        stranger() { setpriv --reuid 1234 --regid 1234 --clear-groups cat $1; }
+        stranger d/deep/f && stranger d/g && mv d/g c && ! stranger c/g || exit 1
+        chmod 700 d; ! stranger d/deep/f || exit 2
+        chmod 755 d; stranger d/deep/f || exit 3
+        chmod 700 d/deep; ! stranger d/deep/f || exit 4";
+    let ran = run(&bench, "", line);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.out, "secret\nmoved\nsecret\n");
+    end(&bench);
+}
+
+#[test]
 fn two_that_make_names_in_one_directory_both_commit() {
     let Some(bench) = mounted() else { return };
     let children = ["one", "two"].map(|name| {

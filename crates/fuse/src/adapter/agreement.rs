@@ -11,6 +11,8 @@ pub(crate) struct Agreement {
     pub(crate) umask: bool,
     /// Largest read or write, in bytes.
     pub(crate) transfer_bytes_max: usize,
+    /// The kernel forgets all names at once when it is asked to.
+    pub(crate) forgets_names: bool,
     /// Requests come over io_uring.
     pub(crate) io_uring: bool,
 }
