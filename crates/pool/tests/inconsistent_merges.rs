@@ -130,3 +130,32 @@ fn a_block_that_items_share_may_move_and_multiply_but_must_be_counted() {
     merge(&pool, batch).unwrap();
     assert_refused(&memory, &pool, with(section(7, 0), shared), "a block that is gone");
 }
+
+/// Births tell what waits from what a merge brings only if they are of two groups.
+#[test]
+fn what_a_merge_brings_may_replace_what_waits() {
+    for undo in ["off", "1h"] {
+        let (memory, pool) = forked_pool();
+        pool.set_property(&DatasetName::root(), "undo", Some(undo)).unwrap();
+        let adopted = || {
+            let block = fork(&pool).get(section(2, 0)).unwrap().unwrap().block.unwrap();
+            root(&pool).adopt(&*fork(&pool), &block).unwrap()
+        };
+        put(&*root(&pool), section(7, 0), noise(7, 5_000)).unwrap();
+        root(&pool).apply(with(section(8, 0), adopted())).unwrap();
+        let mut batch = with(section(7, 0), Block::fresh(noise(17, 5_000)));
+        batch.remove(section(8, 0));
+        batch.put(section(9, 0), Item::with_block("x", adopted()));
+        merge(&pool, batch).expect(undo);
+        assert_eq!(pool.status().health, Health::Online, "{undo}");
+        put(&*root(&pool), section(10, 0), noise(10, 50_000)).unwrap();
+        pool.commit().expect(undo);
+        let again: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(memory.snapshot()));
+        let again = open(&again);
+        let found = [7, 8, 9].map(|object| content(&*root(&again), section(object, 0)));
+        assert_eq!(found, [Some(noise(17, 5_000)), None, Some(noise(3, 5_000))], "{undo}");
+        support::remove(&*root(&again), section(9, 0)).unwrap();
+        again.commit().expect(undo);
+        assert_eq!(content(&*fork(&again), section(2, 0)), Some(noise(3, 5_000)), "{undo}");
+    }
+}

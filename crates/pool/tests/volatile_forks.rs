@@ -7,7 +7,9 @@ use crate::support::{
 };
 use marram_device::{Device, MemoryDevice};
 use marram_pool::{OpenOptions, Pool};
-use marram_store::{DatasetName, Error, Source, Store, View};
+use marram_store::{
+    Batch, DatasetName, EphemeralSnapshots, Error, Item, Key, Source, Store, View, VolatileForks,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -249,4 +251,126 @@ fn one_that_begins_beside_a_commit_follows_it() {
     end(&pool, "a");
     settle(&pool);
     assert_eq!(names(&pool), ["root"]);
+}
+
+#[test]
+fn giving_space_back_commits_nothing_for_forks_and_one_commit_takes_all_that_have_ended() {
+    let (device, pool) = counted(64);
+    for id in ["a", "b"] {
+        let view = begin(&pool, id);
+        put(&*view, section(3, 0), noise(2, 50_000)).unwrap();
+        pool.commit().unwrap();
+    }
+    end(&pool, "a");
+    end(&pool, "b");
+    let other = begin(&pool, "c");
+    put(&*other, section(3, 0), noise(3, 50_000)).unwrap();
+    let before = device.counts();
+    assert!(!pool.reclaim_step().unwrap());
+    assert_eq!(device.counts(), before, "neither a write nor a flush");
+    drop(other);
+    end(&pool, "c");
+    pool.commit().unwrap();
+    assert_eq!(device.counts().1 - before.1, 2, "one commit for both, though nothing else waits");
+    pool.commit().unwrap();
+    assert_eq!(device.counts().1 - before.1, 2, "and none when they are gone");
+}
+
+#[test]
+fn a_name_is_that_of_the_one_that_has_not_ended() {
+    let (_memory, pool) = new_pool(64, &[]);
+    put(&*root(&pool), section(2, 0), noise(1, 5_000)).unwrap();
+    let view = begin(&pool, "a");
+    put(&*view, section(3, 0), noise(2, 5_000)).unwrap();
+    pool.commit().unwrap();
+    drop(view);
+    end(&pool, "a");
+    let again = begin(&pool, "a");
+    assert_eq!(content(&*again, section(3, 0)), None);
+    put(&*again, section(3, 0), noise(3, 5_000)).unwrap();
+    for _ in 0..2 {
+        pool.commit().unwrap();
+        assert_eq!(content(&*view_of(&pool, "a"), section(3, 0)), Some(noise(3, 5_000)));
+    }
+    drop(again);
+    end(&pool, "a");
+    settle(&pool);
+    assert_eq!(names(&pool), ["root"]);
+}
+
+fn view_of(pool: &Pool, id: &str) -> Arc<dyn View> {
+    view(pool, &format!("tx:{id}"))
+}
+
+#[test]
+fn what_a_commit_has_written_since_is_no_change() {
+    let (_memory, pool) = new_pool(64, &[]);
+    let parent = root(&pool);
+    put(&*parent, section(2, 0), noise(1, 5_000)).unwrap();
+    let view = begin(&pool, "a");
+    put(&*view, section(3, 0), noise(2, 5_000)).unwrap();
+    let kept = pool.present_state(&fork("a"), "merge").unwrap().expect("it is kept");
+    let base = pool.report(&Source::live(fork("a"))).unwrap().origin.expect("it has a base");
+    let changed = || {
+        let mut keys = Vec::new();
+        pool.changes(&base, &kept, Key::MIN, &mut |change| {
+            keys.push(change.key);
+            true
+        })
+        .map(|()| keys)
+    };
+    assert_eq!(changed(), Ok(vec![section(3, 0)]));
+    pool.commit().unwrap();
+    assert_eq!(changed(), Ok(vec![section(3, 0)]), "what was waiting is the same block");
+    pool.discard_ephemeral(&kept);
+}
+
+/// Values of so many bytes, in leaves of their own.
+fn put_values(
+    view: &dyn View,
+    keys: impl Iterator<Item = u64>,
+    seed: u64,
+) -> marram_store::Result<()> {
+    let mut batch = Batch::new();
+    for key in keys {
+        batch.put(section(key, 0), Item::plain(noise(seed + key, 2_000)));
+    }
+    view.apply(batch)
+}
+
+#[test]
+fn what_was_taken_beside_many_of_them_on_a_nearly_full_pool_can_be_committed() {
+    for left in [6, 10, 16, 24, 32] {
+        let (_memory, pool) = new_pool(32, &[]);
+        let parent = root(&pool);
+        (0..50).for_each(|part| put_values(&*parent, part * 20..part * 20 + 20, 1).unwrap());
+        pool.commit().unwrap();
+        let mut filled = 0;
+        while put(&*parent, section(10_000 + filled, 0), noise(filled, 100_000)).is_ok() {
+            filled += 1;
+        }
+        pool.commit().unwrap();
+        (0..left)
+            .for_each(|last| remove(&*parent, section(10_000 + filled - 1 - last, 0)).unwrap());
+        pool.commit().unwrap();
+        let mut taken = 0;
+        for round in 0..24 {
+            let begun = begin_fork(&pool, &format!("{round}"));
+            let keys = (0..6).map(|leaf| leaf * 150);
+            if begun.and_then(|()| put_values(&*parent, keys, 7 * round)).is_err() {
+                break;
+            }
+            taken += 1;
+        }
+        let committed = pool.commit();
+        assert_eq!(committed, Ok(()), "{left}: after {taken} of them");
+        (0..24).filter_map(|id| fork_if(&pool, id)).for_each(|id| end(&pool, &id));
+        settle(&pool);
+        assert_eq!(names(&pool), ["root"]);
+    }
+}
+
+fn fork_if(pool: &Pool, id: u64) -> Option<String> {
+    let id = id.to_string();
+    pool.report(&Source::live(fork(&id))).ok().map(|_| id)
 }

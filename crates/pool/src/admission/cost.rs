@@ -19,6 +19,8 @@ pub(crate) const KEY_BYTES_MAX: u64 = 2 * (NODE_BYTES_MAX as u64 + 2 * GRAIN_BYT
 const BATCH_LEAVES: u64 = 6;
 /// See [`BATCH_LEAVES`].
 const NEIGHBOUR_BYTES: u64 = 16 << 10;
+/// Keys of the pool's own tree that the records of a fork in memory and of its base change at most.
+const FORK_KEYS: u64 = 8;
 
 /// Bytes of content that a batch brings, counted in grains. A block that several items refer to is
 /// written once, and one that was written while somebody looked for space is there.
@@ -46,8 +48,19 @@ pub(crate) fn cost(batch: &Batch<'_>) -> u64 {
     let keys = (batch.edits.len() - counters) as u64 + u64::from(counters > 0);
     let adopts = |edit: &&Edit<'_>| matches!(edit, Edit::Put { item, .. } if is_adoption(item));
     let keys = keys + batch.edits.iter().filter(adopts).count() as u64;
+    content_bytes(batch) + cost_of_keys(keys)
+}
+
+/// Bytes on media that keys of one batch are taken to need.
+fn cost_of_keys(keys: u64) -> u64 {
     let leaves = keys.min(BATCH_LEAVES) * KEY_BYTES_MAX;
-    content_bytes(batch) + leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
+    leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
+}
+
+/// Bytes on media that so many forks in memory are taken to need in the commit that makes records
+/// of them, beside what waits: each is a moment of its parent, whose root is written then.
+pub(crate) fn cost_of_forks(forks: u64) -> u64 {
+    cost_of_keys(forks * FORK_KEYS) + forks * KEY_BYTES_MAX
 }
 
 /// What a dry run finds at the very least: the content, and what is put in two

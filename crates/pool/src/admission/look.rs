@@ -16,7 +16,7 @@ use crate::tree::{self, Found};
 use bytes::Bytes;
 use marram_format::node::leaf_entry_bytes;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
-use marram_store::Result;
+use marram_store::{Key, Result};
 use std::sync::atomic::Ordering;
 
 /// When more keys than these wait for a commit, nobody looks at each of them: one is made, and has
@@ -32,14 +32,16 @@ const TAIL_GRAINS_MIN: u64 = 2;
 /// The caller has the turn to commit.
 pub(super) fn look_at_keys(pool: &State) -> Option<Waiting> {
     let batches = pool.dirty.batches.load(Ordering::Acquire);
-    let epoch = pool.media.epoch();
+    let (epoch, forks) = (pool.media.epoch(), pool.forks.begun());
     let mut last = pool.ledger.last_look.lock();
     match &*last {
-        Some(look) if (look.batches, look.epoch) == (batches, epoch) => look.found,
+        Some(look) if (look.batches, look.epoch, look.forks) == (batches, epoch, forks) => {
+            look.found
+        }
         _ => {
             // The commit reports what cannot be read.
             let found = add_up_keys(pool).ok().flatten();
-            *last = Some(Look { batches, epoch, found });
+            *last = Some(Look { batches, epoch, forks, found });
             found
         }
     }
@@ -71,10 +73,7 @@ fn waiting_of(pool: &State, dataset: &Dataset) -> Result<Waiting> {
         if let Entry::Item(item) = entry {
             losses.gain(item)?;
         }
-        let (leaf, found) = match &root {
-            Some(root) => tree::find(&at, root, *key)?,
-            None => (Bytes::new(), None),
-        };
+        let (leaf, found) = leaf_of(&at, root.as_ref(), *key)?;
         nodes.change(leaf, found.as_ref(), entry);
         if let Some(pointer) = found.and_then(|found| found.pointer) {
             losses.lose(decode_pointer(&pointer)?);
@@ -83,10 +82,31 @@ fn waiting_of(pool: &State, dataset: &Dataset) -> Result<Waiting> {
     let blocks = freed_blocks(pool, dataset, losses)?;
     if pool.forks.may_hold_blocks_of(dataset.id) {
         let left = blocks.left + blocks.freed;
-        return Ok(Waiting { needed: nodes.needed_bytes(), left, ..Waiting::default() });
+        let needed = needed_by_moments(&at, root.as_ref(), dataset)?;
+        return Ok(Waiting { needed, left, ..Waiting::default() });
     }
     let freed = nodes.freed_bytes() + blocks.freed;
     Ok(Waiting { needed: nodes.needed_bytes(), freed, adopted, ..blocks })
+}
+
+/// The leaf of a key, and what is there.
+fn leaf_of(at: &At<'_>, root: Option<&Bytes>, key: Key) -> Result<(Bytes, Option<Found>)> {
+    root.map_or(Ok((Bytes::new(), None)), |root| tree::find(at, root, key))
+}
+
+/// What the layers of a dataset need where forks in memory may have begun between them. Each is a
+/// moment of the commit then, and writes a leaf that another one changes too by itself.
+fn needed_by_moments(at: &At<'_>, root: Option<&Bytes>, dataset: &Dataset) -> Result<u64> {
+    let mut needed = 0;
+    for entries in dataset.uncommitted_layers() {
+        let mut nodes = Nodes::default();
+        for (key, entry) in &entries {
+            let (leaf, found) = leaf_of(at, root, *key)?;
+            nodes.change(leaf, found.as_ref(), entry);
+        }
+        needed += nodes.needed_bytes();
+    }
+    Ok(needed)
 }
 
 /// Bytes of the blocks that a dataset lets go of and that are free then, or are left to its

@@ -1,6 +1,6 @@
 //! How much space there is: for a batch, for a reservation, and as it is reported.
 
-use crate::admission::cost::{KEY_BYTES, KEY_BYTES_MAX, content_bytes};
+use crate::admission::cost::{KEY_BYTES, KEY_BYTES_MAX, content_bytes, cost_of_forks};
 use crate::memtable::dataset::Dataset;
 use crate::memtable::settings::Settings;
 use crate::state::State;
@@ -22,11 +22,15 @@ const WAITING_KEYS_MIN: u64 = 4096;
 pub(crate) fn announce_shortage(pool: &State) {
     let dirty_keys = pool.dirty.edits();
     let dirty = pool.dirty.content_bytes_to_write() + dirty_keys * KEY_BYTES_MAX;
-    let (free, reserved) = (pool.gauge.free_grains(), pool.gauge.reserved_grains());
-    let left = (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(promised(pool, 0));
-    if dirty_keys >= WAITING_KEYS_MIN && dirty > left / 2 {
+    if dirty_keys >= WAITING_KEYS_MIN && dirty > unpromised_bytes(pool) / 2 {
         pool.work.announce();
     }
+}
+
+/// Free bytes that are neither reserved nor promised.
+pub(super) fn unpromised_bytes(pool: &State) -> u64 {
+    let (free, reserved) = (pool.gauge.free_grains(), pool.gauge.reserved_grains());
+    (free.saturating_sub(reserved) * GRAIN_BYTES).saturating_sub(promised(pool, 0))
 }
 
 /// How much a batch may need beside a commit that needs and gives back so much, in bytes.
@@ -41,7 +45,8 @@ pub(crate) fn room(pool: &State, dataset: &Dataset, batch: &Batch<'_>, waiting: 
     let unpromised = || content_bytes(batch).saturating_sub(batch.promised_bytes);
     let kept_back = match batch.admission {
         Admission::Ordinary if batch.promised_bytes == 0 => {
-            others().saturating_add(reserved).saturating_add(promised)
+            let forks = cost_of_forks(pool.forks.in_memory() as u64);
+            others().saturating_add(reserved + forks).saturating_add(promised)
         }
         Admission::Ordinary => {
             let unpromised = unpromised().min(reserved / 2);

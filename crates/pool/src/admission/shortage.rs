@@ -25,7 +25,7 @@
 //! what was rounded up to grains.
 
 use crate::admission::CommitTurn;
-use crate::admission::cost::{KEY_BYTES_MAX, cost, least_cost};
+use crate::admission::cost::{KEY_BYTES_MAX, cost, cost_of_forks, least_cost};
 use crate::admission::{look, room};
 use crate::memtable::dataset::Dataset;
 use crate::state::State;
@@ -181,6 +181,15 @@ pub(crate) fn admit<'p>(
 fn needed_by_dirty(pool: &State, looked: Waiting) -> u64 {
     let keys = pool.dirty.edits().saturating_sub(looked.keys);
     pool.dirty.content_bytes_to_write() + looked.needed + keys * KEY_BYTES_MAX
+}
+
+/// Whether there is space for one more fork in memory beside all that waits: a commit that was
+/// promised to what waits must not fail for it.
+pub(crate) fn fits_fork(pool: &State) -> bool {
+    let admitted = *pool.ledger.admitted_bytes.lock();
+    let needed = admitted + needed_by_dirty(pool, Waiting::default());
+    let forks = cost_of_forks(pool.forks.in_memory() as u64 + 1);
+    needed.saturating_add(forks) <= room::unpromised_bytes(pool)
 }
 
 /// Looks for space for a batch that does not seem to fit, and commits if that could make room,

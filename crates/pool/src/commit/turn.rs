@@ -81,7 +81,7 @@ impl Turn<'_> {
         self.heal()?;
         match work {
             Some(_) => self.make(self.freeze(Which::Touched), None, work),
-            None => self.commit_batches(Which::Touched),
+            None => self.commit_batches(Which::Touched, false),
         }
     }
 
@@ -90,11 +90,11 @@ impl Turn<'_> {
         freeze(self.pool, which)
     }
 
-    /// A commit without work; ended forks go along if there is space for that. One for all forks
-    /// goes for ended ones alone, too.
-    fn commit_batches(&self, which: Which) -> Result<()> {
+    /// A commit without work; ended forks go along if there is space for that, and are enough to
+    /// make one `for_ended` alone.
+    fn commit_batches(&self, which: Which, for_ended: bool) -> Result<()> {
         let mut frozen = self.freeze(which);
-        if which == Which::All || !frozen.steps.is_empty() {
+        if for_ended || !frozen.steps.is_empty() {
             frozen.steps.take_ended(self.pool);
         }
         let takes_ended = !frozen.steps.ended.is_empty();
@@ -111,7 +111,7 @@ impl Turn<'_> {
             true => Ok(()),
             false => {
                 self.heal()?;
-                self.commit_batches(Which::All)
+                self.commit_batches(Which::All, true)
             }
         }
     }
@@ -276,6 +276,13 @@ pub(crate) fn throttle(pool: &State) -> Result<()> {
 /// meanwhile.
 pub(crate) fn commit(pool: &State) -> Result<()> {
     turn(pool, None)?.commit(None)
+}
+
+/// The same; what has ended goes too, if nothing else waits.
+pub(crate) fn commit_and_clear(pool: &State) -> Result<()> {
+    let turn = turn(pool, None)?;
+    turn.heal()?;
+    turn.commit_batches(Which::Touched, true)
 }
 
 /// Commits everything that was applied before, and does `work` in the same commit.

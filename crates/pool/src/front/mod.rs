@@ -51,7 +51,7 @@ impl Pool {
     /// # Errors
     /// A device that fails; from then on the pool takes no changes.
     pub fn commit(&self) -> Result<()> {
-        turn::commit(&self.session.state)
+        turn::commit_and_clear(&self.session.state)
     }
 
     /// Gives back a piece of what was destroyed, or lets go of what was kept for an undo until now;

@@ -292,6 +292,12 @@ impl Dataset {
         (state.root.clone(), layers.collect())
     }
 
+    /// What has changed since the last commit, layer by layer, oldest first.
+    pub(crate) fn uncommitted_layers(&self) -> Vec<BTreeMap<Key, Entry>> {
+        let state = self.state.read();
+        state.overlay.layers().map(|layer| layer.entries.clone()).collect()
+    }
+
     /// The root of the last commit, what has changed since, and bytes of blocks to be adopted.
     pub(crate) fn uncommitted(&self) -> (Option<Bytes>, BTreeMap<Key, Entry>, u64) {
         let state = self.state.read();

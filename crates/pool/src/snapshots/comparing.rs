@@ -10,7 +10,7 @@ use crate::state::find::refuse_live;
 use crate::state::pinned_commit::PinnedCommit;
 use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
-use marram_store::{Block, Error, Item, ItemChange, Key, Result, Source, kind};
+use marram_store::{Block, Error, Item, ItemChange, Key, Result, Source, Token, kind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -179,12 +179,26 @@ fn change_at((before, after): (&Side<'_>, &Side<'_>), key: Key) -> Result<Option
     Ok((!is_same).then_some(ItemChange { key, before, after }))
 }
 
-/// Whether two references are known to be of one block.
+/// Whether two references are known to be of one block. A commit may have written it since one of
+/// the states was kept.
 fn is_same_block(before: Option<&Block>, after: Option<&Block>) -> bool {
     match (before, after) {
-        (Some(Block::Fresh(before)), Some(Block::Fresh(after))) => Arc::ptr_eq(before, after),
-        (Some(Block::Stored(before)), Some(Block::Stored(after))) => before.place == after.place,
+        (Some(before), Some(after)) => {
+            let is_one_in_memory = match (before, after) {
+                (Block::Fresh(before), Block::Fresh(after)) => Arc::ptr_eq(before, after),
+                _ => false,
+            };
+            let places = [before, after].map(|block| stored(block).map(|token| &token.place));
+            is_one_in_memory || places[0].is_some() && places[0] == places[1]
+        }
         (None, None) => true,
         _ => false,
+    }
+}
+
+fn stored(block: &Block) -> Option<&Token> {
+    match block {
+        Block::Stored(token) => Some(token),
+        Block::Fresh(fresh) => fresh.stored(),
     }
 }

@@ -101,14 +101,15 @@ pub(crate) fn drop_ended(pool: &State) -> Result<bool> {
     Ok(!pool.forks.has_ended())
 }
 
-/// Gives back a piece of what is being destroyed; returns whether there is more.
+/// Gives back a piece of what is being destroyed; returns whether there is more. Nothing of it can
+/// be the base of a fork in memory, so those stay where they are.
 pub(crate) fn give_back_step(pool: &State) -> Result<bool> {
     let is_leaving = |pool: &State| pool.records.read().is_leaving();
-    drop_ended(pool)?;
     if !is_leaving(pool) {
         return Ok(false);
     }
-    turn::take_turn(pool)?.commit_reclaiming(1, &mut |commit, pointers| {
+    let turn = turn::turn(pool, Some(pool.turns.administering.lock()))?;
+    turn.commit_reclaiming(1, &mut |commit, pointers| {
         dead_list_reclaim::reclaim(commit, pointers)?;
         let going = commit.pool.records.read().going(PRUNE_DATASETS);
         let mut left = PRUNE_LEAVES;

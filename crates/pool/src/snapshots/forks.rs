@@ -2,8 +2,7 @@
 //!
 //! Neither waits for a device, nor does it need space: a full pool ends them as an empty one.
 
-use crate::admission::cost::KEY_BYTES_MAX;
-use crate::admission::room;
+use crate::admission::shortage;
 use crate::commit::kept_states::properties_of_fork;
 use crate::commit::turn;
 use crate::memtable::dataset::{Dataset, Opened};
@@ -16,8 +15,6 @@ use marram_store::{DatasetName, Error, Result, Source};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Keys that records of a fork and its base change at most.
-const FORK_KEYS: u64 = 8;
 /// More are not only in memory at a time: each is a moment of the commit that comes.
 const IN_MEMORY_MAX: usize = 32;
 /// With so many layers the parent has to be committed soon: each is looked at by every read.
@@ -53,17 +50,18 @@ pub(crate) fn begin(
 
 /// Refuses one for whose records there is no space; has layers committed that are too many.
 fn make_way(pool: &State, parent: &Dataset) -> Result<()> {
-    if room::space(pool).free_bytes < FORK_KEYS * KEY_BYTES_MAX {
-        return Err(Error::NoSpace);
-    }
     let (layers, forks) = (parent.frozen_layers(), pool.forks.in_memory());
-    if layers >= LAYERS_MAX || forks >= IN_MEMORY_MAX {
+    let fits = shortage::fits_fork(pool);
+    if layers >= LAYERS_MAX || forks >= IN_MEMORY_MAX || !fits {
         turn::settle_forks(pool)?;
         turn::commit(pool)?;
     } else if layers >= LAYERS_MANY {
         pool.work.announce();
     }
-    Ok(())
+    match fits || shortage::fits_fork(pool) {
+        true => Ok(()),
+        false => Err(Error::NoSpace),
+    }
 }
 
 /// The records of a fork and of its base, as far as they are known.

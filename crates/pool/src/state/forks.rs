@@ -17,13 +17,15 @@ use marram_format::dataset::DatasetRecord;
 use marram_store::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// All that there are.
 pub(crate) struct Forks {
     table: Mutex<Table>,
     /// How many: where there is none, no lock is taken.
     count: AtomicUsize,
+    /// How many have ever begun.
+    begun: AtomicU64,
 }
 
 /// By their ids: in the order in which they began.
@@ -60,7 +62,8 @@ pub(crate) enum Named {
 
 impl Default for Forks {
     fn default() -> Self {
-        Forks { table: Mutex::new(order::FORKS, Table::default()), count: AtomicUsize::new(0) }
+        let table = Mutex::new(order::FORKS, Table::default());
+        Forks { table, count: AtomicUsize::new(0), begun: AtomicU64::new(0) }
     }
 }
 
@@ -74,8 +77,14 @@ impl Forks {
         self.table.lock()
     }
 
+    /// How many have ever begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
     pub(crate) fn put(&self, table: &mut Table, fork: Fork) {
         table.0.insert(fork.record.id, fork);
+        self.begun.fetch_add(1, Ordering::AcqRel);
         self.count.store(table.0.len(), Ordering::Release);
     }
 
@@ -85,17 +94,17 @@ impl Forks {
         fork
     }
 
-    /// What a name leads to.
+    /// What a name leads to: one that has not ended, if there is one.
     pub(crate) fn named(&self, name: &str) -> Named {
         if self.is_empty() {
             return Named::Other;
         }
         let table = self.lock();
-        let known = table.all().find_map(|fork| {
+        let known = table.all().filter_map(|fork| {
             let record = [&fork.record, &fork.base].into_iter().find(|it| it.name == name)?;
             Some((fork, record))
         });
-        match known {
+        match known.min_by_key(|(fork, _)| fork.is_ended) {
             Some((fork, _)) if fork.is_ended => Named::Ended,
             Some((fork, record)) if !fork.is_on_media => Named::InMemory(Arc::clone(record)),
             _ => Named::Other,

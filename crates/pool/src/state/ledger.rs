@@ -18,11 +18,13 @@ pub(crate) struct Waiting {
     pub(crate) adopted: u64,
 }
 
-/// What was found by a look, and when: it is true as long as no batch and no commit has passed.
+/// What was found by a look, and when: it is true as long as no batch and no commit has passed, and
+/// no fork in memory has begun.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) batches: u64,
     pub(crate) epoch: u64,
+    pub(crate) forks: u64,
     /// What changed keys need and give back; `None` if it may be anything.
     pub(crate) found: Option<Waiting>,
 }
