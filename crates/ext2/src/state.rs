@@ -355,18 +355,17 @@ impl State {
         let (block, at) = self.geometry.superblock();
         let is_logged = self.log.is_some();
         let known = self.cache.read(block).map_err(failed)?;
-        let (which, new) = if is_logged {
-            let features = u32_at(known, at + field::INCOMPAT) & !INCOMPAT_RECOVER;
-            let recover = if is_in_use { INCOMPAT_RECOVER } else { 0 };
-            (field::INCOMPAT, (features | recover).to_le_bytes().to_vec())
-        } else {
-            let state = u16_at(known, at + field::STATE) & !STATE_VALID;
-            let valid = if !is_in_use && self.marks.was_valid { STATE_VALID } else { 0 };
-            (field::STATE, (state | valid).to_le_bytes().to_vec())
-        };
+        let features = u32_at(known, at + field::INCOMPAT) & !INCOMPAT_RECOVER;
+        let recover = if is_logged && is_in_use { INCOMPAT_RECOVER } else { 0 };
+        let features = (features | recover).to_le_bytes();
+        let state = u16_at(known, at + field::STATE) & !STATE_VALID;
+        let is_valid = self.marks.was_valid && (is_logged || !is_in_use);
+        let state = (state | if is_valid { STATE_VALID } else { 0 }).to_le_bytes();
         let mut plan = Plan::default();
         let place = (block, Content::Metadata);
-        plan.write(&mut self.cache, place, at + which, &new, &[]).map_err(failed)?;
+        for (which, new) in [(field::INCOMPAT, &features[..]), (field::STATE, &state[..])] {
+            plan.write(&mut self.cache, place, at + which, new, &[]).map_err(failed)?;
+        }
         let last = at + field::LAST_MOUNTED;
         let mut mark = self.cache.read(block).map_err(failed)?[last..last + 20].to_vec();
         let was_soft = mark == SOFT_UPDATES_MARK;
@@ -376,8 +375,8 @@ impl State {
             Discipline::SoftUpdates if is_in_use && is_sound => {
                 mark.copy_from_slice(SOFT_UPDATES_MARK);
             }
-            Discipline::SoftUpdates if was_soft && self.marks.was_valid => mark.fill(0),
             Discipline::Unordered if was_soft => mark.fill(0),
+            _ if was_soft && self.marks.was_valid => mark.fill(0),
             _ => (),
         }
         plan.write(&mut self.cache, place, last, &mark, &[]).map_err(failed)?;

@@ -14,6 +14,7 @@ mod logged;
 mod names;
 mod numbered;
 mod oracle;
+mod races;
 mod reclaim;
 mod tags;
 mod workload;

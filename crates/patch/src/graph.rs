@@ -4,7 +4,7 @@
 //! change that joins an older patch adds to it only patches that wait for nothing.
 
 use crate::undo::{Piece, Undo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Most patches of a unit that a change looks at for one that it can join.
@@ -228,23 +228,31 @@ impl Graph {
     /// The patches of a unit that may be written now: what they wait for is committed, or is
     /// written with them.
     pub(crate) fn ready(&self, unit: Unit) -> Vec<usize> {
-        let own = &self.units[&unit];
-        let mut ready: Vec<usize> = Vec::new();
-        loop {
-            let is_next = |index: &usize| {
-                !ready.contains(index)
-                    && self.patch(*index).waits.iter().all(|other| ready.contains(other))
-            };
-            let next: Vec<usize> = own.iter().copied().filter(is_next).collect();
-            if next.is_empty() {
-                return ready;
+        let own = self.units[&unit].iter().copied();
+        let mut ready: Vec<usize> = own.filter(|it| self.patch(*it).waits.is_empty()).collect();
+        // What others of the unit still wait for, as far as they have been met here.
+        let mut left: HashMap<usize, usize> = HashMap::new();
+        let mut next = 0;
+        while let Some(index) = ready.get(next).copied() {
+            next += 1;
+            for other in self.patch(index).dependents.iter().copied() {
+                let dependent = self.patch(other);
+                if dependent.unit != Some(unit) {
+                    continue;
+                }
+                let left = left.entry(other).or_insert(dependent.waits.len());
+                *left -= 1;
+                if *left == 0 {
+                    ready.push(other);
+                }
             }
-            ready.extend(next);
         }
+        ready
     }
 
     /// Takes all patches of a unit but the ready ones back out of a copy of it; how many.
     pub(crate) fn roll_back(&self, unit: Unit, ready: &[usize], copy: &mut [u8]) -> usize {
+        let ready: HashSet<&usize> = ready.iter().collect();
         let own = self.units[&unit].iter().rev();
         let mut count = 0;
         for index in own.filter(|index| !ready.contains(index)) {
@@ -258,13 +266,12 @@ impl Graph {
     /// Notes that patches are durable, and with them those that only stood for them.
     pub(crate) fn commit(&mut self, durable: &[usize]) {
         let mut left = durable.to_vec();
+        let mut left_units: HashSet<Unit> = HashSet::new();
         while let Some(index) = left.pop() {
             let patch = self.patches[index].take().expect("a patch is committed once");
             self.vacant.push(index);
             self.count -= 1;
-            if let Some(unit) = patch.unit {
-                self.leave_unit(unit, index);
-            }
+            left_units.extend(patch.unit);
             for other in patch.dependents {
                 // One that was written with it may be gone already.
                 let Some(dependent) = self.patches[other].as_mut() else { continue };
@@ -275,13 +282,17 @@ impl Graph {
                 }
             }
         }
+        self.leave_units(&left_units);
     }
 
-    fn leave_unit(&mut self, unit: Unit, index: usize) {
-        let own = self.units.get_mut(&unit).expect("it has this patch");
-        own.retain(|other| *other != index);
-        if own.is_empty() {
-            self.units.remove(&unit);
+    /// Takes the patches that are gone off the lists of their units.
+    fn leave_units(&mut self, units: &HashSet<Unit>) {
+        for unit in units {
+            let own = self.units.get_mut(unit).expect("it had a patch");
+            own.retain(|index| self.patches[*index].is_some());
+            if own.is_empty() {
+                self.units.remove(unit);
+            }
         }
     }
 
