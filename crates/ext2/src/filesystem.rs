@@ -325,6 +325,14 @@ impl Ext2 {
         state.attributes(shown(number))
     }
 
+    fn sync_files(&self, inodes: &[(Ino, SyncScope)]) -> Result<()> {
+        let mut state = self.state.lock();
+        for (ino, _) in inodes {
+            state.attributes(*ino)?;
+        }
+        if self.options.writable { state.sync_inodes(inodes) } else { Ok(()) }
+    }
+
     fn put_xattr(
         &self,
         ino: Ino,
@@ -559,9 +567,8 @@ impl FileSystem for Ext2 {
         self.change(|work| work.remove_xattr(ino, name))
     }
 
-    fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
-        self.attributes(ino)?;
-        self.sync_all()
+    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
+        self.sync_files(&[(ino, scope)])
     }
 
     fn sync_all(&self) -> Result<()> {
@@ -614,11 +621,18 @@ impl StoredAccessLists for Ext2 {
 }
 
 impl GroupSync for Ext2 {
-    /// A sync writes all that waits, so one does for all.
+    /// What they wait for is written together, so they share its flushes.
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
-        let synced = self.sync_all();
-        let one = |(ino, _): &(Ino, SyncScope)| self.attributes(*ino).and_then(|_| synced.clone());
-        inodes.iter().map(one).collect()
+        let found: Vec<Result<()>> =
+            inodes.iter().map(|(ino, _)| self.attributes(*ino).map(drop)).collect();
+        let there: Vec<(Ino, SyncScope)> = inodes
+            .iter()
+            .zip(&found)
+            .filter(|(_, found)| found.is_ok())
+            .map(|(one, _)| *one)
+            .collect();
+        let synced = self.sync_files(&there);
+        found.into_iter().map(|found| found.and_then(|()| synced.clone())).collect()
     }
 }
 

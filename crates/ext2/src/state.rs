@@ -8,6 +8,7 @@ pub(crate) mod journal;
 mod operations;
 mod orphans;
 mod reclaim;
+mod syncs;
 pub(crate) mod xattrs;
 
 pub(crate) use operations::{Move, read_target, reading};
@@ -21,7 +22,7 @@ use crate::state::directory::{Index, Noted};
 use crate::state::journal::log::{Bytes, Log};
 use crate::state::reclaim::SOFT_UPDATES_MARK;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
-use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
+use marram_patch::{After, Cache, Content, Discipline, Owner, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -86,6 +87,8 @@ pub(crate) struct State {
     /// What was written to each file, what leads to its new names and to each new directory: as
     /// far as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
+    /// What leads to each inode or has led to it: as far as it may not be durable yet.
+    pub(crate) names: HashMap<u64, Vec<PatchId>>,
     /// Names that were taken from directories, and what did so: as far as not durable yet.
     pub(crate) away: HashMap<NameIn, Vec<PatchId>>,
     /// Inodes that have lost their last name, and what says so.
@@ -146,6 +149,7 @@ impl State {
             pins: HashMap::new(),
             directories: HashMap::new(),
             recent: HashMap::new(),
+            names: HashMap::new(),
             away: HashMap::new(),
             nameless: HashMap::new(),
             access: Access::default(),
@@ -248,6 +252,7 @@ impl State {
             !patches.is_empty()
         };
         self.recent.retain(|_, patches| waits(patches));
+        self.names.retain(|_, patches| waits(patches));
         self.away.retain(|_, patches| waits(patches));
     }
 
@@ -421,12 +426,16 @@ pub(crate) struct Work<'s> {
     pub(crate) freeing: Vec<crate::state::allocate::Freeing>,
     /// What it writes to a file, its new name, or what leads to a new directory: with the inode.
     pub(crate) written: Option<(u64, Vec<After>)>,
+    /// What is to be durable after a sync of an inode, besides what it writes there.
+    pub(crate) leads: Vec<(u64, Vec<After>)>,
     /// A name that it takes from a directory, and the steps that do so.
     pub(crate) away: Option<(NameIn, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
     pub(crate) noted: Vec<Noted>,
+    /// A directory that it makes.
+    pub(crate) new_directory: Option<u64>,
     /// Names that it adds and takes away.
     pub(crate) named: Vec<Named>,
     /// The list of orphans as it leaves it.
@@ -445,9 +454,11 @@ impl<'s> Work<'s> {
             taken,
             freeing,
             written: None,
+            leads: Vec::new(),
             away: None,
             nameless: None,
             noted,
+            new_directory: None,
             named: Vec::new(),
             orphans: None,
             to_cut: None,
@@ -479,6 +490,9 @@ impl<'s> Work<'s> {
             self.state.orphans = orphans;
         }
         Work::note_entries(self.state, std::mem::take(&mut self.noted));
+        if let Some(number) = self.new_directory {
+            Work::note_new_directory(self.state, number);
+        }
         self.state.note_names(&self.named);
         for taken in &self.taken {
             self.state.count_taken(taken);
@@ -494,6 +508,10 @@ impl<'s> Work<'s> {
         }
         if let Some((number, steps)) = &self.nameless {
             self.state.nameless.insert(*number, steps.iter().map(patch).collect());
+        }
+        for (number, steps) in &self.leads {
+            let names = self.state.names.entry(*number).or_default();
+            names.extend(steps.iter().map(patch));
         }
         if let Some((name, steps)) = self.away.take() {
             let away = self.state.away.entry(name).or_default();
@@ -554,7 +572,10 @@ impl<'s> Work<'s> {
         after: &[After],
     ) -> Result<Vec<After>> {
         let (block, at) = self.state.place(number)?;
-        self.write(block, at, &inode.bytes, after)
+        let before = self.plan.set_owner(Owner(number));
+        let steps = self.write(block, at, &inode.bytes, after);
+        self.plan.set_owner(before);
+        steps
     }
 
     /// An inode that must be a directory.

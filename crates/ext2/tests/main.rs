@@ -16,5 +16,6 @@ mod numbered;
 mod oracle;
 mod races;
 mod reclaim;
+mod syncs;
 mod tags;
 mod workload;
