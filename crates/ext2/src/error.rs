@@ -24,12 +24,6 @@ pub enum ImageError {
     /// Its structures make no sense.
     #[error("the image is damaged: {0}; look at it with `e2fsck -fn`")]
     Damaged(String),
-    /// A crash under the kernel has left a journal that is still to be replayed.
-    #[error(
-        "its journal has to be replayed first: mount it once without `ro`, or run `e2fsck -E \
-         journal_only` on it"
-    )]
-    Journal,
     /// The image says that it has errors.
     #[error("the image is marked as having errors; run e2fsck on it, or mount it with `ro`")]
     HasErrors,

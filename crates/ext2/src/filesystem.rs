@@ -1,7 +1,9 @@
 //! The file system: each method of the contract is led to its operation, under the one lock.
 
 use crate::error::{ImageError, failed};
+use crate::part::Part;
 use crate::state::journal::log::{Bytes, JournalBug};
+use crate::state::journal::{replay, replayed};
 use crate::state::{Access, AccessTimes, Move, State, Work, number, read_target, reading, shown};
 use crate::superblock::{Geometry, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
 use marram_device::Device;
@@ -108,6 +110,10 @@ pub struct Ext2Options {
     pub writable: bool,
     /// What a crash may leave; none leaves it to the image.
     pub consistency: Option<Consistency>,
+    /// Where on the device the image begins, in bytes: a multiple of 512.
+    pub offset_bytes: u64,
+    /// Every caller may do what only the superuser may: set owners, enter and change everything.
+    pub fakeroot: bool,
     /// A bug, for tests of tests.
     pub planted: Option<Planted>,
 }
@@ -120,6 +126,8 @@ impl Default for Ext2Options {
             access_times: AccessTimes::default(),
             writable: true,
             consistency: None,
+            offset_bytes: 0,
+            fakeroot: false,
             planted: None,
         }
     }
@@ -140,28 +148,29 @@ const LABEL: Rank = Rank { order: 2, name: "label" };
 impl Ext2 {
     /// Opens the image on a device.
     ///
+    /// One that only is to be read is not written at all: a journal is then replayed in memory.
+    ///
     /// # Errors
     /// There is none, it makes no sense, or it has features that cannot be served.
     pub fn open(
         device: Arc<dyn Device>,
         options: Ext2Options,
     ) -> std::result::Result<Ext2, ImageError> {
-        let medium_bytes = device.size()?;
-        let mut bytes = vec![0; SUPERBLOCK_BYTES];
-        if medium_bytes < SUPERBLOCK_AT + SUPERBLOCK_BYTES as u64 {
-            return Err(ImageError::NoImage(format!("{medium_bytes} bytes are too few")));
-        }
-        device.read(SUPERBLOCK_AT, &mut bytes)?;
+        let part = Part::from(device, options.offset_bytes)?;
+        let (mut bytes, medium_bytes) = read_superblock(&part)?;
         let mut geometry = decode(&bytes, medium_bytes, options.writable)?;
+        let own_bytes = geometry.blocks * geometry.block_bytes as u64;
+        let mut device: Arc<dyn Device> = Arc::new(part.first(own_bytes));
         if geometry.needs_replay {
-            if !options.writable {
-                return Err(ImageError::Journal);
-            }
             let cache = Cache::new(Arc::clone(&device), 0, geometry.block_bytes);
-            let state = State::open(cache, geometry, Discipline::SoftUpdates, true)?;
-            crate::state::journal::replay(&*device, state)?;
-            device.read(SUPERBLOCK_AT, &mut bytes)?;
-            geometry = decode(&bytes, medium_bytes, true)?;
+            let soft = Discipline::SoftUpdates;
+            let state = State::open(cache, geometry, soft, options.writable)?;
+            match options.writable {
+                true => replay(&*device, state)?,
+                false => device = replayed(device, state)?,
+            }
+            (bytes, _) = read_superblock(&*device)?;
+            geometry = decode(&bytes, own_bytes, options.writable)?;
         }
         let label = decode_header(&bytes)?.label;
         let consistency = options.consistency.unwrap_or_else(|| Consistency::of(&geometry));
@@ -281,21 +290,23 @@ impl Ext2 {
         self.state.lock().reclaim(most, self.options.clock.now())
     }
 
-    /// As [`Ext2::change`], then pins the inode that the operation names.
+    /// As [`Ext2::change`], then pins the inode that the operation names: under the same lock, or
+    /// another operation could remove it before.
     fn change_and_pin(&self, run: impl FnMut(&mut Work<'_>) -> Result<u64>) -> Result<Attributes> {
-        let number = self.change(run)?;
-        self.state.lock().pinned(number)
+        let mut state = self.state.lock();
+        let number = self.change_in(&mut state, run)?;
+        state.pinned(number)
     }
 
-    /// As [`Ext2::change`], then removes the inode that has no name any more.
+    /// As [`Ext2::change`], then removes the inode that has no name any more: under the same lock,
+    /// or its last pin could go meanwhile, and it would be removed twice.
     fn change_and_remove(
         &self,
         run: impl FnMut(&mut Work<'_>) -> Result<Option<u64>>,
     ) -> Result<()> {
-        match self.change(run)? {
-            Some(number) => {
-                self.state.lock().remove_unless_pinned(number, self.options.clock.now())
-            }
+        let mut state = self.state.lock();
+        match self.change_in(&mut state, run)? {
+            Some(number) => state.remove_unless_pinned(number, self.options.clock.now()),
             None => Ok(()),
         }
     }
@@ -312,6 +323,14 @@ impl Ext2 {
         // Without a name it is there by its pin alone.
         state.pin(number);
         state.attributes(shown(number))
+    }
+
+    fn sync_files(&self, inodes: &[(Ino, SyncScope)]) -> Result<()> {
+        let mut state = self.state.lock();
+        for (ino, _) in inodes {
+            state.attributes(*ino)?;
+        }
+        if self.options.writable { state.sync_inodes(inodes) } else { Ok(()) }
     }
 
     fn put_xattr(
@@ -339,6 +358,17 @@ impl Ext2 {
     fn read_only<R>(&self, run: impl FnOnce(&mut Work<'_>) -> Result<R>) -> Result<R> {
         reading(&mut self.state.lock(), run)
     }
+}
+
+/// The superblock of an image, and how many bytes its medium has.
+fn read_superblock(device: &dyn Device) -> std::result::Result<(Vec<u8>, u64), ImageError> {
+    let medium_bytes = device.size()?;
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    if medium_bytes < SUPERBLOCK_AT + SUPERBLOCK_BYTES as u64 {
+        return Err(ImageError::NoImage(format!("{medium_bytes} bytes are too few")));
+    }
+    device.read(SUPERBLOCK_AT, &mut bytes)?;
+    Ok((bytes, medium_bytes))
 }
 
 /// Lets a mount write the journal of its image.
@@ -403,8 +433,9 @@ impl FileSystem for Ext2 {
     }
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        self.change(|work| work.set_attributes(ino, set))?;
-        self.attributes(ino)
+        let mut state = self.state.lock();
+        self.change_in(&mut state, |work| work.set_attributes(ino, set))?;
+        state.attributes(ino)
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -526,6 +557,9 @@ impl FileSystem for Ext2 {
     }
 
     fn access_rules(&self) -> AccessRules<'_> {
+        if self.options.fakeroot {
+            return AccessRules::Own(self);
+        }
         if self.has_xattrs { AccessRules::PosixLists } else { AccessRules::ModeBits }
     }
 
@@ -533,9 +567,8 @@ impl FileSystem for Ext2 {
         self.change(|work| work.remove_xattr(ino, name))
     }
 
-    fn sync(&self, ino: Ino, _scope: SyncScope) -> Result<()> {
-        self.attributes(ino)?;
-        self.sync_all()
+    fn sync(&self, ino: Ino, scope: SyncScope) -> Result<()> {
+        self.sync_files(&[(ino, scope)])
     }
 
     fn sync_all(&self) -> Result<()> {
@@ -588,11 +621,18 @@ impl StoredAccessLists for Ext2 {
 }
 
 impl GroupSync for Ext2 {
-    /// A sync writes all that waits, so one does for all.
+    /// What they wait for is written together, so they share its flushes.
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>> {
-        let synced = self.sync_all();
-        let one = |(ino, _): &(Ino, SyncScope)| self.attributes(*ino).and_then(|_| synced.clone());
-        inodes.iter().map(one).collect()
+        let found: Vec<Result<()>> =
+            inodes.iter().map(|(ino, _)| self.attributes(*ino).map(drop)).collect();
+        let there: Vec<(Ino, SyncScope)> = inodes
+            .iter()
+            .zip(&found)
+            .filter(|(_, found)| found.is_ok())
+            .map(|(one, _)| *one)
+            .collect();
+        let synced = self.sync_files(&there);
+        found.into_iter().map(|found| found.and_then(|()| synced.clone())).collect()
     }
 }
 

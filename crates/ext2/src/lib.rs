@@ -5,11 +5,13 @@
 //! the mount and `e2fsck` understand. `docs/ext2.md` says what is served and what a crash may
 //! leave.
 
+mod access;
 mod acl;
 mod bytes;
 mod error;
 mod filesystem;
 mod inode;
+mod part;
 mod state;
 mod superblock;
 

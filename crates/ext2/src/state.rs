@@ -8,6 +8,7 @@ pub(crate) mod journal;
 mod operations;
 mod orphans;
 mod reclaim;
+mod syncs;
 pub(crate) mod xattrs;
 
 pub(crate) use operations::{Move, read_target, reading};
@@ -21,7 +22,7 @@ use crate::state::directory::{Index, Noted};
 use crate::state::journal::log::{Bytes, Log};
 use crate::state::reclaim::SOFT_UPDATES_MARK;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
-use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
+use marram_patch::{After, Cache, Content, Discipline, Owner, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -86,6 +87,8 @@ pub(crate) struct State {
     /// What was written to each file, what leads to its new names and to each new directory: as
     /// far as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
+    /// What leads to each inode or has led to it: as far as it may not be durable yet.
+    pub(crate) names: HashMap<u64, Vec<PatchId>>,
     /// Names that were taken from directories, and what did so: as far as not durable yet.
     pub(crate) away: HashMap<NameIn, Vec<PatchId>>,
     /// Inodes that have lost their last name, and what says so.
@@ -146,6 +149,7 @@ impl State {
             pins: HashMap::new(),
             directories: HashMap::new(),
             recent: HashMap::new(),
+            names: HashMap::new(),
             away: HashMap::new(),
             nameless: HashMap::new(),
             access: Access::default(),
@@ -248,6 +252,7 @@ impl State {
             !patches.is_empty()
         };
         self.recent.retain(|_, patches| waits(patches));
+        self.names.retain(|_, patches| waits(patches));
         self.away.retain(|_, patches| waits(patches));
     }
 
@@ -355,18 +360,17 @@ impl State {
         let (block, at) = self.geometry.superblock();
         let is_logged = self.log.is_some();
         let known = self.cache.read(block).map_err(failed)?;
-        let (which, new) = if is_logged {
-            let features = u32_at(known, at + field::INCOMPAT) & !INCOMPAT_RECOVER;
-            let recover = if is_in_use { INCOMPAT_RECOVER } else { 0 };
-            (field::INCOMPAT, (features | recover).to_le_bytes().to_vec())
-        } else {
-            let state = u16_at(known, at + field::STATE) & !STATE_VALID;
-            let valid = if !is_in_use && self.marks.was_valid { STATE_VALID } else { 0 };
-            (field::STATE, (state | valid).to_le_bytes().to_vec())
-        };
+        let features = u32_at(known, at + field::INCOMPAT) & !INCOMPAT_RECOVER;
+        let recover = if is_logged && is_in_use { INCOMPAT_RECOVER } else { 0 };
+        let features = (features | recover).to_le_bytes();
+        let state = u16_at(known, at + field::STATE) & !STATE_VALID;
+        let is_valid = self.marks.was_valid && (is_logged || !is_in_use);
+        let state = (state | if is_valid { STATE_VALID } else { 0 }).to_le_bytes();
         let mut plan = Plan::default();
         let place = (block, Content::Metadata);
-        plan.write(&mut self.cache, place, at + which, &new, &[]).map_err(failed)?;
+        for (which, new) in [(field::INCOMPAT, &features[..]), (field::STATE, &state[..])] {
+            plan.write(&mut self.cache, place, at + which, new, &[]).map_err(failed)?;
+        }
         let last = at + field::LAST_MOUNTED;
         let mut mark = self.cache.read(block).map_err(failed)?[last..last + 20].to_vec();
         let was_soft = mark == SOFT_UPDATES_MARK;
@@ -376,8 +380,8 @@ impl State {
             Discipline::SoftUpdates if is_in_use && is_sound => {
                 mark.copy_from_slice(SOFT_UPDATES_MARK);
             }
-            Discipline::SoftUpdates if was_soft && self.marks.was_valid => mark.fill(0),
             Discipline::Unordered if was_soft => mark.fill(0),
+            _ if was_soft && self.marks.was_valid => mark.fill(0),
             _ => (),
         }
         plan.write(&mut self.cache, place, last, &mark, &[]).map_err(failed)?;
@@ -422,12 +426,16 @@ pub(crate) struct Work<'s> {
     pub(crate) freeing: Vec<crate::state::allocate::Freeing>,
     /// What it writes to a file, its new name, or what leads to a new directory: with the inode.
     pub(crate) written: Option<(u64, Vec<After>)>,
+    /// What is to be durable after a sync of an inode, besides what it writes there.
+    pub(crate) leads: Vec<(u64, Vec<After>)>,
     /// A name that it takes from a directory, and the steps that do so.
     pub(crate) away: Option<(NameIn, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
     pub(crate) noted: Vec<Noted>,
+    /// A directory that it makes.
+    pub(crate) new_directory: Option<u64>,
     /// Names that it adds and takes away.
     pub(crate) named: Vec<Named>,
     /// The list of orphans as it leaves it.
@@ -446,9 +454,11 @@ impl<'s> Work<'s> {
             taken,
             freeing,
             written: None,
+            leads: Vec::new(),
             away: None,
             nameless: None,
             noted,
+            new_directory: None,
             named: Vec::new(),
             orphans: None,
             to_cut: None,
@@ -480,6 +490,9 @@ impl<'s> Work<'s> {
             self.state.orphans = orphans;
         }
         Work::note_entries(self.state, std::mem::take(&mut self.noted));
+        if let Some(number) = self.new_directory {
+            Work::note_new_directory(self.state, number);
+        }
         self.state.note_names(&self.named);
         for taken in &self.taken {
             self.state.count_taken(taken);
@@ -495,6 +508,10 @@ impl<'s> Work<'s> {
         }
         if let Some((number, steps)) = &self.nameless {
             self.state.nameless.insert(*number, steps.iter().map(patch).collect());
+        }
+        for (number, steps) in &self.leads {
+            let names = self.state.names.entry(*number).or_default();
+            names.extend(steps.iter().map(patch));
         }
         if let Some((name, steps)) = self.away.take() {
             let away = self.state.away.entry(name).or_default();
@@ -555,7 +572,10 @@ impl<'s> Work<'s> {
         after: &[After],
     ) -> Result<Vec<After>> {
         let (block, at) = self.state.place(number)?;
-        self.write(block, at, &inode.bytes, after)
+        let before = self.plan.set_owner(Owner(number));
+        let steps = self.write(block, at, &inode.bytes, after);
+        self.plan.set_owner(before);
+        steps
     }
 
     /// An inode that must be a directory.

@@ -146,11 +146,11 @@ fn a_name_is_replaced_by_two_numbers_that_differ_in_one_byte() {
 /// Makes a directory of twelve blocks and one that a block of pointers names, all of them full.
 fn full(files: &Ext2) -> Ino {
     let d = made(files, DIRECTORY, (Ino::ROOT, "d1"));
-    for number in 0..13 * 3 {
-        made(files, FILE, (d, &format!("{number:0>255}")));
-    }
-    for number in 0..13 {
-        made(files, FILE, (d, &format!("{number:0>200}")));
+    // Of each a sector has room for one.
+    for len in [255, 200] {
+        for number in 0..13 * 2 {
+            made(files, FILE, (d, &format!("{number:0>len$}")));
+        }
     }
     kept(files, (Ino::ROOT, "f"));
     d

@@ -131,3 +131,19 @@ fn an_image_that_says_it_has_errors_is_only_read() {
     assert!(files.lookup(Ino::ROOT, name("again")).is_ok());
     assert_eq!(files.unlink(Ino::ROOT, name("again")), Err(Error::ReadOnly));
 }
+
+#[test]
+fn an_inode_that_is_marked_as_free_is_not_freed_again() {
+    let mut bad = image();
+    let files = open_bytes(bad.clone()).unwrap();
+    let ino = files.lookup(Ino::ROOT, name("again")).unwrap().ino;
+    let bitmap = u32::from_le_bytes(bad[2052..2056].try_into().unwrap()) as usize * 1024;
+    let bit = ino.0 as usize - 1;
+    bad[bitmap + bit / 8] &= !(1 << (bit % 8));
+    let files = open_bytes(bad).unwrap();
+    let below = files.lookup(Ino::ROOT, name("d")).unwrap().ino;
+    files.forget_all();
+    files.unlink(below, name("file")).unwrap();
+    let freed = files.unlink(Ino::ROOT, name("again"));
+    assert!(matches!(freed, Err(Error::Damaged(_))), "{freed:?}");
+}

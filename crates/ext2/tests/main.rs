@@ -14,6 +14,8 @@ mod logged;
 mod names;
 mod numbered;
 mod oracle;
+mod races;
 mod reclaim;
+mod syncs;
 mod tags;
 mod workload;

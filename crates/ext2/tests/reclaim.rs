@@ -1,7 +1,7 @@
 //! What crashes under soft updates have left is given back while the image is in use.
 
 use crate::crashes::states;
-use crate::images::{name, open};
+use crate::images::{JOURNALED, SMALL, make, name, open, open_bytes};
 use crate::judge::Judge;
 use crate::workload::{check, contents, outline, run};
 use marram_device::{Device, MemoryDevice};
@@ -18,6 +18,9 @@ const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o64
 const DIRECTORY: NewNode<'_> = NewNode::Directory { permissions: 0o755 };
 /// One state of so many of each run.
 const STATES_EACH: usize = 3;
+
+/// Where an image says whether it was unmounted.
+const STATE_AT: usize = 1024 + 58;
 
 /// A name: the directory that it is in, and what it leads to.
 type Named = (Ino, Vec<u8>, Ino);
@@ -132,7 +135,7 @@ fn an_image_that_was_written_without_order_is_left_to_e2fsck() {
     let run = run(76, 60, Ext2Options { consistency, ..Ext2Options::default() });
     let trace = run.device.trace();
     let image = trace.state_at(trace.events().len() / 2);
-    assert_eq!(image[1024 + 58] & 1, 0, "it was in use");
+    assert_eq!(image[STATE_AT] & 1, 0, "it was in use");
     let device = Arc::new(MemoryDevice::from_bytes(image));
     let mounted =
         || open(Arc::clone(&device) as Arc<dyn Device>, Arc::new(SteppedClock::default()));
@@ -143,5 +146,30 @@ fn an_image_that_was_written_without_order_is_left_to_e2fsck() {
         let made = files.create(USER, Ino::ROOT, name(&format!("new{which}")), FILE).unwrap();
         files.forget(made.ino, 1);
         files.close().unwrap();
+    }
+}
+
+#[test]
+fn an_image_counts_as_unmounted_after_a_search_that_found_nothing() {
+    for shape in [SMALL, JOURNALED] {
+        let device = Arc::new(RecordingDevice::in_memory(make(shape)));
+        let consistency = Some(Consistency::SoftUpdates);
+        let options = Ext2Options { consistency, ..Ext2Options::default() };
+        let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
+        files.create(USER, Ino::ROOT, name("f"), FILE).unwrap();
+        files.sync_all().unwrap();
+        let trace = device.trace();
+        let image = trace.state_at(trace.events().len());
+        assert_eq!(image[STATE_AT] & 1, 0, "{}: it was in use", shape.kind);
+        // An ext3 image is now opened with its journal.
+        let device = Arc::new(MemoryDevice::from_bytes(image));
+        let files = open(Arc::clone(&device) as Arc<dyn Device>, Arc::new(SteppedClock::default()));
+        assert!(files.reclaim(1 << 20).unwrap(), "{}: there is a search", shape.kind);
+        while files.reclaim(1 << 20).unwrap() {}
+        files.close().unwrap();
+        let image = device.snapshot();
+        assert_eq!(image[STATE_AT] & 1, 1, "{}: it was unmounted", shape.kind);
+        Judge::new().clean(&image).unwrap();
+        assert!(!open_bytes(image).unwrap().reclaim(1).unwrap(), "{}", shape.kind);
     }
 }

@@ -7,11 +7,12 @@ mod group;
 
 pub use group::Closed;
 
-use crate::graph::{Graph, Made, PatchId, Unit};
+use crate::graph::{Closure, Graph, Made, PatchId, Unit};
 use crate::plan::{After, Change, Content, Plan};
 use group::Group;
 use marram_device::{Device, Error, Result};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Most bytes of clean blocks that are kept.
@@ -361,7 +362,7 @@ impl Cache {
         let unit_bytes = change.content.unit_bytes(self.block_bytes);
         let bytes = &mut block.bytes[change.start..change.start + unit_bytes];
         let was_dirty = self.graph.is_dirty(unit);
-        let (patch, made) = self.graph.change(unit, bytes, &change.pieces, after);
+        let (patch, made) = self.graph.change((unit, change.owner), bytes, &change.pieces, after);
         change.pieces.iter().for_each(|piece| piece.put(bytes));
         if !was_dirty {
             self.dirty_blocks += usize::from(block.dirty_units == 0);
@@ -379,8 +380,14 @@ impl Cache {
     /// # Errors
     /// A write or the flush failed, now or before: nothing more is written.
     pub fn wave(&mut self) -> Result<bool> {
+        let units = self.graph.units().collect();
+        self.wave_over(units, |_| true)
+    }
+
+    /// The same for some units, of which those are written whose ready patches are `wanted`.
+    fn wave_over(&mut self, units: Vec<Unit>, wanted: impl Fn(&[usize]) -> bool) -> Result<bool> {
         self.check()?;
-        let written = self.write_ready().and_then(|written| {
+        let written = self.write_ready(units, wanted).and_then(|written| {
             if !written.is_empty() {
                 self.counters.flushes += 1;
                 self.device.flush()?;
@@ -401,14 +408,17 @@ impl Cache {
         }
     }
 
-    /// Writes the ready part of each unit; what was written.
-    fn write_ready(&mut self) -> Result<Vec<(Unit, Vec<usize>)>> {
-        let units: Vec<Unit> = self.graph.units().collect();
+    /// Writes the ready part of each unit in which that is wanted; what was written.
+    fn write_ready(
+        &mut self,
+        units: Vec<Unit>,
+        wanted: impl Fn(&[usize]) -> bool,
+    ) -> Result<Vec<(Unit, Vec<usize>)>> {
         let mut written = Vec::new();
         let (mut run_at, mut run) = (0, Vec::new());
         for unit in units {
             let ready = self.graph.ready(unit);
-            if ready.is_empty() {
+            if ready.is_empty() || !wanted(&ready) {
                 continue;
             }
             let at = self.address(unit.block)? + unit.start as u64;
@@ -461,6 +471,40 @@ impl Cache {
             self.keep(unit.block, block);
         }
         self.trim();
+    }
+
+    /// Makes some changes durable, and with them no more than what they wait for and what is ready
+    /// in the same units.
+    ///
+    /// # Errors
+    /// As for [`Cache::wave`].
+    ///
+    /// # Panics
+    /// If patches wait for each other, or for an open group: a bug.
+    pub fn sync_patches(&mut self, patches: &[PatchId]) -> Result<()> {
+        self.check()?;
+        loop {
+            let Closure { patches, units } = self.graph.closure(patches);
+            if units.is_empty() {
+                return Ok(());
+            }
+            let is_wanted = |ready: &[usize]| ready.iter().any(|patch| patches.contains(patch));
+            let any = self.wave_over(units.into_iter().collect(), is_wanted)?;
+            assert!(any, "patches wait for each other: {}", self.graph.waiting());
+        }
+    }
+
+    /// The changes of these bytes of a block of metadata that may not be durable.
+    pub fn patches_at(&self, block: u64, range: Range<usize>) -> Vec<PatchId> {
+        let unit_bytes = self.unit_bytes(block);
+        let first = range.start / unit_bytes * unit_bytes;
+        let units = (first..range.end).step_by(unit_bytes);
+        let patches = units.flat_map(|start| {
+            let end = range.end.min(start + unit_bytes) - start;
+            let within = range.start.saturating_sub(start)..end;
+            self.graph.patches_of(Unit { block, start }, within)
+        });
+        patches.collect()
     }
 
     /// Makes all changes durable.

@@ -3,8 +3,9 @@
 //! Dependencies are complete when a patch is made, so no patch ever comes to wait for itself. A
 //! change that joins an older patch adds to it only patches that wait for nothing.
 
+use crate::plan::Owner;
 use crate::undo::{Piece, Undo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 /// Most patches of a unit that a change looks at for one that it can join.
@@ -32,6 +33,8 @@ struct Patch {
     generation: u64,
     /// What it changes; none if it only stands for what it waits for.
     unit: Option<Unit>,
+    /// What the changes belong to that it waits for.
+    owner: Owner,
     /// It may come to wait for more, and is not committed meanwhile.
     is_held: bool,
     /// What takes it back; none if nothing ever has to.
@@ -49,6 +52,13 @@ pub(crate) enum Made {
     New,
     /// A part of another one.
     Joined,
+}
+
+/// Patches with all that they wait for, and the units that these change.
+#[derive(Debug, Default)]
+pub(crate) struct Closure {
+    pub(crate) patches: HashSet<usize>,
+    pub(crate) units: BTreeSet<Unit>,
 }
 
 /// All patches that are not committed.
@@ -118,7 +128,7 @@ impl Graph {
 
     /// Makes a patch of no unit that is held: what waits for it waits until it is released.
     pub(crate) fn hold(&mut self) -> PatchId {
-        let index = self.insert(None, None, Vec::new());
+        let index = self.insert((None, Owner::default()), None, Vec::new());
         self.patch_mut(index).is_held = true;
         self.id(index)
     }
@@ -135,7 +145,26 @@ impl Graph {
         }
     }
 
-    fn insert(&mut self, unit: Option<Unit>, undo: Option<Undo>, waits: Vec<usize>) -> usize {
+    /// Some patches that are not committed, and all that they wait for.
+    pub(crate) fn closure(&self, roots: &[PatchId]) -> Closure {
+        let mut left: Vec<usize> = roots.iter().filter_map(|id| self.find(*id)).collect();
+        let mut closure = Closure::default();
+        while let Some(index) = left.pop() {
+            if closure.patches.insert(index) {
+                let patch = self.patch(index);
+                closure.units.extend(patch.unit);
+                left.extend(&patch.waits);
+            }
+        }
+        closure
+    }
+
+    fn insert(
+        &mut self,
+        (unit, owner): (Option<Unit>, Owner),
+        undo: Option<Undo>,
+        waits: Vec<usize>,
+    ) -> usize {
         self.generation += 1;
         self.count += 1;
         let index = self.vacant.pop().unwrap_or_else(|| {
@@ -145,7 +174,8 @@ impl Graph {
         waits.iter().for_each(|other| self.patch_mut(*other).dependents.push(index));
         let (generation, dependents) = (self.generation, Vec::new());
         let is_held = false;
-        self.patches[index] = Some(Patch { generation, unit, is_held, undo, waits, dependents });
+        let patch = Patch { generation, unit, owner, is_held, undo, waits, dependents };
+        self.patches[index] = Some(patch);
         if let Some(unit) = unit {
             self.units.entry(unit).or_default().push(index);
         }
@@ -162,7 +192,7 @@ impl Graph {
     /// Makes a change of a unit, which now has the bytes `before`, part of the graph.
     pub(crate) fn change(
         &mut self,
-        unit: Unit,
+        (unit, owner): (Unit, Owner),
         before: &[u8],
         pieces: &[Piece],
         after: &[PatchId],
@@ -179,11 +209,11 @@ impl Graph {
         if waits.is_empty() && met.is_empty() {
             let (index, made) = match free {
                 Some(index) => (index, Made::Joined),
-                None => (self.insert(Some(unit), None, Vec::new()), Made::New),
+                None => (self.insert((Some(unit), owner), None, Vec::new()), Made::New),
             };
             return (self.id(index), made);
         }
-        if let Some(index) = self.joinable(&own, &met, &waits) {
+        if let Some(index) = self.joinable((&own, owner), &met, &waits) {
             waits.into_iter().chain(free).for_each(|other| self.wait(index, other));
             let undo = self.patch_mut(index).undo.as_mut().expect("it is not the free one");
             undo.keep(before, pieces);
@@ -194,7 +224,7 @@ impl Graph {
         waits.extend(met.into_iter().chain(free));
         waits.sort_unstable();
         waits.dedup();
-        let index = self.insert(Some(unit), Some(undo), waits);
+        let index = self.insert((Some(unit), owner), Some(undo), waits);
         (self.id(index), Made::New)
     }
 
@@ -205,10 +235,16 @@ impl Graph {
     /// The patch of the same unit that a change can join. No path may lead from the change to it
     /// over another patch: so all that the change waits for is waited for already, or waits for
     /// nothing.
-    fn joinable(&self, own: &[usize], met: &[usize], waits: &[usize]) -> Option<usize> {
+    fn joinable(
+        &self,
+        (own, owner): (&[usize], Owner),
+        met: &[usize],
+        waits: &[usize],
+    ) -> Option<usize> {
         let may = |index: &usize, needs_leaves: bool| {
             let patch = self.patch(*index);
             patch.undo.is_some()
+                && patch.owner == owner
                 && waits.iter().all(|other| {
                     other == index
                         || patch.waits.contains(other)
@@ -228,23 +264,31 @@ impl Graph {
     /// The patches of a unit that may be written now: what they wait for is committed, or is
     /// written with them.
     pub(crate) fn ready(&self, unit: Unit) -> Vec<usize> {
-        let own = &self.units[&unit];
-        let mut ready: Vec<usize> = Vec::new();
-        loop {
-            let is_next = |index: &usize| {
-                !ready.contains(index)
-                    && self.patch(*index).waits.iter().all(|other| ready.contains(other))
-            };
-            let next: Vec<usize> = own.iter().copied().filter(is_next).collect();
-            if next.is_empty() {
-                return ready;
+        let own = self.units[&unit].iter().copied();
+        let mut ready: Vec<usize> = own.filter(|it| self.patch(*it).waits.is_empty()).collect();
+        // What others of the unit still wait for, as far as they have been met here.
+        let mut left: HashMap<usize, usize> = HashMap::new();
+        let mut next = 0;
+        while let Some(index) = ready.get(next).copied() {
+            next += 1;
+            for other in self.patch(index).dependents.iter().copied() {
+                let dependent = self.patch(other);
+                if dependent.unit != Some(unit) {
+                    continue;
+                }
+                let left = left.entry(other).or_insert(dependent.waits.len());
+                *left -= 1;
+                if *left == 0 {
+                    ready.push(other);
+                }
             }
-            ready.extend(next);
         }
+        ready
     }
 
     /// Takes all patches of a unit but the ready ones back out of a copy of it; how many.
     pub(crate) fn roll_back(&self, unit: Unit, ready: &[usize], copy: &mut [u8]) -> usize {
+        let ready: HashSet<&usize> = ready.iter().collect();
         let own = self.units[&unit].iter().rev();
         let mut count = 0;
         for index in own.filter(|index| !ready.contains(index)) {
@@ -258,13 +302,12 @@ impl Graph {
     /// Notes that patches are durable, and with them those that only stood for them.
     pub(crate) fn commit(&mut self, durable: &[usize]) {
         let mut left = durable.to_vec();
+        let mut left_units: HashSet<Unit> = HashSet::new();
         while let Some(index) = left.pop() {
             let patch = self.patches[index].take().expect("a patch is committed once");
             self.vacant.push(index);
             self.count -= 1;
-            if let Some(unit) = patch.unit {
-                self.leave_unit(unit, index);
-            }
+            left_units.extend(patch.unit);
             for other in patch.dependents {
                 // One that was written with it may be gone already.
                 let Some(dependent) = self.patches[other].as_mut() else { continue };
@@ -275,13 +318,17 @@ impl Graph {
                 }
             }
         }
+        self.leave_units(&left_units);
     }
 
-    fn leave_unit(&mut self, unit: Unit, index: usize) {
-        let own = self.units.get_mut(&unit).expect("it has this patch");
-        own.retain(|other| *other != index);
-        if own.is_empty() {
-            self.units.remove(&unit);
+    /// Takes the patches that are gone off the lists of their units.
+    fn leave_units(&mut self, units: &HashSet<Unit>) {
+        for unit in units {
+            let own = self.units.get_mut(unit).expect("it had a patch");
+            own.retain(|index| self.patches[*index].is_some());
+            if own.is_empty() {
+                self.units.remove(unit);
+            }
         }
     }
 

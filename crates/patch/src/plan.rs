@@ -50,6 +50,11 @@ pub enum After {
     },
 }
 
+/// What a change belongs to, as a file. Changes of two owners do not become one patch that waits
+/// for what both need: a sync of one would make the other durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner(pub u64);
+
 /// A change of one unit.
 #[derive(Debug)]
 pub(crate) struct Change {
@@ -60,6 +65,8 @@ pub(crate) struct Change {
     /// Its parts, with places in the unit.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) after: Vec<After>,
+    /// What it belongs to.
+    pub(crate) owner: Owner,
     /// The block is new: what was there before does not matter.
     pub(crate) is_fresh: bool,
 }
@@ -77,9 +84,15 @@ pub struct Plan {
     /// Blocks as the operation leaves them.
     blocks: HashMap<u64, Vec<u8>>,
     pub(crate) changes: Vec<Change>,
+    owner: Owner,
 }
 
 impl Plan {
+    /// Says what the changes that follow belong to; what was said before.
+    pub fn set_owner(&mut self, owner: Owner) -> Owner {
+        std::mem::replace(&mut self.owner, owner)
+    }
+
     /// A block of metadata as this plan leaves it.
     ///
     /// # Errors
@@ -120,8 +133,7 @@ impl Plan {
         old[at..at + bytes.len()].copy_from_slice(bytes);
         let mut steps: Vec<After> = Vec::new();
         for (start, pieces) in runs {
-            let after = after.to_vec();
-            steps.push(self.push(Change { block, content, start, pieces, after, is_fresh: false }));
+            steps.push(self.push((block, content, start), pieces, after, false));
         }
         Ok(steps)
     }
@@ -146,8 +158,7 @@ impl Plan {
             bytes[*at..at + part.len()].copy_from_slice(part);
             pieces.push(Piece { at: at - start, bytes: part.to_vec(), mask: None });
         }
-        let after = after.to_vec();
-        Ok(self.push(Change { block, content, start, pieces, after, is_fresh: false }))
+        Ok(self.push((block, content, start), pieces, after, false))
     }
 
     /// Gives a block this content, whatever it had before. What the same plan does to a block of
@@ -163,8 +174,7 @@ impl Plan {
         let mut steps = Vec::new();
         for (which, part) in bytes.chunks(unit_bytes).enumerate() {
             let pieces = vec![Piece { at: 0, bytes: part.to_vec(), mask: None }];
-            let (start, after) = (which * unit_bytes, after.to_vec());
-            steps.push(self.push(Change { block, content, start, pieces, after, is_fresh: true }));
+            steps.push(self.push((block, content, which * unit_bytes), pieces, after, true));
         }
         if content == Content::Metadata {
             self.blocks.insert(block, bytes.to_vec());
@@ -206,15 +216,20 @@ impl Plan {
             }
         }
         let content = Content::Metadata;
-        let change = |(start, pieces)| {
-            let after = after.to_vec();
-            Change { block, content, start, pieces, after, is_fresh: false }
-        };
-        Ok(units.into_iter().map(change).map(|change| self.push(change)).collect())
+        let units = units.into_iter();
+        let place = |start| (block, content, start);
+        Ok(units.map(|(start, pieces)| self.push(place(start), pieces, after, false)).collect())
     }
 
-    fn push(&mut self, change: Change) -> After {
-        self.changes.push(change);
+    fn push(
+        &mut self,
+        (block, content, start): (u64, Content, usize),
+        pieces: Vec<Piece>,
+        after: &[After],
+        is_fresh: bool,
+    ) -> After {
+        let (after, owner) = (after.to_vec(), self.owner);
+        self.changes.push(Change { block, content, start, pieces, after, owner, is_fresh });
         After::Step(self.changes.len() - 1)
     }
 

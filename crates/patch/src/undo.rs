@@ -36,44 +36,66 @@ fn mix(byte: &mut u8, mask: u8, new: u8) {
     *byte = *byte & !mask | new & mask;
 }
 
-/// What takes a patch back: the bits that it has changed, and what they were.
+/// What takes a patch back: the bits that it has changed, and what they were. It has the bytes from
+/// the first changed one to the last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undo {
-    mask: Box<[u8]>,
-    old: Box<[u8]>,
+    /// Where in the unit the first byte is.
+    at: usize,
+    mask: Vec<u8>,
+    old: Vec<u8>,
 }
 
 impl Undo {
+    /// Which bits of a byte of the unit this patch has changed.
+    fn mask_at(&self, place: usize) -> u8 {
+        place.checked_sub(self.at).and_then(|index| self.mask.get(index)).copied().unwrap_or(0)
+    }
+
     /// Whether a change meets bits that this patch has changed.
     pub(crate) fn meets(&self, pieces: &[Piece]) -> bool {
-        let met = |(at, mask, _): (usize, u8, u8)| self.mask[at] & mask != 0;
+        let met = |(at, mask, _): (usize, u8, u8)| self.mask_at(at) & mask != 0;
         pieces.iter().any(|piece| piece.each().any(met))
     }
 
     /// Whether this patch has changed any of these bytes.
     pub(crate) fn meets_range(&self, range: Range<usize>) -> bool {
-        self.mask[range].iter().any(|mask| *mask != 0)
+        range.into_iter().any(|at| self.mask_at(at) != 0)
+    }
+
+    /// Makes room for the bytes of a range.
+    fn reach(&mut self, range: Range<usize>) {
+        if self.mask.is_empty() {
+            self.at = range.start;
+        }
+        let more = self.at.saturating_sub(range.start);
+        for bytes in [&mut self.mask, &mut self.old] {
+            bytes.splice(0..0, std::iter::repeat_n(0, more));
+        }
+        self.at -= more;
+        let len = self.mask.len().max(range.end - self.at);
+        self.mask.resize(len, 0);
+        self.old.resize(len, 0);
     }
 
     /// Keeps what `unit` has where a change is about to be made. What this patch has changed
     /// already keeps its older bytes.
     pub(crate) fn keep(&mut self, unit: &[u8], pieces: &[Piece]) {
-        if self.mask.is_empty() {
-            self.mask = vec![0; unit.len()].into();
-            self.old = vec![0; unit.len()].into();
-        }
-        for (at, mask, _) in pieces.iter().flat_map(Piece::each) {
-            let fresh = mask & !self.mask[at];
-            mix(&mut self.old[at], fresh, unit[at]);
-            self.mask[at] |= mask;
+        for piece in pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
+            self.reach(piece.at..piece.at + piece.bytes.len());
+            for (at, mask, _) in piece.each() {
+                let index = at - self.at;
+                let fresh = mask & !self.mask[index];
+                mix(&mut self.old[index], fresh, unit[at]);
+                self.mask[index] |= mask;
+            }
         }
     }
 
     /// Takes the patch back out of a copy of its unit.
     pub(crate) fn take_back(&self, unit: &mut [u8]) {
-        for (at, byte) in unit.iter_mut().enumerate() {
-            mix(byte, self.mask[at], self.old[at]);
-        }
+        let own = unit[self.at..].iter_mut().zip(self.mask.iter().zip(&self.old));
+        own.for_each(|(byte, (mask, old))| mix(byte, *mask, *old));
     }
 
     /// Bytes that it keeps.

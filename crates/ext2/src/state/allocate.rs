@@ -416,6 +416,9 @@ impl Work<'_> {
             let (group, bit) = inode_place(&self.state.geometry, number);
             self.state.load_group(group)?;
             let bitmap = self.state.groups[group].inode_bitmap;
+            if !has(self.read(bitmap)?, bit) {
+                return Err(damaged(format!("inode {number} is free already")));
+            }
             steps.extend(self.set_bits(bitmap, &[bit], false, after)?);
         }
         self.freeing.push(Freeing { blocks, inode, steps });

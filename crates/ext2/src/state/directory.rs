@@ -27,8 +27,17 @@ const DIRECTORY_BYTES_MAX: u64 = 1 << 30;
 pub(crate) struct Index {
     /// Where each entry is, in bytes from the beginning of the directory.
     names: HashMap<Box<[u8]>, u64>,
-    /// The largest room of each block.
-    rooms: Vec<usize>,
+    blocks: Vec<Room>,
+}
+
+/// What is known of a block of a directory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// The largest room for a new entry.
+    largest: usize,
+    /// No entry lies in two sectors, now and on the medium: what comes in a sector is seen,
+    /// whatever becomes of the one before it.
+    is_parted: bool,
 }
 
 /// An entry of a block.
@@ -60,8 +69,9 @@ impl Entry {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     directory: u64,
-    /// The block of the directory, and where the entry is in it.
+    /// The block, which of the directory it is, and where the entry is in it.
     block: u64,
+    which: u64,
     entry: Entry,
     /// Its inode.
     pub(crate) number: u64,
@@ -123,6 +133,19 @@ fn room(entries: &[Entry]) -> usize {
     entries.iter().map(|entry| entry.len - entry.needs()).max().unwrap_or(0)
 }
 
+/// Whether an entry begins at each sector of a block.
+fn is_parted(entries: &[Entry], block_bytes: usize) -> bool {
+    entries.iter().filter(|entry| entry.at % SECTOR == 0).count() == block_bytes / SECTOR
+}
+
+/// Entries of no inode that fill a part of a block, each a sector.
+fn fill_sectors(bytes: &mut [u8]) {
+    for sector in bytes.chunks_mut(SECTOR) {
+        let len = sector.len() as u16;
+        put_u16(sector, 4, len);
+    }
+}
+
 /// The bytes of an entry.
 fn encode(number: u64, len: usize, name: &[u8], kind: u8) -> Vec<u8> {
     let mut bytes = vec![0; HEAD + name.len()];
@@ -144,7 +167,8 @@ pub(crate) fn first_block(
     let kind = if has_kinds { kind_number(Kind::Directory) } else { 0 };
     let mut bytes = vec![0; block_bytes];
     bytes[..9].copy_from_slice(&encode(number, 12, b".", kind));
-    bytes[12..22].copy_from_slice(&encode(parent, block_bytes - 12, b"..", kind));
+    bytes[12..22].copy_from_slice(&encode(parent, SECTOR - 12, b"..", kind));
+    fill_sectors(&mut bytes[SECTOR..]);
     bytes
 }
 
@@ -177,10 +201,12 @@ impl Work<'_> {
         let block_bytes = self.state.geometry.block_bytes as u64;
         for which in 0..self.directory_blocks(inode)? {
             let Some((block, entries)) = self.entries_at(inode, which)? else {
-                index.rooms.push(0);
+                index.blocks.push(Room::default());
                 continue;
             };
-            index.rooms.push(room(&entries));
+            let is_parted =
+                is_parted(&entries, block_bytes as usize) && !self.state.cache.is_dirty(block);
+            index.blocks.push(Room { largest: room(&entries), is_parted });
             let bytes = self.read(block)?;
             for entry in entries.iter().filter(|entry| entry.is_users(bytes)) {
                 let name = &bytes[entry.at + HEAD..entry.at + HEAD + entry.name_len];
@@ -209,10 +235,11 @@ impl Work<'_> {
         let block_bytes = self.state.geometry.block_bytes as u64;
         let at = (place % block_bytes) as usize;
         let lost = || damaged(format!("an entry of directory {number} is lost"));
-        let (block, entries) = self.entries_at(inode, place / block_bytes)?.ok_or_else(lost)?;
+        let which = place / block_bytes;
+        let (block, entries) = self.entries_at(inode, which)?.ok_or_else(lost)?;
         let entry = entries.into_iter().find(|entry| entry.at == at && entry.ino != 0);
         let entry = entry.ok_or_else(lost)?;
-        Ok(Some(Found { directory: number, block, entry, number: entry.ino }))
+        Ok(Some(Found { directory: number, block, which, entry, number: entry.ino }))
     }
 
     /// Finds a name that must be there.
@@ -293,9 +320,9 @@ impl Work<'_> {
         let away = self.state.away.get(&(number, name.as_bytes().into()));
         after.extend(away.into_iter().flatten().map(|patch| After::Patch(*patch)));
         let needs = needed(name.as_bytes().len());
-        let rooms = &self.state.directories[&number].rooms;
+        let blocks = &self.state.directories[&number].blocks;
         let kind = self.entry_kind(kind);
-        match rooms.iter().position(|room| *room >= needs) {
+        match blocks.iter().position(|room| room.largest >= needs) {
             Some(which) => {
                 let target = (target, kind);
                 self.add_to_block((number, inode), which as u64, name, target, &after)
@@ -320,8 +347,9 @@ impl Work<'_> {
         }
         let goal = self.goal(number, inode, which)?;
         let (block, bits) = self.take_block(goal)?;
-        let mut bytes = encode(target, block_bytes, name.as_bytes(), kind);
+        let mut bytes = encode(target, SECTOR, name.as_bytes(), kind);
         bytes.resize(block_bytes, 0);
+        fill_sectors(&mut bytes[SECTOR..]);
         after.extend(bits);
         after.extend(self.plan.fresh(&self.state.cache, (block, Content::Metadata), &bytes, &[]));
         let mut growth = Growth::default();
@@ -329,16 +357,24 @@ impl Work<'_> {
         let after = self.end_growth(inode, growth)?;
         inode.set_size(size);
         let (place, name) = (Some(which * block_bytes as u64), name.as_bytes().into());
-        self.noted.push(Noted { directory: number, name, block, place });
+        self.noted.push(Noted { directory: number, name, block, place, is_new: true });
         self.store(number, inode, &after)
     }
 
     /// What has to be durable before an entry of a block is seen on the medium if it is seen here:
     /// the length of the entry before it, and the size of the directory. Entries before that one
-    /// are seen then, for the change of that length has waited for them.
-    fn seen(&self, directory: u64, block: u64, before: Option<usize>) -> Result<Vec<After>> {
+    /// are seen then, for the change of that length has waited for them. Where no entry lies in two
+    /// sectors, the first of a sector is always seen.
+    fn seen(
+        &self,
+        (directory, which): (u64, u64),
+        block: u64,
+        (at, before): (usize, Option<usize>),
+    ) -> Result<Vec<After>> {
         let (inode_block, inode_at) = self.state.place(directory)?;
         let size = After::Bytes { block: inode_block, at: inode_at + SIZE_AT, len: 4 };
+        let begins = at % SECTOR == 0 && self.is_parted(directory, which);
+        let before = before.filter(|_| !begins);
         let len = before.map(|before| After::Bytes { block, at: before + 4, len: 2 });
         Ok(len.into_iter().chain([size]).collect())
     }
@@ -368,7 +404,7 @@ impl Work<'_> {
         let sector = seen_at / SECTOR;
         // An entry that was here may still be seen on the medium: until it is away there, it
         // keeps its bytes.
-        let mut removed = self.seen(number, block, entry.before)?;
+        let mut removed = self.seen((number, which), block, (entry.at, entry.before))?;
         let mut after = [after, &removed].concat();
         removed.push(After::Bytes { block, at: seen_at, len: seen.len() });
         let mut from = at;
@@ -385,7 +421,7 @@ impl Work<'_> {
         }
         let place = Some(which * self.state.geometry.block_bytes as u64 + at as u64);
         let name = name.as_bytes().into();
-        self.noted.push(Noted { directory: number, name, block, place });
+        self.noted.push(Noted { directory: number, name, block, place, is_new: false });
         self.write_together(block, &together, &after)
     }
 
@@ -409,10 +445,11 @@ impl Work<'_> {
         found: &Found,
         after: &[After],
     ) -> Result<Vec<After>> {
-        let Found { block, entry, number: target, .. } = *found;
+        let Found { block, which, entry, number: target, .. } = *found;
         self.named.push(Named { directory, target, is_added: false });
         let name: Box<[u8]> = name.as_bytes().into();
-        self.noted.push(Noted { directory, name: name.clone(), block, place: None });
+        let gone = Noted { directory, name: name.clone(), block, place: None, is_new: false };
+        self.noted.push(gone);
         let inodes = self.state.geometry.inodes;
         // The operation itself may have put an entry before it or behind it.
         let now = entries(self.read(block)?, inodes)?;
@@ -420,13 +457,15 @@ impl Work<'_> {
             .iter()
             .find(|it| it.at == entry.at)
             .ok_or_else(|| damaged("an entry that is to go is not there"))?;
-        let gone = match entry.before {
+        let begins = entry.at % SECTOR == 0 && self.is_parted(directory, which);
+        let gone = match entry.before.filter(|_| !begins) {
             None => self.write(block, entry.at, &[0; 4], after)?,
             Some(before) => {
                 // What follows it then follows the entry before: as far as it is there itself.
                 // It is away only where that one is seen.
                 let earlier = now.iter().find(|it| it.at == before).and_then(|it| it.before);
-                let mut after = [after, &self.seen(directory, block, earlier)?].concat();
+                let seen = self.seen((directory, which), block, (before, earlier))?;
+                let mut after = [after, &seen].concat();
                 after.push(After::Bytes { block, at: entry.at + 4, len: 2 });
                 let len = u16_at(self.read(block)?, before + 4) + entry.len as u16;
                 self.write(block, before + 4, &len.to_le_bytes(), &after)?
@@ -450,7 +489,8 @@ impl Work<'_> {
         let number = (target as u32).to_le_bytes().to_vec();
         let kind = self.entry_kind(kind);
         // It counts once it is seen.
-        let seen = self.seen(found.directory, found.block, found.entry.before)?;
+        let place = (found.directory, found.which);
+        let seen = self.seen(place, found.block, (at, found.entry.before))?;
         let after = &[after, &seen].concat();
         if at / SECTOR == (at + 7) / SECTOR {
             let parts = vec![(at, number), (at + 7, vec![kind])];
@@ -534,7 +574,7 @@ impl Work<'_> {
 
     /// Notes in the indexes what the operation has done, once it has been done.
     pub(crate) fn note_entries(state: &mut State, noted: Vec<Noted>) {
-        for Noted { directory, name, block, place } in noted {
+        for Noted { directory, name, block, place, is_new } in noted {
             let block_bytes = state.geometry.block_bytes as u64;
             let Some(index) = state.directories.get_mut(&directory) else { continue };
             let which = match place {
@@ -552,8 +592,26 @@ impl Work<'_> {
                 state.directories.remove(&directory);
                 continue;
             };
-            index.rooms.resize(index.rooms.len().max(which + 1), 0);
-            index.rooms[which] = room(&entries);
+            index.blocks.resize(index.blocks.len().max(which + 1), Room::default());
+            index.blocks[which].largest = room(&entries);
+            index.blocks[which].is_parted |= is_new;
+        }
+    }
+
+    /// Whether it is known that no entry of a block lies in two sectors.
+    fn is_parted(&self, directory: u64, which: u64) -> bool {
+        let index = self.state.directories.get(&directory);
+        let room = index.and_then(|index| index.blocks.get(which as usize));
+        room.is_some_and(|room| room.is_parted)
+    }
+
+    /// Makes the index of a directory that has just been made.
+    pub(crate) fn note_new_directory(state: &mut State, number: u64) {
+        let block = state.raw_inode(number).map_or(0, |inode| inode.pointer(0));
+        let known = state.cache.read(block).map(|bytes| entries(bytes, state.geometry.inodes));
+        if let Ok(Ok(entries)) = known {
+            let blocks = vec![Room { largest: room(&entries), is_parted: true }];
+            state.directories.insert(number, Index { names: HashMap::new(), blocks });
         }
     }
 }
@@ -567,4 +625,6 @@ pub(crate) struct Noted {
     block: u64,
     /// Where it is now, in bytes from the beginning of the directory; none if it is gone.
     place: Option<u64>,
+    /// The block is new.
+    is_new: bool,
 }

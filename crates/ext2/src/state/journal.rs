@@ -4,13 +4,16 @@
 //! commit block. What a torn or foreign part of the ring says does not count.
 
 pub(crate) mod log;
+mod replayed;
 
 use crate::error::{ImageError, failed};
 use crate::state::{State, Work, damaged};
 use crate::superblock::{INCOMPAT_RECOVER, SUPERBLOCK_AT, field};
 use marram_device::Device;
 use marram_vfs::{Result, Timestamp};
+use replayed::Replayed;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 const MAGIC: u32 = 0xc03b_3998;
 const DESCRIPTOR: u32 = 1;
@@ -55,10 +58,27 @@ struct Tag {
     is_escaped: bool,
 }
 
+/// Where the newest copy of a block is.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    /// The block of the image that has it.
+    at: u64,
+    is_escaped: bool,
+}
+
 /// What is to be written, and the transaction that comes next.
 struct Found {
-    blocks: BTreeMap<u64, Vec<u8>>,
+    blocks: BTreeMap<u64, Copied>,
     next: u32,
+}
+
+impl Found {
+    fn of(state: &State, ring: &Ring) -> Result<Found> {
+        match ring.start {
+            0 => Ok(Found { blocks: BTreeMap::new(), next: ring.sequence }),
+            _ => search(state, ring),
+        }
+    }
 }
 
 /// Replays the journal of an image that says it has to be.
@@ -68,13 +88,15 @@ struct Found {
 /// failed.
 pub(crate) fn replay(device: &dyn Device, mut state: State) -> std::result::Result<(), ImageError> {
     let ring = ring(&mut state)?;
-    let found = match ring.start {
-        0 => Found { blocks: BTreeMap::new(), next: ring.sequence },
-        _ => search(&state, &ring)?,
-    };
+    let found = Found::of(&state, &ring)?;
     let block_bytes = state.geometry.block_bytes as u64;
-    for (block, bytes) in &found.blocks {
-        device.write(block * block_bytes, bytes)?;
+    let mut bytes = vec![0; state.geometry.block_bytes];
+    for (block, copied) in &found.blocks {
+        device.read(copied.at * block_bytes, &mut bytes)?;
+        if copied.is_escaped {
+            bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+        }
+        device.write(block * block_bytes, &bytes)?;
     }
     device.flush()?;
     let at = ring.blocks[0] * block_bytes;
@@ -87,6 +109,20 @@ pub(crate) fn replay(device: &dyn Device, mut state: State) -> std::result::Resu
     let rest = u32::from_le_bytes(incompat) & !INCOMPAT_RECOVER;
     device.write(at, &rest.to_le_bytes())?;
     Ok(device.flush()?)
+}
+
+/// The image as [`replay`] would leave it; nothing is written.
+///
+/// # Errors
+/// As for [`replay`].
+pub(crate) fn replayed(
+    device: Arc<dyn Device>,
+    mut state: State,
+) -> std::result::Result<Arc<dyn Device>, ImageError> {
+    let ring = ring(&mut state)?;
+    let found = Found::of(&state, &ring)?;
+    let block_bytes = state.geometry.block_bytes as u64;
+    Ok(Arc::new(Replayed::new(device, block_bytes, found.blocks)))
 }
 
 fn bad(what: &str) -> ImageError {
@@ -233,11 +269,8 @@ fn search(state: &State, ring: &Ring) -> Result<Found> {
             if tag.block >= state.geometry.blocks || ring.blocks.contains(&tag.block) {
                 return Err(damaged(format!("its journal changes block {}", tag.block)));
             }
-            let mut bytes = ring.read(state, at)?;
-            if tag.is_escaped {
-                bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
-            }
-            blocks.insert(tag.block, bytes);
+            let copied = Copied { at: ring.blocks[at], is_escaped: tag.is_escaped };
+            blocks.insert(tag.block, copied);
         }
         Ok(())
     })?;

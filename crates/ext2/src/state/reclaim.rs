@@ -294,6 +294,8 @@ impl State {
             self.census()?.stage = Stage::Groups(which + 1);
             return Ok(());
         }
+        // A clean unmount is to say that the image was unmounted, though nothing may have changed.
+        self.mark()?;
         self.settle()?;
         self.census = None;
         self.marks.was_valid = true;

@@ -180,7 +180,11 @@ impl Work<'_> {
         }
         let (within, zeros) = ((size % block_bytes) as usize, vec![0; (end - size) as usize]);
         let cache = &mut self.state.cache;
-        self.plan.write(cache, (block, Content::Data), within, &zeros, &[]).map_err(failed)
+        let place = (block, Content::Data);
+        let mut after = self.plan.write(cache, place, within, &zeros, &[]).map_err(failed)?;
+        // They may be zeros here that are still to be written.
+        after.push(After::Bytes { block, at: within, len: zeros.len() });
+        Ok(after)
     }
 
     /// Gives a file another size, and stores its inode.

@@ -102,9 +102,10 @@ impl Work<'_> {
         let (made, after) = self.new_inode(caller, (directory, &above), &new, (links, counted))?;
         let mut named = self.add_entry((directory, &mut above), name, (made, new.kind), &after)?;
         self.store(directory, &above, &[])?;
-        if is_directory {
-            named.extend(self.recent_of(directory));
-            self.written = Some((made, named));
+        named.extend(self.recent_of(directory));
+        match is_directory {
+            true => self.written = Some((made, named)),
+            false => self.note_leads(made, &named),
         }
         Ok(made)
     }
@@ -152,6 +153,7 @@ impl Work<'_> {
         let (block_bytes, has_kinds) =
             (self.state.geometry.block_bytes, self.state.geometry.has_kinds);
         let bytes = first_block(made, parent, has_kinds, block_bytes);
+        self.new_directory = Some(made);
         self.give_block(made, inode, (Content::Metadata, &bytes), block_bytes as u64)
     }
 
@@ -403,6 +405,7 @@ impl State {
     fn remove_inode(&mut self, number: u64, now: Timestamp) -> Result<()> {
         self.directories.remove(&number);
         self.recent.remove(&number);
+        self.names.remove(&number);
         // It counts as there while it is taken apart.
         let nameless = self.nameless.get(&number).into_iter().flatten();
         let after: Vec<After> = nameless.map(|patch| After::Patch(*patch)).collect();

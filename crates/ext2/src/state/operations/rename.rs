@@ -146,6 +146,8 @@ impl Work<'_> {
         }
         let gone = self.leave((from, way.name), &source.found, whiteout, settled)?;
         self.change_links(source.number(), -1, &gone)?;
+        let moves_name = [&named[..], &gone, &self.recent_of(to)].concat();
+        [moved.0, from, to].into_iter().for_each(|it| self.note_leads(it, &moves_name));
         if moves {
             self.change_links(from, -1, &gone)?;
         }

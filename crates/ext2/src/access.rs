@@ -1,0 +1,48 @@
+//! Permissions where every caller counts as the superuser (`fakeroot`): a user who makes an image
+//! sets the owners that files have where the image is used.
+
+use crate::Ext2;
+use marram_vfs::{
+    AccessControl, Action, Error, FileSystem, Identity, Ino, Kind, Opened, Opening, Result,
+    SetAttributes,
+};
+
+/// Execute permission of anybody.
+const EXECUTE: u32 = 0o111;
+
+impl Ext2 {
+    /// A file that nobody may run is not run by the superuser either.
+    fn check_execution(&self, ino: Ino) -> Result<()> {
+        let attributes = self.attributes(ino)?;
+        let is_file = attributes.kind == Kind::Regular;
+        if is_file && attributes.permissions & EXECUTE == 0 {
+            return Err(Error::AccessDenied);
+        }
+        Ok(())
+    }
+}
+
+impl AccessControl for Ext2 {
+    fn authorize(&self, _who: &dyn Identity, action: Action<'_>) -> Result<()> {
+        match action {
+            Action::Probe { ino, execute: true, .. } => self.check_execution(ino),
+            _ => Ok(()),
+        }
+    }
+
+    fn authorize_open(&self, _who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
+        if how.execute {
+            self.check_execution(ino)?;
+        }
+        Ok(Opened::AsAsked)
+    }
+
+    fn authorize_change(
+        &self,
+        _who: &dyn Identity,
+        _ino: Ino,
+        _set: &mut SetAttributes,
+    ) -> Result<()> {
+        Ok(())
+    }
+}
