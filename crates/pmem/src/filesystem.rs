@@ -114,6 +114,8 @@ impl Pmem {
             self.live_for(host)?;
         }
         let mut state = self.lock();
+        state.drop_stale();
+        state.kept_free = state.kept_for_checkpoint();
         state.shed_left()?;
         state.enter(self.number)?;
         Ok(())
@@ -226,6 +228,7 @@ impl Pmem {
         match placed {
             Ok(()) => {
                 state.end_checkpoint(held);
+                state.drop_waiting();
                 Ok(())
             }
             Err(error) => {
@@ -285,7 +288,7 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], or no space for a name more.
     pub fn snapshot(&self, dataset: &str, name: &str) -> Result<()> {
-        self.change_image(|state, now| state.snapshot(dataset, name, now))
+        self.change_image(State::kept_for_removals, |state, now| state.snapshot(dataset, name, now))
     }
 
     /// Makes a dataset that begins as a snapshot.
@@ -293,7 +296,9 @@ impl Pmem {
     /// # Errors
     /// As [`Pmem::snapshot`].
     pub fn clone_snapshot(&self, snapshot: Which<'_>, name: &str) -> Result<()> {
-        self.change_image(|state, now| state.clone_of(snapshot, name, now))
+        self.change_image(State::kept_for_removals, |state, now| {
+            state.clone_of(snapshot, name, now)
+        })
     }
 
     /// Lets a dataset go on from a snapshot of it, and keeps what it was as another. Inodes that
@@ -302,7 +307,9 @@ impl Pmem {
     /// # Errors
     /// As [`Pmem::snapshot`].
     pub fn roll_back(&self, dataset: &str, snapshot: &str, keep: &str) -> Result<()> {
-        self.change_image(|state, now| state.roll_back(dataset, (snapshot, keep), now))
+        self.change_image(State::kept_for_checkpoint, |state, now| {
+            state.roll_back(dataset, (snapshot, keep), now)
+        })
     }
 
     /// Destroys datasets, with their snapshots, and snapshots: all of them or none. With
@@ -319,7 +326,7 @@ impl Pmem {
             Destroyed { names, freed_bytes }
         };
         if !dry_run {
-            self.change_image(|state, _| {
+            self.change_image(State::kept_for_checkpoint, |state, _| {
                 let going = state.going(named)?;
                 state.destroy(&going)
             })?;
@@ -349,10 +356,14 @@ impl Pmem {
     }
 
     /// Runs an operation on the whole image, as [`Pmem::change`] does on the dataset.
-    fn change_image<R>(&self, run: impl Fn(&mut State, Timestamp) -> Result<R>) -> Result<R> {
+    fn change_image<R>(
+        &self,
+        kept: fn(&State) -> u64,
+        run: impl Fn(&mut State, Timestamp) -> Result<R>,
+    ) -> Result<R> {
         self.with_space(|| {
             let mut state = self.lock();
-            let kept = state.kept_for_checkpoint();
+            let kept = kept(&state);
             run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
         })
     }
@@ -361,7 +372,7 @@ impl Pmem {
     fn change<R>(&self, run: impl Fn(&mut State, Timestamp) -> Result<R>) -> Result<R> {
         self.with_space(|| {
             let mut state = self.state()?;
-            let kept = state.space.reserved();
+            let kept = state.kept_for_removals();
             run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
         })
     }
@@ -376,19 +387,22 @@ impl Pmem {
         })
     }
 
-    /// Runs an operation of an image that may be changed. If there is no space, it is tried once
-    /// more after a checkpoint: the one before may hold what has been removed since.
+    /// Runs an operation of an image that may be changed. If there is no space, it is tried again
+    /// after a checkpoint: the one before may hold what has been removed since. The first one makes
+    /// room for what waits to be taken away, and the next one lets go of that.
     fn with_space<R>(&self, run: impl Fn() -> Result<R>) -> Result<R> {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
-        match run() {
-            Err(Error::NoSpace) if self.lock().memory.host().is_some() => {
-                self.checkpoint()?;
-                run()
+        let mut done = run();
+        for _ in 0..2 {
+            if !matches!(done, Err(Error::NoSpace)) || self.lock().memory.host().is_none() {
+                break;
             }
-            done => done,
+            self.checkpoint()?;
+            done = run();
         }
+        done
     }
 
     /// Moves the access time of what was read.
@@ -398,7 +412,7 @@ impl Pmem {
             return Ok(());
         }
         let always = state.dataset.access.times == AccessTimes::Strict;
-        let kept = state.space.reserved();
+        let kept = state.kept_for_removals();
         run_in(state, kept, |state| state.stamp_access(ino, self.options.clock.now(), always))
     }
 }
@@ -454,7 +468,7 @@ fn report(state: &State, slot: &Slot, known: &mut HashMap<u64, u64>) -> Result<D
 impl FileSystem for Pmem {
     fn space(&self) -> Result<SpaceReport> {
         let mut state = self.state()?;
-        let free = state.space.free().saturating_sub(state.space.reserved());
+        let free = state.space.free().saturating_sub(state.kept_for_removals());
         Ok(SpaceReport {
             total_bytes: state.space.pages() * PAGE,
             free_bytes: free * PAGE,

@@ -75,6 +75,8 @@ pub(crate) struct Dataset {
     pub(crate) access: Access,
     /// It can have inodes that nothing names and nothing pins: the next mount takes them away.
     pub(crate) has_left: bool,
+    /// Such of which it is known, and that there was no space to take away.
+    pub(crate) waiting: Vec<u64>,
 }
 
 impl Dataset {
@@ -282,7 +284,12 @@ impl State {
 
     /// A page for the running operation.
     pub(crate) fn take_page(&mut self) -> Result<u64> {
-        let page = self.space.take(self.kept_free)?;
+        self.take_page_beside(0)
+    }
+
+    /// A page for the running operation, that leaves so many more free.
+    pub(crate) fn take_page_beside(&mut self, more: u64) -> Result<u64> {
+        let page = self.space.take(self.kept_free + more)?;
         self.fresh.push(page);
         Ok(page)
     }

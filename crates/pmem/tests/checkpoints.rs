@@ -19,20 +19,21 @@ const VERSIONS_MAX: usize = 6;
 const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
 
 /// A disk below a cache of pages.
-struct Disk {
+#[derive(Clone)]
+pub(crate) struct Disk {
     /// What was written back for certain.
     durable: Vec<u8>,
-    cache: Vec<u8>,
+    pub(crate) cache: Vec<u8>,
     /// Of each page that differs, what may have been written back.
     versions: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
 impl Disk {
-    fn new(image: Vec<u8>) -> Disk {
+    pub(crate) fn new(image: Vec<u8>) -> Disk {
         Disk { cache: image.clone(), durable: image, versions: BTreeMap::new() }
     }
 
-    fn happen(&mut self, event: &Event, random: &mut Random) {
+    pub(crate) fn happen(&mut self, event: &Event, random: &mut Random) {
         match event {
             Event::Store { at, bytes } | Event::Fill { at, bytes } => {
                 let (at, end) = (*at as usize, *at as usize + bytes.len());
@@ -71,12 +72,12 @@ impl Disk {
     }
 }
 
-fn open(medium: &Recorded, clock: Arc<dyn Clock>) -> Result<Pmem, ImageError> {
+pub(crate) fn open(medium: &Recorded, clock: Arc<dyn Clock>) -> Result<Pmem, ImageError> {
     let options = PmemOptions { clock, ..PmemOptions::default() };
     Pmem::open(Memory::new(Box::new(medium.clone())), options)
 }
 
-fn some_clock() -> Arc<dyn Clock> {
+pub(crate) fn some_clock() -> Arc<dyn Clock> {
     Arc::new(Cut(Arc::new(SteppedClock::default())))
 }
 
@@ -91,15 +92,15 @@ fn after_power_cut(image: &[u8], host: u64) -> (States, Vec<Event>) {
 }
 
 /// What happens between two checkpoints, and what a checkpoint does.
-struct Part {
-    operations: Vec<Event>,
-    checkpoint: Vec<Event>,
+pub(crate) struct Part {
+    pub(crate) operations: Vec<Event>,
+    pub(crate) checkpoint: Vec<Event>,
     /// The state at the checkpoint.
-    state: States,
+    pub(crate) state: States,
 }
 
-/// A history of a seed in parts, on an image that was closed before.
-fn history(seed: u64, parts: u64) -> (Vec<u8>, Vec<Part>) {
+/// A history of a seed in parts, on an image that was closed before. The last checkpoint closes it.
+pub(crate) fn history(seed: u64, parts: u64) -> (Vec<u8>, Vec<Part>) {
     let moments = Arc::new(HistoryClock::default());
     moments.set_grain(GRAIN);
     let clock: Arc<dyn Clock> = moments.clone();
@@ -132,9 +133,13 @@ fn history(seed: u64, parts: u64) -> (Vec<u8>, Vec<Part>) {
             break;
         }
         medium.start();
-        files.checkpoint().unwrap();
+        if part == parts {
+            files.close().unwrap()
+        } else {
+            files.checkpoint().unwrap()
+        }
         let checkpoint = medium.stop();
-        if random.once_in(8) {
+        if part < parts && random.once_in(8) {
             files.audit().unwrap();
         }
         all.push(Part { operations, checkpoint, state: read(&medium.image()).unwrap() });
@@ -151,7 +156,7 @@ fn moments(events: usize, random: &mut Random) -> Vec<usize> {
 }
 
 /// Cuts the power at some moments of a row of events; what comes back is one of `allowed`.
-fn judge(
+pub(crate) fn judge(
     disk: &mut Disk,
     events: &[Event],
     allowed: &[&States],
@@ -214,6 +219,23 @@ fn content(image: Vec<u8>, host: u64) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     files.read(found.ino, 0, 1000, &mut content).unwrap();
     Some(content)
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_is_not_replaced_by_one_that_holds_nothing() {
+    let (medium, files, file) = begun();
+    for number in 0..6 {
+        files.write(file, 0, &[number; 9000], WriteOptions::default()).unwrap();
+        files.sync_all().unwrap();
+    }
+    files.write(file, 0, &[9; 9000], WriteOptions::default()).unwrap();
+    let mut image = medium.image();
+    let sequence = |place: usize| u64::from_le_bytes(image[place..place + 8].try_into().unwrap());
+    let newest = if sequence(1032) > sequence(1544) { 1024 } else { 1536 };
+    image[newest] ^= 1;
+    let refused = open(&Recorded::unordered(image, 2), some_clock()).err();
+    let Some(ImageError::Damaged(said)) = refused else { panic!("{refused:?}") };
+    assert!(said.contains("no checkpoint"), "{said}");
 }
 
 #[test]

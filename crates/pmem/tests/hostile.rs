@@ -105,6 +105,71 @@ fn words_that_make_no_sense_are_refused_or_do_no_harm() {
     assert!(used > 200 && refused > 50, "{used} used, {refused} refused");
 }
 
+/// A closed image with a change in the middle of it.
+fn changed(at: usize, words: &[u64]) -> Vec<u8> {
+    let mut image = image();
+    for (place, word) in (at..).step_by(8).zip(words) {
+        image[place..place + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    image
+}
+
+#[test]
+fn an_intent_that_leads_nowhere_is_refused_and_nothing_is_changed() {
+    let said = |image: &[u8]| {
+        let medium = Recorded::new(image.to_vec());
+        let memory = Memory::new(Box::new(medium.clone()));
+        let refused = Pmem::open(memory, PmemOptions::default()).err();
+        assert!(medium.image() == image, "it was changed");
+        refused
+    };
+    let slot = 12_288 + 256;
+    let intent = |entry: u64| 2 | 7 << 8 | entry / 8 << 24;
+    let table = u64::from_le_bytes(image()[slot + 8..slot + 16].try_into().unwrap());
+    let entry = (table & !0xfff) + 128;
+    for [word, of] in [
+        [intent(0), slot as u64],
+        [intent(4096), slot as u64],
+        [intent(1 << 20), slot as u64],
+        [u64::MAX & !0xff | 1, slot as u64],
+        [intent(entry), u64::MAX],
+        [intent(entry), u64::MAX & !255],
+        [intent(entry), slot as u64 + 8],
+        [intent(entry), 1 << 20],
+        [intent(entry), 4096],
+        // A snapshot's.
+        [intent(entry), slot as u64 + 256],
+    ] {
+        let refused = said(&changed(576, &[word, of]));
+        assert!(matches!(refused, Some(ImageError::Damaged(_))), "{word:#x}: {refused:?}");
+    }
+    // An inode table of nodes that lead nowhere.
+    for (top, below) in [(5 << 12 | 6, u64::MAX & !0xfff), (5 << 12 | 1, 8), (u64::MAX & !0xfff, 0)]
+    {
+        let mut image = changed(576, &[intent(entry), slot as u64]);
+        image[slot + 8..slot + 16].copy_from_slice(&u64::to_le_bytes(top));
+        image[5 << 12..6 << 12].copy_from_slice(&below.to_le_bytes().repeat(512));
+        image[entry as usize..][..8].copy_from_slice(&[2, 1, 8, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        assert!(matches!(said(&image), Some(ImageError::Damaged(_))), "{top:#x}, {below:#x}");
+    }
+}
+
+#[test]
+fn a_record_for_what_no_operation_changes_is_refused() {
+    for at in [0, 8, 112, 128, 520, 576, 1024, 4096, 12_280, 1 << 20, (1 << 20) - 8] {
+        let words = [at | 2 << 48, 7, 7];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| u64::to_le_bytes(*word)).collect();
+        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes) << 32;
+        let image = changed(4096, &[&[1 | 3 << 16 | checksum][..], &words].concat());
+        let medium = Recorded::new(image.clone());
+        let memory = Memory::new(Box::new(medium.clone()));
+        let refused = Pmem::open(memory, PmemOptions::default()).err();
+        let Some(ImageError::Damaged(said)) = refused else { panic!("{at:#x}: {refused:?}") };
+        assert!(said.contains("redo record"), "{said}");
+        assert!(medium.image() == image, "it was changed");
+    }
+}
+
 #[test]
 fn noise_cut_images_and_other_versions_are_refused() {
     let whole = image();

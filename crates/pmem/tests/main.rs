@@ -5,11 +5,14 @@
 mod checkpoints;
 mod crashes;
 mod failures;
+mod figure;
+mod full;
 mod golden;
 mod growth;
 mod hostile;
 mod images;
 mod judge;
+mod kills;
 mod oracle;
 mod reader;
 mod rows;

@@ -2,7 +2,7 @@
 //! that is open says what a link count is.
 
 use super::memory::{Checked, Image, Problem, number};
-use super::slots::Slot;
+use super::slots::{SLOTS, Slot};
 use super::{FIRST_PAGE, PAGE};
 use crate::finding::FindingKind::ImageRecord;
 use xxhash_rust::xxh3::xxh3_64;
@@ -45,8 +45,8 @@ pub(super) fn finish_redo(image: &mut Image<'_>) -> Checked<()> {
         let (Some((run, left)), true) = (run, len > 0 && to.is_multiple_of(8)) else {
             return bad(REDO, format!("the redo record has a run of {len} words for {to:#x}"));
         };
-        if to + len * 8 > image.bytes() {
-            return bad(REDO, format!("the redo record leads to {to:#x}, outside of the image"));
+        if !is_for_records(to, to + len * 8, image.bytes()) {
+            return bad(REDO, format!("the redo record leads to {to:#x}, where no record leads"));
         }
         for (place, word) in run.chunks_exact(8).enumerate() {
             image.lay_over(to + place as u64 * 8, number(word, 0, 8));
@@ -54,6 +54,12 @@ pub(super) fn finish_redo(image: &mut Image<'_>) -> Checked<()> {
         rest = left;
     }
     Ok(())
+}
+
+/// Whether a record can change a range: the label or the header's checksum, slots, pages.
+fn is_for_records(at: u64, end: u64, bytes: u64) -> bool {
+    let is_label = (40..104).contains(&at) && end <= 104;
+    is_label || (at, end) == (120, 128) || at >= SLOTS && end <= bytes
 }
 
 /// Makes a link count what an open intent says, if its entry decides so.
@@ -85,12 +91,16 @@ pub(super) fn finish_intent(image: &mut Image<'_>, slots: &[Slot]) -> Checked<()
 /// Where an inode lies.
 fn place_of(image: &Image<'_>, root: u64, ino: u64) -> Checked<u64> {
     let (mut at, mut height, place) = (root & !(PAGE - 1), root & 7, ino / 32);
+    let inside = |at: u64| {
+        let is_page = at.is_multiple_of(PAGE) && (FIRST_PAGE * PAGE..image.bytes()).contains(&at);
+        if is_page { Ok(at) } else { bad(INTENT, format!("the intent leads to {at:#x}")) }
+    };
     while height > 0 && at != 0 {
         height -= 1;
-        at = image.word(at + (place >> (9 * height) & 511) * 8)?;
+        at = image.word(inside(at)? + (place >> (9 * height) & 511) * 8)?;
     }
     match at {
         0 => bad(INTENT, format!("the intent is about inode {ino}, which has no place")),
-        at => Ok(at + ino % 32 * INODE),
+        at => Ok(inside(at)? + ino % 32 * INODE),
     }
 }

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::finding::{Finding, Place};
 use crate::reporter::Reporter;
 use crate::{CheckOptions, Summary, finished};
-use checkpoint::Begin;
+use checkpoint::Checkpoint;
 use marram_device::Device;
 use memory::{Image, Problem};
 use pages::Pages;
@@ -100,11 +100,18 @@ pub(crate) fn check(
     };
     check.read_number_limit();
     match checkpoint::begin(&check.image, host) {
-        Ok(Begin::Live) => check.check_live(),
-        Ok(Begin::Checkpoint { slots, number_limit }) => {
-            check.number_limit = check.number_limit.max(number_limit);
-            let slots = check.read_checkpoint(slots);
-            check.check_states(&slots);
+        Ok(found) => {
+            let mut roots = BTreeSet::new();
+            if found.is_live {
+                check.check_live(&mut roots);
+            }
+            match found.checkpoint {
+                Ok(Some(checkpoint)) => {
+                    check.check_checkpoint(&checkpoint, found.is_live, &mut roots);
+                }
+                Ok(None) => {}
+                Err(problem) => check.tell(problem),
+            }
         }
         Err(problem) => check.tell(problem),
     }
@@ -117,7 +124,7 @@ pub(crate) fn check(
 
 impl Check<'_, '_> {
     /// Looks at the live state, with what an interrupted operation has left.
-    fn check_live(&mut self) {
+    fn check_live(&mut self, roots: &mut BTreeSet<u64>) {
         if let Err(problem) = interrupted::finish_redo(&mut self.image) {
             self.tell(problem);
         }
@@ -125,26 +132,49 @@ impl Check<'_, '_> {
         if let Err(problem) = interrupted::finish_intent(&mut self.image, &slots) {
             self.tell(problem);
         }
-        self.check_states(&slots);
+        self.count_states(&slots);
+        self.check_states(&slots, "", roots);
+    }
+
+    /// Looks at what a power cut would leave. Beside a live state it counts for nothing else.
+    fn check_checkpoint(
+        &mut self,
+        checkpoint: &Checkpoint,
+        is_beside: bool,
+        roots: &mut BTreeSet<u64>,
+    ) {
+        self.number_limit = self.number_limit.max(checkpoint.number_limit);
+        self.pages.begin_state();
+        let slots = self.read_checkpoint(checkpoint.slots);
+        if !is_beside {
+            self.count_states(&slots);
+            self.check_states(&slots, "", roots);
+            return;
+        }
+        let counted = self.summary.clone();
+        self.check_states(&slots, " at the last checkpoint", roots);
+        self.summary = counted;
+    }
+
+    fn count_states(&mut self, slots: &[Slot]) {
+        let snapshots = slots.iter().filter(|slot| slot.is_snapshot).count() as u64;
+        self.summary.snapshots = snapshots;
+        self.summary.datasets = slots.len() as u64 - snapshots;
     }
 
     /// Looks at every state. Of states that have the same inode table one stands for all.
-    fn check_states(&mut self, slots: &[Slot]) {
+    fn check_states(&mut self, slots: &[Slot], when: &str, roots: &mut BTreeSet<u64>) {
         let names: HashMap<u64, &str> = slots.iter().map(|it| (it.number, &*it.name)).collect();
-        let mut roots = BTreeSet::new();
         for slot in slots {
-            match slot.is_snapshot {
-                true => self.summary.snapshots += 1,
-                false => self.summary.datasets += 1,
-            }
             let is_passed_over = slot.is_snapshot && !self.options.snapshots;
             if is_passed_over || !roots.insert(slot.root) {
                 continue;
             }
-            self.state = Some(match slot.is_snapshot {
+            let name = match slot.is_snapshot {
                 true => format!("{}@{}", names.get(&slot.of).unwrap_or(&"?"), slot.name),
                 false => slot.name.clone(),
-            });
+            };
+            self.state = Some(format!("{name}{when}"));
             self.pages.begin_state();
             self.check_state(slot);
             self.state = None;

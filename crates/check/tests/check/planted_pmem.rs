@@ -352,7 +352,8 @@ fn an_image_that_was_not_closed_is_looked_at_by_its_checkpoint() {
     files.checkpoint().unwrap();
     files.create(USER, Ino::ROOT, name("later"), FILE).unwrap();
     drop(files);
-    let mut image = medium.image();
+    let whole = medium.image();
+    let mut image = whole.clone();
     let found = |image: &[u8], host: Option<u64>| {
         let device = MemoryDevice::from_bytes(image.to_vec());
         let (options, mut kinds) = (CheckOptions::default(), Vec::new());
@@ -367,6 +368,38 @@ fn an_image_that_was_not_closed_is_looked_at_by_its_checkpoint() {
     assert_eq!((found(&image, Some(6)), found(&image, None)), (vec![], vec![]));
     image[1024..2048].fill(0);
     assert_eq!(found(&image, Some(6)), [Kind::ImageRecord]);
+
+    // While the live state is right, the checkpoint is what a power cut would leave.
+    let place = if whole[1024..1032] == [0; 8] { 1536 } else { 1024 };
+    let slots = u64::from_le_bytes(whole[place + 16..place + 24].try_into().unwrap()) as usize;
+    let mut image = whole.clone();
+    image[slots + 256] = 3;
+    let kinds = [Kind::SlotMalformed, Kind::SlotOwner, Kind::RootMissing];
+    for host in [Some(5), Some(6)] {
+        assert_eq!(found(&image, host), kinds, "{host:?}");
+    }
+    // One in the place of the other is none.
+    let mut image = whole.clone();
+    let other = 1024 + 1536 - place;
+    image.copy_within(place..place + 32, other);
+    image[place..place + 32].fill(0);
+    for host in [Some(5), Some(6)] {
+        assert_eq!(found(&image, host), [Kind::ImageRecord], "{host:?}");
+    }
+}
+
+#[test]
+fn intents_that_lead_nowhere_are_found() {
+    for word in [u64::MAX & !0xfff, u64::MAX & !0xff, 8, BYTES as u64] {
+        finds(Kind::ImageRecord, |it| {
+            let entry = it.entry(1, b"d");
+            it.put(576, 1 | 3 << 8 | (entry as u64 / 8) << 24);
+            it.put(584, ROOT as u64);
+            let node = BYTES - 4096;
+            (node..BYTES).step_by(8).for_each(|at| it.put(at, word));
+            it.put(ROOT + 8, node as u64 | 1);
+        });
+    }
 }
 
 /// A device of which some bytes cannot be read.

@@ -10,7 +10,7 @@
 //! and the live state is right everywhere.
 
 use crate::error::ImageError;
-use crate::layout::{INTENT, NUMBER_LIMIT, REDO, SLOTS};
+use crate::layout::{INTENT, NUMBER_LIMIT, NUMBER_MAX, REDO, SLOTS};
 use crate::memory::Memory;
 use crate::space::Space;
 use crate::state::State;
@@ -22,8 +22,10 @@ use xxhash_rust::xxh3::xxh3_64;
 const LIVES_FOR: u64 = 528;
 /// No run of the machine has this number.
 const NO_RUN: u64 = u64::MAX;
-/// Slots in a page.
-const SLOTS_IN_PAGE: u64 = 15;
+/// Copies of a page of slots: one of the checkpoint, and one that is made while that is held.
+const COPIES: u64 = 2;
+/// No checkpoint has this sequence number, or a greater one.
+const SEQUENCE_MAX: u64 = 1 << 63;
 /// Words of a checkpoint in its place.
 const WORDS: u64 = 4;
 /// Where a checkpoint can be.
@@ -67,7 +69,8 @@ impl Checkpoint {
         let word = |which: u64| memory.word(place + which * 8);
         let found = Checkpoint { sequence: word(1)?, slots: word(2)?, number_limit: word(3)? };
         let is_whole = found.words()[0] == word(0)? && found.place() == place;
-        Ok(is_whole.then_some(found))
+        let is_sane = found.sequence < SEQUENCE_MAX && found.number_limit <= NUMBER_MAX;
+        Ok((is_whole && is_sane).then_some(found))
     }
 
     /// The newest one.
@@ -161,10 +164,25 @@ impl State {
         Ok(())
     }
 
+    /// Copies of so many pages of slots that there have to be room for.
+    fn copies(&self, pages: u64) -> u64 {
+        if self.memory.host().is_some() { COPIES * pages } else { 0 }
+    }
+
     /// Pages that have to stay free, so that there can always be another checkpoint.
     pub(crate) fn kept_for_checkpoint(&self) -> u64 {
-        let pages = self.slots.iter().len() as u64 / SLOTS_IN_PAGE + 1;
-        if self.memory.host().is_some() { 2 * pages } else { 0 }
+        let made = self.held.as_ref().map_or(0, |held| held.pages.len() as u64);
+        self.copies(self.slots.pages()).saturating_sub(made)
+    }
+
+    /// Pages that have to stay free, so that a full image can be emptied too.
+    pub(crate) fn kept_for_removals(&self) -> u64 {
+        self.space.reserved() + self.kept_for_checkpoint()
+    }
+
+    /// A page for slots: it brings that a checkpoint needs more.
+    pub(crate) fn take_slot_page(&mut self) -> Result<u64> {
+        self.take_page_beside(self.copies(1))
     }
 
     /// Takes a checkpoint of this moment, and holds what it reaches; none if nothing was stored
@@ -241,8 +259,21 @@ impl State {
 
     /// A checkpoint is durable: what the one before has held is let go.
     pub(crate) fn end_checkpoint(&mut self, held: Held) {
-        if let Some(last) = self.held.replace(held) {
+        let last = self.held.replace(held);
+        self.drop_stale();
+        if let Some(last) = last {
             self.release_held(last);
+        }
+    }
+
+    /// Wipes the place of the checkpoint before the one that is held. What that reaches is free
+    /// now: if the newer one could not be read one day, it would be taken for a state.
+    pub(crate) fn drop_stale(&mut self) {
+        let Some(held) = &self.held else { return };
+        let stale = PLACES[((held.at.sequence + 1) % 2) as usize];
+        if self.memory.store(stale, 8, 0).is_ok() {
+            self.memory.persist();
+            self.checkpointed_at = self.checkpointed_at.map(|stored| stored + 8);
         }
     }
 

@@ -5,9 +5,11 @@
 //! written to the redo record, which one store opens: from then on it has happened, and is carried
 //! out again at the next mount if it was not finished.
 
+use crate::image::{CREATED_AT, LABEL_AT};
 use crate::layout::{
-    EntryWord, INODE, INODES, INTENT, INTENT_SLOT, Intent, REDO, REDO_WORDS_MAX, decode_intent,
-    encode_intent, field, slot_field,
+    EntryWord, HEADER_CHECKED, INODE, INODES, INTENT, INTENT_SLOT, Intent, PAGE, REDO,
+    REDO_WORDS_MAX, SLOT, SLOTS, SlotHead, SlotKind, decode_intent, encode_intent, field,
+    slot_field,
 };
 use crate::memory::Memory;
 use crate::state::{Node, State};
@@ -110,6 +112,14 @@ impl State {
     /// # Errors
     /// Nothing has changed: the plan is too large for a redo record.
     pub(crate) fn commit(&mut self, plan: &Plan) -> Result<()> {
+        self.commit_with_times(plan)?;
+        self.memory.persist();
+        Ok(())
+    }
+
+    /// As [`State::commit`], but durable with the end of the operation: nothing but times may be
+    /// stored until then.
+    pub(crate) fn commit_with_times(&mut self, plan: &Plan) -> Result<()> {
         let changes = plan.changes(&self.memory)?;
         let words = if changes.len() > 1 { record(&changes) } else { Vec::new() };
         if words.len() > REDO_WORDS_MAX {
@@ -133,10 +143,9 @@ impl State {
                 None => self.memory.store(*at, 8, change.word)?,
             }
         }
-        self.memory.persist();
         if !words.is_empty() {
-            self.memory.store(REDO, 1, 0)?;
             self.memory.persist();
+            self.memory.store(REDO, 1, 0)?;
         }
         Ok(())
     }
@@ -180,6 +189,7 @@ impl State {
         else {
             return Ok(());
         };
+        self.page_address(at / PAGE * PAGE)?;
         let entry = EntryWord::decode(self.memory.word(at)?);
         let is_there = entry.live && entry.units != 0;
         if is_there == (intent == Intent::Made) {
@@ -202,12 +212,26 @@ impl State {
 
     /// Where an inode lies that an intent is about, before a scan.
     fn intended(&self, ino: u64) -> Result<Node> {
-        let root_at = self.memory.word(INTENT_SLOT)?.saturating_add(slot_field::ROOT);
-        match self.page_at(self.memory.word(root_at)?, ino / INODES)? {
+        let slot = self.memory.word(INTENT_SLOT)?;
+        let head = match slot.is_multiple_of(SLOT) && slot >= SLOTS {
+            true => SlotHead::decode(self.memory.word(slot)?),
+            false => None,
+        };
+        let Some(SlotHead::Used { kind: SlotKind::Dataset, .. }) = head else {
+            return Err(Error::Damaged(format!("the intent is about the slot {slot:#x}")));
+        };
+        match self.page_at(self.memory.word(slot + slot_field::ROOT)?, ino / INODES)? {
             0 => Err(Error::Damaged(format!("the intent names inode {ino}, which has no place"))),
             page => Ok(Node { ino, at: page + ino % INODES * INODE }),
         }
     }
+}
+
+/// Whether a record can change a range: the label with its checksum, slots, and what they lead to.
+fn is_for_records(at: u64, end: u64, bytes: u64) -> bool {
+    let (label, checked) = (LABEL_AT as u64..CREATED_AT as u64, HEADER_CHECKED as u64);
+    let is_label = label.contains(&at) && end <= label.end;
+    is_label || (at, end) == (checked, checked + 8) || (at >= SLOTS && end <= bytes)
 }
 
 /// What an open redo record says; `None` if there is none.
@@ -237,6 +261,9 @@ pub(crate) fn pending(memory: &Memory) -> Result<Option<Vec<(u64, u64)>>> {
             return Err(bad("has a run that makes no sense"));
         }
         let (run, left) = following.split_at(len);
+        if !is_for_records(at, at + len as u64 * 8, memory.bytes()) {
+            return Err(bad(&format!("leads to {at:#x}")));
+        }
         changes.extend((at..).step_by(8).zip(run.iter().copied()));
         rest = left;
     }

@@ -367,6 +367,7 @@ impl State {
                     Err(Error::NoSpace) => {
                         self.give_up();
                         self.dataset.has_left = true;
+                        self.dataset.waiting.push(ino);
                     }
                     Err(error) => return Err(error),
                 }

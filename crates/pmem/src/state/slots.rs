@@ -63,6 +63,8 @@ pub(crate) struct Slots {
     free: Vec<u64>,
     /// The address of the first slot that was never used, or of the end of the last page.
     end: u64,
+    /// How many pages they lie in, the first one too.
+    pages: u64,
 }
 
 impl Slots {
@@ -74,6 +76,11 @@ impl Slots {
     /// All, in the order of their numbers.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Slot> {
         self.by_number.values()
+    }
+
+    /// How many pages they lie in, whether there is something in all of them or not.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
     }
 
     fn named(&self, dataset: u64, name: &str) -> Option<&Slot> {
@@ -142,6 +149,7 @@ impl State {
         let mut page = first;
         loop {
             slots.end = page + PAGE;
+            slots.pages += 1;
             for at in (1..SLOTS_IN_PAGE).map(|which| page + which * SLOT) {
                 let head = SlotHead::decode(self.memory.word(at)?);
                 match head.ok_or_else(|| damaged(at, "makes no sense"))? {
@@ -198,7 +206,8 @@ impl State {
             return Err(Error::NoSpace);
         }
         if end > self.memory.word(NUMBER_LIMIT)? {
-            self.memory.store(NUMBER_LIMIT, 8, end + NUMBERS_PROMISED)?;
+            let limit = NUMBER_MAX.min(end + NUMBERS_PROMISED);
+            self.memory.store(NUMBER_LIMIT, 8, limit)?;
             self.memory.persist();
         }
         Ok(())
@@ -227,7 +236,7 @@ impl State {
         }
         let last = self.slots.end - PAGE;
         let page = self.apart(|state| {
-            let page = state.take_page()?;
+            let page = state.take_slot_page()?;
             state.memory.store(page, 8, 0)?;
             state.memory.store(page + SLOT, 8, 0)?;
             state.memory.persist();
@@ -236,6 +245,7 @@ impl State {
             Ok(page)
         })?;
         self.slots.end = page + SLOT;
+        self.slots.pages += 1;
         Ok(self.slots.end)
     }
 

@@ -3,7 +3,7 @@
 //! A root pointer has the height of its tree. A null pointer stands for pages of zeros. Of a tree
 //! with a size all pointers to pages behind the size are free memory: they are never followed.
 
-use crate::layout::{FANOUT, HEIGHT_MAX, PAGE, height_for, span, split_root};
+use crate::layout::{FANOUT, FIRST_PAGE, HEIGHT_MAX, PAGE, height_for, span, split_root};
 use crate::state::State;
 use crate::state::commit::Plan;
 use crate::state::sharing::{Branch, Leaves, Way};
@@ -54,7 +54,16 @@ impl State {
         }
         while height > 0 && at != 0 {
             height -= 1;
-            at = self.memory.word(at + place / span(height) % FANOUT * 8)?;
+            at = self.memory.word(self.page_address(at)? + place / span(height) % FANOUT * 8)?;
+        }
+        if at == 0 { Ok(0) } else { self.page_address(at) }
+    }
+
+    /// An address, if it is that of a page that can be allocated.
+    pub(crate) fn page_address(&self, at: u64) -> Result<u64> {
+        let places = FIRST_PAGE * PAGE..self.memory.bytes();
+        if !at.is_multiple_of(PAGE) || !places.contains(&at) {
+            return Err(Error::Damaged(format!("the pointer {at:#x} leads nowhere")));
         }
         Ok(at)
     }
@@ -263,9 +272,7 @@ impl State {
         (from, valid): (u64, u64),
         visit: &mut dyn FnMut(Met) -> Result<()>,
     ) -> Result<()> {
-        if !met.at.is_multiple_of(PAGE) || met.at >= self.memory.bytes() {
-            return Err(Error::Damaged(format!("the pointer {:#x} leads nowhere", met.at)));
-        }
+        self.page_address(met.at)?;
         if met.first >= from {
             visit(met)?;
         }

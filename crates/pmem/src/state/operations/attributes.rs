@@ -48,7 +48,7 @@ impl State {
             self.plan_no_capability(node, &basics, &mut plan)?;
         }
         self.plan_times(node, set, now, &mut plan)?;
-        self.commit(&plan)?;
+        self.commit_with_times(&plan)?;
         self.stamp_times(node, set, now)?;
         self.attributes(node)
     }

@@ -173,7 +173,7 @@ impl State {
         if new_size != size {
             plan.edit(node.field(field::SIZE), new_size);
         }
-        self.commit(&plan)?;
+        self.commit_with_times(&plan)?;
         self.content_counts.add((self.dataset.number, node.ino), added);
         Ok(())
     }

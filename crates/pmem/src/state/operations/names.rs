@@ -75,7 +75,11 @@ impl State {
             let at = self.address(directory, place)?;
             self.intend(Intent::Made, above.links + 1, at)?;
         }
-        self.commit(&plan)?;
+        if is_directory {
+            self.commit(&plan)?
+        } else {
+            self.commit_with_times(&plan)?
+        }
         self.note_inode();
         self.note_entry(directory, name, place)?;
         if is_directory {
@@ -328,9 +332,26 @@ impl State {
         let dropped = self.node(ino).and_then(|node| self.drop_if_unused(node));
         match dropped {
             Ok(()) => self.end_operation(),
-            Err(_) => {
+            Err(error) => {
                 self.dataset.has_left = true;
+                if error == Error::NoSpace {
+                    self.dataset.waiting.push(ino.0);
+                }
                 self.give_up();
+            }
+        }
+    }
+
+    /// Takes away what there was no space to take away before.
+    pub(crate) fn drop_waiting(&mut self) {
+        let all = self.others.values().chain([&self.dataset]);
+        let waits = all.filter(|dataset| !dataset.waiting.is_empty());
+        let numbers: Vec<u64> = waits.map(|dataset| dataset.number).collect();
+        self.kept_free = self.kept_for_checkpoint();
+        for number in numbers {
+            if self.enter(number).is_ok() {
+                let waiting = std::mem::take(&mut self.dataset.waiting);
+                waiting.into_iter().for_each(|ino| self.drop_unpinned(Ino(ino)));
             }
         }
     }

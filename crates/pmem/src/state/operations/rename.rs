@@ -188,7 +188,10 @@ impl State {
             let links = u64::from(target.basics.links - 1);
             plan.narrow(target.node.field(field::LINKS), 4, links);
         }
-        self.commit(&plan)?;
+        match target {
+            Some(_) => self.commit(&plan)?,
+            None => self.commit_with_times(&plan)?,
+        }
         match left {
             Some(_) => self.note_inode(),
             None => self.note_removal(sides.from, way.name)?,
@@ -230,7 +233,7 @@ impl State {
                 }
             }
         }
-        self.commit(&plan)?;
+        self.commit_with_times(&plan)?;
         self.stamp_sides(&sides, now)?;
         self.stamp_change(source.node, now)?;
         self.stamp_change(target.node, now)
