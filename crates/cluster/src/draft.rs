@@ -43,11 +43,6 @@ impl Draft {
         &self.catalogue
     }
 
-    /// The number of the entry that is being made.
-    pub(crate) fn entry(&self) -> u64 {
-        self.entry
-    }
-
     /// Whether the entry would change nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.changed_lines.is_empty() && self.work.is_empty()
@@ -181,6 +176,25 @@ impl Draft {
         let is_taken = |base: &Source| self.catalogue.find(base).is_ok();
         let base = Source::fork_base(dataset, name, &is_taken)?;
         let origin = self.snapshot(dataset, base.snapshot.as_deref().unwrap_or_default())?;
+        self.begin_fork((origin, root_object), name)
+    }
+
+    /// Makes a fork of the state that a snapshot of a dataset keeps. The snapshot becomes its base,
+    /// and goes with it.
+    pub(crate) fn fork_kept(&mut self, of: u64, kept: &str, name: &DatasetName) -> Result<()> {
+        self.refuse_taken(&Source::live(name.clone()))?;
+        let live = self.catalogue.source(of);
+        let live = live.ok_or_else(|| Error::NoDataset(format!("number {of}")))?;
+        let is_taken = |base: &Source| self.catalogue.find(base).is_ok();
+        let base = Source::fork_base(&live.dataset, name, &is_taken)?;
+        let kept = Source { snapshot: Some(kept.to_owned()), ..live };
+        let origin = self.catalogue.snapshot(&kept)?;
+        let root_object = self.record(origin)?.root_object;
+        self.begin_fork((origin, root_object), name)?;
+        self.change(origin, |snapshot| snapshot.name = base.snapshot.unwrap_or_default())
+    }
+
+    fn begin_fork(&mut self, (origin, root_object): (u64, u64), name: &DatasetName) -> Result<()> {
         let number = self.clone_snapshot(origin, name)?;
         self.change(number, |fork| {
             fork.role = Role::Dataset { origin, is_fork: true };

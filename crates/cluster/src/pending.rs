@@ -71,6 +71,12 @@ impl Pending {
         }
     }
 
+    /// Forgets what has changed in a dataset.
+    pub(crate) fn forget(&mut self, dataset: u64) {
+        let items = self.datasets.remove(&dataset).unwrap_or_default();
+        self.bytes -= items.values().map(|item| weight(item.as_ref())).sum::<usize>();
+    }
+
     /// Writes into the fresh block under a key.
     ///
     /// # Errors

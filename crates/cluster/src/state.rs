@@ -97,8 +97,8 @@ pub(crate) struct State {
     pub(crate) is_alone: bool,
     /// It is about to answer that it is not alone any more.
     pub(crate) is_answering: bool,
-    /// The entry that has expelled this client, if one has.
-    pub(crate) expelled_by: Option<u64>,
+    /// Another client has taken this one for lost.
+    pub(crate) is_expelled: bool,
     pub(crate) company: Company,
 }
 

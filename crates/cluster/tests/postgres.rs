@@ -197,6 +197,25 @@ fn an_insertion_that_is_asked_for_again_is_done_once() {
 }
 
 #[test]
+fn a_server_that_is_silent_is_awaited_for_as_long_as_there_is_patience() {
+    let Some(server) = Server::start() else { return };
+    let patience = Duration::from_secs(1);
+    let access = Access { patience, ..access(server.new_place()) };
+    let database = PostgresDatabase::create(access).unwrap();
+    assert!(database.insert(Table::Heads, b"a", b"1").unwrap());
+    server.stand_still(true);
+    let began = Instant::now();
+    let error = database.insert(Table::Heads, b"b", b"2").unwrap_err();
+    let took = began.elapsed();
+    server.stand_still(false);
+    assert!(matches!(&error, Error::Io(_)), "{error}");
+    assert!(took < Duration::from_secs(15), "it took {took:?}");
+    // What was asked then is at an end, or done: it comes behind nothing.
+    database.write(&[Change::remove(Table::Heads, *b"b")]).unwrap();
+    assert!(database.insert(Table::Heads, b"b", b"3").unwrap());
+}
+
+#[test]
 fn a_server_that_has_lost_entries_is_not_written_to() {
     let Some(mut server) = Server::start() else { return };
     let place = server.new_place();

@@ -2,7 +2,7 @@
 //!
 //! It refuses to run as root, so root starts it as the user of Debian's package.
 
-use marram_cluster::postgres::{Access, Place, PostgresDatabase};
+use marram_cluster::postgres::{self, Access, Place, PostgresDatabase};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, chown};
@@ -98,6 +98,15 @@ impl Server {
         }
     }
 
+    /// Lets it and all of its processes stand still, or go on.
+    pub(crate) fn stand_still(&self, is_still: bool) {
+        let id = self.running.as_ref().unwrap().id().to_string();
+        let which = if is_still { Signal::STOP } else { Signal::CONT };
+        signal(&id, which);
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.split_whitespace().for_each(|child| signal(child, which));
+    }
+
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.folder.path()).stdin(Stdio::null()).env_remove("PGPASSWORD");
@@ -150,7 +159,7 @@ pub(crate) fn access(place: Place) -> Access {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let refused = |_: &Place| Err(marram_store::Error::Invalid("there is no password".into()));
     let name = format!("test-{}-{number}", std::process::id());
-    Access { place, password: Arc::new(refused), name }
+    Access { place, password: Arc::new(refused), name, patience: postgres::PATIENCE }
 }
 
 impl Drop for Server {

@@ -6,7 +6,7 @@ use crate::stores::{StillClock, after_all, beside, hear, instead_of_all, made, t
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::sqlite::SqliteDatabase;
 use marram_cluster::verify::verify;
-use marram_cluster::{Cluster, Database, Heard};
+use marram_cluster::{Cluster, Database, Heard, Lost};
 use marram_store::{Batch, Block, Error, Item, Key, Source, Store, View, conformance};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -42,7 +42,9 @@ fn put(view: &dyn View, object: u64, value: u8) -> marram_store::Result<()> {
 }
 
 fn value(view: &dyn View, object: u64) -> Option<u8> {
-    view.capabilities().together.unwrap().look().unwrap();
+    if let Some(together) = view.capabilities().together {
+        together.look().unwrap();
+    }
     view.get(key(object)).unwrap().map(|item| item.value[0])
 }
 
@@ -258,6 +260,87 @@ fn a_client_that_was_expelled_while_it_slept_publishes_nothing() {
     }
     assert!(put(&*slept, 3, 1).is_err());
     assert_eq!(value(&*there, 3), Some(9));
+}
+
+#[test]
+fn a_client_that_was_expelled_behind_a_trimmed_log_says_so_and_keeps_what_waited() {
+    let (memory, database) = empty();
+    let clock = StillClock::new();
+    let first = together_in(&[Arc::clone(&database)], &clock);
+    let here = first[0].open(&root()).unwrap();
+    put(&*here, 2, 1).unwrap();
+    here.sync().unwrap();
+    put(&*here, 2, 2).unwrap();
+    let second = Arc::new(Cluster::open(Arc::clone(&database), instead_of_all(2, &clock)).unwrap());
+    let there = second.open(&root()).unwrap();
+    for _ in 0..1100 {
+        put(&*there, 3, 9).unwrap();
+        there.sync().unwrap();
+    }
+    let together = here.capabilities().together.unwrap();
+    assert!(first[0].listen(&mut || ()).is_err() && first[0].has_lost());
+    assert!(together.look().is_err() && first[0].list().is_err() && here.sync().is_err());
+    let options = beside(3, &clock, &[Arc::clone(&second)]);
+    let again = Cluster::open(Arc::clone(&database), options).unwrap();
+    let forks = first[0].rescue(&again).unwrap();
+    let fork = second.open(&Source::live(forks[0].clone())).unwrap();
+    assert_eq!([2, 3].map(|object| value(&*fork, object)), [Some(2), None]);
+    assert_eq!([2, 3].map(|object| value(&*there, object)), [Some(1), Some(9)]);
+    drop((fork, there, again.close(), second.close()));
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn clients_that_are_lost_one_after_the_other_leave_a_snapshot_each() {
+    let (memory, database) = empty();
+    let clock = StillClock::new();
+    let lost: Vec<Cluster> = (1..=20)
+        .map(|number| {
+            let options = instead_of_all(number, &clock);
+            let cluster = Cluster::open(Arc::clone(&database), options).unwrap();
+            let view = cluster.open(&root()).unwrap();
+            put(&*view, 2, number).unwrap();
+            view.sync().unwrap();
+            cluster
+        })
+        .collect();
+    let last = Arc::new(Cluster::open(Arc::clone(&database), after_all(21, &clock)).unwrap());
+    let listed = last.list().unwrap();
+    let live = listed.iter().filter(|report| report.source.snapshot.is_none()).count();
+    assert_eq!((live, listed.len()), (1, 20), "nobody came back: no forks, and 19 snapshots");
+    let numbers = 1..=20_u8;
+    for number in numbers.take(19) {
+        let name: Source =
+            format!("root@lost-{}", format!("{number:02x}").repeat(8)).parse().unwrap();
+        assert_eq!(value(&*last.open(&name).unwrap(), 2), Some(number), "its state");
+    }
+    drop((lost, last.close()));
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn a_lost_client_is_expelled_where_its_state_cannot_be_kept() {
+    let (_, database) = empty();
+    let clock = StillClock::new();
+    let first = together_in(&[Arc::clone(&database)], &clock);
+    let here = first[0].open(&root()).unwrap();
+    first[0].snapshot(&"root".parse().unwrap(), "lost-0101010101010101").unwrap();
+    put(&*here, 2, 1).unwrap();
+    let second = Arc::new(Cluster::open(Arc::clone(&database), instead_of_all(2, &clock)).unwrap());
+    assert_eq!(second.clients().unwrap().len(), 1);
+    assert!(here.sync().is_err() && first[0].has_lost());
+}
+
+#[test]
+fn what_is_refused_is_asked_once() {
+    let (memory, database) = empty();
+    let clock = StillClock::new();
+    let clients = together_in(&[Arc::clone(&database), database], &clock);
+    clients[1].close().unwrap();
+    let before = memory.round_trips();
+    clients[0].expel(Lost { session: [2; 16], may_return: false }).unwrap();
+    let trips = memory.round_trips() - before;
+    assert!(trips < 10, "it has gone by itself, and that took {trips} round trips");
 }
 
 #[test]

@@ -4,9 +4,13 @@ use super::failure::{Failure, Outcome};
 use super::place::Place;
 use marram_store::Result;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Gives the password for a place. It is asked each time when a server asks.
 pub type Password = Arc<dyn Fn(&Place) -> Result<Vec<u8>> + Send + Sync>;
+
+/// How long most wait for a server.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a schema is reached.
 #[derive(Clone)]
@@ -18,6 +22,8 @@ pub struct Access {
     /// What the server lists the connections under: a name that nothing else has, of at most 40
     /// letters. Those that were lost are ended by it.
     pub name: String,
+    /// How long a server is awaited that is gone, or does not answer.
+    pub patience: Duration,
 }
 
 impl Access {

@@ -9,14 +9,12 @@ use super::wire::{Answer, Connection, Step, Value, types};
 use marram_store::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that one store has at most.
 const CONNECTIONS_MAX: usize = 8;
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Attempts to reach a server that is gone: for half a minute.
-const ATTEMPTS_MAX: usize = 300;
 /// The oldest version that is taken, as the server counts.
 const VERSION_MIN: u32 = 130_000;
 
@@ -31,6 +29,26 @@ const SETTINGS: &str = "SELECT set_config(name, value, false) FROM (VALUES \
      ('idle_in_transaction_session_timeout', '0'), \
      ('synchronous_commit', CASE current_setting('synchronous_commit') \
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END)) AS settings (name, value)";
+
+/// Attempts at something, for as long as there is patience. That begins to run with the first one
+/// that fails.
+struct Attempts {
+    patience: Duration,
+    end: Option<Instant>,
+}
+
+impl Attempts {
+    fn new(patience: Duration) -> Attempts {
+        Attempts { patience, end: None }
+    }
+
+    /// Pauses before the next one; false if the time is over.
+    fn go_on(&mut self) -> bool {
+        let end = *self.end.get_or_insert_with(|| Instant::now() + self.patience);
+        std::thread::sleep(PAUSE);
+        Instant::now() < end
+    }
+}
 
 /// The connections to a place.
 pub(super) struct Sessions {
@@ -62,19 +80,16 @@ impl Sessions {
             calls: AtomicU64::new(0),
             acknowledged: Mutex::default(),
         };
-        let mut attempts = 1;
+        let mut attempts = Attempts::new(sessions.access.patience);
         loop {
             match sessions.take() {
                 Ok(connection) => {
                     sessions.give(connection);
                     return Ok(sessions);
                 }
-                Err(failure) if failure.is_starting() && attempts < ATTEMPTS_MAX => {
-                    std::thread::sleep(PAUSE);
-                }
+                Err(failure) if failure.is_starting() && attempts.go_on() => {}
                 Err(failure) => return Err(failure.into()),
             }
-            attempts += 1;
         }
     }
 
@@ -84,17 +99,13 @@ impl Sessions {
         &self,
         mut work: impl FnMut(&mut Connection, bool) -> Outcome<T>,
     ) -> Result<T> {
-        let (mut asked, mut attempts) = (false, 1);
+        let (mut asked, mut attempts) = (false, Attempts::new(self.access.patience));
         loop {
-            let failure = match self.attempt(&mut asked, &mut work) {
+            match self.attempt(&mut asked, &mut work) {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            if !failure.passes() || attempts == ATTEMPTS_MAX {
-                return Err(failure.into());
+                Err(failure) if failure.passes() && attempts.go_on() => {}
+                Err(failure) => return Err(failure.into()),
             }
-            attempts += 1;
-            std::thread::sleep(PAUSE);
         }
     }
 
@@ -162,7 +173,7 @@ impl Sessions {
         let (name, lost) = (format!("{}-{}", self.access.name, state.made), state.lost.clone());
         drop(state);
         let ready = match waiting {
-            Some(mut connection) => end(&mut connection, &lost).map(|()| connection),
+            Some(mut connection) => self.end(&mut connection, &lost).map(|()| connection),
             None => self.connect(name, &lost),
         };
         let mut state = self.state.lock();
@@ -180,9 +191,31 @@ impl Sessions {
         let facts = "SELECT current_setting('server_version_num'), current_setting('fsync')";
         let answers = connection.run(&[Step::plain(facts), Step::plain(SETTINGS)])?;
         refuse_unfit(&answers[0])?;
-        end(&mut connection, lost)?;
+        self.end(&mut connection, lost)?;
         self.refuse_loss(&mut connection)?;
         Ok(connection)
+    }
+
+    /// Ends connections at the server, and waits until they are gone.
+    fn end(&self, connection: &mut Connection, lost: &[String]) -> Outcome<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let text = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                    WHERE application_name = ANY($1)";
+        let names: Vec<&[u8]> = lost.iter().map(|name| name.as_bytes()).collect();
+        let mut attempts = Attempts::new(self.access.patience);
+        loop {
+            let values = vec![Value::List(names.clone(), types::TEXT)];
+            let step = Step { text: text.to_owned(), types: &[types::TEXT_LIST], values };
+            if connection.run(&[step])?[0].count == 0 {
+                return Ok(());
+            }
+            if !attempts.go_on() {
+                let text = "a connection that was lost is still at work at the server";
+                return Err(std::io::Error::other(text).into());
+            }
+        }
     }
 
     /// A server that was restored from a backup, or a standby that took over without having had
@@ -219,24 +252,4 @@ fn refuse_unfit(facts: &Answer) -> Outcome<()> {
                 .to_owned(),
         )),
     }
-}
-
-/// Ends connections at the server, and waits until they are gone.
-fn end(connection: &mut Connection, lost: &[String]) -> Outcome<()> {
-    if lost.is_empty() {
-        return Ok(());
-    }
-    let text = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                WHERE application_name = ANY($1)";
-    let names: Vec<&[u8]> = lost.iter().map(|name| name.as_bytes()).collect();
-    for _ in 0..ATTEMPTS_MAX {
-        let values = vec![Value::List(names.clone(), types::TEXT)];
-        let step = Step { text: text.to_owned(), types: &[types::TEXT_LIST], values };
-        if connection.run(&[step])?[0].count == 0 {
-            return Ok(());
-        }
-        std::thread::sleep(PAUSE);
-    }
-    let text = "a connection that was lost is still at work at the server";
-    Err(std::io::Error::other(text).into())
 }

@@ -8,52 +8,53 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long a server may take to answer while a connection is made.
+/// How long a server may take to answer while a connection is made, at most.
 const GREETING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A socket to a server.
 pub(super) trait Stream: Read + Write + Send {
-    /// Lets each answer take as long as it takes.
-    fn wait_for_ever(&self) -> io::Result<()>;
+    /// How long the other end may be silent, and take nothing. Without that, a connection of which
+    /// the other host lost its power would be waited on for ever.
+    fn wait_for(&self, patience: Duration) -> io::Result<()>;
 }
 
 impl Stream for TcpStream {
-    fn wait_for_ever(&self) -> io::Result<()> {
-        self.set_read_timeout(None)
+    fn wait_for(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))?;
+        self.set_write_timeout(Some(patience))
     }
 }
 
 impl Stream for UnixStream {
-    fn wait_for_ever(&self) -> io::Result<()> {
-        self.set_read_timeout(None)
+    fn wait_for(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))?;
+        self.set_write_timeout(Some(patience))
     }
 }
 
-/// Connects to the server of a place.
-pub(super) fn connect(place: &Place) -> Outcome<Box<dyn Stream>> {
-    match (place.socket(), &place.host) {
-        (Some(socket), _) => {
-            let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(GREETING_PATIENCE))?;
-            Ok(Box::new(stream))
-        }
-        (None, Host::Name(name)) => by_address(name, place.port),
-        (None, Host::Folder(_)) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
-    }
+/// Connects to the server of a place, which is to answer soon.
+pub(super) fn connect(place: &Place, patience: Duration) -> Outcome<Box<dyn Stream>> {
+    let patience = patience.min(GREETING_PATIENCE);
+    let stream: Box<dyn Stream> = match (place.socket(), &place.host) {
+        (Some(socket), _) => Box::new(UnixStream::connect(socket)?),
+        (None, Host::Name(name)) => Box::new(by_address(name, place.port, patience)?),
+        (None, Host::Folder(_)) => return Err(io::Error::from(io::ErrorKind::NotFound).into()),
+    };
+    stream.wait_for(patience)?;
+    Ok(stream)
 }
 
-fn by_address(name: &str, port: u16) -> Outcome<Box<dyn Stream>> {
+fn by_address(name: &str, port: u16, patience: Duration) -> Outcome<TcpStream> {
     let addresses: Vec<SocketAddr> = (name, port).to_socket_addrs()?.collect();
     if let Some(far) = addresses.iter().find(|address| !address.ip().is_loopback()) {
         return Err(not_here(name, far.port()));
     }
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
-        match TcpStream::connect_timeout(&address, GREETING_PATIENCE) {
+        match TcpStream::connect_timeout(&address, patience) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(GREETING_PATIENCE))?;
-                return Ok(Box::new(stream));
+                return Ok(stream);
             }
             Err(error) => failed = error,
         }

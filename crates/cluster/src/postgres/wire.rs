@@ -86,7 +86,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects and proves its user.
     pub(super) fn open(access: &Access, name: String) -> Outcome<Connection> {
-        let stream = socket::connect(&access.place)?;
+        let stream = socket::connect(&access.place, access.patience)?;
         let incoming = BytesMut::with_capacity(READ_BYTES);
         let mut connection = Connection { stream, incoming, prepared: Vec::new(), name };
         connection.start(access)?;
@@ -104,7 +104,7 @@ impl Connection {
         self.send(|out| frontend::startup_message(words, out))?;
         self.log_in(access)?;
         while !matches!(self.receive()?, Message::ReadyForQuery(_)) {}
-        self.stream.wait_for_ever()?;
+        self.stream.wait_for(access.patience)?;
         Ok(())
     }
 

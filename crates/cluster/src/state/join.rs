@@ -9,7 +9,7 @@ use super::taking::clients;
 use super::{Client, Cluster, Shared, State};
 use crate::database::{Change, Table};
 use crate::format::{ClientRecord, Presence};
-use crate::state::rescue::fork_for_lost;
+use crate::state::rescue::keep_for_lost;
 use marram_store::{Error, Result};
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ impl Cluster {
         let key = shared.session.to_vec();
         let row = shared.rows.get(Table::Clients, key.clone())?;
         let Some(old) = row.map(|value| ClientRecord::decode(&value)).transpose()? else {
-            return Err(shared.stop(super::taking::EXPELLED));
+            return Err(shared.is_expelled());
         };
         let new = ClientRecord { beat: old.beat + 1, ..old.clone() };
         let change = |client: &ClientRecord| -> Change {
@@ -189,7 +189,10 @@ impl Shared {
             _ => Err(Error::Overtaken),
         };
         let done = self.publish_with(Some(&expels), &mut |draft| match keeps(&self.state.read()) {
-            Some(true) => fork_for_lost(draft),
+            Some(true) => {
+                keep_for_lost(draft, lost.session);
+                Ok(())
+            }
             _ => Ok(()),
         });
         match done {

@@ -156,7 +156,7 @@ impl Cluster {
                 stopped: None,
                 is_alone: options.read_only,
                 is_answering: false,
-                expelled_by: None,
+                is_expelled: false,
                 company: found.company,
             }),
         };

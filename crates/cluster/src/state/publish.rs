@@ -48,8 +48,13 @@ impl Shared {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
         let mut publisher = self.publisher.lock();
+        if say.is_some() {
+            // A refusal counts: so it is one of all that is known.
+            self.take_in(&mut publisher)?;
+        }
         for _ in 0..TRIES_MAX {
-            match self.try_publish(&mut publisher, say, plan) {
+            let presence = say.map(|say| say(&self.state.read())).transpose()?;
+            match self.try_publish(&mut publisher, presence, plan) {
                 Err(Error::Overtaken) => self.take_in(&mut publisher)?,
                 done => return done,
             }
@@ -60,10 +65,9 @@ impl Shared {
     fn try_publish<T>(
         &self,
         publisher: &mut Publisher,
-        say: Option<Say<'_>>,
+        presence: Option<Presence>,
         plan: Plan<'_, T>,
     ) -> Result<T> {
-        let presence = say.map(|say| say(&self.state.read())).transpose()?;
         let says_alone = match &presence {
             Some(Presence::Here { is_alone, .. }) => Some(*is_alone),
             _ => None,

@@ -1,78 +1,111 @@
 //! What a client had waiting when it was taken for lost is kept as forks.
 //!
-//! Another client that expels one which is alone, and may come back, forks each dataset in the same
-//! entry: so the state on which the lost one worked stays. When that one comes back, it puts what
-//! waited into the forks. They can be compared and merged as any fork.
+//! Another client that expels one which is alone, and may come back, takes a snapshot of each
+//! dataset in the same entry: so the state on which the lost one worked stays. When that one comes
+//! back, it forks the snapshots of what it had changed, and puts what waited there. The forks can
+//! be compared and merged as any fork. One that never comes back leaves the snapshots, no forks.
 
 use super::Cluster;
+use super::company::Session;
 use crate::draft::Draft;
 use crate::format::Role;
-use crate::pending::Pending;
-use marram_store::{Batch, DatasetName, Edit, Error, Result, Source, Store};
+use crate::pending::Items;
+use marram_store::{Batch, DatasetName, Edit, Error, Result, Source, Store, View};
 
 /// How often a rescue begins anew because others have changed the fork.
 const TRIES_MAX: usize = 1000;
+/// Bytes of a session that tell it from all others in a name.
+const NAMED_BYTES: usize = 8;
 
-/// The name of the fork of a dataset for a client that is expelled by an entry.
-fn name_of(entry: u64, dataset: u64) -> Result<DatasetName> {
-    format!("lost-{entry}-{dataset}").parse()
+/// The name of the snapshots that are kept for a client which is expelled.
+fn kept_for(lost: &Session) -> String {
+    let digits = lost.iter().take(NAMED_BYTES).map(|byte| format!("{byte:02x}"));
+    format!("lost-{}", digits.collect::<String>())
 }
 
-/// Forks all datasets for a client that is expelled.
-pub(crate) fn fork_for_lost(draft: &mut Draft) -> Result<()> {
-    let entry = draft.entry();
-    let records = draft.catalogue().records();
-    let live = records.filter(|(_, record)| matches!(record.role, Role::Dataset { .. }));
-    let live: Vec<_> =
-        live.map(|(number, record)| (number, record.name.clone(), record.root_object)).collect();
-    for (number, name, root_object) in live {
-        draft.fork(&name.parse()?, &name_of(entry, number)?, root_object)?;
+/// Keeps the state of each dataset for a client that is expelled, where there is room for one more
+/// snapshot: nothing of it may stop the expulsion.
+pub(crate) fn keep_for_lost(draft: &mut Draft, lost: Session) {
+    let live = draft.catalogue().records();
+    let live = live.filter(|(_, record)| matches!(record.role, Role::Dataset { .. }));
+    let names: Vec<DatasetName> = live.filter_map(|(_, record)| record.name.parse().ok()).collect();
+    for name in names {
+        // It fails before it changes anything.
+        let _is_kept = draft.snapshot(&name, &kept_for(&lost)).is_ok();
     }
-    Ok(())
 }
 
 impl Cluster {
     /// Whether this client was taken for lost while something of it waited for its publication.
     pub fn has_lost(&self) -> bool {
         let state = self.shared.state.read();
-        state.expelled_by.is_some() && !state.unpublished().is_empty()
+        state.is_expelled && !state.unpublished().is_empty()
     }
 
     /// Puts what waited here when this client was taken for lost into forks, through another client
     /// of the same store. Returns their names.
     ///
     /// # Errors
-    /// The forks are not there, or the database fails; then it may be tried anew.
+    /// The state of a dataset was not kept, or the database fails. What is in no fork goes on
+    /// waiting here; it may be tried anew.
     pub fn rescue(&self, through: &Cluster) -> Result<Vec<DatasetName>> {
-        let (entry, unpublished) = {
+        let unpublished = {
             let state = self.shared.state.read();
-            let Some(entry) = state.expelled_by else { return Ok(Vec::new()) };
-            (entry, state.unpublished())
-        };
-        let mut forks = Vec::new();
-        for (dataset, items) in unpublished.datasets() {
-            let name = name_of(entry, dataset)?;
-            let view = through.open(&Source::live(name.clone()))?;
-            let together = view.capabilities().together;
-            let mut tries = 0;
-            loop {
-                let seen = together.map(|together| together.look()).transpose()?;
-                let mut batch = Batch { seen, ..Batch::new() };
-                batch.edits.extend(items.iter().map(|(key, item)| match item {
-                    Some(item) => Edit::Put { key: *key, item: item.clone() },
-                    None => Edit::Remove { key: *key },
-                }));
-                tries += 1;
-                match view.apply(batch) {
-                    Err(Error::Overtaken) if tries < TRIES_MAX => {}
-                    applied => break applied?,
-                }
+            if !state.is_expelled {
+                return Ok(Vec::new());
             }
-            view.sync()?;
-            forks.push(name);
+            state.unpublished()
+        };
+        let mut rest = unpublished.clone();
+        let (mut forks, mut failed) = (Vec::new(), None);
+        for (dataset, items) in unpublished.datasets() {
+            match self.rescue_dataset(through, (dataset, items)) {
+                Ok(fork) => {
+                    forks.push(fork);
+                    rest.forget(dataset);
+                }
+                Err(error) => failed = Some(error),
+            }
         }
         let mut state = self.shared.state.write();
-        (state.frozen, state.pending) = (None, Pending::default());
-        Ok(forks)
+        (state.frozen, state.pending) = (None, rest);
+        match failed {
+            Some(error) if forks.is_empty() => Err(error),
+            _ => Ok(forks),
+        }
     }
+
+    fn rescue_dataset(
+        &self,
+        through: &Cluster,
+        (dataset, items): (u64, &Items),
+    ) -> Result<DatasetName> {
+        let kept = kept_for(&self.shared.session);
+        let name: DatasetName = format!("{kept}-{dataset}").parse()?;
+        // An attempt before this one may have made it.
+        let fork = Source::live(name.clone());
+        if through.report(&fork).is_err() {
+            through.shared.publish(&mut |draft| draft.fork_kept(dataset, &kept, &name))?;
+        }
+        put(&*through.open(&fork)?, items)?;
+        Ok(name)
+    }
+}
+
+/// Puts items into a fork, whatever others change there.
+fn put(fork: &dyn View, items: &Items) -> Result<()> {
+    let together = fork.capabilities().together;
+    for _ in 0..TRIES_MAX {
+        let seen = together.map(|together| together.look()).transpose()?;
+        let mut batch = Batch { seen, ..Batch::new() };
+        batch.edits.extend(items.iter().map(|(key, item)| match item {
+            Some(item) => Edit::Put { key: *key, item: item.clone() },
+            None => Edit::Remove { key: *key },
+        }));
+        match fork.apply(batch) {
+            Err(Error::Overtaken) => {}
+            applied => return applied.and_then(|()| fork.sync()),
+        }
+    }
+    Err(Error::Overtaken)
 }

@@ -171,11 +171,7 @@ impl Shared {
         let entry = decoded(bytes, (number, publisher.hash))
             .map_err(|error| self.stop(&error.to_string()))?;
         if entry.presence == Some(Presence::Expelled(self.session)) {
-            let mut state = self.state.write();
-            // From now on others change what this client shows.
-            (state.expelled_by, state.is_alone) = (Some(number), false);
-            drop(state);
-            return Err(self.stop(EXPELLED));
+            return Err(self.is_expelled());
         }
         let_follow(&self.rows, number, &entry)?;
         let mut state = self.state.write();
@@ -189,11 +185,19 @@ impl Shared {
         Ok(())
     }
 
+    /// Another client has taken this one for lost: from now on others change what it shows.
+    pub(super) fn is_expelled(&self) -> Error {
+        let mut state = self.state.write();
+        (state.is_expelled, state.is_alone) = (true, false);
+        drop(state);
+        self.stop(EXPELLED)
+    }
+
     /// The log was trimmed behind this client: it reads all that it knows from the rows.
     fn read_anew(&self, publisher: &mut Publisher) -> Result<()> {
         let whole = whole(&self.rows)?;
         if !whole.company.clients.contains_key(&self.session) {
-            return Err(self.stop(EXPELLED));
+            return Err(self.is_expelled());
         }
         let mut state = self.state.write();
         state.catalogue = Arc::new(whole.catalogue);
@@ -206,4 +210,4 @@ impl Shared {
 }
 
 /// Why a client changes nothing any more.
-pub(super) const EXPELLED: &str = "this client was taken for lost by another one";
+const EXPELLED: &str = "this client was taken for lost by another one";

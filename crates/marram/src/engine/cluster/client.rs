@@ -3,8 +3,10 @@
 //!
 //! On the same host a process is found by its number and the moment at which it began, so a daemon
 //! that was killed is known to be gone at once. Elsewhere its beat tells, and so it does of a
-//! process that is there and does not answer, as one that is stopped.
+//! process that is there and does not answer, as one that is stopped. One of a former boot of this
+//! host, of which the beat stands still, does not come back.
 
+use super::host::{Place, read};
 use crate::error::{Error, Result};
 use marram_cluster::{Client, Lost};
 use parking_lot::Mutex;
@@ -28,8 +30,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct ClientProcess {
     pid: u32,
     host: String,
-    /// What no other boot of a host, and no other namespace of processes, has.
-    place: String,
+    place: Place,
     /// Clock ticks after the boot at which the process began.
     began: u64,
 }
@@ -44,13 +45,13 @@ impl ClientProcess {
         let host = read("/proc/sys/kernel/hostname")?;
         let began = began(pid)
             .ok_or_else(|| Error::failed("the kernel does not tell when this process began"))?;
-        Ok(ClientProcess { pid, host, place: own_place()?, began })
+        Ok(ClientProcess { pid, host, place: Place::own()?, began })
     }
 
     /// What it says of itself in a home.
     pub(super) fn name(&self) -> String {
         let ClientProcess { pid, host, place, began } = self;
-        format!("process {pid} on {host} ({place}, {began})")
+        format!("process {pid} on {host} ({}, {began})", place.text())
     }
 
     /// Reads such a text; none of another client's.
@@ -62,14 +63,14 @@ impl ClientProcess {
         Some(ClientProcess {
             pid: pid.parse().ok()?,
             host: host.to_owned(),
-            place: place.to_owned(),
+            place: Place::parse(place)?,
             began: began.parse().ok()?,
         })
     }
 
     /// Whether it is there; none if it is not of this host, or `/proc` does not show it.
     pub(super) fn is_there(&self) -> Option<bool> {
-        if !own_place().is_ok_and(|place| place == self.place) {
+        if !Place::own().is_ok_and(|own| own.has_processes_of(&self.place)) {
             return None;
         }
         match began(self.pid) {
@@ -77,6 +78,18 @@ impl ClientProcess {
             None if has_ended(self.pid) => Some(false),
             None => None,
         }
+    }
+
+    /// Whether it was on the host of another process before that booted. A copy of a host has
+    /// another name, or is not silent: so this is asked only of one that is.
+    fn is_before_boot_of(&self, other: &ClientProcess) -> bool {
+        self.host == other.host && self.place.is_before_boot_of(&other.place)
+    }
+
+    /// Whether it can come back once its beat stands still.
+    fn may_return(&self) -> bool {
+        self.is_there() != Some(false)
+            && !ClientProcess::own().is_ok_and(|own| self.is_before_boot_of(&own))
     }
 }
 
@@ -99,14 +112,12 @@ impl Awaited {
     }
 
     fn lost_after(&self, there: &[Client], after: impl Fn(&Client) -> Duration) -> Vec<Lost> {
-        let is_gone = |client: &Client| {
-            let process = ClientProcess::parse(&client.name);
-            process.and_then(|process| process.is_there()) == Some(false)
-        };
         let judged = |client: &Client| {
-            let is_gone = is_gone(client);
+            let process = ClientProcess::parse(&client.name);
+            let is_gone = process.as_ref().and_then(ClientProcess::is_there) == Some(false);
             let is_lost = is_gone || self.stood_still(client) >= after(client);
-            is_lost.then_some(Lost { session: client.session, may_return: !is_gone })
+            let may_return = process.is_none_or(|process| process.may_return());
+            is_lost.then_some(Lost { session: client.session, may_return })
         };
         let lost = there.iter().filter_map(judged).collect();
         let is_there = |session: &[u8; 16]| there.iter().any(|it| it.session == *session);
@@ -128,22 +139,6 @@ impl Awaited {
 /// What of a client's name people want to see.
 pub(super) fn short(name: &str) -> &str {
     name.split_once(" (").map_or(name, |(short, _)| short)
-}
-
-fn own_place() -> Result<String> {
-    let boot = read("/proc/sys/kernel/random/boot_id")?;
-    let namespace = Path::new("/proc/self/ns/pid");
-    let namespace = fs::read_link(namespace)
-        .map_err(|error| Error::system("look at", namespace, error))?
-        .to_string_lossy()
-        .into_owned();
-    Ok(format!("{boot} {namespace}"))
-}
-
-fn read(path: &str) -> Result<String> {
-    let text = fs::read_to_string(path);
-    let text = text.map_err(|error| Error::system("read", Path::new(path), error))?;
-    Ok(text.trim().to_owned())
 }
 
 /// When a process began; none if there is no such process.
@@ -171,6 +166,7 @@ const STARTTIME_BEHIND_STATE: usize = 18;
 #[cfg(test)]
 mod tests {
     use super::{ClientProcess, short};
+    use crate::engine::cluster::host::tests::place;
 
     #[test]
     fn a_process_is_found_by_its_number_and_its_beginning() {
@@ -180,9 +176,18 @@ mod tests {
         assert_eq!(own.is_there(), Some(true));
         let earlier = ClientProcess { began: own.began - 1, ..own.clone() };
         assert_eq!(earlier.is_there(), Some(false), "its number was given away again");
-        let elsewhere = ClientProcess { place: "another boot".to_owned(), ..own };
+        let elsewhere = ClientProcess { place: place(Some("a"), "another"), ..own };
         assert_eq!(elsewhere.is_there(), None);
         assert_eq!(ClientProcess::parse("client 1"), None);
+    }
+
+    #[test]
+    fn one_of_a_former_boot_of_this_host_does_not_come_back() {
+        let own = ClientProcess { place: place(Some("a"), "2"), ..ClientProcess::own().unwrap() };
+        let former = ClientProcess { place: place(Some("a"), "1"), ..own.clone() };
+        assert!(former.is_before_boot_of(&own));
+        let copy = ClientProcess { host: "a copy of it".to_owned(), ..former };
+        assert!(!copy.is_before_boot_of(&own) && copy.may_return());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::names::hexadecimal;
 use marram_cluster::Database;
-use marram_cluster::postgres::{Access, Place, PostgresDatabase};
+use marram_cluster::postgres::{self, Access, Place, PostgresDatabase};
 use marram_cluster::sqlite::{APPLICATION_ID, SqliteDatabase};
 use marram_store::Space;
 use rustix::fs::statfs;
@@ -31,7 +31,8 @@ const NETWORK: [i64; 7] =
 
 fn access(place: Place) -> Result<Access> {
     let name = format!("marram-{}", hexadecimal(&random()?));
-    Ok(Access { place, password: Arc::new(password::of), name })
+    let password = Arc::new(password::of);
+    Ok(Access { place, password, name, patience: postgres::PATIENCE })
 }
 
 /// A database with empty tables, which is removed again if it is not kept.

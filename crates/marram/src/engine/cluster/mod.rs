@@ -1,14 +1,15 @@
 //! The cluster home behind the seam: a store in a database.
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
-//! finds out whether a client that has a home open is still there, and `clients` lists them for
-//! people; `open` opens and makes homes; `operations` performs what is asked, and `home` implements
+//! finds out whether a client that has a home open is still there, by its `host` too, and `clients`
+//! lists them for people; `open` opens and makes homes; `operations` performs what is asked, and `home` implements
 //! the seam.
 
 mod client;
 mod clients;
 mod databases;
 mod home;
+mod host;
 mod open;
 mod operations;
 mod password;

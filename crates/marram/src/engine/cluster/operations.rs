@@ -209,9 +209,10 @@ fn status(home: &ClusterHome) -> Result<StatusReport> {
         count => format!(", {count} round trips"),
     };
     let medium = format!(
-        "{}, {} entries{trips}: published each second and by fsync; one client at a time",
+        "{}, {} entries{trips}: {}",
         store.engine(),
-        status.entries
+        status.entries,
+        published(status.others)
     );
     Ok(StatusReport {
         pool: home.path().to_owned(),
@@ -225,4 +226,13 @@ fn status(home: &ClusterHome) -> Result<StatusReport> {
         dirty_bytes: status.waiting_bytes,
         ..StatusReport::default()
     })
+}
+
+/// When what is written is published, beside so many others.
+fn published(others: usize) -> String {
+    match others {
+        0 => "published each second and by fsync; no other client".to_owned(),
+        1 => "published at once, beside another client".to_owned(),
+        others => format!("published at once, beside {others} other clients"),
+    }
 }
