@@ -1,12 +1,10 @@
 //! What a database must give.
 //!
-//! A database is a few ordered tables of rows, each a key and a value of bytes. One step must be
-//! atomic between all that use it: [`Database::insert`], which puts a row if its key is free. All
-//! other writes are idempotent, and may be cut by a crash after any of their rows.
-//!
-//! Several clients at once need a little more: [`Database::insert_if`] and [`Database::write_if`]
-//! make a step only while a row is as it was. So a client that was stopped in the middle of
-//! something, and comes back hours later, changes nothing.
+//! A database is a few ordered tables of rows, each a key and a value of bytes. Three steps must be
+//! atomic between all that use it. [`Database::insert`] puts a row if its key is free.
+//! [`Database::insert_if`] and [`Database::write_if`] make a step only while a row is as it was: so
+//! a client that was stopped in the middle of something, and comes back hours later, changes
+//! nothing. All writes are idempotent, and may be cut by a crash after any of their rows.
 
 use bytes::Bytes;
 use marram_store::Result;
@@ -141,14 +139,6 @@ pub struct Guard {
     pub value: Option<Vec<u8>>,
 }
 
-impl Guard {
-    /// Whether it holds.
-    fn holds(&self, database: &(impl Database + ?Sized)) -> Result<bool> {
-        let found = database.read(&[Range::one(self.table, self.key.clone())])?.concat();
-        Ok(found.first().map(|(_, value)| &value[..]) == self.value.as_deref())
-    }
-}
-
 /// An open database. Every method is one round trip, and may be called from many threads.
 ///
 /// # Errors
@@ -169,23 +159,13 @@ pub trait Database: Send + Sync {
     /// Which of these keys a table has.
     fn has(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<bool>>;
 
-    /// [`Database::insert`] while a guard holds; false also if it does not. Where
-    /// [`Database::serves_many`] says so, nothing comes between the guard and the row.
-    fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(guard.holds(self)? && self.insert(table, key, value)?)
-    }
+    /// [`Database::insert`] while a guard holds; false also if it does not. Nothing comes between
+    /// the guard and the row.
+    fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool>;
 
     /// [`Database::write`] while a guard holds; false if it does not, and then nothing has changed.
-    /// Where [`Database::serves_many`] says so, nothing comes between the guard and the changes.
-    fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
-        Ok(guard.holds(self)? && self.write(changes).map(|()| true)?)
-    }
-
-    /// Whether several clients may have a store in it open at once: guarded steps are atomic
-    /// between all that use the database.
-    fn serves_many(&self) -> bool {
-        false
-    }
+    /// Nothing comes between the guard and the changes.
+    fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool>;
 
     /// Bytes that the database takes where it lies.
     fn bytes(&self) -> Result<u64>;

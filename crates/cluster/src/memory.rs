@@ -145,10 +145,6 @@ impl Database for MemoryDatabase {
         changes.iter().try_for_each(|change| inner.change(change)).map(|()| true)
     }
 
-    fn serves_many(&self) -> bool {
-        true
-    }
-
     fn bytes(&self) -> Result<u64> {
         let inner = self.call();
         Ok(inner.rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum())

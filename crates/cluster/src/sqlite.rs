@@ -223,10 +223,6 @@ impl Database for SqliteDatabase {
         })
     }
 
-    fn serves_many(&self) -> bool {
-        true
-    }
-
     fn bytes(&self) -> Result<u64> {
         self.reading(|moment| {
             let number =

@@ -59,6 +59,9 @@ impl ClusterView {
     }
 
     /// Lets a batch wait for its publication; false if others have come meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`] if others have changed what it depends on before they went.
     fn let_wait(&self, batch: &mut Batch<'_>) -> Result<bool> {
         if self.shared.state.read().pending.bytes() > WAITING_BYTES_MAX {
             self.shared.publish_waiting()?;
@@ -67,6 +70,10 @@ impl ClusterView {
         state.refuse_stopped()?;
         if !state.is_alone {
             return Ok(false);
+        }
+        // It may have been read while others were there, and have waited here until they had gone.
+        if batch.seen.is_some_and(|seen| seen != state.moment(self.number)) {
+            return Err(Error::Overtaken);
         }
         let links = state.links(self.number)?;
         let counters = counters(

@@ -3,6 +3,7 @@
 
 use crate::blind::Blind;
 use crate::interrupted::{At, Bug, Interrupted};
+use crate::server::Server;
 use crate::stores::{StillClock, made, together_in};
 use crate::tree::{Action, Names, Outcome, perform, prepare, tree};
 use marram_cluster::memory::MemoryDatabase;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 /// Histories of each kind, and the steps of one.
 const SEEDS: u64 = 40;
 const STEPS: usize = 60;
+/// Histories on a server, where each call takes longer.
+const SEEDS_ON_A_SERVER: u64 = 6;
 /// Calls of the database in which another client may come between.
 const CALLS_MAX: u64 = 32;
 /// The same, of those that write.
@@ -29,12 +32,17 @@ struct Client {
     database: Interrupted,
 }
 
-/// Several clients of one store.
-fn clients(count: u8, bug: Option<Bug>) -> (MemoryDatabase, Vec<Client>) {
+/// Handles of an empty database in memory, one for each client.
+fn in_memory(clients: usize) -> Vec<Arc<dyn Database>> {
     let memory = MemoryDatabase::default();
-    let database: Arc<dyn Database> = Arc::new(memory.clone());
-    made(&database);
-    let handles: Vec<Interrupted> = (0..count).map(|_| Interrupted::new(&memory)).collect();
+    (0..clients).map(|_| Arc::new(memory.clone()) as Arc<dyn Database>).collect()
+}
+
+/// Several clients of one store in an empty database.
+fn clients(databases: &[Arc<dyn Database>], bug: Option<Bug>) -> Vec<Client> {
+    made(&databases[0]);
+    let handles: Vec<Interrupted> =
+        databases.iter().map(|it| Interrupted::new(Arc::clone(it))).collect();
     let databases: Vec<Arc<dyn Database>> =
         handles.iter().map(|it| Arc::new(it.clone()) as Arc<dyn Database>).collect();
     let clusters = together_in(&databases, &StillClock::new());
@@ -48,7 +56,7 @@ fn clients(count: u8, bug: Option<Bug>) -> (MemoryDatabase, Vec<Client>) {
     };
     let clients: Vec<Client> = clusters.into_iter().zip(handles).map(client).collect();
     clients[1].database.plant(bug);
-    (memory, clients)
+    clients
 }
 
 fn root() -> Source {
@@ -56,9 +64,9 @@ fn root() -> Source {
 }
 
 /// Runs one history; what is wrong is the error.
-fn run(seed: u64, count: u8, bug: Option<Bug>) -> Result<(), String> {
+fn run(seed: u64, databases: &[Arc<dyn Database>], bug: Option<Bug>) -> Result<(), String> {
     let mut names = Names::new(seed);
-    let (memory, clients) = clients(count, bug);
+    let clients = clients(databases, bug);
     let mut model = Model::new(Arc::new(SystemClock));
     for step in 0..STEPS {
         let (first, second) = names.pair(clients.len());
@@ -80,7 +88,7 @@ fn run(seed: u64, count: u8, bug: Option<Bug>) -> Result<(), String> {
         }
     }
     drop(clients);
-    let found = verify(&memory).unwrap();
+    let found = verify(&*databases[0]).unwrap();
     match found.findings.is_empty() {
         true => Ok(()),
         false => Err(format!("seed {seed}: {:?}", found.findings)),
@@ -143,12 +151,20 @@ fn together(
 
 #[test]
 fn operations_of_two_clients_are_each_at_one_moment() {
-    (0..SEEDS).for_each(|seed| run(seed, 2, None).unwrap());
+    (0..SEEDS).for_each(|seed| run(seed, &in_memory(2), None).unwrap());
 }
 
 #[test]
 fn operations_of_three_clients_are_each_at_one_moment() {
-    (0..SEEDS).for_each(|seed| run(1000 + seed, 3, None).unwrap());
+    (0..SEEDS).for_each(|seed| run(1000 + seed, &in_memory(3), None).unwrap());
+}
+
+#[test]
+fn operations_of_clients_of_a_server_are_each_at_one_moment() {
+    let Some(server) = Server::start() else { return };
+    for seed in 0..SEEDS_ON_A_SERVER {
+        run(2000 + seed, &server.store(2 + seed as usize % 2), None).unwrap();
+    }
 }
 
 /// Whether one of many histories goes wrong.
@@ -158,7 +174,7 @@ fn is_caught(bug: Bug) -> bool {
 
 /// What a bug leads to may also be a failure of the other client.
 fn caught_in(seed: u64, bug: Bug) -> bool {
-    let run = std::panic::AssertUnwindSafe(|| run(seed, 2, Some(bug)));
+    let run = std::panic::AssertUnwindSafe(|| run(seed, &in_memory(2), Some(bug)));
     std::panic::catch_unwind(run).map_or(true, |run| run.is_err())
 }
 
@@ -184,7 +200,7 @@ fn a_client_that_writes_rows_whatever_they_follow_is_caught() {
 
 #[test]
 fn the_last_client_goes_on_alone() {
-    let (_, clients) = clients(2, None);
+    let clients = clients(&in_memory(2), None);
     clients[1].cluster.close().unwrap();
     assert!(clients[0].cluster.is_shared());
     clients[0].cluster.listen(&mut || ()).unwrap();

@@ -1,7 +1,8 @@
 //! Hostile rows answer with errors: nothing panics, and the verifier finds them.
 
-use crate::stores::{StillClock, in_memory_at, options};
-use marram_cluster::database::{Change, Table};
+use crate::server::Server;
+use crate::stores::{StillClock, in_memory_at, options, seal};
+use marram_cluster::database::{Change, Range, Row, Table};
 use marram_cluster::format::{
     BlockRow, ClientRecord, Entry, Head, Header, LineRecord, Past, Record, Seal,
 };
@@ -44,7 +45,10 @@ fn filled_at(clock: &StillClock) -> (MemoryDatabase, Cluster) {
 
 /// Opens the store and reads all of it; errors are answers.
 fn read_all(memory: &MemoryDatabase) {
-    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    read_all_of(Arc::new(memory.clone()));
+}
+
+fn read_all_of(database: Arc<dyn Database>) {
     let Ok(cluster) = Cluster::open(database, options(2, Some(1), &StillClock::new())) else {
         return;
     };
@@ -131,5 +135,39 @@ fn decoders_answer_each_prefix_and_each_flipped_bit() {
             let _answers = (ClientRecord::decode(&bytes), BlockRow::decode(&bytes).is_ok());
             let _answer = Header::decode(&bytes);
         }
+    }
+}
+
+/// Has a database hold rows, and no others.
+fn refill(database: &dyn Database, rows: &[(Table, Row)]) {
+    let all = |table| Range::first(table, Vec::new(), vec![u8::MAX; 64], usize::MAX);
+    let found = database.read(&Table::ALL.map(all)).unwrap();
+    let gone = Table::ALL.iter().zip(found).flat_map(|(table, rows)| {
+        rows.into_iter().map(|(key, _)| Change::remove(*table, key.to_vec()))
+    });
+    let put =
+        rows.iter().map(|(table, (key, value))| Change::put(*table, key.to_vec(), value.to_vec()));
+    database.write(&gone.chain(put).collect::<Vec<_>>()).unwrap();
+}
+
+#[test]
+fn hostile_rows_of_a_server_answer_with_errors() {
+    let Some(server) = Server::start() else { return };
+    let database = server.store(1).remove(0);
+    let (seal, rows) = (seal(), settled().rows());
+    refill(&*database, &rows);
+    assert!(verify(&*database).unwrap().findings.is_empty(), "it is sound as it is");
+    for (number, (table, (key, value))) in rows.iter().enumerate() {
+        let mut flipped = value.to_vec();
+        flipped[value.len() / 2] ^= 1;
+        let wild = seal.close(*table, key, vec![0xff; 40]);
+        let is_wild = number % 2 == 1;
+        let harm = if is_wild { wild } else { flipped };
+        database.write(&[Change::put(*table, key.to_vec(), harm)]).unwrap();
+        let found = verify(&*database);
+        let is_found = found.is_err() || found.is_ok_and(|found| found.findings_count > 0);
+        assert!(is_found || is_wild, "{key:?} of {}", table.name());
+        read_all_of(Arc::clone(&database));
+        refill(&*database, &rows);
     }
 }

@@ -2,17 +2,16 @@
 
 use marram_cluster::Database;
 use marram_cluster::database::{Change, Guard, Range, Row, Table};
-use marram_cluster::memory::MemoryDatabase;
 use marram_store::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// A handle of a database in memory, through which one client works.
+/// A handle of a database, through which one client works.
 #[derive(Clone)]
 pub(crate) struct Interrupted {
-    inner: MemoryDatabase,
+    inner: Arc<dyn Database>,
     next: Arc<Mutex<Option<(At, Event)>>>,
     bug: Arc<Mutex<Option<Bug>>>,
 }
@@ -51,8 +50,8 @@ pub(crate) enum Bug {
 }
 
 impl Interrupted {
-    pub(crate) fn new(inner: &MemoryDatabase) -> Interrupted {
-        Interrupted { inner: inner.clone(), next: Arc::default(), bug: Arc::default() }
+    pub(crate) fn new(inner: Arc<dyn Database>) -> Interrupted {
+        Interrupted { inner, next: Arc::default(), bug: Arc::default() }
     }
 
     /// Plants a bug.
@@ -136,10 +135,6 @@ impl Database for Interrupted {
             return self.inner.write(changes).map(|()| true);
         }
         self.inner.write_if(guard, changes)
-    }
-
-    fn serves_many(&self) -> bool {
-        true
     }
 
     fn bytes(&self) -> Result<u64> {

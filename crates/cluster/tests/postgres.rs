@@ -2,7 +2,8 @@
 
 use crate::server::{Server, access};
 use crate::stores::{StillClock, made, options};
-use marram_cluster::database::{Change, Range, Row, Table};
+use crate::tunnel::{Flow, Tunnel};
+use marram_cluster::database::{Change, Guard, Range, Row, Table};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::postgres::{Access, Place, PostgresDatabase};
 use marram_cluster::{Cluster, Database, verify};
@@ -213,6 +214,37 @@ fn a_server_that_is_silent_is_awaited_for_as_long_as_there_is_patience() {
     // What was asked then is at an end, or done: it comes behind nothing.
     database.write(&[Change::remove(Table::Heads, *b"b")]).unwrap();
     assert!(database.insert(Table::Heads, b"b", b"3").unwrap());
+}
+
+/// What an insertion behind a guard comes to of which the answer is lost, while others change what
+/// it has put.
+fn lost_answer(server: &Server, others: &[Change]) -> marram_store::Result<bool> {
+    let (tunnel, place) = (Tunnel::to(server), server.new_place());
+    let near = PostgresDatabase::create(access(place.clone())).unwrap();
+    let far = PostgresDatabase::open(access(tunnel.place(&place))).unwrap().unwrap();
+    near.write(&[Change::put(Table::Header, *b"at", b"1".to_vec())]).unwrap();
+    let guard = Guard { table: Table::Header, key: b"at".into(), value: Some(b"1".into()) };
+    tunnel.let_through(Flow::Questions);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| far.insert_if(&guard, Table::Log, b"k", b"v"));
+        wait_for(&|| near.has(Table::Log, &[b"k".into()]).unwrap() == [true]);
+        near.write(others).unwrap();
+        tunnel.let_through(Flow::Open);
+        asked.join().unwrap()
+    })
+}
+
+#[test]
+fn a_lost_answer_to_a_guarded_insertion_is_found_or_known_not_to_be() {
+    let Some(server) = Server::start() else { return };
+    let further = || Change::put(Table::Header, *b"at", b"2".to_vec());
+    assert_eq!(lost_answer(&server, &[]), Ok(true), "nobody has changed anything");
+    assert_eq!(lost_answer(&server, &[further()]), Ok(true), "the row is there");
+    let other = Change::put(Table::Log, *b"k", b"w".to_vec());
+    assert_eq!(lost_answer(&server, &[further(), other]), Ok(false), "the row is another's");
+    let trimmed = Change::remove(Table::Log, *b"k");
+    let error = lost_answer(&server, &[further(), trimmed]).unwrap_err();
+    assert!(matches!(&error, Error::Io(text) if text.contains("nobody knows")), "{error}");
 }
 
 #[test]

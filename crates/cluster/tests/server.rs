@@ -2,6 +2,7 @@
 //!
 //! It refuses to run as root, so root starts it as the user of Debian's package.
 
+use marram_cluster::Database;
 use marram_cluster::postgres::{self, Access, Place, PostgresDatabase};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -47,6 +48,11 @@ impl Server {
         server.run();
         server.sql("postgres", "CREATE DATABASE trees");
         Some(server)
+    }
+
+    /// Where its socket is.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn data(&self) -> PathBuf {
@@ -137,7 +143,7 @@ impl Server {
 
     /// The schema `name` of its database, for a user.
     pub(crate) fn place(&self, user: &str, name: &str) -> Place {
-        let folder = self.folder.path().display();
+        let folder = self.folder().display();
         format!("postgres://{user}@/trees?host={folder}&schema={name}").parse().unwrap()
     }
 
@@ -150,6 +156,16 @@ impl Server {
     /// A database with empty tables.
     pub(crate) fn database(&self) -> PostgresDatabase {
         PostgresDatabase::create(access(self.new_place())).unwrap()
+    }
+
+    /// A new one with a store, which so many clients reach, each by connections of its own.
+    pub(crate) fn store(&self, clients: usize) -> Vec<Arc<dyn Database>> {
+        let place = self.new_place();
+        let first: Arc<dyn Database> =
+            Arc::new(PostgresDatabase::create(access(place.clone())).unwrap());
+        let open = || PostgresDatabase::open(access(place.clone())).unwrap().unwrap();
+        let others = (1..clients).map(|_| Arc::new(open()) as Arc<dyn Database>);
+        std::iter::once(first).chain(others).collect()
     }
 }
 

@@ -2,8 +2,11 @@
 //! lost.
 
 use crate::interrupted::{At, Interrupted};
+use crate::server::{Server, access};
 use crate::stores::{StillClock, after_all, beside, hear, instead_of_all, made, together_in};
+use crate::tunnel::{Flow, Tunnel};
 use marram_cluster::memory::MemoryDatabase;
+use marram_cluster::postgres::PostgresDatabase;
 use marram_cluster::sqlite::SqliteDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database, Heard, Lost};
@@ -70,6 +73,16 @@ fn a_store_in_sqlite_that_is_open_twice_keeps_the_contract() {
 }
 
 #[test]
+fn a_store_in_postgresql_that_is_open_twice_keeps_the_contract() {
+    let Some(server) = Server::start() else { return };
+    conformance::together(&|| {
+        let databases = server.store(2);
+        made(&databases[0]);
+        twice(databases.try_into().ok().unwrap())
+    });
+}
+
+#[test]
 fn what_waits_is_published_before_a_second_client_sees_anything() {
     let (memory, database) = empty();
     let clock = StillClock::new();
@@ -89,6 +102,24 @@ fn what_waits_is_published_before_a_second_client_sees_anything() {
     assert!(first[0].status().unwrap().waiting_bytes > 0, "it is written behind again");
     first[0].close().unwrap();
     assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn a_batch_that_was_overtaken_before_the_others_went_changes_nothing() {
+    let (_, database) = empty();
+    let clock = StillClock::new();
+    let clients = together_in(&[Arc::clone(&database), database], &clock);
+    let views: Vec<_> = clients.iter().map(|client| client.open(&root()).unwrap()).collect();
+    put(&*views[0], 2, 1).unwrap();
+    let seen = views[0].capabilities().together.unwrap().look().unwrap();
+    put(&*views[1], 2, 2).unwrap();
+    clients[1].close().unwrap();
+    assert_eq!(clients[0].listen(&mut || ()).unwrap(), Heard::Alone);
+    let mut batch = Batch { seen: Some(seen), ..Batch::new() };
+    batch.put(key(2), Item::plain(vec![3]));
+    assert_eq!(views[0].apply(batch), Err(Error::Overtaken));
+    assert_eq!(value(&*views[0], 2), Some(2));
+    put(&*views[0], 2, 3).unwrap();
 }
 
 #[test]
@@ -192,7 +223,7 @@ fn what_a_lost_client_had_waiting_is_kept_as_a_fork_when_it_comes_back() {
 fn a_client_that_is_stopped_before_its_rows_does_no_harm_when_it_goes_on() {
     for call in 0..12 {
         let (memory, _) = empty();
-        let handle = Interrupted::new(&memory);
+        let handle = Interrupted::new(Arc::new(memory.clone()));
         let clock = StillClock::new();
         let first = together_in(&[Arc::new(handle.clone()) as Arc<dyn Database>], &clock);
         let here = first[0].open(&root()).unwrap();
@@ -291,6 +322,41 @@ fn a_client_that_was_expelled_behind_a_trimmed_log_says_so_and_keeps_what_waited
 }
 
 #[test]
+fn a_client_that_is_cut_off_from_a_server_does_no_harm_when_the_link_is_back() {
+    let Some(server) = Server::start() else { return };
+    let (tunnel, place) = (Tunnel::to(&server), server.new_place());
+    let near: Arc<dyn Database> =
+        Arc::new(PostgresDatabase::create(access(place.clone())).unwrap());
+    made(&near);
+    let far = PostgresDatabase::open(access(tunnel.place(&place))).unwrap().unwrap();
+    let clock = StillClock::new();
+    let first = together_in(&[Arc::new(far) as Arc<dyn Database>], &clock);
+    let here = first[0].open(&root()).unwrap();
+    put(&*here, 2, 1).unwrap();
+    here.sync().unwrap();
+    put(&*here, 2, 2).unwrap();
+    tunnel.let_through(Flow::Nothing);
+    let second = std::thread::scope(|scope| {
+        let synced = scope.spawn(|| here.sync());
+        let second = Cluster::open(Arc::clone(&near), instead_of_all(2, &clock)).unwrap();
+        put(&*second.open(&root()).unwrap(), 3, 7).unwrap();
+        second.sync().unwrap();
+        tunnel.let_through(Flow::Open);
+        assert!(matches!(synced.join().unwrap(), Err(Error::ReadOnly(_))));
+        Arc::new(second)
+    });
+    let there = second.open(&root()).unwrap();
+    assert_eq!([2, 3].map(|object| value(&*there, object)), [Some(1), Some(7)]);
+    let options = beside(3, &clock, &[Arc::clone(&second)]);
+    let again = Cluster::open(Arc::clone(&near), options).unwrap();
+    let forks = first[0].rescue(&again).unwrap();
+    let fork = second.open(&Source::live(forks[0].clone())).unwrap();
+    assert_eq!([2, 3].map(|object| value(&*fork, object)), [Some(2), None]);
+    drop((fork, there, again.close(), second.close()));
+    assert_eq!(verify(&*near).unwrap().findings, [""; 0]);
+}
+
+#[test]
 fn clients_that_are_lost_one_after_the_other_leave_a_snapshot_each() {
     let (memory, database) = empty();
     let clock = StillClock::new();
@@ -315,6 +381,44 @@ fn clients_that_are_lost_one_after_the_other_leave_a_snapshot_each() {
         assert_eq!(value(&*last.open(&name).unwrap(), 2), Some(number), "its state");
     }
     drop((lost, last.close()));
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn a_client_that_was_taken_for_lost_goes_on_with_its_views() {
+    let (memory, database) = empty();
+    let clock = StillClock::new();
+    let first = together_in(&[Arc::clone(&database)], &clock);
+    let here = first[0].open(&root()).unwrap();
+    put(&*here, 2, 1).unwrap();
+    let second = Arc::new(Cluster::open(Arc::clone(&database), instead_of_all(2, &clock)).unwrap());
+    let there = second.open(&root()).unwrap();
+    put(&*there, 2, 7).unwrap();
+    let again = || {
+        let options = beside(1, &clock, &[Arc::clone(&second)]);
+        Cluster::open(Arc::clone(&database), options).unwrap()
+    };
+    assert!(matches!(second.go_on_as(again()), Err(Error::Invalid(_))), "it is not lost");
+    assert!(here.sync().is_err() && first[0].is_expelled());
+    let opened = again();
+    assert!(matches!(first[0].go_on_as(again()), Err(Error::Invalid(_))), "something waits");
+    assert_eq!(first[0].rescue(&opened).unwrap().len(), 1);
+    first[0].go_on_as(opened).unwrap();
+    assert!(!first[0].is_expelled());
+    assert_eq!(value(&*here, 2), Some(7), "an open view shows what is there now");
+    put(&*here, 3, 8).unwrap();
+    assert_eq!(value(&*there, 3), Some(8));
+    first[0].beat().unwrap();
+    // And so again.
+    second.expel(Lost { session: [1; 16], may_return: true }).unwrap();
+    assert!(here.sync().is_err() || put(&*here, 3, 9).is_err());
+    first[0].go_on_as(again()).unwrap();
+    put(&*here, 3, 9).unwrap();
+    assert_eq!(value(&*there, 3), Some(9));
+    let kept = second.list().unwrap();
+    assert!(kept.iter().all(|report| !report.source.to_string().contains("root@lost-")));
+    first[0].close().unwrap();
+    drop((here, there, second.close()));
     assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
 }
 

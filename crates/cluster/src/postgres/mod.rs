@@ -100,16 +100,31 @@ impl PostgresDatabase {
         key: &[u8],
         value: &[u8],
     ) -> Result<bool> {
-        let guarded = self.guarded(guard)?;
-        let is_new = self.sessions.with(|connection, asked| {
+        let (guarded, mut was_asked) = (self.guarded(guard)?, false);
+        let made = self.sessions.with(|connection, asked| {
+            was_asked = asked;
             let step = statements::insert(self.schema(), table, (key, value), asked);
             let steps: Vec<_> = guarded.iter().cloned().chain([step]).collect();
             Ok(connection.run(&steps)?.last().is_some_and(|answer| answer.count > 0))
-        })?;
+        });
+        let is_new = match made {
+            Err(Error::Overtaken) if was_asked => self.is_there(table, key, value),
+            made => made,
+        }?;
         if is_new && table == Table::Log {
             self.sessions.acknowledge(key);
         }
         Ok(is_new)
+    }
+
+    /// Whether a row was put of which the answer was lost, where its guard holds no more: others
+    /// have gone on, so what they found is durable.
+    fn is_there(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
+        let found = self.read(&[Range::one(table, key)])?.concat();
+        let found = found.first().map(|(_, found)| found == value);
+        let text = "PostgreSQL: the answer to an insertion was lost, and others have gone on so \
+                    far that nobody knows what it was";
+        found.ok_or_else(|| Error::Io(text.to_owned()))
     }
 
     fn write_behind(&self, guard: Option<&Guard>, changes: &[Change]) -> Result<()> {

@@ -127,36 +127,15 @@ impl Shared {
     /// Comes beside those that have the store open.
     pub(super) fn join(&self, judge: &Judge) -> Result<()> {
         self.expel_lost(judge)?;
-        self.await_the_end_of_others(judge)?;
-        self.say(&|state| match state.company.others(self.session).next() {
-            None => Ok(self.here(true)),
-            Some((_, other)) if !self.rows.database().serves_many() => Err(in_use(&other.name)),
-            Some(_) => Ok(self.here(false)),
+        self.say(&|state| {
+            let is_alone = state.company.others(self.session).next().is_none();
+            Ok(self.here(is_alone))
         })?;
         let awaited = self.await_others(judge);
         if awaited.is_err() {
             let _first_error_is_told = self.say(&|_| Ok(Presence::Closed));
         }
         awaited
-    }
-
-    /// In a database that serves one client at a time: waits until another one is lost.
-    ///
-    /// # Errors
-    /// [`Error::InUse`] once it has given a sign of life.
-    fn await_the_end_of_others(&self, judge: &Judge) -> Result<()> {
-        if self.rows.database().serves_many() {
-            return Ok(());
-        }
-        let first = self.present()?;
-        loop {
-            let there = self.present()?;
-            match there.iter().find(|client| !first.contains(client)) {
-                Some(living) => return Err(in_use(&living.name)),
-                None if there.is_empty() => return Ok(()),
-                None => self.expel_lost(judge)?,
-            }
-        }
     }
 
     /// Waits until no other client is alone.

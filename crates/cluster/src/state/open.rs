@@ -125,8 +125,8 @@ impl Cluster {
     /// client left behind the log follow it first.
     ///
     /// # Errors
-    /// What the judge refuses; [`Error::InUse`] beside others for reading only, or in a database
-    /// that does not serve several; damage, or the database fails.
+    /// What the judge refuses; [`Error::InUse`] beside others for reading only; damage, or the
+    /// database fails.
     pub fn open(database: Arc<dyn Database>, options: OpenOptions) -> Result<Cluster> {
         let header = header(&*database)?;
         let rows = Rows::new(database, Seal::of(&header));

@@ -48,15 +48,16 @@ impl Shared {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
         let mut publisher = self.publisher.lock();
-        if say.is_some() {
-            // A refusal counts: so it is one of all that is known.
-            self.take_in(&mut publisher)?;
-        }
         for _ in 0..TRIES_MAX {
-            let presence = say.map(|say| say(&self.state.read())).transpose()?;
-            match self.try_publish(&mut publisher, presence, plan) {
+            let said = say.map(|say| say(&self.state.read())).transpose();
+            let known = publisher.number;
+            match said.and_then(|presence| self.try_publish(&mut publisher, presence, plan)) {
                 Err(Error::Overtaken) => self.take_in(&mut publisher)?,
                 done => return done,
+            }
+            // Nothing has come: so what was refused is refused.
+            if say.is_some() && publisher.number == known {
+                break;
             }
         }
         Err(Error::Overtaken)
@@ -237,12 +238,21 @@ impl Shared {
                 Some(there) if there == bytes => Ok(()),
                 _ => Err(Error::Overtaken),
             },
-            Err(error) => match self.rows.get(Table::Log, row()) {
-                Ok(None) => Err(error),
-                Ok(Some(there)) if there == bytes => Ok(()),
-                Ok(Some(_)) => Err(Error::Overtaken),
-                Err(_) => Err(self.stop(&format!("{error}; whether it was written is not known"))),
-            },
+            Err(error) => self.outcome(number, bytes, error),
+        }
+    }
+
+    /// What an entry has come to of which the answer is an error.
+    fn outcome(&self, number: u64, bytes: &[u8], error: Error) -> Result<()> {
+        let found = self.rows.get(Table::Log, keys::number(number));
+        match found.and_then(|there| Ok((there, self.rows.followed()?))) {
+            Ok((Some(there), _)) if there == bytes => Ok(()),
+            Ok((Some(_), _)) => Err(Error::Overtaken),
+            Ok((None, followed)) if followed < number => Err(error),
+            // It was trimmed, or is another's that was; or the database is away.
+            Ok(_) | Err(_) => {
+                Err(self.stop(&format!("{error}; whether it was written is not known")))
+            }
         }
     }
 

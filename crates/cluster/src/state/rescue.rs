@@ -4,6 +4,8 @@
 //! dataset in the same entry: so the state on which the lost one worked stays. When that one comes
 //! back, it forks the snapshots of what it had changed, and puts what waited there. The forks can
 //! be compared and merged as any fork. One that never comes back leaves the snapshots, no forks.
+//!
+//! Then it goes on as a client that has been opened in its place, with all views that it has.
 
 use super::Cluster;
 use super::company::Session;
@@ -11,6 +13,7 @@ use crate::draft::Draft;
 use crate::format::Role;
 use crate::pending::Items;
 use marram_store::{Batch, DatasetName, Edit, Error, Result, Source, Store, View};
+use std::sync::atomic::Ordering;
 
 /// How often a rescue begins anew because others have changed the fork.
 const TRIES_MAX: usize = 1000;
@@ -42,6 +45,34 @@ impl Cluster {
         state.is_expelled && !state.unpublished().is_empty()
     }
 
+    /// Whether others have taken this client for lost.
+    pub fn is_expelled(&self) -> bool {
+        self.shared.state.read().is_expelled
+    }
+
+    /// Goes on as a client of the same store and session that was opened after this one was taken
+    /// for lost. Views that are open here show from then on what that one shows: all that is kept
+    /// about the store outside of it must be let go of before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is no such client, or something waits here yet.
+    pub fn go_on_as(&self, opened: Cluster) -> Result<()> {
+        let (own, other) = (&*self.shared, &*opened.shared);
+        let (mut publisher, from) = (own.publisher.lock(), other.publisher.lock());
+        let (mut state, mut new) = (own.state.write(), other.state.write());
+        let is_same = (own.id, own.session) == (other.id, other.session);
+        if !is_same || !state.is_expelled || !state.unpublished().is_empty() {
+            return Err(Error::Invalid("no such client can go on as this one".to_owned()));
+        }
+        (publisher.number, publisher.hash) = (from.number, from.hash);
+        own.end.store(from.number, Ordering::Release);
+        std::mem::swap(&mut state.catalogue, &mut new.catalogue);
+        std::mem::swap(&mut state.company, &mut new.company);
+        (state.is_alone, state.is_expelled, state.stopped) = (new.is_alone, false, None);
+        new.stopped = Some("another one goes on as this client".to_owned());
+        Ok(())
+    }
+
     /// Puts what waited here when this client was taken for lost into forks, through another client
     /// of the same store. Returns their names.
     ///
@@ -69,10 +100,28 @@ impl Cluster {
         }
         let mut state = self.shared.state.write();
         (state.frozen, state.pending) = (None, rest);
+        drop(state);
         match failed {
-            Some(error) if forks.is_empty() => Err(error),
-            _ => Ok(forks),
+            Some(error) if forks.is_empty() => return Err(error),
+            Some(_) => {}
+            None => self.forget_kept(through)?,
         }
+        Ok(forks)
+    }
+
+    /// Takes away the snapshots of what this client had not changed, but for those that somebody
+    /// holds or has cloned.
+    fn forget_kept(&self, through: &Cluster) -> Result<()> {
+        let kept = kept_for(&self.shared.session);
+        for Source { dataset, snapshot } in through.known() {
+            if snapshot.as_ref() == Some(&kept) {
+                match through.destroy(&Source { dataset, snapshot }, false) {
+                    Ok(_) | Err(Error::InUse { .. } | Error::NoDataset(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     fn rescue_dataset(

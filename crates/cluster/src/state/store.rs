@@ -145,6 +145,12 @@ impl Holds for Cluster {
 }
 
 impl Cluster {
+    /// The datasets and snapshots that this client knows of, whatever others have done since.
+    pub fn known(&self) -> Vec<Source> {
+        let catalogue = Arc::clone(&self.shared.state.read().catalogue);
+        catalogue.named().into_iter().map(|(source, _)| source).collect()
+    }
+
     fn catalogue(&self) -> Result<Arc<Catalogue>> {
         self.shared.look()?;
         Ok(Arc::clone(&self.shared.state.read().catalogue))
