@@ -285,10 +285,12 @@ impl Merge<'_> {
         if self.options.strict.is_none() || sides.fork.snapshot.is_some() {
             return Ok(None);
         }
-        match StableSource::in_memory(self.store, &sides.fork.dataset, "merge")? {
-            Some(fork) => Ok(self.with_fork(sides, &fork).unwrap_or(None)),
-            None => Ok(None),
-        }
+        let Some(fork) = StableSource::in_memory(self.store, &sides.fork.dataset, "merge")? else {
+            return Ok(None);
+        };
+        // What a refusal was based on may be no state of one moment.
+        let holds = |merged: &(MergeReport, _)| merged.0.applied || !fork.is_overtaken();
+        Ok(self.with_fork(sides, &fork).unwrap_or(None).filter(holds))
     }
 
     /// The present state of the parent, which is held still: as it waits, if the fork's is.

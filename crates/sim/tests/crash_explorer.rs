@@ -49,6 +49,42 @@ fn a_merge_and_a_rollback_are_there_whole_or_not_at_all() {
     assert!(explorer.distinct() > 200, "{} images", explorer.distinct());
 }
 
+/// Transactions alone, beside plain changes and syncs, spilled, refused, aborted, and beside what
+/// is under way.
+const TRANSACTIONS: [&str; 8] = [
+    "small:transaction+fsync+transaction-beside+unlink+sync",
+    "small:transaction-spilled+commit2/overwrite+sync",
+    "small:transaction-begin+fork+transaction-write+snapshot3/transaction-rename+transaction-commit",
+    "small:commit-of-moments4/transaction-write+transaction-commit+append+sync",
+    "small:transaction-aborted+commit-of-moments6/append-short+transaction-abort+sync",
+    "small:transaction-begin+transaction-write+truncate+commit+transaction-commit+merge-fork+sync",
+    "small:transaction-begin+commit3/transaction-write+sync1/rename+rollback+transaction+sync",
+    "random:5:120",
+];
+
+#[test]
+fn a_transaction_is_there_whole_or_not_at_all() {
+    let target = PoolTarget { bug: None };
+    let explorer = Explorer::new(&target).unwrap();
+    for text in TRANSACTIONS {
+        let workload: Workload = text.parse().unwrap();
+        let bounds = Bounds { subset_writes_max: 3, seeds: 4, states_max: 150 };
+        let violations = explorer.explore(&workload, &bounds, 1);
+        assert!(violations.is_empty(), "{text}: {violations:#?}");
+    }
+    assert!(explorer.distinct() > 200, "{} images", explorer.distinct());
+}
+
+#[test]
+fn a_part_of_a_transaction_in_an_earlier_commit_is_caught() {
+    let target = PoolTarget { bug: Some(PlantedBug::TransactionInTwo) };
+    let explorer = Explorer::new(&target).unwrap();
+    let workload: Workload = TRANSACTIONS[0].parse().unwrap();
+    let violations = explorer.explore(&workload, &Bounds::default(), 1);
+    let first = violations.first().expect("a part of it is there after some crash");
+    assert!(explorer.replay(&first.id.parse().unwrap()).is_err(), "{} replays", first.id);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace_and_the_same_states() {
     let target = PoolTarget { bug: None };
@@ -57,6 +93,7 @@ fn the_same_seed_gives_the_same_trace_and_the_same_states() {
         "small:rename-over+fsync+append+commit3/create+in-clone+sync",
         "small:xattr+sync+append+snapshot3/rename-over+destroy-snapshot4/create",
         "small:xattr+sync+append+sync1/rename-over+drop-kept-clone6/sync2/create",
+        "small:transaction+commit-of-moments3/append+transaction-spilled+sync",
         "random:3:60",
         "idiom:mail-move:5:4",
     ] {

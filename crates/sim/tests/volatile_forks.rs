@@ -5,7 +5,7 @@
 use crate::small_pool;
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
-use marram_history::{MergeOptions, MergeSides, merge};
+use marram_history::{MergeOptions, MergeSides, Overlap, Touched, merge};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{Author, OpenOptions, Pool};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
@@ -18,6 +18,7 @@ use marram_store::{
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const KEYS: u64 = 12;
 const FORKS_MAX: usize = 3;
@@ -439,4 +440,35 @@ fn flushes_of_a_transaction_do_not_grow() {
     clear(&after);
     drop(after);
     assert_eq!(findings(&*memory), [""; 0]);
+}
+
+/// A commit between the comparison and the refusal: what was compared may be no state of one
+/// moment, so it is compared again.
+#[test]
+fn a_refusal_that_a_commit_has_overtaken_is_judged_again() {
+    let pool = open(Arc::new(MemoryDevice::from_bytes(small_pool::empty("overtaken"))));
+    let parent = posix(&*pool, &Source::live(DatasetName::root()));
+    write_file(&parent, "old", b"old");
+    let (dataset, name) = (DatasetName::root(), fork_name(1));
+    let acting = pool.acting_for(Author { user: Some(1), command: "tx run".to_owned() });
+    let store: &dyn Store = &acting;
+    store.begin_fork(&dataset, &name, 1).expect("it begins");
+    let fork = Source::live(name.clone());
+    let files = posix(store, &fork);
+    write_file(&files, "new", b"new");
+    write_file(&parent, "beside", b"beside");
+    let asked = AtomicUsize::new(0);
+    let refused_once = |_: &Touched| {
+        if asked.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Vec::new();
+        }
+        pool.commit().expect("it commits");
+        vec![Overlap { name: None, what: "content changed" }]
+    };
+    let base = store.report(&fork).expect("it is reported").origin.expect("it has a base");
+    let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
+    let options = MergeOptions { strict: Some(&refused_once), ..MergeOptions::default() };
+    let report = merge(&parent, store, sides, &options).expect("it is merged");
+    assert!(report.applied, "{report:?}");
+    assert_eq!(read_file(&parent, "new").as_deref(), Some(&b"new"[..]));
 }

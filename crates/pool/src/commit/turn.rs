@@ -6,6 +6,7 @@
 use crate::admission::CommitTurn;
 use crate::admission::shortage::{self, Admitted, busy};
 use crate::base::order::MutexGuard;
+use crate::base::planted::{PlantedBug, is_planted};
 use crate::commit::draft::{Commit, Frozen, Work};
 use crate::commit::steps::{Step, Steps, Which};
 use crate::commit::{dry_run, forks, owners, pool_tree, publish, references, trees};
@@ -175,6 +176,12 @@ impl Turn<'_> {
             commits += 1;
             self.commit(Some(&mut |_| Ok(())))?;
         };
+        let mut batch = batch;
+        if is_planted(PlantedBug::TransactionInTwo) && before.is_some() {
+            let rest = batch.edits.split_off(batch.edits.len() / 2);
+            pool.dirty.add(dataset.apply(std::mem::replace(&mut batch.edits, rest))?);
+            self.make(freeze(pool, Which::Touched), None, Some(&mut |_| Ok(())))?;
+        }
         // What was there before has layers of its own.
         freeze_layers(pool);
         let mut committed = CommittedCounters::default();

@@ -65,6 +65,18 @@ pub enum Administration {
     DirectoryRollback(&'static str),
 }
 
+/// A step of a transaction on the root dataset, of which there is one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// Begin one: a fork in memory.
+    Begin,
+    /// Bring what it has changed into the root dataset, all at once, unless something of that was
+    /// changed there since it began; then it ends.
+    Commit,
+    /// End it, and nothing of it is left.
+    Abort,
+}
+
 /// What is under way in a thread of its own; of each kind one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -84,12 +96,16 @@ pub enum Action {
     InClone(Change),
     /// A change of the fork.
     InFork(Change),
+    /// A change that only the transaction sees.
+    InTransaction(Change),
     /// An operation of the generator on the root dataset.
     Drawn(Operation),
     /// What happens in the background: everything is committed.
     Commit,
     /// A change of datasets and snapshots.
     Administer(Administration),
+    /// A transaction begins or ends.
+    Transact(Transaction),
     /// A commit, an administrative operation or a sync of everything begins. It holds still before
     /// one of its writes or flushes, and what follows is done by other hands.
     Begin {
@@ -114,14 +130,19 @@ impl Action {
                 matches!(operation, Operation::Sync { .. } | Operation::SyncAll)
             }
             Action::Commit | Action::Administer(_) => true,
-            Action::Begin { .. } | Action::End(_) => false,
+            Action::Transact(transaction) => *transaction == Transaction::Commit,
+            // What it syncs becomes durable with its commit.
+            Action::InTransaction(_) | Action::Begin { .. } | Action::End(_) => false,
         }
     }
 
     /// What it would have to wait for if that were under way already.
     pub fn turn(&self) -> Option<Turn> {
         match self {
-            Action::Commit | Action::Administer(_) => Some(Turn::Commit),
+            Action::Commit | Action::Administer(_) | Action::Transact(Transaction::Commit) => {
+                Some(Turn::Commit)
+            }
+            Action::InTransaction(Change::Sync(..) | Change::SyncAll) => Some(Turn::Frame),
             _ if self.promises() => Some(Turn::Frame),
             _ => None,
         }

@@ -18,6 +18,10 @@
 //! of its own and held before one of its writes or flushes ([`Action::Begin`]) while others go
 //! on. Then there are two lines of moments: with the administrative operation and without it.
 //!
+//! **Transactions.** One may be open beside all of that. What it has changed is in no moment until
+//! its commit, and wholly in each that comes after: a state that holds a part of it is the state at
+//! no moment, and one that lacks it after its acknowledgement has lost something durable.
+//!
 //! **Counting.** States with equal images count once. What an image recovers to does not depend
 //! on how it came about, so it is mounted once; but each state that leads to it is compared with
 //! what *it* allows: the image just before an fsync is acknowledged and just after may be the
@@ -38,10 +42,11 @@ mod recording;
 mod states;
 mod table;
 mod target;
+mod transaction;
 mod twin;
 mod workload;
 
-pub use action::{Action, Administration, Change, File, Turn};
+pub use action::{Action, Administration, Change, File, Transaction, Turn};
 pub use archive::{decode_trace, encode_trace};
 pub use campaign::{Campaign, Outcome, Plan};
 pub use digest::{Digest, tree_digest};
@@ -49,5 +54,5 @@ pub use explorer::{Explorer, StateId, Violation};
 pub use images::Images;
 pub use recording::Recording;
 pub use states::{Bounds, states};
-pub use target::{Mounted, Target};
+pub use target::{Committed, Mounted, Target};
 pub use workload::{Part, Workload};

@@ -275,7 +275,9 @@ impl<'scope> Recorder<'scope, '_> {
     }
 
     fn act(&mut self, action: &Action) -> Result<(), String> {
-        action.turn().map_or(Ok(()), |turn| self.end(turn))?;
+        let waits = matches!(action, Action::Transact(_)) && self.is_administering();
+        let turn = action.turn().or(waits.then_some(Turn::Commit));
+        turn.map_or(Ok(()), |turn| self.end(turn))?;
         self.clock.set(START_STEP + 1 + self.actions as u64);
         let begun = self.mark();
         let done = self.twin.act(action)?;
@@ -285,6 +287,12 @@ impl<'scope> Recorder<'scope, '_> {
             self.promise((self.actions, self.administrations));
         }
         Ok(())
+    }
+
+    /// Whether an operation is under way in which no transaction begins or ends.
+    fn is_administering(&self) -> bool {
+        let is_one = |under_way: &UnderWay<'_>| matches!(under_way.action, Action::Administer(_));
+        self.under_way.iter().any(is_one)
     }
 
     /// Begins an action in a thread of its own, which waits before its write or flush number `at`.

@@ -1,6 +1,6 @@
 //! The small set of things that bounded workloads are made of.
 
-use super::action::Action::{Administer, Commit, InClone, InFork, Root};
+use super::action::Action::{Administer, Commit, InClone, InFork, InTransaction, Root, Transact};
 use super::action::Administration::{
     Clone, Destroy, DirectoryRollback, Fork, Merge, Rollback, Snapshot,
 };
@@ -9,7 +9,7 @@ use super::action::Change::{
     RemoveXattr, Rename, Resize, SetPermissions, SetXattr, Symlink, Sync, SyncAll, Unlink, Write,
 };
 use super::action::File::{At, Held};
-use super::action::{Action, File};
+use super::action::{Action, File, Transaction};
 use marram_vfs::Allocate::{PunchHole, Reserve, Zero};
 use marram_vfs::RenameMode::{Exchange, Replace, Whiteout};
 use marram_vfs::SyncScope::{All, Data};
@@ -172,6 +172,56 @@ pub(crate) const CHANGES: &[Row] = &[
             Administer(DirectoryRollback("B")),
         ],
     ),
+    (
+        "transaction",
+        &[
+            Transact(Transaction::Begin),
+            InTransaction(Write { file: F, offset: 1_000, len: 9_000, seed: 92 }),
+            InTransaction(Create("B/k")),
+            InTransaction(Write { file: At("B/k"), offset: 0, len: 7_000, seed: 95 }),
+            InTransaction(Unlink("h")),
+            Transact(Transaction::Commit),
+        ],
+    ),
+    (
+        "transaction-beside",
+        &[
+            Transact(Transaction::Begin),
+            InTransaction(MakeDirectory("A/k")),
+            InTransaction(Rename("B/g", "A/k/g", Replace)),
+            InTransaction(Append { file: H, len: 9_000, seed: 98 }),
+            Root(Append { file: F, len: 6_000, seed: 101 }),
+            Transact(Transaction::Commit),
+        ],
+    ),
+    (
+        "transaction-spilled",
+        &[
+            Transact(Transaction::Begin),
+            InTransaction(Write { file: F, offset: 0, len: 15_000, seed: 104 }),
+            Root(Append { file: G, len: 500, seed: 107 }),
+            Commit,
+            InTransaction(Create("A/k")),
+            InTransaction(Write { file: At("A/k"), offset: 0, len: 6_000, seed: 110 }),
+            Transact(Transaction::Commit),
+        ],
+    ),
+    (
+        "transaction-aborted",
+        &[
+            Transact(Transaction::Begin),
+            InTransaction(Write { file: F, offset: 0, len: 15_000, seed: 113 }),
+            Commit,
+            InTransaction(Unlink("B/g")),
+            Transact(Transaction::Abort),
+        ],
+    ),
+    ("transaction-begin", &[Transact(Transaction::Begin)]),
+    (
+        "transaction-write",
+        &[InTransaction(Write { file: F, offset: 3_000, len: 8_000, seed: 116 })],
+    ),
+    ("transaction-rename", &[InTransaction(Rename("A/f", "B/e/f", Replace))]),
 ];
 
 /// The points at which something becomes durable; the first is none.
@@ -198,6 +248,8 @@ pub(crate) const PERSISTENCE: &[Row] = &[
     ("rollback", &[Administer(Rollback)]),
     ("rollback-of-directory", &[Administer(DirectoryRollback("B"))]),
     ("destroy-before", &[Administer(Destroy("root@before"))]),
+    ("transaction-commit", &[Transact(Transaction::Commit)]),
+    ("transaction-abort", &[Transact(Transaction::Abort)]),
 ];
 
 /// What can be under way while something else happens: the last action of each.
@@ -277,6 +329,16 @@ pub(crate) const BEGUN: &[Row] = &[
             Administer(Rollback),
             Root(Append { file: F, len: 700, seed: 86 }),
             Administer(Destroy("root@before")),
+        ],
+    ),
+    (
+        "commit-of-moments",
+        &[
+            Root(Append { file: G, len: 700, seed: 119 }),
+            Transact(Transaction::Begin),
+            InTransaction(Write { file: F, offset: 2_000, len: 9_000, seed: 122 }),
+            Root(Append { file: H, len: 6_000, seed: 125 }),
+            Commit,
         ],
     ),
 ];

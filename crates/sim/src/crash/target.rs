@@ -6,6 +6,17 @@ use marram_device::Device;
 use marram_vfs::{FileSystem, Ino};
 use std::sync::Arc;
 
+/// What came of the commit of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// All that it has changed is there, durably.
+    Applied,
+    /// It has changed nothing, so nothing was done.
+    Unchanged,
+    /// Others have changed the same, or there is no space: nothing of it is there.
+    Refused,
+}
+
 /// A kind of file system with datasets and snapshots on a device. An error is a failure of the
 /// test, in words.
 pub trait Target: Sync {
@@ -58,6 +69,16 @@ pub trait Mounted: Send + Sync {
     /// Lets a directory of the root dataset go back to what it was in a snapshot of that; false if
     /// there is nothing that it could go back to.
     fn roll_back_directory(&self, directory: Ino, snapshot: &str) -> HomeResult<bool>;
+
+    /// Begins a transaction on the whole root dataset; returns what it sees and changes. None if
+    /// there is no space for one.
+    fn begin_transaction(&self, id: &str) -> HomeResult<Option<Arc<dyn FileSystem>>>;
+
+    /// Commits a transaction. It still has to be ended.
+    fn commit_transaction(&self, id: &str) -> HomeResult<Committed>;
+
+    /// Ends a transaction whose file system is not open any more.
+    fn end_transaction(&self, id: &str) -> HomeResult<()>;
 
     /// Destroys a dataset or snapshot, none of whose file systems are open.
     fn destroy(&self, source: &str) -> HomeResult<()>;

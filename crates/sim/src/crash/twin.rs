@@ -1,8 +1,9 @@
 //! A pool under test, and beside it the models that say what it should hold.
 
-use super::action::{Action, Administration, Change, Hand};
+use super::action::{Action, Administration, Change, Hand, Transaction};
 use super::digest::{Digest, tree_digest};
 use super::target::Mounted;
+use super::transaction::OpenTransaction;
 use crate::pair::{Outcome, Pair};
 use marram_model::{Decisions, Model};
 use marram_vfs::{Error, FileSystem, Ino};
@@ -75,6 +76,10 @@ pub(super) struct Twin {
     /// It has gone back since the fork was made: the model tells inodes apart by their numbers
     /// alone, so it cannot say what a merge of that fork should do.
     fork_is_old: bool,
+    /// The transaction that is open.
+    transaction: Option<OpenTransaction>,
+    /// How many have begun.
+    transactions: u64,
     /// What the administrative operation that is under way does, unless it is refused.
     coming: Option<Effect>,
 }
@@ -94,6 +99,8 @@ impl Twin {
             held_in_fork: (None, None),
             went_back: false,
             fork_is_old: false,
+            transaction: None,
+            transactions: 0,
             coming: None,
             mounted,
         })
@@ -121,6 +128,13 @@ impl Twin {
                 let held = &mut self.held_in_fork;
                 both((&**files, &mut held.0), (model, &mut held.1), change)
             }
+            Action::InTransaction(change) => match &mut self.transaction {
+                Some(transaction) => transaction.change(change),
+                None => Ok(false),
+            },
+            Action::Transact(Transaction::Begin) => self.begin_transaction(),
+            Action::Transact(Transaction::Commit) => self.commit_transaction(),
+            Action::Transact(Transaction::Abort) => self.end_transaction(),
             Action::Administer(Administration::Merge) => self.merge(),
             Action::Administer(Administration::Rollback) => self.roll_back(),
             Action::Administer(Administration::DirectoryRollback(path)) => {
@@ -206,6 +220,28 @@ impl Twin {
         Ok(())
     }
 
+    fn begin_transaction(&mut self) -> Result<bool, String> {
+        if self.transaction.is_some() {
+            return Ok(false);
+        }
+        self.transactions += 1;
+        let id = self.transactions.to_string();
+        self.transaction = OpenTransaction::begin(&*self.mounted, id, self.pair.model())?;
+        Ok(self.transaction.is_some())
+    }
+
+    /// Commits the transaction on both, if there is one.
+    fn commit_transaction(&mut self) -> Result<bool, String> {
+        let Some(transaction) = self.transaction.take() else { return Ok(false) };
+        let committed = transaction.commit(&*self.mounted, self.pair.model())?;
+        self.pair.compare().map(|()| committed)
+    }
+
+    fn end_transaction(&mut self) -> Result<bool, String> {
+        let Some(transaction) = self.transaction.take() else { return Ok(false) };
+        transaction.end(&*self.mounted).map(|()| true)
+    }
+
     /// Merges the fork on both, if there is one.
     fn merge(&mut self) -> Result<bool, String> {
         let (Some(base), Some(fork)) = (self.others.get(BASE), self.others.get(FORK)) else {
@@ -237,6 +273,8 @@ impl Twin {
         self.others.insert(BEFORE, self.pair.model().snapshot());
         self.pair = Pair::new(Arc::clone(&self.files), self.others[ORIGIN].fork());
         (self.went_back, self.fork_is_old) = (true, true);
+        // The model cannot say what its commit should do, either.
+        self.end_transaction()?;
         self.pair.compare().map(|()| true)
     }
 
@@ -334,7 +372,7 @@ fn is_destruction(action: &Action) -> bool {
 /// A file system and what is held open in it.
 type At<'a> = (&'a dyn FileSystem, &'a mut Option<Ino>);
 
-fn both(real: At<'_>, model: At<'_>, change: &Change) -> Result<bool, String> {
+pub(super) fn both(real: At<'_>, model: At<'_>, change: &Change) -> Result<bool, String> {
     let done = Hand { files: real.0, held: real.1 }.change(change);
     if matches!(done, Err(Error::NoSpace)) {
         return Ok(false);

@@ -1,6 +1,6 @@
 //! Workloads: what runs before the power goes. Each has a text that brings it back.
 
-use super::action::{Action, Administration, Change, File, Turn};
+use super::action::{Action, Administration, Change, File, Transaction, Turn};
 use super::idiom::{self, IDIOMS};
 use super::table;
 use crate::generate::Generator;
@@ -106,7 +106,7 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
         if !random.once_in(often) {
             return Action::Drawn(generator.draw());
         }
-        match random.below(30) {
+        match random.below(40) {
             0 | 1 => Action::Administer(Administration::Snapshot("root@s")),
             2 => Action::Administer(Administration::Snapshot("root@t")),
             3 => Action::Administer(Administration::Snapshot("c@s")),
@@ -126,6 +126,10 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
                 let path = random.pick(&["A", "B", "B/e", "j", "k"]);
                 Action::Administer(Administration::DirectoryRollback(path))
             }
+            30..33 => Action::Transact(Transaction::Begin),
+            33..37 => Action::InTransaction(other_change(&mut random)),
+            37 | 38 => Action::Transact(Transaction::Commit),
+            39 => Action::Transact(Transaction::Abort),
             _ => Action::Root(Change::SyncAll),
         }
     };

@@ -5,11 +5,11 @@ use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
 use marram_history::{DirectoryRollback, MergeOptions, MergeSides, destroy_leftovers};
 use marram_pool::planted::{PlantedBug, plant};
-use marram_pool::{CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
+use marram_pool::{Author, CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
 use marram_posix::Posix;
-use marram_sim::crash::{Mounted, Target};
+use marram_sim::crash::{Committed, Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
-use marram_store::{DatasetName, Lineage, Properties, Source, Store};
+use marram_store::{DatasetName, Error as StoreError, Lineage, Properties, Source, Store};
 use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -165,6 +165,40 @@ impl Mounted for MountedPool {
             Err(Error::NotFound | Error::NotDirectory) => Ok(false),
             Err(error) => Err(text(error)),
         }
+    }
+
+    fn begin_transaction(&self, id: &str) -> HomeResult<Option<Arc<dyn FileSystem>>> {
+        let store: &dyn Store = &*self.pool;
+        let name = DatasetName::of_transaction(id).map_err(text)?;
+        match store.begin_fork(&DatasetName::root(), &name, Ino::ROOT.0) {
+            Ok(()) => self.open(&name.to_string()).map(Some),
+            Err(StoreError::NoSpace) => Ok(None),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    fn commit_transaction(&self, id: &str) -> HomeResult<Committed> {
+        let acting = self.pool.acting_for(Author { user: Some(1), command: "tx".to_owned() });
+        let store: &dyn Store = &acting;
+        let (dataset, name) = (DatasetName::root(), DatasetName::of_transaction(id).map_err(text)?);
+        if store.is_unchanged(&name).map_err(text)? {
+            return Ok(Committed::Unchanged);
+        }
+        let fork = Source::live(name);
+        let base = store.report(&fork).map_err(text)?.origin.ok_or("it has no base")?;
+        let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
+        let options = MergeOptions { strict: Some(&|_| Vec::new()), ..MergeOptions::default() };
+        match marram_history::merge(&*self.posix("root")?, store, sides, &options) {
+            Ok(report) if report.applied => Ok(Committed::Applied),
+            Ok(report) if report.conflicts.is_empty() => Ok(Committed::Unchanged),
+            Ok(_) | Err(Error::NoSpace) => Ok(Committed::Refused),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    fn end_transaction(&self, id: &str) -> HomeResult<()> {
+        let store: &dyn Store = &*self.pool;
+        store.end_fork(&DatasetName::of_transaction(id).map_err(text)?).map_err(text)
     }
 
     fn destroy(&self, source: &str) -> HomeResult<()> {
