@@ -228,13 +228,15 @@ fn check_slot(
     place: Place,
     report: &mut Reporter<'_>,
 ) {
+    let both = twin;
     let found = match &slot.decoded {
         Ok(found) => found,
         Err(_) if slot.is_blank() => return,
         Err(error) => {
             let twin = twin.filter(|twin| twin.valid().is_some());
             let next = index_after(index, newest.group) <= COMMIT_GROUPS_MAX;
-            if next || twin.is_some_and(|twin| is_torn(&slot.bytes, &twin.bytes)) {
+            let is_torn = |twin: &Slot| is_torn(&slot.bytes, &twin.bytes);
+            if next || twin.is_some_and(is_torn) || is_passed_over(slot, both, index, newest) {
                 return;
             }
             let is_newest = twin.is_some_and(|twin| twin.group() == newest.group.0);
@@ -255,6 +257,20 @@ fn check_slot(
         let detail = format!("both are of group {}", found.group);
         report.report(FindingKind::SuperblockSplit, place, detail);
     }
+}
+
+/// Whether a slot can be what an interrupted commit has left, and a later one has passed over its
+/// group: one takes several. Then no slot of that group is whole.
+fn is_passed_over(slot: &Slot, twin: Option<&Slot>, index: u64, newest: &Superblock) -> bool {
+    let passed = RING_SLOTS - index_after(index, newest.group);
+    let Some(due) = newest.group.0.checked_sub(passed) else { return false };
+    let good = Superblock { group: Group(due), ..newest.clone() }.encode();
+    let is_old = |(sector, bytes): (usize, &[u8])| {
+        let good = &good[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES];
+        may_be_old(sector, bytes, good)
+    };
+    twin.is_some_and(|twin| twin.group() < due)
+        && slot.bytes.chunks_exact(SECTOR_BYTES).enumerate().all(is_old)
 }
 
 /// How many groups after one the next is that has this slot.

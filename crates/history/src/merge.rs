@@ -288,9 +288,7 @@ impl Merge<'_> {
         let Some(fork) = StableSource::in_memory(self.store, &sides.fork.dataset, "merge")? else {
             return Ok(None);
         };
-        // What a refusal was based on may be no state of one moment.
-        let holds = |merged: &(MergeReport, _)| merged.0.applied || !fork.is_overtaken();
-        Ok(self.with_fork(sides, &fork).unwrap_or(None).filter(holds))
+        Ok(self.with_fork(sides, &fork).unwrap_or(None))
     }
 
     /// The present state of the parent, which is held still: as it waits, if the fork's is.
@@ -315,15 +313,25 @@ impl Merge<'_> {
         if merged.is_err() && has_moved() { Ok(None) } else { merged }
     }
 
-    /// Nothing if the base has moved.
+    /// Nothing if the base has moved, or a refusal was based on what is no state of one moment.
     fn with_fork(
         &self,
         sides: &Sides,
         fork: &StableSource<'_>,
     ) -> Result<Option<(MergeReport, Vec<u64>)>> {
         let store = self.store;
-        let fork_side = ForkSide::gather(store, sides, &fork.source)?;
+        let mut fork_side = ForkSide::gather(store, sides, &fork.source)?;
         let mut held = self.parent.hold_still()?;
+        // Transactions that were before this one at the parent have made commits meanwhile. Now
+        // that it is held, none of them can.
+        let again = match fork.is_in_memory() && fork.is_overtaken() {
+            true => StableSource::in_memory(store, &sides.fork.dataset, "merge")?,
+            false => None,
+        };
+        if let Some(again) = &again {
+            fork_side = ForkSide::gather(store, sides, &again.source)?;
+        }
+        let fork = again.as_ref().unwrap_or(fork);
         if sides.moves_base && self.which.sides(store)?.base != sides.base {
             return Ok(None);
         }
@@ -344,7 +352,8 @@ impl Merge<'_> {
             moves_base: sides.moves_base && self.options.select.is_none(),
         };
         let (report, orphans) = self.judge(&mut *held, (store, &merged), &gathered.three_way())?;
-        Ok(Some((MergeReport { not_selected, ..report }, orphans)))
+        let holds = report.applied || !fork.is_in_memory() || !fork.is_overtaken();
+        Ok(holds.then_some((MergeReport { not_selected, ..report }, orphans)))
     }
 
     /// Judges and applies. Returns what has become an orphan too.

@@ -5,7 +5,7 @@
 use crate::small_pool;
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
-use marram_history::{MergeOptions, MergeSides, Overlap, Touched, merge};
+use marram_history::{HeldParent, MergeOptions, MergeSides, Overlap, Parent, Touched, merge};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{Author, OpenOptions, Pool};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
@@ -350,7 +350,7 @@ fn space_of_a_dead_transaction_that_is_kept_is_found() {
 }
 
 /// What a transaction does, by the calls of the command that runs it.
-fn transaction(pool: &Arc<Pool>, id: u64, parent: &Posix, work: &dyn Fn(&Posix)) {
+fn transaction(pool: &Arc<Pool>, id: u64, parent: &dyn Parent, work: &dyn Fn(&Posix)) {
     let acting = pool.acting_for(Author { user: Some(1), command: "tx run".to_owned() });
     let store: &dyn Store = &acting;
     let (dataset, name) = (DatasetName::root(), fork_name(id));
@@ -471,4 +471,58 @@ fn a_refusal_that_a_commit_has_overtaken_is_judged_again() {
     let report = merge(&parent, store, sides, &options).expect("it is merged");
     assert!(report.applied, "{report:?}");
     assert_eq!(read_file(&parent, "new").as_deref(), Some(&b"new"[..]));
+}
+
+/// A parent at which another program was before: its change has been committed when the hold comes.
+struct Waited<'a> {
+    files: &'a Posix,
+    pool: &'a Pool,
+    number: AtomicUsize,
+}
+
+impl Parent for Waited<'_> {
+    fn view(&self) -> &dyn View {
+        self.files.view()
+    }
+    fn root(&self) -> Ino {
+        self.files.root()
+    }
+    fn check_running(&self) -> marram_vfs::Result<()> {
+        self.files.check_running()
+    }
+    fn hold_still(&self) -> marram_vfs::Result<Box<dyn HeldParent + '_>> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        write_file(self.files, &format!("beside {number}"), b"beside");
+        self.pool.commit().expect("it commits");
+        self.files.hold_still()
+    }
+    fn with_space(
+        &self,
+        attempt: &mut dyn FnMut() -> marram_vfs::Result<()>,
+    ) -> marram_vfs::Result<()> {
+        self.files.with_space(attempt)
+    }
+    fn free_removed(&self) -> marram_vfs::Result<()> {
+        self.files.free_removed()
+    }
+    fn give_back(&self, ino: u64) {
+        self.files.give_back(ino);
+    }
+}
+
+#[test]
+fn a_commit_while_the_parent_is_waited_for_costs_no_other_one() {
+    let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("waited")));
+    let pool = open(device.clone());
+    let files = posix(&*pool, &Source::live(DatasetName::root()));
+    write_file(&files, "old", b"old");
+    pool.commit().expect("it commits");
+    let flushes = || device.trace().events().iter().filter(|it| **it == Event::Flush).count();
+    let waited = Waited { files: &files, pool: &pool, number: AtomicUsize::new(0) };
+    for id in 1..4 {
+        let before = flushes();
+        transaction(&pool, id, &waited, &|files| write_file(files, &format!("{id}"), b"new"));
+        assert_eq!(flushes() - before, 4, "two of the other program, two of transaction {id}");
+        assert_eq!(read_file(&files, &format!("{id}")).as_deref(), Some(&b"new"[..]));
+    }
 }

@@ -87,6 +87,26 @@ fn what_an_interrupted_commit_leaves_is_in_order() {
 }
 
 #[test]
+fn what_an_interrupted_commit_leaves_stays_when_a_later_one_passes_over_its_group() {
+    let mut image = base().image();
+    let group = image.superblock.group.0;
+    let at = |ring| slot(ring, group + 3);
+    let interrupted = Superblock { group: Group(group + 3), ..image.superblock.clone() }.encode();
+    for ring in 0..2 {
+        image.bytes[at(ring)..at(ring) + 512].copy_from_slice(&interrupted[..512]);
+        let next = Superblock { group: Group(group + 10), ..image.superblock.clone() };
+        put_slot(&mut image, slot(ring, group + 10), &next);
+    }
+    image.assert_found(&[]);
+    // One copy is as before: nothing was written to it.
+    let old = Superblock { group: Group((group + 3) % 64), ..image.superblock.clone() };
+    put_slot(&mut image, at(1), &old);
+    image.assert_found(&[]);
+    image.bytes[at(0)..at(0) + 64].fill(0x5a);
+    image.assert_found(&[Kind::SuperblockSlot]);
+}
+
+#[test]
 fn a_damaged_slot_of_an_earlier_commit() {
     let mut image = base().image();
     let group = image.superblock.group.0 - 2;
