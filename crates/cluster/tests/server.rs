@@ -175,7 +175,9 @@ pub(crate) fn access(place: Place) -> Access {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let refused = |_: &Place| Err(marram_store::Error::Invalid("there is no password".into()));
     let name = format!("test-{}-{number}", std::process::id());
-    Access { place, password: Arc::new(refused), name, patience: postgres::PATIENCE }
+    let (patience, begin) = (postgres::PATIENCE, Instant::now());
+    let elapsed = Arc::new(move || begin.elapsed());
+    Access { place, password: Arc::new(refused), name, patience, elapsed }
 }
 
 impl Drop for Server {

@@ -1,118 +1,50 @@
-//! Two daemons with one cluster home open, each in a mount namespace and with control sockets of
-//! its own, as on two hosts: names are exact, and what one has done the other sees at once.
+//! Two daemons with one cluster home open: names are exact, and what one has done the other sees at
+//! once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod hosts;
+mod pair;
+#[allow(dead_code, reason = "these tests use a part of the server")]
+#[path = "../../cluster/tests/server.rs"]
+mod server;
+#[allow(dead_code, reason = "these tests use a part of the tunnel")]
+#[path = "../../cluster/tests/tunnel.rs"]
+mod tunnel;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod workbench;
 
-use crate::workbench::{Outcome, Workbench, can_mount, outcome};
+use crate::pair::{PATIENCE, Pair, Place};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Has a namespace let go of the mounts of other tests, and hides the sockets of their daemons.
-const APART: &str = r#"
-for at in $(grep 'fuse[a-z]*.marram' /proc/self/mounts | cut -d' ' -f2); do umount -il "$at"; done
-mount -t tmpfs none /run
-echo apart
-exec sleep 300
-"#;
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A home `work.db` mounted at `here` by one daemon, and at `there` by another one.
-struct Pair {
-    other: Option<Child>,
-    bench: Workbench,
+/// Each test on a home in a file, and on a server.
+macro_rules! on_each_home {
+    ($($test:ident),* $(,)?) => {
+        mod in_a_file {
+            $(#[test] fn $test() { super::$test(super::Place::File); })*
+        }
+        mod on_a_server {
+            $(#[test] fn $test() { super::$test(super::Place::Server); })*
+        }
+    };
 }
 
-impl Pair {
-    fn new() -> Option<Pair> {
-        if !can_mount() || outcome(Command::new("unshare").args(["--mount", "true"])).status != 0 {
-            eprintln!("skipped: unshare is needed");
-            return None;
-        }
-        let bench = Workbench::new();
-        ["here", "there"].iter().for_each(|name| drop(bench.make_folder(name)));
-        bench.run("create sqlite:work.db").good();
-        let mut shell = bench.command_as(Path::new("unshare"));
-        shell.args(["--mount", "--propagation", "private", "sh", "-euc", APART]);
-        let mut other = shell.stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(other.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "apart\n");
-        Some(Pair { other: Some(other), bench })
-    }
-
-    /// The same with both mounts.
-    fn mounted() -> Option<Pair> {
-        let pair = Pair::new()?;
-        pair.bench.run("mount sqlite:work.db here").good();
-        pair.there("mount sqlite:work.db there").good();
-        assert_ne!(pair.bench.daemon_pid("here"), pair.daemon_there());
-        Some(pair)
-    }
-
-    /// Runs the program in the other namespace.
-    fn there(&self, line: &str) -> Outcome {
-        let state = format!("XDG_STATE_HOME={}", self.bench.path("state-there").display());
-        let mut words = vec!["env", &state, env!("CARGO_BIN_EXE_marram")];
-        words.extend(line.split_whitespace());
-        self.in_other(&words)
-    }
-
-    /// Runs a program in the other namespace.
-    fn in_other(&self, words: &[&str]) -> Outcome {
-        let mut command = self.bench.command_as(Path::new("nsenter"));
-        let pid = self.other.as_ref().unwrap().id().to_string();
-        let folder = self.bench.path("").to_string_lossy().into_owned();
-        command.args(["--target", &pid, "--mount", &format!("--wd={folder}")]);
-        command.args(words);
-        outcome(&mut command)
-    }
-
-    fn daemon_there(&self) -> i32 {
-        let status = self.there("status there --json").result();
-        i32::try_from(status[0]["daemon"]["pid"].as_i64().unwrap()).unwrap()
-    }
-
-    /// The two mounts, as this process reaches them.
-    fn mounts(&self) -> [PathBuf; 2] {
-        let pid = self.other.as_ref().unwrap().id();
-        let there = format!("/proc/{pid}/root{}", self.bench.path("there").display());
-        [self.bench.path("here"), PathBuf::from(there)]
-    }
-
-    /// Unmounts both, and checks the home.
-    fn finish(mut self) {
-        self.bench.run("unmount here").good();
-        self.there("unmount there").good();
-        self.end_other();
-        let checked = self.bench.run("check sqlite:work.db --json").result();
-        assert_eq!(checked["clean"], true, "{checked}");
-    }
-
-    fn end_other(&mut self) {
-        if let Some(mut other) = self.other.take() {
-            other.kill().unwrap();
-            other.wait().unwrap();
-        }
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        if self.other.is_some() {
-            eprintln!("left over: {:?}", self.there("unmount --detach there").status);
-            self.end_other();
-        }
-    }
-}
+on_each_home!(
+    each_sees_what_the_other_has_done_at_once,
+    what_the_first_has_written_behind_is_there_when_the_second_comes,
+    exactly_one_wins_each_race_for_a_name,
+    appends_of_both_are_all_there_and_none_lies_in_another,
+    a_file_that_one_has_open_stays_readable_when_the_other_removes_it,
+    snapshots_forks_and_merges_are_seen_by_both,
+    a_merge_is_done_whole_while_the_other_writes,
+    one_that_is_killed_holds_nobody_up,
+    one_that_is_stopped_is_expelled_and_does_no_harm_when_it_goes_on,
+);
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -126,9 +58,8 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-#[test]
-fn each_sees_what_the_other_has_done_at_once() {
-    let Some(pair) = Pair::mounted() else { return };
+fn each_sees_what_the_other_has_done_at_once(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
     let [here, there] = pair.mounts();
     for (round, (by, other)) in [(&here, &there), (&there, &here)].into_iter().enumerate() {
         let (by, other) = (by.join(format!("d{round}")), other.join(format!("d{round}")));
@@ -155,31 +86,29 @@ fn each_sees_what_the_other_has_done_at_once() {
     pair.finish();
 }
 
-#[test]
-fn what_the_first_has_written_behind_is_there_when_the_second_comes() {
-    let Some(pair) = Pair::new() else { return };
-    pair.bench.run("mount sqlite:work.db here").good();
+fn what_the_first_has_written_behind_is_there_when_the_second_comes(place: Place) {
+    let Some(pair) = Pair::new(place) else { return };
+    pair.run("mount URL here").good();
     let [here, there] = pair.mounts();
     fs::write(here.join("kept"), "by the first").unwrap();
     fs::write(here.join("gone"), "soon").unwrap();
     assert!(here.join("gone").exists() && !here.join("new").exists(), "the kernel knows these");
     assert_eq!(read(&here.join("kept")), "by the first");
-    pair.there("mount sqlite:work.db there").good();
+    pair.there("mount URL there").good();
     assert_eq!(read(&there.join("kept")), "by the first");
     fs::remove_file(there.join("gone")).unwrap();
     fs::write(there.join("new"), "by the second").unwrap();
     fs::write(there.join("kept"), "by the second").unwrap();
     assert!(!here.join("gone").exists());
     assert_eq!([read(&here.join("new")), read(&here.join("kept"))], ["by the second"; 2]);
-    let listed = pair.bench.run("clients sqlite:work.db --json").result();
+    let listed = pair.run("clients URL --json").result();
     assert_eq!(listed["clients"].as_array().unwrap().len(), 2, "{listed}");
     assert_eq!(listed["clients"][0]["is_alone"], false, "{listed}");
     pair.finish();
 }
 
-#[test]
-fn exactly_one_wins_each_race_for_a_name() {
-    let Some(pair) = Pair::mounted() else { return };
+fn exactly_one_wins_each_race_for_a_name(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
     let mounts = pair.mounts();
     fs::write(mounts[0].join("source"), "x").unwrap();
     for round in 0..12 {
@@ -210,9 +139,8 @@ fn exactly_one_wins_each_race_for_a_name() {
     pair.finish();
 }
 
-#[test]
-fn appends_of_both_are_all_there_and_none_lies_in_another() {
-    let Some(pair) = Pair::mounted() else { return };
+fn appends_of_both_are_all_there_and_none_lies_in_another(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
     let mounts = pair.mounts();
     File::create(mounts[0].join("log")).unwrap();
     thread::scope(|scope| {
@@ -242,9 +170,8 @@ fn appends_of_both_are_all_there_and_none_lies_in_another() {
     pair.finish();
 }
 
-#[test]
-fn a_file_that_one_has_open_stays_readable_when_the_other_removes_it() {
-    let Some(pair) = Pair::mounted() else { return };
+fn a_file_that_one_has_open_stays_readable_when_the_other_removes_it(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
     let [here, there] = pair.mounts();
     fs::write(here.join("open"), vec![7; 300_000]).unwrap();
     let mut file = File::open(there.join("open")).unwrap();
@@ -257,12 +184,11 @@ fn a_file_that_one_has_open_stays_readable_when_the_other_removes_it() {
     pair.finish();
 }
 
-#[test]
-fn snapshots_and_forks_are_seen_by_both_and_merges_wait_until_one_is_alone() {
-    let Some(pair) = Pair::mounted() else { return };
+fn snapshots_forks_and_merges_are_seen_by_both(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
     let [here, there] = pair.mounts();
     fs::write(here.join("a"), "before").unwrap();
-    pair.bench.run("snapshot here@s").good();
+    pair.run("snapshot here@s").good();
     pair.there("fork there try").good();
     fs::write(there.join("a"), "after").unwrap();
     let began = Instant::now();
@@ -274,22 +200,56 @@ fn snapshots_and_forks_are_seen_by_both_and_merges_wait_until_one_is_alone() {
     assert_eq!(read(&there.join(".marram/snapshots/s/a")), "before");
     fs::write(here.join(".marram/forks/try/b"), "in the fork").unwrap();
     assert_eq!(read(&there.join(".marram/forks/try/b")), "in the fork");
-    let beside = ["other daemons", "marram clients"];
-    pair.bench.run("merge here/.marram/forks/try").refused(11, &beside);
-    pair.there("unmount there").good();
-    while pair.bench.run("merge here/.marram/forks/try").status == 11 {
-        assert!(began.elapsed() < PATIENCE, "the last one is never alone");
-        thread::sleep(Duration::from_millis(20));
+    pair.run("update here/.marram/forks/try").good();
+    assert_eq!(read(&there.join(".marram/forks/try/a")), "after");
+    pair.run("merge here/.marram/forks/try").good();
+    for mount in [&here, &there] {
+        assert_eq!([read(&mount.join("a")), read(&mount.join("b"))], ["after", "in the fork"]);
     }
-    assert_eq!([read(&here.join("a")), read(&here.join("b"))], ["after", "in the fork"]);
-    pair.there("mount sqlite:work.db there").good();
-    assert_eq!(read(&there.join("b")), "in the fork");
     pair.finish();
 }
 
-#[test]
-fn one_that_is_killed_holds_nobody_up() {
-    let Some(pair) = Pair::mounted() else { return };
+fn a_merge_is_done_whole_while_the_other_writes(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
+    let [here, there] = pair.mounts();
+    fs::create_dir(here.join("d")).unwrap();
+    pair.run("fork here try").good();
+    let fork = here.join(".marram/forks/try");
+    (0..20).for_each(|file| fs::write(fork.join(format!("d/{file}")), "merged").unwrap());
+    fs::write(there.join("gone"), "open").unwrap();
+    let mut open = File::open(there.join("gone")).unwrap();
+    pair.run("update here/.marram/forks/try").good();
+    fs::remove_file(fork.join("gone")).unwrap();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for file in 0..10 {
+                fs::write(there.join(format!("w{file}")), format!("{file}")).unwrap();
+                let merged = fs::read_dir(there.join("d")).unwrap().count();
+                assert!(merged == 0 || merged == 20, "{merged} of 20 files are merged");
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+        thread::sleep(Duration::from_millis(500));
+        let merged = pair.run("merge here/.marram/forks/try");
+        writer.join().unwrap();
+        merged.good();
+    });
+    for mount in [&here, &there] {
+        assert_eq!(fs::read_dir(mount.join("d")).unwrap().count(), 20);
+        assert!(!mount.join("gone").exists());
+        for file in 0..10 {
+            assert_eq!(read(&mount.join(format!("w{file}"))), format!("{file}"));
+        }
+    }
+    let mut content = String::new();
+    std::io::Read::read_to_string(&mut open, &mut content).unwrap();
+    assert_eq!(content, "open", "what the other has open stays, though the merge removes it");
+    drop(open);
+    pair.finish();
+}
+
+fn one_that_is_killed_holds_nobody_up(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
     let [here, there] = pair.mounts();
     for file in 0..10 {
         fs::write(there.join(format!("{file}")), format!("written {file}")).unwrap();
@@ -305,42 +265,38 @@ fn one_that_is_killed_holds_nobody_up() {
         assert_eq!(read(&here.join(format!("{file}"))), format!("written {file}"));
     }
     fs::write(here.join("after"), "alive").unwrap();
-    while pair.bench.run("clients sqlite:work.db --json").result()["clients"]
-        .as_array()
-        .unwrap()
-        .len()
-        > 1
-    {
-        assert!(began.elapsed() < PATIENCE, "the dead one is never expelled");
-        thread::sleep(Duration::from_millis(100));
-    }
+    pair.await_clients(1);
     // It comes again, and both go on.
     pair.in_other(&["umount", "-l", "there"]).good();
-    pair.there("mount sqlite:work.db there").good();
+    pair.there("mount URL there").good();
     assert_eq!(read(&pair.mounts()[1].join("after")), "alive");
     pair.finish();
 }
 
-#[test]
-fn one_that_is_stopped_is_expelled_and_does_no_harm_when_it_goes_on() {
-    let Some(pair) = Pair::new() else { return };
-    pair.bench.run("mount sqlite:work.db here").good();
+fn one_that_is_stopped_is_expelled_and_does_no_harm_when_it_goes_on(place: Place) {
+    let Some(pair) = Pair::new(place) else { return };
+    pair.run("mount URL here").good();
     let [here, there] = pair.mounts();
     fs::write(here.join("a"), "synced").unwrap();
     File::open(here.join("a")).unwrap().sync_all().unwrap();
     let pid = Pid::from_raw(pair.bench.daemon_pid("here")).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    pair.there("mount sqlite:work.db there").good();
+    pair.there("mount URL there").good();
     assert_eq!(read(&there.join("a")), "synced");
     fs::write(there.join("a"), "by the second").unwrap();
     kill_process(pid, Signal::CONT).unwrap();
-    assert!(
-        fs::write(here.join("b"), "late")
-            .and_then(|()| File::open(here.join("b"))?.sync_all())
-            .is_err()
-    );
-    assert_eq!(names(&there), ["a"]);
-    assert_eq!(read(&there.join("a")), "by the second");
-    pair.bench.run("unmount --detach here");
-    pair.there("unmount there").good();
+    // It learns of it at once, and goes on as one that has come anew.
+    let began = Instant::now();
+    while fs::write(here.join("b"), "late")
+        .and_then(|()| File::open(here.join("b"))?.sync_all())
+        .is_err()
+        || fs::read_to_string(there.join("b")).is_err()
+    {
+        assert!(began.elapsed() < PATIENCE, "it never goes on");
+        thread::sleep(Duration::from_millis(50));
+    }
+    for mount in [&here, &there] {
+        assert_eq!([read(&mount.join("a")), read(&mount.join("b"))], ["by the second", "late"]);
+    }
+    pair.finish();
 }

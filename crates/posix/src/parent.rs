@@ -4,10 +4,11 @@
 //! view is added to the batch, or forgotten, here: counters, limits, waiting access times, pins.
 
 use crate::filesystem::Posix;
-use crate::frame::reclaim;
+use crate::frame::{reclaim, together};
 use crate::volume::Volume;
 use crate::volume::counters::{CountChange, HeldNumbers};
 use crate::volume::locks::AllGuards;
+use crate::volume::seen::seen;
 use marram_format::record::{Inode, Time};
 use marram_history::{HeldParent, Parent, ParentChange};
 use marram_records::failure::from_store;
@@ -38,7 +39,9 @@ impl Parent for Posix {
     }
 
     fn with_space(&self, attempt: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        reclaim::with_reclaim(&self.volume, attempt)
+        // Beside other clients it is executed anew once they have changed what it has read.
+        let volume = &self.volume;
+        reclaim::with_reclaim(volume, || together::changing_slowly(volume, &mut *attempt))
     }
 
     fn free_removed(&self) -> Result<()> {
@@ -62,6 +65,7 @@ impl Held<'_> {
     /// The whole batch of a change, and how it moves the count of inodes.
     fn complete_batch(&self, change: ParentChange<'_>) -> (Batch<'static>, CountChange) {
         let ParentChange { mut batch, inodes, next_number, usage, .. } = change;
+        batch.seen = seen();
         usage.put(&mut batch, |owner, admission| self.volume.limits.at_most(owner, admission));
         let count = CountChange::new(self.volume.root(), inodes);
         self.volume.counters.put(&mut batch, count);
@@ -82,7 +86,8 @@ impl HeldParent for Held<'_> {
     }
 
     fn is_in_use(&self, ino: u64) -> bool {
-        self.volume.pins.pinned(ino)
+        // Nobody knows what other clients have open.
+        self.volume.pins.pinned(ino) || together::is_shared(self.volume)
     }
 
     fn complete(&self, ino: u64, inode: &mut Inode) {

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Gives the password for a place. It is asked each time when a server asks.
 pub type Password = Arc<dyn Fn(&Place) -> Result<Vec<u8>> + Send + Sync>;
 
+/// Gives the time since some moment; it never goes back.
+pub type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
+
 /// How long most wait for a server.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,6 +27,8 @@ pub struct Access {
     pub name: String,
     /// How long a server is awaited that is gone, or does not answer.
     pub patience: Duration,
+    /// The time by which that is measured.
+    pub elapsed: Elapsed,
 }
 
 impl Access {

@@ -14,7 +14,7 @@ mod socket;
 mod statements;
 mod wire;
 
-pub use access::{Access, PATIENCE, Password};
+pub use access::{Access, Elapsed, PATIENCE, Password};
 pub use place::Place;
 
 use crate::database::{Change, Database, Guard, Range, Row, Table};

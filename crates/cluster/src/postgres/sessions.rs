@@ -9,7 +9,7 @@ use super::wire::{Answer, Connection, Step, Value, types};
 use marram_store::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Connections that one store has at most.
 const CONNECTIONS_MAX: usize = 8;
@@ -32,21 +32,22 @@ const SETTINGS: &str = "SELECT set_config(name, value, false) FROM (VALUES \
 
 /// Attempts at something, for as long as there is patience. That begins to run with the first one
 /// that fails.
-struct Attempts {
-    patience: Duration,
-    end: Option<Instant>,
+struct Attempts<'a> {
+    access: &'a Access,
+    end: Option<Duration>,
 }
 
-impl Attempts {
-    fn new(patience: Duration) -> Attempts {
-        Attempts { patience, end: None }
+impl Attempts<'_> {
+    fn new(access: &Access) -> Attempts<'_> {
+        Attempts { access, end: None }
     }
 
     /// Pauses before the next one; false if the time is over.
     fn go_on(&mut self) -> bool {
-        let end = *self.end.get_or_insert_with(|| Instant::now() + self.patience);
+        let Access { patience, elapsed, .. } = self.access;
+        let end = *self.end.get_or_insert_with(|| elapsed() + *patience);
         std::thread::sleep(PAUSE);
-        Instant::now() < end
+        elapsed() < end
     }
 }
 
@@ -80,17 +81,16 @@ impl Sessions {
             calls: AtomicU64::new(0),
             acknowledged: Mutex::default(),
         };
-        let mut attempts = Attempts::new(sessions.access.patience);
-        loop {
+        let mut attempts = Attempts::new(&sessions.access);
+        let first = loop {
             match sessions.take() {
-                Ok(connection) => {
-                    sessions.give(connection);
-                    return Ok(sessions);
-                }
+                Ok(connection) => break connection,
                 Err(failure) if failure.is_starting() && attempts.go_on() => {}
                 Err(failure) => return Err(failure.into()),
             }
-        }
+        };
+        sessions.give(first);
+        Ok(sessions)
     }
 
     /// Asks, and asks again where a connection is lost. `work` hears whether it was asked before,
@@ -99,7 +99,7 @@ impl Sessions {
         &self,
         mut work: impl FnMut(&mut Connection, bool) -> Outcome<T>,
     ) -> Result<T> {
-        let (mut asked, mut attempts) = (false, Attempts::new(self.access.patience));
+        let (mut asked, mut attempts) = (false, Attempts::new(&self.access));
         loop {
             match self.attempt(&mut asked, &mut work) {
                 Ok(answer) => return Ok(answer),
@@ -204,7 +204,7 @@ impl Sessions {
         let text = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                     WHERE application_name = ANY($1)";
         let names: Vec<&[u8]> = lost.iter().map(|name| name.as_bytes()).collect();
-        let mut attempts = Attempts::new(self.access.patience);
+        let mut attempts = Attempts::new(&self.access);
         loop {
             let values = vec![Value::List(names.clone(), types::TEXT)];
             let step = Step { text: text.to_owned(), types: &[types::TEXT_LIST], values };

@@ -20,15 +20,34 @@ use std::time::Duration;
 
 /// How often an operation is executed anew before it fails.
 const TRIES_MAX: u32 = 2000;
+/// The same of an operation that reads much.
+const SLOW_TRIES_MAX: u32 = 50;
 /// How often content is read anew that others write all the time: then it is of several moments.
 const READ_TRIES_MAX: u32 = 16;
 /// The longest pause before an operation is executed anew, in microseconds.
 const PAUSE_MICROSECONDS_MAX: u64 = 4096;
 
 /// Runs an operation that changes something.
-pub(crate) fn changing<T>(volume: &Volume, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn changing<T>(volume: &Volume, operation: impl FnMut() -> Result<T>) -> Result<T> {
+    changing_at_most(volume, TRIES_MAX, operation)
+}
+
+/// The same of one that reads much: it gives up sooner where others change the dataset all the
+/// time.
+pub(crate) fn changing_slowly<T>(
+    volume: &Volume,
+    operation: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    changing_at_most(volume, SLOW_TRIES_MAX, operation)
+}
+
+fn changing_at_most<T>(
+    volume: &Volume,
+    tries_max: u32,
+    mut operation: impl FnMut() -> Result<T>,
+) -> Result<T> {
     let Some(together) = volume.view.capabilities().together else { return operation() };
-    for tries in 0..TRIES_MAX {
+    for tries in 0..tries_max {
         let moment = look(volume, together)?;
         let done = {
             let _seeing = Seeing::since(moment);

@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// With this a SQLite file begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -32,7 +33,9 @@ const NETWORK: [i64; 7] =
 fn access(place: Place) -> Result<Access> {
     let name = format!("marram-{}", hexadecimal(&random()?));
     let password = Arc::new(password::of);
-    Ok(Access { place, password, name, patience: postgres::PATIENCE })
+    let begin = Instant::now();
+    let elapsed = Arc::new(move || begin.elapsed());
+    Ok(Access { place, password, name, patience: postgres::PATIENCE, elapsed })
 }
 
 /// A database with empty tables, which is removed again if it is not kept.

@@ -1,7 +1,6 @@
 //! A cluster home behind the seam.
 
 use super::client::Awaited;
-use super::open::LITTLE_CACHE_BYTES;
 use super::{open, operations};
 use crate::control::protocol::{Answer, Author, CompareOrder, DifferenceRow, Operation};
 use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Task};
@@ -113,17 +112,52 @@ impl ClusterHome {
                 mounts.log(&format!("other clients: {error}"));
             }
             failed = error;
-            if self.store.has_lost() {
-                self.rescue(mounts);
+            if self.store.is_expelled() {
+                self.come_back(mounts);
             }
         }
     }
 
+    /// Goes on after others have taken this client for lost: as one that comes anew. What waited
+    /// then is kept as forks.
+    fn come_back(&self, mounts: &dyn Mounts) {
+        // What the kernel remembers is of before.
+        self.forget(mounts);
+        let is_back = self.while_open(|| {
+            let again = open::again(&self.path, &self.store);
+            let again = again.map_err(|error| marram_store::Error::Io(error.to_string()))?;
+            let rescued = self.rescue(&again, mounts);
+            if rescued.is_err() {
+                // The first error is the one to tell.
+                let _stays_for_a_while = again.close();
+            }
+            rescued.and_then(|()| self.store.go_on_as(again))
+        });
+        match is_back {
+            Ok(()) => {
+                mounts.all_members_changed();
+                mounts.log("others had taken this daemon for lost: it goes on now");
+            }
+            Err(error) => {
+                mounts.log(&format!("others have taken this daemon for lost: {error}"));
+                std::thread::sleep(SWEEP);
+            }
+        }
+    }
+
+    /// Keeps what waited, through another client.
+    fn rescue(&self, through: &Cluster, mounts: &dyn Mounts) -> marram_store::Result<()> {
+        for fork in self.store.rescue(through)? {
+            mounts.log(&format!("what was not published is kept as the fork {fork}: merge it"));
+        }
+        Ok(())
+    }
+
     /// Has the kernel forget what it knows of all volumes that are open.
     fn forget(&self, mounts: &dyn Mounts) {
-        for report in self.store.list().unwrap_or_default() {
-            if let Some(volume) = mounts.volume_of(&report.source) {
-                mounts.all_changed(&report.source, &*volume);
+        for source in self.store.known() {
+            if let Some(volume) = mounts.volume_of(&source) {
+                mounts.all_changed(&source, &*volume);
             }
         }
         mounts.all_members_changed();
@@ -139,24 +173,6 @@ impl ClusterHome {
         if names != *shown {
             *shown = names;
             mounts.all_members_changed();
-        }
-    }
-
-    /// Keeps what waited when this client was taken for lost.
-    fn rescue(&self, mounts: &dyn Mounts) {
-        let rescued = open::beside(&self.path, LITTLE_CACHE_BYTES).and_then(|through| {
-            let forks = self.store.rescue(&through)?;
-            through.close()?;
-            Ok(forks)
-        });
-        match rescued {
-            Ok(forks) => forks.iter().for_each(|fork| {
-                mounts.log(&format!("what was not published is kept as the fork {fork}: merge it"));
-            }),
-            Err(error) => {
-                mounts.log(&format!("what was not published waits here: {error}"));
-                std::thread::sleep(SWEEP);
-            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Hosts, as one is told from all others, and a boot of it from the next.
+//! Hosts, each known from all others, and each boot of one from the next.
 
 use crate::error::{Error, Result};
 use std::fs;

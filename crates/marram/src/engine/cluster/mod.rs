@@ -1,9 +1,9 @@
 //! The cluster home behind the seam: a store in a database.
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
-//! finds out whether a client that has a home open is still there, by its `host` too, and `clients`
-//! lists them for people; `open` opens and makes homes; `operations` performs what is asked, and `home` implements
-//! the seam.
+//! finds out whether a client that has a home open is still there, by its `host` too, and
+//! `clients` lists them for people; `open` opens and makes homes; `operations` performs what is
+//! asked, and `home` implements the seam.
 
 mod client;
 mod clients;

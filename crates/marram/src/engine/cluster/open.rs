@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Memory for contents of blocks of a home that is being made, in bytes.
-pub(super) const LITTLE_CACHE_BYTES: u64 = 1 << 20;
+const LITTLE_CACHE_BYTES: u64 = 1 << 20;
 
 /// A cluster home to make.
 pub(crate) struct CreateCluster {
@@ -68,9 +68,11 @@ pub(super) fn probe(path: &Path) -> Result<Option<Probe>> {
     Ok(Some(Probe { id: hexadecimal(&glance.id), label: String::new() }))
 }
 
-/// Opens a home for a moment, by another client than the one that this process has been.
-pub(super) fn beside(path: &Path, cache_bytes: u64) -> Result<Cluster> {
-    Ok(Cluster::open(databases::open(path)?, options(path, (false, cache_bytes))?)?)
+/// Opens a home as a client of this process that others have taken for lost.
+pub(super) fn again(path: &Path, lost: &Cluster) -> Result<Cluster> {
+    let options = options(path, (false, LITTLE_CACHE_BYTES))?;
+    let options = OpenOptions { session: lost.session(), ..options };
+    Ok(Cluster::open(databases::open(path)?, options)?)
 }
 
 /// Opens a home, beside others that have it open.

@@ -11,13 +11,12 @@ use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
 use crate::engine::{history, members, owners};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::names::hexadecimal;
 use marram_store::{Holder, Source, Space, Store};
 
 /// Does what is asked, where no mounts show the home.
 pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answer> {
-    refuse_shared(home, operation)?;
     let store: &dyn Store = home.store();
     match operation {
         Operation::Snapshot { dataset, snapshot } => {
@@ -79,19 +78,6 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
     Ok(Answer::Done)
 }
 
-/// Refuses what compares and changes many files, as it is not executed anew where other daemons
-/// change them meanwhile.
-fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
-    let is_long = matches!(operation, Operation::Merge(_) | Operation::RollbackDirectory(_));
-    if is_long && home.store().is_shared() {
-        return Err(Error::in_use(
-            "other daemons have the home open: it cannot be done beside them",
-        )
-        .hint("`marram clients` lists them; do it when they have unmounted the home"));
-    }
-    Ok(())
-}
-
 /// What an operation needs that this home does not have.
 fn lacking(operation: &Operation) -> &'static str {
     match operation {
@@ -118,7 +104,6 @@ pub(super) fn perform_shown(
     shown: &Shown<'_>,
     operation: &Operation,
 ) -> Result<Answer> {
-    refuse_shared(home, operation)?;
     match operation {
         Operation::Destroy { sources, dry_run: false } | Operation::Hide { sources } => {
             destroy_shown(home, shown, &named(shown.store, sources)?, operation)
