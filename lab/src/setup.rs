@@ -7,11 +7,12 @@ use crate::process::{command, is_installed, run_shown, text};
 pub const RUN_PACKAGES: [&str; 5] = ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
 
 /// What the tests and the scripts on real mounts take beside that.
-pub const TEST_PACKAGES: [&str; 16] = [
+pub const TEST_PACKAGES: [&str; 17] = [
     "acl",
     "attr",
     "bubblewrap",
     "e2fsprogs",
+    "fdisk",
     "fio",
     "git",
     "linux-source-6.1",

@@ -332,6 +332,10 @@ Mount options, comma-separated:
                          these too; journal-writeback, where new parts of files may show old
                          bytes; soft-updates (default of others), so that a crash leaves nothing
                          but leaks and counts that are too high; async, which keeps no order
+  offset=BYTES           where in a file or device an ext2 or ext3 image begins: a partition, as
+                         `sfdisk -d` shows it; 1M is sector 2048
+  fakeroot               of an image: the user may set owners and change everything, as the
+                         superuser may; not with allow_other
   durable=MODE           of a pmem home, when what has returned survives a power cut: each (at
                          once), epoch or checkpoint (with the next fsync or checkpoint, every
                          commit=SECONDS); what the medium cannot keep is refused

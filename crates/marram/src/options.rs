@@ -116,6 +116,9 @@ pub(crate) enum Transport {
     IoUring,
 }
 
+/// What an image in a file begins at a multiple of.
+const SECTOR_BYTES: u64 = 512;
+
 /// All that can be said about one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountOptions {
@@ -143,6 +146,12 @@ pub(crate) struct MountOptions {
     /// In which order an image is written.
     #[serde(default)]
     pub(crate) consistency: Option<Consistency>,
+    /// Where in a file or device the image begins, in bytes.
+    #[serde(default)]
+    pub(crate) offset_bytes: Option<u64>,
+    /// In an image every user of the mount may do what only the superuser may.
+    #[serde(default)]
+    pub(crate) fakeroot: bool,
     /// When what has returned survives a power cut.
     #[serde(default)]
     pub(crate) durable: Option<Durable>,
@@ -210,7 +219,7 @@ const SWALLOWED: &[&str] = &[
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
     cache=SIZE, commit=SECONDS, defragment=SECONDS, consistency=ORDER, \
-    durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, \
+    offset=BYTES, fakeroot, durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, \
     subvol=NAME, snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, \
     strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
 
@@ -233,6 +242,10 @@ impl MountOptions {
                 "a pool that was changed without its log would lose what was synced: -o \
                  ro,norecovery",
             ));
+        }
+        if options.fakeroot && options.allow_other == Some(true) {
+            return Err(Error::usage("mount options fakeroot and allow_other exclude each other")
+                .hint("every user could change all files of the image; leave one of them out"));
         }
         Ok(options)
     }
@@ -265,6 +278,7 @@ impl MountOptions {
             "nohandles" => self.no_handles = true,
             "wakeful" => self.wakeful = Some(true),
             "nowakeful" => self.wakeful = Some(false),
+            "fakeroot" => self.fakeroot = true,
             "remount" => self.remount = true,
             _ if is_swallowed(word) => {}
             _ => return Err(unknown(word)),
@@ -277,6 +291,7 @@ impl MountOptions {
             "cache" => self.cache_bytes = Some(cache_size(value)?),
             "defragment" => self.defragment_seconds = Some(defragment_interval(value)?),
             "consistency" => self.consistency = Some(consistency(value)?),
+            "offset" => self.offset_bytes = Some(offset(value)?),
             "durable" => self.durable = Some(durable(value)?),
             "commit" => self.commit_seconds = Some(commit_interval(value)?),
             "dataset" | "subvol" => {
@@ -360,6 +375,15 @@ fn consistency(value: &str) -> Result<Consistency> {
     })
 }
 
+fn offset(value: &str) -> Result<u64> {
+    let bytes = parse_size(value).map_err(|error| error.during("mount option offset"))?;
+    if bytes.is_multiple_of(SECTOR_BYTES) {
+        return Ok(bytes);
+    }
+    Err(Error::usage(format!("mount option offset: {value} is not a multiple of 512 bytes"))
+        .hint("`sfdisk -d` shows where partitions begin, in sectors; 2048 sectors are 1M"))
+}
+
 fn durable(value: &str) -> Result<Durable> {
     let found = Durable::ALL.into_iter().find(|known| known.name() == value);
     found.ok_or_else(|| {
@@ -419,6 +443,8 @@ mod tests {
         assert_eq!(options.source().unwrap().to_string(), "a/b@x");
         assert_eq!(parse("wakeful,nowakeful").unwrap().wakeful, Some(false));
         assert_eq!(parse("").unwrap().wakeful, None);
+        assert_eq!(parse("offset=1M").unwrap().offset_bytes, Some(1 << 20));
+        assert!(parse("fakeroot").unwrap().fakeroot && !parse("").unwrap().fakeroot);
         assert!(parse("strictopen").unwrap().strict_open);
         assert!(!parse("strictopen,nostrictopen").unwrap().strict_open);
     }
@@ -466,6 +492,9 @@ mod tests {
             ("norecovery", "only with ro"),
             ("ro,norecovery,rw", "only with ro"),
             ("sync", "sync"),
+            ("offset=7", "512"),
+            ("offset=far", "offset"),
+            ("fakeroot,allow_other", "exclude"),
             ("\u{e4}", "unknown"),
         ];
         for (list, named) in bad {

@@ -117,6 +117,18 @@ impl Target {
         Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
     }
 
+    /// The image that begins at a place in a file or device, as a partition does.
+    ///
+    /// # Errors
+    /// There is none, or a daemon has a copy of it.
+    pub(crate) fn of_partition(path: &Path, offset_bytes: u64) -> Result<Target> {
+        let path = resolved(path)?;
+        utf8(&path)?;
+        let probe = engine::probe_within(&path, offset_bytes)?;
+        let daemon = daemons::of_pool(&path, &probe.id)?;
+        Ok(Target { daemon, ..Target::unmounted(path) })
+    }
+
     /// What a daemon has: a pool, or streams in files.
     pub(crate) fn of_daemon(daemon: Daemon) -> Target {
         let pool = daemon.greeting.pool.clone();

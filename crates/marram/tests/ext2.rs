@@ -217,6 +217,14 @@ fn a_killed_daemon_leaves_a_journal_that_linux_and_e2fsck_replay() {
         copied.good();
         kill(&bench);
         assert!(unpacking.join().unwrap().is_err(), "it went on until the daemon died");
+        // A mount that only reads replays the journal in memory.
+        let sum = |bench: &Workbench| bench.host(&["cksum", "copy.img"]).good().out;
+        let before = sum(&bench);
+        bench.run("mount copy.img mnt -o ro").good();
+        let kept = fs::read(bench.path(&format!("mnt/{order}/kept")));
+        bench.run("unmount mnt").good();
+        assert!(kept.unwrap() == [7; 9000], "{order}, read only");
+        assert_eq!(sum(&bench), before, "{order}: nothing is written");
         for image in ["copy.img", "disk.img"] {
             let copy = format!("{image}.checked");
             bench.host(&["cp", image, &copy]).good();
@@ -259,6 +267,21 @@ test "$(user stat -c '%u %a' mnt/tree)" = "65534 700"
 user "$THEIRS/marram" unmount mnt
 /usr/sbin/e2fsck -fn disk.img
 /usr/sbin/debugfs -R 'ls -l /tree' disk.img | grep base-files
+if user "$THEIRS/marram" mount disk.img mnt -o fakeroot,allow_other; then exit 1; fi
+user "$THEIRS/marram" mount disk.img mnt -o fakeroot
+user mkdir mnt/etc
+user sh -c 'echo secret > mnt/etc/shadow'
+user chown 0:42 mnt/etc/shadow
+user chmod 600 mnt/etc/shadow
+user cat mnt/etc/shadow
+user mknod mnt/etc/pipe p
+user chown 12:34 mnt/etc/pipe
+user "$THEIRS/marram" unmount mnt
+/usr/sbin/e2fsck -fn disk.img
+/usr/sbin/debugfs -R 'stat /etc/shadow' disk.img | grep -E 'Mode: +0600'
+/usr/sbin/debugfs -R 'stat /etc/shadow' disk.img | grep -E 'User: +0 +Group: +42'
+/usr/sbin/debugfs -R 'stat /etc/pipe' disk.img | grep -E 'Type: FIFO'
+/usr/sbin/debugfs -R 'stat /etc/pipe' disk.img | grep -E 'User: +12 +Group: +34'
 "#;
 
 #[test]
@@ -288,6 +311,54 @@ fn an_ordinary_user_unpacks_a_tree_into_an_image() {
     assert_eq!(played.status, 0, "{}\n{}", played.out, played.err);
 }
 
+/// Two partitions, the second one with an image that begins at its sector.
+const DISK: &str = "label: dos\nstart=2048, size=40960\nstart=43008, size=131072\n";
+const SECOND: u64 = 43_008 * 512;
+
+#[test]
+fn a_partition_of_a_disk_is_served_and_the_rest_of_the_disk_stays() {
+    let Some(bench) = bench("ext3") else { return };
+    if !Path::new("/usr/sbin/sfdisk").exists() {
+        eprintln!("skipped: sfdisk is needed");
+        return;
+    }
+    fs::write(bench.path("layout"), DISK).unwrap();
+    bench.host(&["truncate", "-s", "100M", "whole.img"]).good();
+    bench
+        .host(&[
+            "sh",
+            "-c",
+            "/usr/sbin/sfdisk -q --force --no-reread --no-tell-kernel whole.img < layout",
+        ])
+        .good();
+    let offset = format!("offset={SECOND}");
+    let none = bench.run(&format!("mount whole.img mnt -o {offset}"));
+    assert!(none.status != 0 && none.err.contains("begins at byte 22020096"), "{none:?}");
+    assert!(none.err.contains("sfdisk -d"), "{none:?}");
+    let outside = bench.run("mount whole.img mnt -o offset=200M");
+    assert!(outside.status != 0 && outside.err.contains("no ext2 or ext3 image"), "{outside:?}");
+    let seek = format!("seek={}", SECOND >> 20);
+    bench.host(&["dd", "if=disk.img", "of=whole.img", "bs=1M", "conv=notrunc", &seek]).good();
+    let rest = |bench: &Workbench| {
+        let disk = fs::read(bench.path("whole.img")).unwrap();
+        let end = SECOND as usize + (64 << 20);
+        [&disk[..SECOND as usize], &disk[end..]].concat()
+    };
+    let before = rest(&bench);
+    bench.run(&format!("mount whole.img mnt -o {offset}")).good();
+    make_tree(&bench.path("mnt")).unwrap();
+    let tree = digest(&bench, "mnt");
+    assert!(bench.run("status mnt").good().out.contains("journal"));
+    bench.run("unmount mnt").good();
+    assert!(rest(&bench) == before, "bytes outside of the partition have changed");
+    let skip = format!("skip={}", SECOND >> 20);
+    bench.host(&["dd", "if=whole.img", "of=disk.img", "bs=1M", "count=64", &skip]).good();
+    judge(&bench).good();
+    bench.run("mount disk.img mnt -o ro").good();
+    assert_eq!(digest(&bench, "mnt"), tree);
+    bench.run("unmount mnt").good();
+}
+
 #[test]
 fn what_is_not_served_is_refused_by_name() {
     let Some(bench) = bench("ext2") else { return };
@@ -308,8 +379,10 @@ fn what_is_not_served_is_refused_by_name() {
     let said = bench.run("mount four.img mnt");
     assert!(said.status != 0 && said.err.contains("the feature extents"), "{said:?}");
     bench.run("create work.pool --size 128M").good();
-    let said = bench.run("mount work.pool mnt -o consistency=async");
-    assert!(said.status != 0 && said.err.contains("ext2 and ext3 images only"), "{said:?}");
+    for option in ["consistency=async", "fakeroot"] {
+        let said = bench.run(&format!("mount work.pool mnt -o {option}"));
+        assert!(said.status != 0 && said.err.contains("ext2 and ext3 images only"), "{said:?}");
+    }
     bench.run("mount disk.img mnt -o consistency=async").good();
     let twice = bench.run("mount disk.img mnt -o consistency=soft-updates");
     assert!(twice.status != 0, "{twice:?}");

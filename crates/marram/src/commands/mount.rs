@@ -165,7 +165,10 @@ pub(crate) fn mount(plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
 }
 
 fn mount_now(directory: &Path, plan: &MountPlan) -> Result<(PathBuf, i32, MountReport)> {
-    let target = Target::find(&plan.target)?;
+    let target = match plan.options.offset_bytes {
+        Some(offset_bytes) => Target::of_partition(&plan.target, offset_bytes)?,
+        None => Target::find(&plan.target)?,
+    };
     let mut request =
         MountRequest { directory: directory.to_owned(), options: plan.options.clone() };
     if request.options.dataset.is_none() {
@@ -333,6 +336,7 @@ fn make_writable(
         options: MountOptions {
             remount: false,
             dataset: Some(source.dataset.to_string()),
+            fakeroot: has("fakeroot"),
             allow_other: options.allow_other.or(Some(has("allow_other"))),
             suid: options.suid.or(Some(!has("nosuid"))),
             dev: options.dev.or(Some(!has("nodev"))),

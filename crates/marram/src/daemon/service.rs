@@ -218,6 +218,10 @@ fn check_same_terms(daemon: &Daemon, request: &MountRequest) -> Result<()> {
         let now = daemon.mode.consistency.map_or("its default", Consistency::name);
         return differs("consistency", format!("consistency={now}"));
     }
+    if options.fakeroot != daemon.mode.fakeroot {
+        let now = if daemon.mode.fakeroot { "fakeroot" } else { "owners as they are" };
+        return differs("fakeroot", now.to_owned());
+    }
     if options.durable.is_some() && options.durable != daemon.mode.durable {
         let now = daemon.mode.durable.map_or("its default", Durable::name);
         return differs("durable", format!("durable={now}"));

@@ -87,6 +87,8 @@ fn mode(launch: &Launch) -> OpenMode {
             rewriting_seconds: options.defragment_seconds.unwrap_or(usual.rewriting_seconds),
         },
         consistency: options.consistency,
+        offset_bytes: options.offset_bytes,
+        fakeroot: options.fakeroot,
         durable: options.durable,
     }
 }

@@ -58,15 +58,15 @@ fn failed(path: &Path, error: &ImageError) -> Error {
     }
 }
 
-/// The superblock at a path; nothing where it cannot be read.
-fn superblock(path: &Path) -> Option<Vec<u8>> {
+/// The superblock of an image that begins somewhere at a path; nothing where it cannot be read.
+fn superblock(path: &Path, offset_bytes: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; SUPERBLOCK_BYTES];
     let is_pipe = std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !is_block(&it));
     if is_pipe {
         return None;
     }
     let file = File::open(path).ok()?;
-    file.read_exact_at(&mut bytes, SUPERBLOCK_AT).ok().map(|()| bytes)
+    file.read_exact_at(&mut bytes, offset_bytes.checked_add(SUPERBLOCK_AT)?).ok().map(|()| bytes)
 }
 
 fn is_block(metadata: &std::fs::Metadata) -> bool {
@@ -75,7 +75,21 @@ fn is_block(metadata: &std::fs::Metadata) -> bool {
 
 /// Whether there is an ext2, ext3 or ext4 image at a path: e2fsprogs make and check it.
 pub(crate) fn is_image(path: &Path) -> bool {
-    superblock(path).is_some_and(|bytes| decode_header(&bytes).is_ok())
+    superblock(path, 0).is_some_and(|bytes| decode_header(&bytes).is_ok())
+}
+
+/// What is known of the image that begins at a place.
+///
+/// # Errors
+/// There is none.
+pub(super) fn probe_at(path: &Path, offset_bytes: u64) -> Result<Probe> {
+    let header = superblock(path, offset_bytes).and_then(|bytes| decode_header(&bytes).ok());
+    let header = header.ok_or_else(|| {
+        let place = path.display();
+        Error::not_found(format!("{place}: no ext2 or ext3 image begins at byte {offset_bytes}"))
+            .hint("`sfdisk -d` shows where partitions begin, in sectors of 512 bytes")
+    })?;
+    Ok(Probe { id: hexadecimal(&header.id), label: header.label })
 }
 
 fn consistency(asked: Option<Asked>) -> std::result::Result<Option<Consistency>, ImageError> {
@@ -84,7 +98,7 @@ fn consistency(asked: Option<Asked>) -> std::result::Result<Option<Consistency>,
 
 impl Kind for Ext2Kind {
     fn probe(&self, path: &Path) -> Result<Option<Probe>> {
-        let header = superblock(path).and_then(|bytes| decode_header(&bytes).ok());
+        let header = superblock(path, 0).and_then(|bytes| decode_header(&bytes).ok());
         Ok(header.map(|header| Probe { id: hexadecimal(&header.id), label: header.label }))
     }
 
@@ -96,11 +110,14 @@ impl Kind for Ext2Kind {
             // The kernel may have it mounted, and knows nothing of our lock.
             check_not_looped(path)?;
         }
-        let bytes = superblock(path).unwrap_or_default();
+        let offset_bytes = mode.offset_bytes.unwrap_or(0);
+        let bytes = superblock(path, offset_bytes).unwrap_or_default();
         let header = decode_header(&bytes).map_err(|error| failed(path, &error))?;
         let consistency = consistency(mode.consistency).map_err(|error| failed(path, &error))?;
         let writable = !mode.read_only;
-        let options = Ext2Options { writable, consistency, ..Ext2Options::default() };
+        let fakeroot = mode.fakeroot;
+        let options =
+            Ext2Options { writable, consistency, offset_bytes, fakeroot, ..Ext2Options::default() };
         let device: Arc<dyn Device> = device;
         let files = Ext2::open(device, options).map_err(|error| failed(path, &error))?;
         Ok(Arc::new(Ext2Home {
@@ -114,7 +131,7 @@ impl Kind for Ext2Kind {
         }))
     }
 
-    fn orders_writes(&self) -> bool {
+    fn is_image(&self) -> bool {
         true
     }
 }

@@ -20,6 +20,14 @@ fn kinds_at(path: &Path) -> Result<&'static [&'static dyn Kind]> {
     Ok(if server_url(path)?.is_some() { &ON_SERVERS } else { &KINDS })
 }
 
+/// Looks which image is at a place in a file or device, without opening it.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn probe_within(path: &Path, offset_bytes: u64) -> Result<Probe> {
+    super::ext2::probe_at(path, offset_bytes)
+}
+
 /// Looks which home is at `path`, without opening it.
 ///
 /// # Errors
@@ -46,12 +54,19 @@ pub(crate) fn none_at(path: &Path) -> Error {
 /// # Errors
 /// There is none, another process has it (named), or it cannot be read.
 pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
+    if mode.offset_bytes.is_some() {
+        return Ext2Kind.open(path, mode);
+    }
     let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
     let kinds = kinds_at(path)?;
     let kind = kinds.iter().find(is_there).unwrap_or(&kinds[0]);
-    if mode.consistency.is_some() && !kind.orders_writes() {
+    if mode.consistency.is_some() && !kind.is_image() {
         let what = "mount option consistency goes with ext2 and ext3 images only";
         return Err(Error::usage(what).hint("leave it out: other homes have one order of writes"));
+    }
+    if mode.fakeroot && !kind.is_image() {
+        let what = "mount option fakeroot goes with ext2 and ext3 images only";
+        return Err(Error::usage(what).hint("leave it out: mount as root to set owners"));
     }
     if mode.durable.is_some() && !kind.has_modes() {
         let what = "mount option durable goes with pmem homes only";

@@ -60,7 +60,7 @@ pub(crate) use cluster::{
 };
 pub(crate) use ext2::is_image as is_ext2_image;
 pub(crate) use home::Home;
-pub(crate) use kinds::{none_at, open, probe};
+pub(crate) use kinds::{none_at, open, probe, probe_within};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
 pub(crate) use pmem::{

@@ -85,8 +85,9 @@ pub(super) trait Kind: Sync {
     /// There is none, another process has it (named), or it cannot be read.
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>>;
 
-    /// Whether the order of writes is a user's choice.
-    fn orders_writes(&self) -> bool {
+    /// Whether it is an image of a file system with an order of writes, a place in its file and
+    /// owners that are a user's choice.
+    fn is_image(&self) -> bool {
         false
     }
 
@@ -127,6 +128,10 @@ pub(crate) struct OpenMode {
     pub(crate) pace: Pace,
     /// Which order of writes is asked for.
     pub(crate) consistency: Option<Consistency>,
+    /// Where in a file or device an image begins, in bytes.
+    pub(crate) offset_bytes: Option<u64>,
+    /// Every user of an image may do what only the superuser may.
+    pub(crate) fakeroot: bool,
     /// When what has returned is to survive a power cut.
     pub(crate) durable: Option<Durable>,
 }
@@ -162,6 +167,8 @@ impl OpenMode {
             cache_bytes: COMMAND_CACHE_BYTES,
             pace: Pace::default(),
             consistency: None,
+            offset_bytes: None,
+            fakeroot: false,
             durable: None,
         }
     }

@@ -14,12 +14,17 @@ pub(in crate::daemon) fn check_directory(directory: &Path) -> Result<()> {
     Err(Error::failed(format!("cannot mount on {}: it is no directory", directory.display())))
 }
 
-/// Refuses what a dataset with NFSv4 access control lists cannot have: a mount whose permissions
-/// the kernel does not check cannot let it hold data back, nor open device nodes.
+/// Refuses what a dataset with NFSv4 access control lists, and an image under `fakeroot`, cannot
+/// have: a mount whose permissions the kernel does not check cannot let it hold data back, nor open
+/// device nodes.
 pub(super) fn check_for_own_rules(options: &MountOptions) -> Result<()> {
     let asked = [(options.writeback, "writeback"), (options.dev == Some(true), "dev")];
     match asked.iter().find(|(asked, _)| *asked) {
         None => Ok(()),
+        Some((_, word)) if options.fakeroot => {
+            Err(Error::usage(format!("mount options {word} and fakeroot exclude each other"))
+                .hint("leave one of them out"))
+        }
         Some((_, word)) => {
             Err(Error::usage(format!("mount option {word} is not for a dataset with acl=nfsv4"))
                 .hint("leave the option out, or set acl=posix or acl=off"))

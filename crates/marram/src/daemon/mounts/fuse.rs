@@ -43,7 +43,7 @@ pub(in crate::daemon) fn fuse_options(
     let source = source.to_string_lossy().into_owned();
     let mut fuse = marram_fuse::MountOptions::new(&request.directory, source);
     fuse.read_only = read_only;
-    fuse.allow_other = options.allow_other.unwrap_or(root);
+    fuse.allow_other = options.allow_other.unwrap_or(root && !options.fakeroot);
     fuse.allow_setuid = options.suid.unwrap_or(root);
     fuse.allow_devices = options.dev.unwrap_or(root);
     fuse.allow_programs = options.exec.unwrap_or(true);
@@ -104,6 +104,7 @@ pub(in crate::daemon) fn describe(
         (fuse.strict_open, "strictopen"),
         (!fuse.file_handles, "nohandles"),
         (fuse.wakeful, "wakeful"),
+        (asked.fakeroot, "fakeroot"),
     ];
     let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();
     said.join(",")
