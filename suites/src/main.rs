@@ -89,7 +89,7 @@ struct Arguments {
     /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rounds of `kill`: 500, or 20 when short.
+    /// Rounds of `kill` and `pmem-kill`: 500, or 20 and 10 when short.
     #[arg(long)]
     rounds: Option<u32>,
     #[command(flatten)]
@@ -172,6 +172,11 @@ const SCRIPTS: &[Script] = &[
     script("packages", "pip, npm, debootstrap and apt on the mount", packages::run_all),
     script("kill", "SIGKILL under loads that were told what is durable", kill::run_all),
     script("pmem", "a tree on a pmem home: SIGKILL, snapshot, clone, rollback", pmem::run_all),
+    script(
+        "pmem-kill",
+        "SIGKILL of a pmem home under calls that nobody syncs: none that returned is lost",
+        pmem::kills::run_all,
+    ),
     script("full", "a full pool: ENOSPC, delete, go on", full::fill),
     script("accepted", "what mmap and writeback had accepted fits a full pool", accepted::run_all),
     script(

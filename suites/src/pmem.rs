@@ -1,6 +1,8 @@
 //! The Linux tree on a pmem home: the daemon killed while `tar` unpacks it, and then a snapshot, a
 //! clone and a rollback of the whole tree.
 
+pub(super) mod kills;
+
 use super::linux_tree::unpack;
 use super::tree::compare;
 use super::{GIB, LinuxTree, Setting, linux_tree, step};
@@ -22,7 +24,7 @@ const MEMBERS_BEFORE_KILL: usize = 2000;
 /// A killed daemon is gone, and a mount answers, within this.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An image on tmpfs and the directories on which it is mounted, gone when it is dropped.
+/// An image and the directories on which it is mounted, gone when it is dropped.
 struct Trees {
     binary: PathBuf,
     memory: tempfile::TempDir,
@@ -43,11 +45,12 @@ impl Drop for Trees {
 }
 
 impl Trees {
-    fn make(setting: &Setting, size_bytes: u64) -> Result<Trees> {
-        let [root, clone] = ["root", "clone"].map(|name| setting.folder.join(name));
+    /// A home whose image lies at `place`, mounted in `folder`.
+    fn make_at(folder: &Path, place: &Path, size_bytes: u64) -> Result<Trees> {
+        let [root, clone] = ["root", "clone"].map(|name| folder.join(name));
         fs::create_dir(&root)?;
         fs::create_dir(&clone)?;
-        let memory = tempfile::tempdir_in(MEMORY)?;
+        let memory = tempfile::tempdir_in(place)?;
         let trees = Trees { binary: project::release_binary()?, memory, root, clone };
         let size = size_bytes.to_string();
         run(trees.marram(&["create", "--home", "pmem", "--size", &size]).arg(trees.image()))?;
@@ -80,15 +83,20 @@ impl Trees {
         target.into()
     }
 
-    /// Kills the daemon, and mounts what it has left.
-    fn kill(&self) -> Result<()> {
+    /// The daemon's number.
+    fn daemon(&self) -> Result<u64> {
         let status = self.marram(&["status", "--json"]).arg(&self.root).output()?;
         let status: serde_json::Value = serde_json::from_slice(&status.stdout)?;
         let pid = status["result"][0]["daemon"]["pid"].as_u64().unwrap_or_default();
         if pid < 2 {
             return fail(format!("the status names no daemon: {status}"));
         }
-        run(&mut command(&["kill", "-KILL", &pid.to_string()]))?;
+        Ok(pid)
+    }
+
+    /// Kills the daemon, and waits until it is gone.
+    fn kill(&self, daemon: u64) -> Result<()> {
+        run(&mut command(&["kill", "-KILL", &daemon.to_string()]))?;
         let began = Instant::now();
         let image = fs::File::open(self.image())?;
         while image.try_lock().is_err() {
@@ -97,8 +105,18 @@ impl Trees {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        drop(image);
-        run(command(&["umount", "-l"]).arg(&self.root))?;
+        Ok(())
+    }
+
+    /// Takes away the mount of a daemon that is gone.
+    fn unmount_dead(&self) -> Result<()> {
+        run(command(&["umount", "-l"]).arg(&self.root))
+    }
+
+    /// Kills the daemon, and mounts what it has left.
+    fn kill_and_mount(&self) -> Result<()> {
+        self.kill(self.daemon()?)?;
+        self.unmount_dead()?;
         let began = Instant::now();
         self.mount().context(|| "after the kill")?;
         step(&format!("mounted {} ms after the kill", began.elapsed().as_millis()));
@@ -110,7 +128,8 @@ impl Trees {
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     setting.marram_only()?;
     let linux = linux_tree(setting.is_short)?;
-    let trees = Trees::make(setting, setting.scaled(6 * GIB, GIB))?;
+    let size = setting.scaled(6 * GIB, GIB);
+    let trees = Trees::make_at(&setting.folder, Path::new(MEMORY), size)?;
     killed_in_the_middle(&trees, &linux)?;
     let top = trees.root.join(linux.top);
     fs::remove_dir_all(&top)?;
@@ -158,7 +177,7 @@ fn killed_in_the_middle(trees: &Trees, linux: &LinuxTree) -> Result<()> {
             return fail("tar ended before it was to be stopped");
         }
     }
-    trees.kill()?;
+    trees.kill_and_mount()?;
     said.read_to_string(&mut named)?;
     let _it_has_failed = tar.wait(LIMIT)?;
     judge(trees, linux, &named)
