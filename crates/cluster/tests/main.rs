@@ -9,6 +9,7 @@ mod crashes;
 mod histories;
 mod hostile;
 mod interrupted;
+mod locks;
 mod postgres;
 mod round_trips;
 mod server;

@@ -6,6 +6,11 @@
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod workbench;
 
+#[path = "sharing/locks.rs"]
+mod locks;
+#[path = "sharing/programs.rs"]
+mod programs;
+
 use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs::{self, File, OpenOptions};

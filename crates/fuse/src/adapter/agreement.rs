@@ -11,6 +11,8 @@ pub(crate) struct Agreement {
     pub(crate) umask: bool,
     /// Largest read or write, in bytes.
     pub(crate) transfer_bytes_max: usize,
+    /// Locks are kept by the file system.
+    pub(crate) locks: bool,
     /// Requests come over io_uring.
     pub(crate) io_uring: bool,
 }
