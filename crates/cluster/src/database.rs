@@ -36,11 +36,13 @@ pub enum Table {
     Work,
     /// The clients that have the store open.
     Clients,
+    /// Which client holds which lock of an object.
+    Locks,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 12] = [
+    pub const ALL: [Table; 13] = [
         Table::Header,
         Table::Log,
         Table::Datasets,
@@ -53,6 +55,7 @@ impl Table {
         Table::Loose,
         Table::Work,
         Table::Clients,
+        Table::Locks,
     ];
 
     /// Its name in a database.
@@ -70,6 +73,7 @@ impl Table {
             Table::Loose => "loose",
             Table::Work => "work",
             Table::Clients => "clients",
+            Table::Locks => "locks",
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
 //! | `chain` | the items of a state, read along its lines |
 //! | `pending` | batches that wait for their publication |
+//! | `locks` | the locks that users of this client hold |
 //! | `follow` | rows brought up to an entry |
 //! | `state` | an open store: how it is opened, publishes, and takes away what nothing needs |
 //! | `view` | a dataset or snapshot that is open |
@@ -30,6 +31,7 @@ mod draft;
 mod failure;
 mod follow;
 pub mod format;
+mod locks;
 pub mod memory;
 mod pending;
 pub mod postgres;

@@ -2,6 +2,7 @@
 
 mod company;
 mod join;
+mod locking;
 mod open;
 mod prune;
 mod publish;
@@ -17,6 +18,7 @@ use crate::blocks::{Blocks, Upload};
 use crate::catalogue::{Catalogue, Link};
 use crate::chain;
 use crate::format::{Reference, Role, StoredItem};
+use crate::locks::Locks;
 use crate::pending::Pending;
 use crate::rows::Rows;
 use company::Company;
@@ -64,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) read_only: bool,
     pub(crate) clock: Clock,
     pub(crate) space: Option<SpaceProbe>,
+    /// Taken before the publisher.
+    pub(crate) locks: Mutex<Locks>,
     /// Taken before the state.
     pub(crate) publisher: Mutex<Publisher>,
     /// The number of the last entry that was taken in, with its rows.

@@ -5,8 +5,8 @@
 
 use crate::database::{Database, Range, Row, Table};
 use crate::format::{
-    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, Past, Record, Reference, Role, Seal,
-    StoredItem, keys,
+    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow, Past, Record,
+    Reference, Role, Seal, StoredItem, keys,
 };
 use bytes::Bytes;
 use marram_store::{Error, Key, Result, Source};
@@ -100,6 +100,10 @@ impl Verifier<'_> {
         self.each(Table::Marks, |_, (row, _)| keys::decode_mark(row).map(|_| ()))?;
         self.each(Table::Uses, Self::usage)?;
         self.each(Table::Loose, |_, _| Ok(()))?;
+        self.each(Table::Locks, |_, (row, value)| {
+            LockPlace::decode(row)?;
+            LockRow::decode(value).map(|_| ())
+        })?;
         self.each(Table::Blocks, Self::block)
     }
 

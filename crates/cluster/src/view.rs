@@ -3,13 +3,13 @@
 use crate::catalogue::Link;
 use crate::chain::{self, Asked};
 use crate::draft::RECORD_BYTES;
-use crate::format::Reference;
+use crate::format::{LockPlace, Reference};
 use crate::pending::Items;
 use crate::state::Shared;
 use bytes::Bytes;
 use marram_store::{
-    Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, Item, Key, Moment,
-    Properties, Result, Space, Together, View,
+    Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, HeldLock, Item, Key,
+    LockRequest, Locking, Moment, Properties, Result, Space, Together, View,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -241,7 +241,8 @@ impl View for ClusterView {
     fn capabilities(&self) -> Capabilities<'_> {
         let space = self.shared.space.is_some().then_some(self as &dyn CountedSpace);
         let together = self.snapshot.is_none().then_some(self as &dyn Together);
-        Capabilities { space, adoption: Some(self), together, ..Capabilities::default() }
+        let locks = Some(self as &dyn Locking);
+        Capabilities { space, adoption: Some(self), together, locks, ..Capabilities::default() }
     }
 }
 
@@ -253,6 +254,22 @@ impl Together for ClusterView {
 
     fn is_shared(&self) -> bool {
         self.shared.is_shared()
+    }
+}
+
+impl ClusterView {
+    fn place(&self, object: u64, lock: &LockRequest) -> LockPlace {
+        LockPlace { dataset: self.number, object, family: lock.family }
+    }
+}
+
+impl Locking for ClusterView {
+    fn set_lock(&self, object: u64, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        self.shared.set_lock(self.place(object, lock), lock)
+    }
+
+    fn find_lock(&self, object: u64, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        self.shared.find_lock(self.place(object, lock), lock)
     }
 }
 

@@ -10,6 +10,7 @@ mod dying;
 mod histories;
 mod hostile;
 mod interrupted;
+mod locks;
 mod postgres;
 mod round_trips;
 mod server;

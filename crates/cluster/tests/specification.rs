@@ -1,10 +1,10 @@
 //! The examples of `docs/cluster-format.md` are what the crate reads and writes.
 
 use marram_cluster::format::{
-    BlockRow, ClientRecord, Entry, Head, LineRecord, Past, Presence, Record, Reference, Role,
-    Section, StoredItem,
+    BlockRow, ClientRecord, Entry, Head, LineRecord, LockPlace, LockRow, LockedRange, Past,
+    Presence, Record, Reference, Role, Section, StoredItem,
 };
-use marram_store::Key;
+use marram_store::{Key, LockFamily, LockMode};
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../../docs/cluster-format.md");
@@ -56,6 +56,21 @@ fn rows_are_as_the_specification_has_them() {
     let client = ClientRecord { is_alone: true, name: "client 1".to_owned(), beat: 9 };
     assert_eq!(ClientRecord::decode(&example("client")).unwrap(), client);
     assert_eq!(client.encode(), example("client"));
+}
+
+#[test]
+fn locks_are_as_the_specification_has_them() {
+    let place = LockPlace { dataset: 65537, object: 9, family: LockFamily::Ranges };
+    assert_eq!(
+        (LockPlace::decode(&example("key of a lock")), place.encode()),
+        (Ok(place), example("key of a lock"))
+    );
+    let held = |first, last, mode| LockedRange { first, last, mode };
+    let row = LockRow(BTreeMap::from([
+        ([1; 16], vec![held(0, 9, LockMode::Exclusive)]),
+        ([2; 16], vec![held(10, 10, LockMode::Shared), held(12, u64::MAX, LockMode::Shared)]),
+    ]));
+    assert_eq!((LockRow::decode(&example("lock")), row.encode()), (Ok(row), example("lock")));
 }
 
 #[test]

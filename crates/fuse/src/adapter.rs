@@ -13,7 +13,8 @@
 //! files are released. A file that is removed while open lives by its pins: each reply that shows
 //! the kernel an inode pins it once, FORGET takes pins back. Where permissions are asked for, OPEN,
 //! OPENDIR and CREATE are served, as that is when they count; see `opening`. A strict mount has
-//! OPEN served too.
+//! OPEN served too, and so has one whose locks are kept here: each open file has a handle of its
+//! own there; see `locks`.
 
 mod agreement;
 mod announced;
@@ -24,6 +25,7 @@ mod directories;
 mod dispatch;
 mod files;
 mod ioctl;
+mod locks;
 mod moved_appends;
 mod names;
 mod opening;
@@ -42,12 +44,14 @@ use announced::Announced;
 use cached::CachedReads;
 pub(crate) use cached::OldPages;
 use caller::Requester;
+use locks::LockOwners;
+pub(crate) use locks::{WantedLock, may_let_go};
 use marram_vfs::{
     AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Kind, Name, SyncScope,
 };
 use moved_appends::MovedAppends;
 pub(crate) use reenacted::{Reenacted, Step, Turn};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,6 +62,8 @@ pub(crate) enum Answer {
     Silence,
     /// With an error or a payload.
     Reply(Result<(), Errno>),
+    /// When its caller has a lock, or is interrupted.
+    Wait(WantedLock),
 }
 
 /// Why an operation does not succeed.
@@ -151,6 +157,9 @@ pub(crate) struct Adapter {
     announced: Announced,
     cached_reads: CachedReads,
     moved_appends: MovedAppends,
+    lock_owners: LockOwners,
+    /// Open files that have had a handle of their own.
+    handles: AtomicU64,
     /// What a thread of this process shows watchers.
     pub(crate) reenacted: Arc<Reenacted>,
 }
@@ -184,6 +193,8 @@ impl Adapter {
             announced: Announced::default(),
             cached_reads: CachedReads::default(),
             moved_appends: MovedAppends::default(),
+            lock_owners: LockOwners::default(),
+            handles: AtomicU64::new(0),
             reenacted: Arc::default(),
         }
     }
@@ -230,6 +241,7 @@ impl Adapter {
             (false, Some(outcome)) => outcome.clone(),
             (false, None) => self.file_system.sync_all(),
         };
+        self.release_all();
         self.file_system.forget_all();
         synced
     }

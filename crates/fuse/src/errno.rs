@@ -9,8 +9,12 @@ pub(crate) struct Errno(pub(crate) i32);
 impl Errno {
     /// The caller may not.
     pub(crate) const NOT_PERMITTED: Errno = Errno(1);
+    /// A signal came first.
+    pub(crate) const INTERRUPTED: Errno = Errno(4);
     /// Something broke.
     pub(crate) const IO: Errno = Errno(5);
+    /// A lock is in the way.
+    pub(crate) const AGAIN: Errno = Errno(11);
     /// The caller's memory cannot be read.
     pub(crate) const FAULT: Errno = Errno(14);
     /// The arguments make no sense.
@@ -19,6 +23,8 @@ impl Errno {
     pub(crate) const NO_IOCTL: Errno = Errno(25);
     /// The caller's buffer is too small.
     pub(crate) const RANGE: Errno = Errno(34);
+    /// No lock can be waited for.
+    pub(crate) const NO_LOCKS: Errno = Errno(37);
     /// No such operation; the kernel then stops asking.
     pub(crate) const NO_OPERATION: Errno = Errno(38);
     /// The protocol does not fit.

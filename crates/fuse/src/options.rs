@@ -102,7 +102,8 @@ pub struct MountOptions {
     pub strict_open: bool,
     /// Others may change the file system beside this mount, now or later: while they do
     /// ([`marram_vfs::FileSystem::is_shared`]), the kernel asks for each name and for attributes
-    /// again, and forgets pages of a file that has changed. It never holds writes back.
+    /// again, and forgets pages of a file that has changed. It never holds writes back. Locks of
+    /// files are the file system's to keep, if it can ([`marram_vfs::FileLocks`]).
     pub shareable: bool,
     /// Handles of files can be opened (`open_by_handle_at`). Without, they still tell files apart,
     /// from Linux 6.9 on: OverlayFS follows handles that it keeps of a layer below, and loses what
@@ -138,6 +139,8 @@ pub struct MountOptions {
     /// written.
     pub on_destroyed: Arc<dyn Fn() + Send + Sync>,
     pub(crate) checks: Checks,
+    /// Locks are kept by the file system.
+    pub(crate) serves_locks: bool,
 }
 
 impl MountOptions {
@@ -174,6 +177,7 @@ impl MountOptions {
             on_event: Arc::new(|_| ()),
             on_destroyed: Arc::new(|| ()),
             checks: Checks::default(),
+            serves_locks: false,
         }
     }
 
@@ -188,6 +192,12 @@ impl MountOptions {
             self.writeback = false;
         }
         self.writeback &= !self.shareable;
+        self
+    }
+
+    /// The same for a file system that keeps locks between hosts, or does not.
+    pub(crate) fn with_locks(mut self, keeps_locks: bool) -> Self {
+        self.serves_locks = self.shareable && keeps_locks;
         self
     }
 

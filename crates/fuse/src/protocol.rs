@@ -24,7 +24,7 @@ pub(crate) use file_calls::{
 pub use file_calls::{decode_extents, decode_usage, encode_extents, encode_usage};
 pub use opcode::Opcode;
 pub use operation::{
-    CopyRange, Create, Forgets, Header, Init, Ioctl, Node, Operation, Rename, Request,
+    CopyRange, Create, Forgets, Header, Init, Ioctl, LockIn, Node, Operation, Rename, Request,
     SetAttributesIn, Transfer, Write,
 };
 pub use request::parse;

@@ -10,6 +10,7 @@
 mod handshake;
 mod lane;
 mod late;
+mod lock_lane;
 mod memory;
 mod notify;
 mod page_lane;
@@ -60,7 +61,9 @@ pub fn mount(
         mountpoint: options.mountpoint.clone(),
         reason: error.to_string(),
     })?;
-    let options = options.with_rules(file_system.access_rules());
+    let options = options
+        .with_rules(file_system.access_rules())
+        .with_locks(file_system.capabilities().locks.is_some());
     let (transport, attached) = attach(mountpoint, &options)?;
     serve(file_system, &options, attached.clone(), transport).inspect_err(|_| {
         // The error that made mounting fail is the one to tell; the lane is closed by now, so
@@ -167,6 +170,7 @@ fn supervise(
         for worker in workers {
             worker.join().expect("a worker catches the panics of what it serves");
         }
+        crew.locks.close(&crew.adapter);
         if let Some(rings) = rings {
             rings.wait_for_threads();
         }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use marram_fuse::protocol::{
-    CopyRange, Create, Header, Init, Ioctl, Malformed, Node, Opcode, Operation, Rename,
+    CopyRange, Create, Header, Init, Ioctl, LockIn, Malformed, Node, Opcode, Operation, Rename,
     SetAttributesIn, Transfer, Write, parse,
 };
 use proptest::prelude::*;
@@ -179,9 +179,9 @@ fn requests_about_handles_and_durability() {
     check(Opcode::SyncAll, &body().u64(0), &Operation::SyncAll);
     check(Opcode::Open, &body().u32(0o2002).u32(0), &Operation::Open { caller_flags: 0o2002 });
     check(Opcode::OpenDirectory, &body().u32(0).u32(0), &Operation::OpenDirectory);
-    check(Opcode::Release, &body().u64(1).u64(0).u64(0), &Operation::Release);
+    check(Opcode::Release, &body().u64(1).u64(0).u64(0), &Operation::Release { handle: 1 });
     check(Opcode::ReleaseDirectory, &body().u64(1).u64(0).u64(0), &Operation::ReleaseDirectory);
-    check(Opcode::Flush, &body().u64(1).u64(0).u64(0), &Operation::Flush);
+    check(Opcode::Flush, &body().u64(1).u64(0).u64(5), &Operation::Flush { owner: 5 });
     check(Opcode::Destroy, &body(), &Operation::Destroy);
     check(Opcode::Forget, &body().u64(3), &Operation::Forget { count: 3 });
     check(Opcode::Interrupt, &body().u64(3), &Operation::Interrupt { unique: 3 });
@@ -192,6 +192,16 @@ fn requests_about_handles_and_durability() {
         &body().u64(1).u32(16).u32(0xf5).u64(9).u32(2).u32(64).bytes(b"in"),
         &Operation::Ioctl(ioctl),
     );
+}
+
+#[test]
+fn requests_about_locks() {
+    let lock =
+        LockIn { handle: 1, owner: 5, first: 6, last: 7, kind: 1, process: 9, is_whole: true };
+    let bytes = body().u64(1).u64(5).u64(6).u64(7).u32(1).u32(9).u32(1).u32(0);
+    check(Opcode::GetLock, &bytes, &Operation::GetLock(lock));
+    check(Opcode::SetLock, &bytes, &Operation::SetLock { lock, waits: false });
+    check(Opcode::SetLockWait, &bytes, &Operation::SetLock { lock, waits: true });
 }
 
 #[test]
@@ -234,15 +244,7 @@ fn greetings_old_and_new() {
 
 #[test]
 fn what_is_not_served_is_known_all_the_same() {
-    for opcode in [
-        Opcode::GetLock,
-        Opcode::SetLock,
-        Opcode::SetLockWait,
-        Opcode::MapBlock,
-        Opcode::Poll,
-        Opcode::SetupMapping,
-        Opcode::RemoveMapping,
-    ] {
+    for opcode in [Opcode::MapBlock, Opcode::Poll, Opcode::SetupMapping, Opcode::RemoveMapping] {
         check(opcode, &body(), &Operation::Unsupported(opcode));
     }
     let bytes = request(4242, &body());

@@ -34,6 +34,11 @@ macro_rules! on_each_home {
     };
 }
 
+#[path = "sharing/locks.rs"]
+mod locks;
+#[path = "sharing/programs.rs"]
+mod programs;
+
 on_each_home!(
     each_sees_what_the_other_has_done_at_once,
     what_the_first_has_written_behind_is_there_when_the_second_comes,

@@ -8,7 +8,7 @@ use crate::operations::copy::{Form, Place};
 use crate::operations::rename::Move;
 use crate::operations::usage::OwnerReport;
 use crate::operations::{
-    allocate, attributes, copy, create, directory, extents, label, limits, link, marks, read,
+    allocate, attributes, copy, create, directory, extents, label, limits, link, lock, marks, read,
     rename, rollback, seek, shutdown, space, sync, usage, write, xattr,
 };
 use crate::options::PosixOptions;
@@ -18,10 +18,10 @@ use marram_records::lists::AccessLists;
 use marram_store::{DatasetName, Store, View};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
-    Extent, ExtentMap, FileSystem, GroupSync, Ino, Labelled, Marked, Marks, Name, NewNode,
-    OwnerUsage, QuietReads, Ranges, RenameMode, Result, SeekTarget, SetAttributes, SetMarks,
-    Sharing, Shutdown, SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts,
-    UsageOwner, WriteOptions, XattrMode,
+    Extent, ExtentMap, FileLocks, FileSystem, GroupSync, HeldLock, Ino, Labelled, LockRequest,
+    Marked, Marks, Name, NewNode, OwnerUsage, QuietReads, Ranges, RenameMode, Result, SeekTarget,
+    SetAttributes, SetMarks, Sharing, Shutdown, SpaceReport, Stopping, StoredAccessLists,
+    SyncScope, Trimming, UsageCounts, UsageOwner, WriteOptions, XattrMode,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -389,6 +389,7 @@ impl FileSystem for Posix {
             group_sync: Some(self),
             stopping: below.halting.is_some().then_some(self),
             quiet_reads: Some(self),
+            locks: below.locks.is_some().then_some(self),
             folds_names: self.volume.counters.names() == NameRule::Folded,
         }
     }
@@ -527,5 +528,15 @@ impl QuietReads for Posix {
         reading(&self.volume, out, |out| {
             read::read_quietly(&self.volume, ino.0, offset, len, out).map(|_| ())
         })
+    }
+}
+
+impl FileLocks for Posix {
+    fn set_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        lock::set(&self.volume, ino.0, lock)
+    }
+
+    fn find_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        lock::find(&self.volume, ino.0, lock)
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod extents;
 pub(crate) mod label;
 pub(crate) mod limits;
 pub(crate) mod link;
+pub(crate) mod lock;
 pub(crate) mod marks;
 pub(crate) mod read;
 pub(crate) mod rename;

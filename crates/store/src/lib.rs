@@ -16,6 +16,7 @@ mod block;
 pub mod conformance;
 mod error;
 mod grants;
+mod lock;
 pub mod memory;
 pub mod minimal;
 mod name;
@@ -27,6 +28,7 @@ pub use batch::{Admission, Batch, Counter, Edit};
 pub use block::{Block, FreshBlock, Item, SharedContent, StoredForm, Token};
 pub use error::{Damage, Error};
 pub use grants::{GRANTEES_MAX, Grantee, Grants, Verb};
+pub use lock::{HeldLock, LockFamily, LockMode, LockRequest};
 pub use marram_format::key::{Key, kind};
 pub use name::{
     AUTOMATIC_PREFIX, DatasetName, Source, check_rename, check_tag, is_automatic_name, merge_bases,
@@ -39,7 +41,7 @@ pub use store::{
 pub use usage::{Holder, Usage};
 pub use view::{
     AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
-    Moment, Ownership, Part, Placement, Space, Together, Trimming, Unread, View,
+    Locking, Moment, Ownership, Part, Placement, Space, Together, Trimming, Unread, View,
 };
 
 /// Result of a store operation.

@@ -8,7 +8,7 @@ mod capabilities;
 
 pub use capabilities::{
     AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
-    Moment, Ownership, Placement, Space, Together, Trimming,
+    Locking, Moment, Ownership, Placement, Space, Together, Trimming,
 };
 
 use crate::{Batch, Block, Error, Item, Key, Properties, Result};

@@ -75,6 +75,9 @@ pub enum Error {
     /// Other hosts have changed what the operation is about, again and again.
     #[error("overtaken by other hosts again and again")]
     Overtaken,
+    /// One host holds as many ranges of a file locked as it can.
+    #[error("too many locks of one file")]
+    TooManyLocks,
     /// As many file systems are open below this one as there can be.
     #[error("too many open file systems")]
     TooManyOpen,
@@ -111,6 +114,7 @@ impl Error {
             Error::TooManyLinks => 31,       // EMLINK
             Error::BufferTooSmall => 34,     // ERANGE
             Error::NameTooLong => 36,        // ENAMETOOLONG
+            Error::TooManyLocks => 37,       // ENOLCK
             Error::NotEmpty => 39,           // ENOTEMPTY
             Error::NoAttribute => 61,        // ENODATA
             Error::NotPermitted => 1,        // EPERM

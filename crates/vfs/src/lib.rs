@@ -10,6 +10,7 @@ mod clock;
 mod error;
 mod extent;
 mod filesystem;
+mod lock;
 mod marks;
 mod name;
 mod usage;
@@ -22,11 +23,12 @@ pub use clock::{Clock, SteppedClock, SystemClock};
 pub use error::Error;
 pub use extent::{Extent, ExtentPlace};
 pub use filesystem::{
-    Allocate, Caller, Capabilities, Copying, DirectoryEntry, ExtentMap, FileSystem, GroupSync,
-    Labelled, Marked, NewNode, QuietReads, Ranges, RenameMode, SeekTarget, Sharing, Shutdown,
-    SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts, WriteOptions,
-    XattrMode,
+    Allocate, Caller, Capabilities, Copying, DirectoryEntry, ExtentMap, FileLocks, FileSystem,
+    GroupSync, Labelled, Marked, NewNode, QuietReads, Ranges, RenameMode, SeekTarget, Sharing,
+    Shutdown, SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts,
+    WriteOptions, XattrMode,
 };
+pub use lock::{HeldLock, LockFamily, LockMode, LockRequest};
 pub use marks::{InodeFlags, Marks, SetMarks};
 pub use name::{Name, NameError};
 pub use usage::{OwnerUsage, UsageOwner};

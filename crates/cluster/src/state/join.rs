@@ -52,6 +52,7 @@ impl Cluster {
             return Ok(Heard::Same);
         }
         shared.take_in(&mut shared.publisher.lock())?;
+        shared.settle_locks()?;
         let (is_alone, has_others) = {
             let state = shared.state.read();
             (state.is_alone, state.company.others(shared.session).next().is_some())
@@ -60,12 +61,13 @@ impl Cluster {
             (true, true) => {
                 shared.state.write().is_answering = true;
                 before_sharing();
-                let said = shared.say(&|_| Ok(shared.here(false)));
+                let said = shared.publish_locks();
+                let said = said.and_then(|()| shared.say(&|_| Ok(shared.here(false))));
                 shared.state.write().is_answering = false;
                 said.map(|()| Heard::Shared)
             }
             (false, false) => match shared.say(&|state| shared.here_alone(state)) {
-                Ok(()) => Ok(Heard::Alone),
+                Ok(()) => shared.unpublish_locks().map(|()| Heard::Alone),
                 Err(Error::Overtaken) => Ok(Heard::Same),
                 Err(error) => Err(error),
             },
@@ -135,7 +137,11 @@ impl Shared {
         if awaited.is_err() {
             let _first_error_is_told = self.say(&|_| Ok(Presence::Closed));
         }
-        awaited
+        awaited?;
+        match self.state.read().is_alone {
+            true => self.unpublish_locks(),
+            false => self.publish_locks(),
+        }
     }
 
     /// Waits until no other client is alone.

@@ -143,6 +143,7 @@ impl Cluster {
             read_only: options.read_only,
             clock: options.clock,
             space: options.space,
+            locks: Mutex::default(),
             publisher: Mutex::new(Publisher { number: found.number, hash: found.hash }),
             end: AtomicU64::new(found.number),
             state: RwLock::new(State {

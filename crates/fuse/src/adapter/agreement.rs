@@ -13,6 +13,8 @@ pub(crate) struct Agreement {
     pub(crate) transfer_bytes_max: usize,
     /// The kernel forgets all names at once when it is asked to.
     pub(crate) forgets_names: bool,
+    /// Locks are kept by the file system.
+    pub(crate) locks: bool,
     /// Requests come over io_uring.
     pub(crate) io_uring: bool,
 }

@@ -20,12 +20,15 @@ impl Adapter {
         if self.serve_forgets(request) {
             return Answer::Silence;
         }
+        if let Operation::SetLock { lock, waits } = &request.operation {
+            return self.serve_lock(&request.header, (lock, *waits), out);
+        }
         let outcome = self.dispatch(request, memory, out);
         Answer::Reply(self.conclude(&request.header, outcome, out))
     }
 
-    /// Requests that have no reply. INTERRUPT is one, and says nothing new: callers that have been
-    /// killed are found without it, and no other signal interrupts what is being done.
+    /// Requests that have no reply. INTERRUPT is one, and ends the wait for a lock, which stands
+    /// elsewhere. Nothing else is interrupted: callers that have been killed are found without it.
     fn serve_forgets(&self, request: &Request<'_>) -> bool {
         match &request.operation {
             Operation::Forget { count } => {
@@ -97,7 +100,13 @@ impl Adapter {
             Operation::OpenDirectory => self.open_directory(header, out),
             Operation::Create(create) => self.create(header, create, out),
             Operation::Access { mask } => self.access(header, *mask),
-            Operation::Release | Operation::ReleaseDirectory => Ok(()),
+            Operation::GetLock(lock) => self.get_lock(header, lock, out),
+            Operation::Flush { owner } => self.flush(ino, *owner),
+            Operation::Release { handle } => {
+                self.release(*handle);
+                Ok(())
+            }
+            Operation::ReleaseDirectory => Ok(()),
             Operation::Init(_) => Err(Errno::PROTOCOL.into()),
             _ => Err(Errno::NO_OPERATION.into()),
         }

@@ -123,7 +123,7 @@ impl Adapter {
         let (caller, umask) = (caller(header), self.umask(create.umask));
         let file = self.file_system.create_anonymous_masked(caller, parent, permissions, umask)?;
         self.encoding().entry(out, &file);
-        out.u64(PLAIN).u32(opened::KEEP_CACHE).zeros(4);
+        out.u64(self.handle(PLAIN)).u32(opened::KEEP_CACHE).zeros(4);
         Ok(())
     }
 

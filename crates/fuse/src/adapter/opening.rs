@@ -3,7 +3,7 @@
 //! Elsewhere all of this is answered "no such operation", and the kernel does it alone; but a
 //! strict mount has each opening of a file served, since the kernel knows nothing of flags. A
 //! handle is no more than the answer to what its file may be used for, so there is no table of
-//! them.
+//! them. Where locks are kept here it also has a number, of which no two are the same.
 
 use super::caller::Requester;
 use super::names::made_unseen;
@@ -13,10 +13,11 @@ use crate::options::Offer;
 use crate::protocol::flags::{access, open, opened};
 use crate::protocol::{Create, Encoder, Header};
 use marram_vfs::{AccessControl, Action, Error, Ino, InodeFlags, Kind, NewNode, Opened, Opening};
+use std::sync::atomic::Ordering;
 
 /// A file that may be used as it was opened.
 pub(super) const PLAIN: u64 = 0;
-/// A file that may only grow.
+/// A file that may only grow: a bit.
 const APPEND_ONLY: u64 = 1;
 
 impl Adapter {
@@ -31,12 +32,13 @@ impl Adapter {
         out: &mut Encoder<'_>,
     ) -> Outcome {
         let (ino, how) = (Ino(header.node), opening(caller_flags));
+        let is_strict = self.strict_open || self.declines(Offer::UnaskedOpens);
         let opened = match self.control() {
             Some(control) => control.authorize_open(&Requester::of(header), ino, how)?,
-            None if self.strict_open || self.declines(Offer::UnaskedOpens) => Opened::AsAsked,
+            None if is_strict || self.agreement.locks => Opened::AsAsked,
             None => return Err(Errno::NO_OPERATION.into()),
         };
-        if how.write {
+        if how.write && (is_strict || self.control().is_some()) {
             self.check_marks(ino, how)?;
         }
         self.encode_opened(opened, out);
@@ -96,7 +98,15 @@ impl Adapter {
             Opened::AsAsked => (PLAIN, opened::KEEP_CACHE),
             Opened::AppendOnly => (APPEND_ONLY, opened::DIRECT_IO),
         };
-        out.u64(handle).u32(flags).zeros(4);
+        out.u64(self.handle(handle)).u32(flags).zeros(4);
+    }
+
+    /// The handle of a file that has just been opened.
+    pub(super) fn handle(&self, how: u64) -> u64 {
+        match self.agreement.locks {
+            true => (self.handles.fetch_add(1, Ordering::Relaxed) + 1) << 1 | how,
+            false => how,
+        }
     }
 
     pub(super) fn access(&self, header: &Header, mask: u32) -> Outcome {
@@ -113,7 +123,7 @@ impl Adapter {
 
     /// Fails if a write at `offset` through this handle is more than appending.
     pub(super) fn check_write(&self, ino: Ino, handle: u64, offset: u64) -> Result<(), Refusal> {
-        if handle == APPEND_ONLY && offset < self.file_system.attributes(ino)?.size {
+        if handle & APPEND_ONLY != 0 && offset < self.file_system.attributes(ino)?.size {
             return Err(Errno::NOT_PERMITTED.into());
         }
         Ok(())
@@ -122,7 +132,7 @@ impl Adapter {
 
 /// Fails if what this handle leads to may only grow.
 pub(super) fn check_may_cut(handle: u64) -> Result<(), Refusal> {
-    if handle == APPEND_ONLY { Err(Errno::NOT_PERMITTED.into()) } else { Ok(()) }
+    if handle & APPEND_ONLY != 0 { Err(Errno::NOT_PERMITTED.into()) } else { Ok(()) }
 }
 
 /// Running a file reads it without the right to read.

@@ -3,9 +3,11 @@
 /// Bits of the INIT request and reply; those from 32 up travel in a second word.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -92,6 +94,18 @@ pub(crate) mod opened {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     /// What the kernel has cached of the file stays good.
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+}
+
+/// Bits and kinds of GETLK, SETLK and SETLKW.
+pub(crate) mod lock {
+    /// It is of `flock`.
+    pub(crate) const FLOCK: u32 = 1 << 0;
+    pub(crate) const SHARED: u32 = 0;
+    pub(crate) const EXCLUSIVE: u32 = 1;
+    /// To let go; in a reply: nothing is in the way.
+    pub(crate) const NONE: u32 = 2;
+    /// The last byte that the kernel knows, which stands for the end of any file.
+    pub(crate) const LAST_BYTE: u64 = i64::MAX as u64;
 }
 
 /// Bits of FSYNC and FSYNCDIR.

@@ -76,7 +76,9 @@ pub enum Operation<'a> {
     Read(Transfer),
     Write(Write<'a>),
     Space,
-    Release,
+    Release {
+        handle: u64,
+    },
     Sync {
         data_only: bool,
     },
@@ -96,8 +98,15 @@ pub enum Operation<'a> {
     RemoveXattr {
         name: &'a [u8],
     },
-    Flush,
+    Flush {
+        owner: u64,
+    },
     Init(Init),
+    GetLock(LockIn),
+    SetLock {
+        lock: LockIn,
+        waits: bool,
+    },
     OpenDirectory,
     ReadDirectory(Transfer),
     ReleaseDirectory,
@@ -132,10 +141,29 @@ pub enum Operation<'a> {
     ExtendedAttributes {
         open: bool,
     },
-    /// Known, and never served: locks, device mapping, readiness, shared mappings.
+    /// Known, and never served: device mapping, readiness, shared mappings.
     Unsupported(Opcode),
     /// A number that the protocol does not have.
     Unknown,
+}
+
+/// Body of GETLK, SETLK and SETLKW.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockIn {
+    /// The open file.
+    pub handle: u64,
+    /// Names what the kernel takes for the owner: an open file, or all open files of a process.
+    pub owner: u64,
+    /// The first byte.
+    pub first: u64,
+    /// The last byte, which it includes.
+    pub last: u64,
+    /// How to hold it; see `flags::lock`.
+    pub kind: u32,
+    /// The process that asks.
+    pub process: u32,
+    /// It is a lock of `flock`.
+    pub is_whole: bool,
 }
 
 /// Body of SETATTR. A field counts only where its bit in `valid` is set.

@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, Malformed};
 use super::operation::{
-    CopyRange, Create, FORGET_BYTES, Forgets, Header, Init, Ioctl, Node, Operation, Rename,
+    CopyRange, Create, FORGET_BYTES, Forgets, Header, Init, Ioctl, LockIn, Node, Operation, Rename,
     Request, SetAttributesIn, Transfer, Write,
 };
 use super::{Opcode, flags};
@@ -76,7 +76,7 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
         Opcode::Read => Operation::Read(transfer(fields)?),
         Opcode::Write => Operation::Write(write(fields)?),
         Opcode::Space => Operation::Space,
-        Opcode::Release => Operation::Release,
+        Opcode::Release => Operation::Release { handle: fields.u64("handle")? },
         Opcode::Sync => Operation::Sync { data_only: sync(fields)? },
         Opcode::SetXattr => set_xattr(fields)?,
         Opcode::GetXattr => {
@@ -85,7 +85,7 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
         }
         Opcode::ListXattrs => Operation::ListXattrs { size: sized(fields)? },
         Opcode::RemoveXattr => Operation::RemoveXattr { name: fields.text("name")? },
-        Opcode::Flush => Operation::Flush,
+        Opcode::Flush => flush(fields)?,
         Opcode::Init => Operation::Init(init(fields)?),
         Opcode::OpenDirectory => Operation::OpenDirectory,
         Opcode::ReadDirectory => Operation::ReadDirectory(transfer(fields)?),
@@ -106,14 +106,26 @@ fn parse_body<'a>(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, Malf
         Opcode::SyncAll => Operation::SyncAll,
         Opcode::CreateAnonymous => Operation::CreateAnonymous(create(fields)?),
         Opcode::ExtendedAttributes => Operation::ExtendedAttributes { open: is_open(fields)? },
-        Opcode::GetLock
-        | Opcode::SetLock
-        | Opcode::SetLockWait
-        | Opcode::MapBlock
-        | Opcode::Poll
-        | Opcode::SetupMapping
-        | Opcode::RemoveMapping => Operation::Unsupported(opcode),
+        Opcode::GetLock => Operation::GetLock(lock(fields)?),
+        Opcode::SetLock => Operation::SetLock { lock: lock(fields)?, waits: false },
+        Opcode::SetLockWait => Operation::SetLock { lock: lock(fields)?, waits: true },
+        Opcode::MapBlock | Opcode::Poll | Opcode::SetupMapping | Opcode::RemoveMapping => {
+            Operation::Unsupported(opcode)
+        }
     })
+}
+
+fn flush<'a>(fields: &mut Fields<'_>) -> Result<Operation<'a>, Malformed> {
+    fields.skip(16)?;
+    Ok(Operation::Flush { owner: fields.u64("owner of locks")? })
+}
+
+fn lock(fields: &mut Fields<'_>) -> Result<LockIn, Malformed> {
+    let (handle, owner) = (fields.u64("handle")?, fields.u64("owner")?);
+    let (first, last) = (fields.u64("first byte")?, fields.u64("last byte")?);
+    let (kind, process) = (fields.u32("kind")?, fields.u32("process")?);
+    let is_whole = fields.u32("flags")? & flags::lock::FLOCK != 0;
+    Ok(LockIn { handle, owner, first, last, kind, process, is_whole })
 }
 
 /// Whether a request for attributes comes through an open file.

@@ -32,8 +32,8 @@ const REQUIRED: [(u64, &str); 4] = [
     (init::BIG_WRITES, "large writes"),
 ];
 
-/// Taken where the kernel has it. Locks are not among them: one kernel sees all users of a mount,
-/// so its own locks are right (docs/decisions/0004-locks-stay-in-the-kernel.md). Neither is the
+/// Taken where the kernel has it. Locks are not among them: where one kernel sees all users of a
+/// mount, its own locks are right (docs/decisions/0004-locks-stay-in-the-kernel.md). Neither is the
 /// invalidation of cached data by time and size: this server is the only writer and says so itself
 /// when something changes behind the kernel's back. Where others may write too, it is the other way
 /// round.
@@ -57,6 +57,11 @@ const KERNEL_CHECKS: u64 = init::NO_OPEN_SUPPORT
     | init::NO_OPENDIR_SUPPORT
     | init::DIRECT_IO_ALLOW_MMAP
     | init::ALLOW_IDMAP;
+
+/// Taken beside them where the file system keeps locks between hosts
+/// (docs/decisions/0073-locks-between-hosts.md). Each opening is served then, so that an open file
+/// can be told from others when it is closed.
+const LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
 /// Answers the kernel's greeting; `rings` says whether everything for io_uring is at hand: once it
 /// is agreed on the kernel waits for it.
@@ -85,6 +90,7 @@ pub(super) fn shake_hands(
                 transfer_bytes_max: transfer_bytes_max(options),
                 forgets_names: greeting.minor >= MINOR_OF_FORGOTTEN_NAMES,
                 io_uring: agreed(init::OVER_IO_URING),
+                locks: agreed(init::POSIX_LOCKS) && agreed(init::FLOCK_LOCKS),
             });
         }
     }
@@ -151,11 +157,13 @@ fn answer(greeting: &Init, options: &MountOptions, rings: bool) -> InitReply {
         Checks::PosixLists => KERNEL_CHECKS | init::POSIX_ACL | init::DONT_MASK,
         Checks::Server => init::DONT_MASK,
     };
-    let checks = if options.strict_open { checks & !init::NO_OPEN_SUPPORT } else { checks };
+    let asks_opens = options.strict_open || options.serves_locks;
+    let checks = if asks_opens { checks & !init::NO_OPEN_SUPPORT } else { checks };
     let (handles, no_handles) = match options.file_handles {
         true => (0, 0),
         false => (init::EXPORT_SUPPORT, init::NO_EXPORT_SUPPORT),
     };
+    let locks = if options.serves_locks { LOCKS } else { 0 };
     let rings = if rings { init::OVER_IO_URING } else { 0 };
     let declined = options.declined.iter().fold(0, |flags, offer| flags | flags_of(*offer));
     let (by_time, not_by_time) = match options.shareable {
@@ -165,7 +173,7 @@ fn answer(greeting: &Init, options: &MountOptions, rings: bool) -> InitReply {
     let taken = (WANTED | checks | no_handles | by_time) & !declined & !handles & !not_by_time;
     let pages_max = options.transfer_pages();
     InitReply {
-        flags: greeting.flags & (taken | required | writeback | rings),
+        flags: greeting.flags & (taken | required | writeback | rings | locks),
         read_ahead_bytes: greeting.read_ahead_bytes.max(options.read_ahead_bytes),
         background_max: BACKGROUND_MAX,
         congestion_threshold: CONGESTION_THRESHOLD,
@@ -211,6 +219,17 @@ mod tests {
         assert_eq!(taken(&options), not_by_time);
         options.shareable = true;
         assert_eq!(taken(&options), by_time);
+    }
+
+    #[test]
+    fn locks_are_taken_from_the_kernel_only_where_they_are_kept_between_hosts() {
+        let options = MountOptions::new("/mnt", "x").with_locks(true);
+        assert_eq!(answer(&OFFERED, &options, false).flags & super::LOCKS, 0, "nobody shares it");
+        let options = MountOptions { shareable: true, ..options };
+        let without = options.clone().with_locks(false);
+        assert_eq!(answer(&OFFERED, &without, false).flags & super::LOCKS, 0);
+        let taken = answer(&OFFERED, &options.with_locks(true), false).flags;
+        assert_eq!(taken & (super::LOCKS | init::NO_OPEN_SUPPORT), super::LOCKS);
     }
 
     #[test]

@@ -5,12 +5,13 @@
 use super::handshake::request_buffer_bytes;
 use super::lane::Lane;
 use super::late::LateNames;
+use super::lock_lane::{self, Answering, LockLane};
 use super::memory::RequestMemory;
 use super::page_lane::{Done, PageLane, Unanswered};
 use super::rings::{Rings, stay_with};
 use super::sync_lane::{SyncLane, Waiting};
 use super::wakefulness::Wakefulness;
-use crate::adapter::{Adapter, Answer, SyncJob};
+use crate::adapter::{Adapter, Answer, SyncJob, may_let_go};
 use crate::errno::Errno;
 use crate::event::Event;
 use crate::protocol::{
@@ -32,6 +33,8 @@ pub(super) struct Crew {
     pub(super) syncs: SyncLane,
     /// Writes that wait until old pages are gone.
     pub(super) pages: PageLane,
+    /// Requests that wait for a lock.
+    pub(super) locks: LockLane,
     /// What has been done after its caller had been let go.
     pub(super) late_names: Arc<LateNames>,
     pub(super) wakefulness: Wakefulness,
@@ -54,6 +57,7 @@ impl Crew {
             memory: RequestMemory::new(buffer_bytes),
             syncs: SyncLane::default(),
             pages: PageLane::default(),
+            locks: LockLane::default(),
             late_names: Arc::default(),
             wakefulness: Wakefulness::new(wakeful),
             waiting: AtomicUsize::new(0),
@@ -162,15 +166,31 @@ impl Crew {
         out: &mut Vec<u8>,
     ) {
         let adapter = &self.adapter;
+        let answering = Answering { adapter, pages: &self.pages, scope };
+        if let (Operation::Interrupt { unique }, true) =
+            (&request.operation, adapter.agreement.locks)
+        {
+            self.locks.interrupt(answering, *unique);
+        }
         let served = catch_unwind(AssertUnwindSafe(|| adapter.serve(request, memory, out)));
         let answer = served.unwrap_or_else(|panic| {
             out.clear();
             report_panic(adapter, &request.header, &*panic);
             Answer::Reply(Err(Errno::IO))
         });
-        let Answer::Reply(outcome) = answer else {
-            return lane.hand_back(None);
+        if adapter.agreement.locks && may_let_go(&request.operation) {
+            self.locks.wake();
+        }
+        let waiting =
+            |wanted| lock_lane::Waiting { header: request.header, wanted, lane: lane.clone() };
+        let outcome = match answer {
+            Answer::Silence => return lane.hand_back(None),
+            Answer::Wait(wanted) => return self.locks.submit(answering, waiting(wanted)),
+            Answer::Reply(outcome) => outcome,
         };
+        if let Some(wanted) = adapter.lock_of(request) {
+            return answering.answer(waiting(wanted), outcome);
+        }
         let moved = adapter.moved_append(request);
         if outcome.is_ok()
             && let Some(pages) = adapter.direct_write(request)
@@ -261,7 +281,7 @@ pub(super) fn serve_syncs(adapter: &Adapter, group: &[Waiting], done: impl FnOnc
 }
 
 /// A bug in serving one request must not take the mount from everyone: it is answered and logged.
-fn report_panic(adapter: &Adapter, header: &Header, panic: &(dyn Any + Send)) {
+pub(super) fn report_panic(adapter: &Adapter, header: &Header, panic: &(dyn Any + Send)) {
     let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),

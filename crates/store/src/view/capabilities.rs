@@ -3,7 +3,7 @@
 //! A capability is handed out whole: a view that has it keeps its contract, and a view that cannot
 //! keep it does not hand it out. So no method here has a body of its own.
 
-use crate::{Batch, Block, Key, Result, View};
+use crate::{Batch, Block, HeldLock, Key, LockRequest, Result, View};
 use bytes::Bytes;
 
 /// The capabilities of a view; none by default. A view that wraps another may hand on those of the
@@ -28,6 +28,8 @@ pub struct Capabilities<'v> {
     pub halting: Option<&'v dyn Halting>,
     /// Other clients can have the store open at the same time.
     pub together: Option<&'v dyn Together>,
+    /// Objects can be locked against all clients that have the store open.
+    pub locks: Option<&'v dyn Locking>,
 }
 
 /// A moment of a dataset, as others change it: it is another one once they have. What goes through
@@ -53,6 +55,30 @@ pub trait Together {
     /// has been applied; nothing that is kept in memory about the dataset holds beyond a look; and
     /// what has lost its last name may be in use elsewhere.
     fn is_shared(&self) -> bool;
+}
+
+/// Locks that exclude users of all clients of a store. They are gone with their client.
+pub trait Locking {
+    /// Sets a lock of an object, or lets go of one: what the same owner held of the range is
+    /// replaced. Never waits for others: returns a lock that is in the way, if one is. Then nothing
+    /// has changed, but for a lock of the whole object that was to be held in another way: its
+    /// owner has let go of it.
+    ///
+    /// What others had applied before they let go is seen by each look ([`Together::look`]) from
+    /// then on. A client that others have taken for lost is never given a lock; what it held they
+    /// may have taken.
+    ///
+    /// # Errors
+    /// [`crate::Error::LimitExceeded`] for more ranges than can be held; a failed read or write;
+    /// [`crate::Error::ReadOnly`] once others have taken this client for lost. To let go never
+    /// fails: where the database does not answer, it is done later.
+    fn set_lock(&self, object: u64, lock: &LockRequest) -> Result<Option<HeldLock>>;
+
+    /// A lock that would be in the way of this one.
+    ///
+    /// # Errors
+    /// As for [`Locking::set_lock`].
+    fn find_lock(&self, object: u64, lock: &LockRequest) -> Result<Option<HeldLock>>;
 }
 
 /// Space that is counted.

@@ -1,6 +1,7 @@
 //! The capabilities of a file system that records: those of the one inside that can be noted.
 //!
-//! What changes more than the dataset is not handed on: its label, its devices, its end.
+//! What changes more than the dataset is not handed on: its label, its devices, its end. Nor are
+//! locks: nobody else changes what it shows, and the kernel's own are enough.
 
 use super::Recording;
 use crate::read_set::Aspect;
@@ -27,6 +28,7 @@ impl Recording {
             group_sync: Some(self),
             stopping: None,
             quiet_reads: inside.quiet_reads.and(Some(self)),
+            locks: None,
             folds_names: inside.folds_names,
         }
     }

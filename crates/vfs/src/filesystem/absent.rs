@@ -2,7 +2,8 @@
 
 use super::{Allocate, Caller, FileSystem, NewNode, SeekTarget, Shutdown, SyncScope};
 use crate::{
-    Attributes, Error, Extent, Ino, Kind, Marks, Name, OwnerUsage, Result, SetMarks, UsageOwner,
+    Attributes, Error, Extent, HeldLock, Ino, Kind, LockRequest, Marks, Name, OwnerUsage, Result,
+    SetMarks, UsageOwner,
 };
 
 impl dyn FileSystem + '_ {
@@ -91,6 +92,30 @@ impl dyn FileSystem + '_ {
     pub fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<Extent>> {
         match self.capabilities().extents {
             Some(it) => it.extents(ino, offset, max),
+            None => Err(Error::NotSupported),
+        }
+    }
+
+    /// [`FileLocks::set_lock`](super::FileLocks::set_lock); without it refused with
+    /// [`Error::NotSupported`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        match self.capabilities().locks {
+            Some(it) => it.set_lock(ino, lock),
+            None => Err(Error::NotSupported),
+        }
+    }
+
+    /// [`FileLocks::find_lock`](super::FileLocks::find_lock); without it refused with
+    /// [`Error::NotSupported`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        match self.capabilities().locks {
+            Some(it) => it.find_lock(ino, lock),
             None => Err(Error::NotSupported),
         }
     }

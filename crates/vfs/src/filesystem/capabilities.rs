@@ -4,7 +4,10 @@
 //! cannot keep it does not hand it out. So no method here has a body of its own.
 
 use super::{Allocate, Caller, NewNode, SeekTarget, Shutdown, SyncScope};
-use crate::{Attributes, Extent, Ino, Marks, Name, OwnerUsage, Result, SetMarks, UsageOwner};
+use crate::{
+    Attributes, Extent, HeldLock, Ino, LockRequest, Marks, Name, OwnerUsage, Result, SetMarks,
+    UsageOwner,
+};
 
 /// The capabilities of a file system; none by default. One that wraps another may hand on those
 /// of the one inside, as long as it changes nothing that they speak of.
@@ -34,6 +37,8 @@ pub struct Capabilities<'f> {
     pub stopping: Option<&'f dyn Stopping>,
     /// Access times move, and a read can leave them.
     pub quiet_reads: Option<&'f dyn QuietReads>,
+    /// Locks of files hold between all hosts that share the file system.
+    pub locks: Option<&'f dyn FileLocks>,
     /// Names are the same when only their case differs. What a name led to, and that it led to
     /// nothing, then says nothing of it once another spelling has been made or removed.
     pub folds_names: bool,
@@ -187,4 +192,26 @@ pub trait Stopping {
 pub trait QuietReads {
     /// As [`crate::FileSystem::read`], but the access time does not move.
     fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()>;
+}
+
+/// Locks that exclude programs of all hosts that share the file system. Elsewhere the kernel's own
+/// locks are enough.
+pub trait FileLocks {
+    /// Sets a lock of a regular file, or lets go of one: what the same owner held of the range is
+    /// replaced. Never waits for others: returns a lock that is in the way, if one is. Then nothing
+    /// has changed, but for a lock of the whole file that was to be held in another way: its owner
+    /// has let go of it.
+    ///
+    /// What others did before they let go is seen by each call that begins after the lock was set.
+    ///
+    /// # Errors
+    /// [`crate::Error::TooManyLocks`]; [`crate::Error::Io`] if others may have taken the lock
+    /// since, or cannot be asked. To let go never fails.
+    fn set_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>>;
+
+    /// A lock that would be in the way of this one.
+    ///
+    /// # Errors
+    /// As for [`FileLocks::set_lock`].
+    fn find_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>>;
 }

@@ -7,10 +7,10 @@ use super::{BASE_SLOT, CONTROL_SLOT, FIRST_MEMBER_SLOT, Files, Namespace, Place,
 use crate::engine::home::ControlDirectory;
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Copying, DirectoryEntry, Error,
-    Extent, ExtentMap, FileSystem, GroupSync, Ino, Marked, Marks, Name, NewNode, OwnerUsage,
-    QuietReads, Ranges, RenameMode, Result, SeekTarget, SetAttributes, SetMarks, Sharing, Shutdown,
-    SpaceReport, Stopping, StoredAccessLists, SyncScope, UsageCounts, UsageOwner, WriteOptions,
-    XattrMode,
+    Extent, ExtentMap, FileLocks, FileSystem, GroupSync, HeldLock, Ino, LockRequest, Marked, Marks,
+    Name, NewNode, OwnerUsage, QuietReads, Ranges, RenameMode, Result, SeekTarget, SetAttributes,
+    SetMarks, Sharing, Shutdown, SpaceReport, Stopping, StoredAccessLists, SyncScope, UsageCounts,
+    UsageOwner, WriteOptions, XattrMode,
 };
 
 impl Namespace {
@@ -417,6 +417,7 @@ impl FileSystem for Namespace {
             group_sync: below.group_sync.and(Some(self)),
             stopping: below.stopping.and(Some(self)),
             quiet_reads: below.quiet_reads.and(Some(self)),
+            locks: below.locks.and(Some(self)),
             folds_names: below.folds_names,
         }
     }
@@ -575,5 +576,17 @@ impl QuietReads for Namespace {
     fn read_unnoticed(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let (files, ino) = self.at(ino)?;
         files.system().read_unnoticed(ino, offset, len, out)
+    }
+}
+
+impl FileLocks for Namespace {
+    fn set_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        let (files, ino) = self.at(ino)?;
+        files.system().set_lock(ino, lock)
+    }
+
+    fn find_lock(&self, ino: Ino, lock: &LockRequest) -> Result<Option<HeldLock>> {
+        let (files, ino) = self.at(ino)?;
+        files.system().find_lock(ino, lock)
     }
 }
