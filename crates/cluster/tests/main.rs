@@ -15,4 +15,5 @@ mod server;
 mod specification;
 mod stores;
 mod together;
+mod transfers;
 mod tree;

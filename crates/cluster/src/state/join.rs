@@ -9,6 +9,7 @@ use super::taking::clients;
 use super::{Client, Cluster, Shared, State};
 use crate::database::{Change, Table};
 use crate::format::{ClientRecord, Presence};
+use crate::pending::Pending;
 use crate::state::rescue::fork_for_lost;
 use marram_store::{Error, Result};
 use std::sync::Arc;
@@ -188,7 +189,9 @@ impl Shared {
             Some(_) if lost.session != self.session => Ok(Presence::Expelled(lost.session)),
             _ => Err(Error::Overtaken),
         };
-        let done = self.publish_with(Some(&expels), &mut |draft| match keeps(&self.state.read()) {
+        let done = self.publish_with(Some(&expels), &Pending::default(), &mut |draft| match keeps(
+            &self.state.read(),
+        ) {
             Some(true) => fork_for_lost(draft),
             _ => Ok(()),
         });

@@ -2,8 +2,8 @@
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
 //! finds out whether a client that has a home open is still there, and `clients` lists them for
-//! people; `open` opens and makes homes; `operations` performs what is asked, and `home` implements
-//! the seam.
+//! people; `open` opens and makes homes; `streams` sends and receives; `operations` performs what
+//! is asked, and `home` implements the seam.
 
 mod client;
 mod clients;
@@ -12,6 +12,7 @@ mod home;
 mod open;
 mod operations;
 mod password;
+mod streams;
 mod verifier;
 
 pub(crate) use clients::{ClientRow, clients};

@@ -33,6 +33,9 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
             return timed(|| store.fork(&dataset, &name, *root).map_err(refused));
         }
         Operation::ForkPlace { fork } => return members::fork_place(store, &fork.parse()?),
+        Operation::Rollback { to } => {
+            return history::rollback(store, &to.parse()?, |go_back| go_back());
+        }
         Operation::RollbackDirectory(order) => return history::directory_alone(store, order),
         Operation::Versions(order) => return history::versions(store, order, None),
         Operation::Merge(request) => {
@@ -60,6 +63,8 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
             return Ok(Answer::Hidden { report, kept_until_seconds: None });
         }
         Operation::Rename { from, to } => store.rename(&from.parse()?, &to.parse()?)?,
+        Operation::Promote { name } => store.promote(&name.parse()?)?,
+        Operation::Partials => return Ok(Answer::Partials(Vec::new())),
         Operation::List => return list(store),
         Operation::Get { dataset } => return get(store, &dataset.parse()?),
         Operation::Set { dataset, properties } => {
@@ -82,7 +87,10 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
 /// Refuses what compares and changes many files, as it is not executed anew where other daemons
 /// change them meanwhile.
 fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
-    let is_long = matches!(operation, Operation::Merge(_) | Operation::RollbackDirectory(_));
+    let is_long = matches!(
+        operation,
+        Operation::Merge(_) | Operation::RollbackDirectory(_) | Operation::Rollback { .. }
+    );
     if is_long && home.store().is_shared() {
         return Err(Error::in_use(
             "other daemons have the home open: it cannot be done beside them",
@@ -95,14 +103,12 @@ fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
 /// What an operation needs that this home does not have.
 fn lacking(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Rollback { .. } => "rollback of whole datasets yet: name a directory",
-        Operation::Promote { .. } => "promotion yet",
         Operation::Thin(_) => "automatic snapshots yet",
         Operation::Log | Operation::Undo { .. } => "log of operations yet",
         Operation::Space { .. } | Operation::Footprints(_) | Operation::Sharing => {
             "account of its space yet"
         }
-        Operation::Partials | Operation::DropPartial { .. } => "streams yet",
+        Operation::DropPartial { .. } => "part of a stream: it keeps none that was cut",
         Operation::Grow { .. } => "fixed size: it grows by itself",
         Operation::Label { .. } => "label",
         _ => "such operation",
@@ -128,7 +134,9 @@ pub(super) fn perform_shown(
             let operation = Operation::Hide { sources: vec![fork.to_string()] };
             destroy_shown(home, shown, std::slice::from_ref(fork), &operation).map(|_| ())
         }),
+        Operation::Rollback { to } => mounted::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
+        Operation::Promote { name } => mounted::promote(shown, &Source::live(name.parse()?)),
         Operation::Versions(order) => history::versions(shown.store, order, shown.user),
         Operation::Fork { .. } => {
             refuse_user(home, shown.user)?;
