@@ -6,7 +6,7 @@ use crate::format::{BlockId, BlockRow, Reference};
 use crate::rows::Rows;
 use bytes::Bytes;
 use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
-use marram_store::{FreshBlock, Result};
+use marram_store::{FreshBlock, Result, StoredForm};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -74,6 +74,11 @@ impl Blocks {
 
     fn stored(&self, upload: &Upload) -> Change {
         let content = upload.block.data();
+        let key = || upload.reference.id.to_vec();
+        if let Some(StoredForm { codec, bytes, .. }) = upload.block.form() {
+            let row = BlockRow { codec: *codec, len: upload.reference.len, stored: bytes };
+            return self.rows.put(Table::Blocks, key(), row.encode());
+        }
         let mut packed = Vec::new();
         let how = if upload.block.is_as_is() { Compression::Off } else { Compression::Lz4 };
         let (codec, stored) = match compress_with_grain(how, content, GRAIN_BYTES, &mut packed) {
@@ -81,7 +86,7 @@ impl Blocks {
             false => (codec_id::OFF, content),
         };
         let row = BlockRow { codec, len: upload.reference.len, stored };
-        self.rows.put(Table::Blocks, upload.reference.id.to_vec(), row.encode())
+        self.rows.put(Table::Blocks, key(), row.encode())
     }
 
     /// The content of a block, verified.
@@ -97,6 +102,19 @@ impl Blocks {
 
 /// The content of a block as the database has it, verified.
 pub(crate) fn read(rows: &Rows, reference: &Reference) -> Result<Vec<u8>> {
+    verified(rows, reference, |_, _, content| content)
+}
+
+/// A block as it is stored, when its content has been verified: what compressed it, and the bytes.
+pub(crate) fn stored(rows: &Rows, reference: &Reference) -> Result<(u8, Vec<u8>)> {
+    verified(rows, reference, |codec, stored, _| (codec, stored.to_vec()))
+}
+
+fn verified<T>(
+    rows: &Rows,
+    reference: &Reference,
+    take: impl FnOnce(u8, &[u8], Vec<u8>) -> T,
+) -> Result<T> {
     let id: String = reference.id.iter().map(|byte| format!("{byte:02x}")).collect();
     let wrong = |reason: String| damaged("a data block", id.clone(), reason);
     let value = rows.get(Table::Blocks, reference.id.to_vec())?;
@@ -108,7 +126,7 @@ pub(crate) fn read(rows: &Rows, reference: &Reference) -> Result<Vec<u8>> {
     let content = decompress(row.codec, row.stored, row.len as usize);
     let content = content.map_err(|error| wrong(error.to_string()))?;
     match rows.hash(&content) == reference.id {
-        true => Ok(content),
+        true => Ok(take(row.codec, row.stored, content)),
         false => Err(wrong("its content has another hash".to_owned())),
     }
 }

@@ -195,6 +195,12 @@ impl Catalogue {
         self.points.range((line, 0, 0)..=(line, u64::MAX, u64::MAX)).map(|(_, period, _)| *period)
     }
 
+    /// The lines that began as a period of another.
+    pub(crate) fn lines_on(&self, line: u64, period: u64) -> impl Iterator<Item = u64> {
+        let all = self.points.range((line, period, 0)..=(line, period, u64::MAX));
+        all.map(|(_, _, number)| *number).filter(|number| self.lines.contains_key(number))
+    }
+
     /// Whether one of these periods, both included, is such a one.
     pub(crate) fn has_point(&self, line: u64, from: u64, to: u64) -> bool {
         from <= to && self.points.range((line, from, 0)..=(line, to, u64::MAX)).next().is_some()

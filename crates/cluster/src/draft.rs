@@ -2,6 +2,7 @@
 
 use crate::catalogue::{Catalogue, LINES_DEEP_MAX};
 use crate::format::{LineRecord, Record, Role};
+use marram_format::stream::SnapshotIdentity;
 use marram_store::{DatasetName, Error, ROOT_OBJECT, Result, Source, check_rename, check_tag};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,14 +146,14 @@ impl Draft {
     pub(crate) fn clone_snapshot(&mut self, origin: u64, name: &DatasetName) -> Result<u64> {
         self.refuse_taken(&Source::live(name.clone()))?;
         let snapshot = self.record(origin)?;
-        if self.catalogue.links(snapshot.line, None)?.len() >= LINES_DEEP_MAX {
-            let text = format!("forks of forks are at most {LINES_DEEP_MAX} deep: copy the files");
-            return Err(Error::Invalid(text));
-        }
+        self.refuse_too_deep(snapshot.line)?;
         let number = self.number()?;
         let (parent, parent_period) = (snapshot.line, snapshot.period);
         self.set_line(number, Some(LineRecord { parent, parent_period }));
+        let mut properties = snapshot.properties.clone();
+        properties.retain(|name, _| !is_own_property(name));
         let clone = Record {
+            properties,
             role: Role::Dataset { origin, is_fork: false },
             name: name.to_string(),
             line: number,
@@ -163,6 +164,145 @@ impl Draft {
         };
         self.set(number, Some(clone))?;
         Ok(number)
+    }
+
+    fn refuse_too_deep(&self, line: u64) -> Result<()> {
+        if self.catalogue.links(line, None)?.len() < LINES_DEEP_MAX {
+            return Ok(());
+        }
+        let text = format!("lines of forks are at most {LINES_DEEP_MAX} deep: copy the files");
+        Err(Error::Invalid(text))
+    }
+
+    /// Lets a dataset go on from one of its snapshots, on a line of its own, and keeps what it is
+    /// as another snapshot. Returns the bases of merges that go.
+    pub(crate) fn roll_back(
+        &mut self,
+        to: &Source,
+        keep: &str,
+        is_open: IsOpen<'_>,
+    ) -> Result<Vec<u64>> {
+        let number = self.catalogue.snapshot(to)?;
+        let target = self.record(number)?;
+        self.refuse_too_deep(target.line)?;
+        let dataset = self.catalogue.dataset(&to.dataset)?;
+        self.snapshot(&to.dataset, keep)?;
+        let line = self.number()?;
+        let (parent, parent_period) = (target.line, target.period);
+        self.set_line(line, Some(LineRecord { parent, parent_period }));
+        self.change(dataset, |live| {
+            (live.line, live.period) = (line, 1);
+            live.referenced_bytes = target.referenced_bytes;
+        })?;
+        self.forget_bases(dataset, number, is_open)
+    }
+
+    /// After a rollback: bases of merges that are younger than the snapshot are none any more, and
+    /// neither are those before them. One that is open gets another name, under which the next
+    /// mount finds it.
+    fn forget_bases(&mut self, dataset: u64, target: u64, is_open: IsOpen<'_>) -> Result<Vec<u64>> {
+        let base = |(number, record): (u64, &Record)| {
+            let (taker, _) = self.catalogue.source(number)?.merge_base()?;
+            match record.role {
+                Role::Snapshot { of } => Some((number, (of.min(taker), of.max(taker)))),
+                Role::Dataset { .. } => None,
+            }
+        };
+        let is_of = |(_, pair): &(u64, (u64, u64))| pair.0 == dataset || pair.1 == dataset;
+        let bases: Vec<_> = self.catalogue.records().filter_map(base).filter(is_of).collect();
+        let later = bases.iter().filter(|(number, _)| *number > target);
+        let lost: BTreeSet<(u64, u64)> = later.map(|(_, pair)| *pair).collect();
+        let lost = bases.iter().filter(|(_, pair)| lost.contains(pair)).map(|(number, _)| *number);
+        let (open, gone): (Vec<u64>, Vec<u64>) = lost.partition(|number| is_open(*number));
+        for number in open {
+            self.change(number, |base| base.name = format!("merge:{number}"))?;
+        }
+        for number in &gone {
+            let base = self.record(*number)?;
+            self.set(*number, None)?;
+            self.end(base.line, base.period);
+        }
+        Ok(gone)
+    }
+
+    /// Lets a clone take over the snapshot that it began as, and those of the same dataset before
+    /// it.
+    pub(crate) fn promote(&mut self, name: &DatasetName) -> Result<()> {
+        let promoted = self.catalogue.dataset(name)?;
+        let origin = match self.record(promoted)?.role {
+            Role::Dataset { origin: origin @ 1.., .. } => origin,
+            _ => return Err(Error::Invalid(format!("{name} is no clone"))),
+        };
+        let first = self.record(origin)?;
+        let Role::Snapshot { of: other } = first.role else {
+            return Err(Error::NoDataset(format!("what {name} began as")));
+        };
+        let passed = self.catalogue.links(first.line, Some(first.period))?;
+        let is_passed = |record: &Record| {
+            let upto = passed.iter().find(|link| link.line == record.line);
+            upto.and_then(|link| link.period).is_some_and(|period| record.period <= period)
+        };
+        let all: Vec<u64> = self.catalogue.snapshots_of(other).collect();
+        for number in all {
+            let mut record = self.record(number)?;
+            if is_passed(&record) {
+                let snapshot = Some(record.name.clone());
+                self.refuse_taken(&Source { dataset: name.clone(), snapshot })?;
+                record.role = Role::Snapshot { of: promoted };
+                self.set(number, Some(record))?;
+            }
+        }
+        let before = self.record(other)?.role;
+        let origin_before = match before {
+            Role::Dataset { origin, .. } => origin,
+            Role::Snapshot { .. } => 0,
+        };
+        let role = |origin| Role::Dataset { origin, is_fork: false };
+        self.change(promoted, |record| record.role = role(origin_before))?;
+        self.change(other, |record| record.role = role(origin))
+    }
+
+    /// A dataset into which a full stream comes gets its name.
+    pub(crate) fn name_arrival(&mut self, hidden: &DatasetName, name: &DatasetName) -> Result<()> {
+        self.rename(&Source::live(hidden.clone()), &Source::live(name.clone()))
+    }
+
+    /// A dataset goes on on the line of another one, which is there no more: the state of that
+    /// becomes its own.
+    pub(crate) fn take_over(&mut self, dataset: &DatasetName, hidden: &DatasetName) -> Result<()> {
+        let (taker, taken) = (self.catalogue.dataset(dataset)?, self.catalogue.dataset(hidden)?);
+        let (live, gone) = (self.record(taker)?, self.record(taken)?);
+        self.set(taken, None)?;
+        self.change(taker, |live| {
+            (live.line, live.period) = (gone.line, gone.period);
+            live.referenced_bytes = gone.referenced_bytes;
+        })?;
+        self.end(live.line, live.period);
+        Ok(())
+    }
+
+    /// Takes away a dataset whose state another one has now.
+    pub(crate) fn drop_arrival(&mut self, hidden: &DatasetName) -> Result<()> {
+        let number = self.catalogue.dataset(hidden)?;
+        let record = self.record(number)?;
+        self.set(number, None)?;
+        self.end(record.line, record.period);
+        Ok(())
+    }
+
+    /// Takes a snapshot that has the identity which it had elsewhere.
+    pub(crate) fn snapshot_arrival(
+        &mut self,
+        snapshot: &Source,
+        identity: &SnapshotIdentity,
+    ) -> Result<()> {
+        let name = snapshot.snapshot.as_deref().unwrap_or_default();
+        let number = self.snapshot(&snapshot.dataset, name)?;
+        self.change(number, |record| {
+            record.created_seconds = identity.created_seconds;
+            let id = (IDENTITY.to_owned(), identity_text(&identity.id));
+            record.properties.extend([id]);
+        })
     }
 
     /// Makes a fork of the present state of a dataset.
@@ -322,6 +462,27 @@ impl Draft {
         (forks_go || taker_goes) && clones.all(|clone| goes.contains(&clone))
     }
 
+    /// How many lines go on from a snapshot, with something on them that stays: its own, and those
+    /// that began as it.
+    fn lines_that_stay(&self, snapshot: &Record, goes: &BTreeSet<u64>) -> usize {
+        let (line, period) = (snapshot.line, snapshot.period);
+        if self.catalogue.lines_on(line, period).next().is_none() {
+            return 1;
+        }
+        let stays = |of: u64, after: u64| {
+            let mut all = self.catalogue.records();
+            all.any(|(number, record)| {
+                !goes.contains(&number)
+                    && self.catalogue.links(record.line, Some(record.period)).is_ok_and(|links| {
+                        let upto = links.iter().find(|link| link.line == of);
+                        upto.and_then(|link| link.period).is_some_and(|upto| upto > after)
+                    })
+            })
+        };
+        let began = self.catalogue.lines_on(line, period).filter(|line| stays(*line, 0)).count();
+        began + usize::from(stays(line, period))
+    }
+
     fn refuse_in_use(&self, number: u64, goes: &BTreeSet<u64>, is_open: IsOpen<'_>) -> Result<()> {
         let name = self.catalogue.source(number).map(|source| source.to_string());
         let name = name.unwrap_or_default();
@@ -330,6 +491,7 @@ impl Draft {
         }
         let record = self.record(number)?;
         let mut clones = self.catalogue.clones_of(number);
+        let is_snapshot = matches!(record.role, Role::Snapshot { .. });
         let holder = match clones.find(|clone| !goes.contains(clone)) {
             _ if is_open(number) => "it is open".to_owned(),
             _ if !record.holds.is_empty() => format!("it is held: {}", record.holds.join(", ")),
@@ -337,10 +499,26 @@ impl Draft {
                 Some(clone) => format!("{clone} began as it"),
                 None => format!("dataset {clone} began as it"),
             },
+            None if is_snapshot && self.lines_that_stay(&record, goes) > 1 => {
+                "two lines of snapshots began as it".to_owned()
+            }
             None => return Ok(()),
         };
         Err(Error::InUse { name, holder })
     }
+}
+
+/// The property of a snapshot that came from elsewhere: its id, in hexadecimal.
+pub(crate) const IDENTITY: &str = ".identity";
+
+/// An id of 128 bits as such a property has it.
+pub(crate) fn identity_text(id: &[u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a property is of one record alone, and no clone has it.
+fn is_own_property(name: &str) -> bool {
+    name.starts_with('.')
 }
 
 /// Refuses what is no property, or no value of one.

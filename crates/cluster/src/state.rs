@@ -9,6 +9,7 @@ mod publish;
 mod rescue;
 mod store;
 mod taking;
+mod transfers;
 
 pub use join::{Heard, Judge, Lost};
 pub use open::{Client, Glance, NewStore, OpenOptions, glance, make};

@@ -7,7 +7,8 @@ use marram_cluster::database::{Range, Table};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database};
-use marram_store::{Batch, Block, DatasetName, Item, Key, Result, Source, Store, kind};
+use marram_store::{Batch, Block, DatasetName, Item, Key, Lineage, Result, Source, Store, kind};
+use marram_stream::{Arrival, Transfers};
 use std::sync::Arc;
 
 type Step = fn(&Cluster, &StillClock) -> Result<()>;
@@ -46,7 +47,7 @@ fn root() -> DatasetName {
     DatasetName::root()
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 31] = [
     |cluster, _| put(cluster, "root", 2, 1),
     |cluster, _| put(cluster, "root", 3, 2),
     |cluster, _| put(cluster, "root", 2, 3),
@@ -61,10 +62,36 @@ const STEPS: [Step; 17] = [
     |cluster, _| cluster.rename(&"root@s".parse()?, &"root@t".parse()?),
     |cluster, _| cluster.snapshot(&"f".parse()?, "u"),
     |cluster, _| put(cluster, "f", 9, 6),
-    |cluster, _| cluster.destroy(&"root@t".parse()?, false).map(|_| ()),
+    |cluster, _| cluster.clone_snapshot(&"f@u".parse()?, &"g".parse()?),
+    |cluster, _| cluster.promote(&"g".parse()?),
     |cluster, _| cluster.destroy(&"f".parse()?, false).map(|_| ()),
+    |cluster, _| hide(cluster, "root@t"),
+    |cluster, _| put(cluster, "receive:1", 2, 7),
+    |cluster, _| remove(cluster, "receive:1", 3),
+    |cluster, _| put(cluster, "receive:1", 5, 8),
+    |cluster, _| show(cluster, "root@t", "root@got"),
+    |cluster, _| cluster.rollback(&"root@t".parse()?, "before"),
+    |cluster, _| put(cluster, "root", 2, 9),
+    clean,
+    |cluster, _| cluster.rollback(&"root@before".parse()?, "back"),
+    |cluster, _| cluster.destroy(&"root@back".parse()?, false).map(|_| ()),
+    |cluster, _| cluster.destroy(&"root@t".parse()?, false).map(|_| ()),
+    |cluster, _| cluster.destroy(&"g".parse()?, false).map(|_| ()),
     clean,
 ];
+
+fn hide(cluster: &Cluster, base: &str) -> Result<()> {
+    let base = base.parse()?;
+    cluster.hide(&cluster.begin_of(&base)?, Some(&base)).map(|_| ())
+}
+
+fn show(cluster: &Cluster, base: &str, snapshot: &str) -> Result<()> {
+    let mut begin = cluster.begin_of(&base.parse()?)?;
+    begin.snapshot.id = [3; 16];
+    let base = Some(base.parse()?);
+    let (hidden, snapshot) = ("receive:1".parse()?, snapshot.parse()?);
+    cluster.show(&Arrival { hidden, snapshot, base, begin })
+}
 
 fn state_of(cluster: &Cluster) -> State {
     let mut state = State::new();

@@ -17,5 +17,6 @@ mod server;
 mod specification;
 mod stores;
 mod together;
+mod transfers;
 mod tree;
 mod tunnel;

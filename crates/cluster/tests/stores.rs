@@ -101,7 +101,12 @@ fn judged(client: u8, clock: &StillClock, judge: Judge) -> OpenOptions {
 
 /// Makes a store in an empty database.
 pub(crate) fn made(database: &Arc<dyn Database>) {
-    let new = NewStore { id: [7; 16], key: [9; 32], now: NOW };
+    made_as(database, 7);
+}
+
+/// The same of one that is another for each number.
+pub(crate) fn made_as(database: &Arc<dyn Database>, number: u8) {
+    let new = NewStore { id: [number; 16], key: [9; 32], now: NOW };
     make(Arc::clone(database), &new).unwrap();
 }
 

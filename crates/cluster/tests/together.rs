@@ -10,7 +10,8 @@ use marram_cluster::postgres::PostgresDatabase;
 use marram_cluster::sqlite::SqliteDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database, Heard, Lost};
-use marram_store::{Batch, Block, Error, Item, Key, Source, Store, View, conformance};
+use marram_store::{Batch, Block, Error, Item, Key, Lineage, Source, Store, View, conformance};
+use marram_stream::{Arrival, Transfers};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -80,6 +81,50 @@ fn a_store_in_postgresql_that_is_open_twice_keeps_the_contract() {
         made(&databases[0]);
         twice(databases.try_into().ok().unwrap())
     });
+}
+
+#[test]
+fn a_rollback_by_another_client_overtakes_batches() {
+    let (_, database) = empty();
+    let clients = together_in(&[Arc::clone(&database), database], &StillClock::new());
+    let there = clients[1].open(&root()).unwrap();
+    put(&*there, 2, 1).unwrap();
+    clients[1].snapshot(&root().dataset, "s").unwrap();
+    put(&*there, 2, 2).unwrap();
+    let seen = there.capabilities().together.unwrap().look().unwrap();
+    clients[0].rollback(&"root@s".parse().unwrap(), "kept").unwrap();
+    let mut batch = Batch { seen: Some(seen), ..Batch::new() };
+    batch.put(key(2), Item::plain(vec![3]));
+    assert_eq!(there.apply(batch), Err(Error::Overtaken), "it was prepared from another state");
+    assert_eq!(value(&*there, 2), Some(1));
+    put(&*there, 2, 4).unwrap();
+    let kept = clients[0].open(&"root@kept".parse().unwrap()).unwrap();
+    assert_eq!((value(&*kept, 2), value(&*there, 2)), (Some(2), Some(4)));
+}
+
+#[test]
+fn a_stream_is_not_shown_over_what_another_client_has_written() {
+    let memory = empty().0;
+    let handle = Interrupted::new(&memory);
+    let databases: [Arc<dyn Database>; 2] = [Arc::new(handle.clone()), Arc::new(memory)];
+    let clients = together_in(&databases, &StillClock::new());
+    let here = &clients[0];
+    here.snapshot(&root().dataset, "s").unwrap();
+    let base: Source = "root@s".parse().unwrap();
+    let mut begin = here.begin_of(&base).unwrap();
+    let hidden = here.hide(&begin, Some(&base)).unwrap();
+    put(&*here.open(&Source::live(hidden.clone())).unwrap(), 3, 3).unwrap();
+    begin.snapshot.id = [9; 16];
+    let snapshot = "root@t".parse().unwrap();
+    let arrival = Arrival { hidden, snapshot, base: Some(base), begin };
+    let there = clients[1].open(&root()).unwrap();
+    let writer = Arc::clone(&there);
+    handle.at(At::Write(0), Box::new(move || put(&*writer, 2, 5).unwrap()));
+    let refused = here.show(&arrival);
+    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+    assert_eq!((value(&*there, 2), value(&*there, 3)), (Some(5), None), "what was written stays");
+    here.show(&arrival).unwrap();
+    assert_eq!((value(&*there, 2), value(&*there, 3)), (None, Some(3)));
 }
 
 #[test]

@@ -136,6 +136,66 @@ fn a_second_client_is_refused_through_the_database() {
 }
 
 #[test]
+fn a_dataset_goes_back_to_a_snapshot_and_forth_again() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    fs::create_dir(mnt.join("src")).unwrap();
+    fs::write(mnt.join("src/a.txt"), "first").unwrap();
+    place.run("snapshot mnt@one").good();
+    fs::write(mnt.join("src/a.txt"), "second").unwrap();
+    fs::write(mnt.join("src/b.txt"), "later").unwrap();
+    place.run("snapshot mnt@two").good();
+    let mut open = fs::OpenOptions::new().append(true).open(mnt.join("src/a.txt")).unwrap();
+    let told = place.run("rollback mnt@one --json").result();
+    assert_eq!(told["kept"], "root@before-rollback-1", "{told}");
+    assert_eq!(read(&mnt.join("src/a.txt")), "first");
+    assert!(!mnt.join("src/b.txt").exists());
+    open.write_all(b" and more").unwrap();
+    drop(open);
+    assert_eq!(read(&mnt.join("src/a.txt")), "first and more");
+    assert_eq!(read(&mnt.join(".marram/snapshots/two/src/b.txt")), "later");
+    place.kill();
+    let mnt = place.mount();
+    place.run("rollback mnt@two --json").good();
+    assert_eq!(read(&mnt.join("src/a.txt")), "second");
+    assert_eq!(read(&mnt.join("src/b.txt")), "later");
+    fs::write(mnt.join("src/b.txt"), "changed").unwrap();
+    place.run("rollback mnt/src@one").good();
+    assert_eq!(read(&mnt.join("src/a.txt")), "first");
+    assert!(!mnt.join("src/b.txt").exists());
+    place.run("unmount mnt").good();
+    place.check();
+    place.run("destroy snapshot sqlite:work.db one --yes").refused(11, &["two lines"]);
+    for snapshot in ["before-rollback-2", "one", "before-rollback-1", "two"] {
+        place.run(&format!("destroy snapshot sqlite:work.db {snapshot} --yes")).good();
+    }
+    place.run("mount sqlite:work.db mnt").good();
+    assert_eq!(read(&mnt.join("src/a.txt")), "first");
+    place.run("unmount mnt").good();
+    place.check();
+}
+
+#[test]
+fn a_clone_takes_over_what_it_began_as() {
+    let Some(place) = Place::new() else { return };
+    place.run("create sqlite:work.db --dataset data").good();
+    place.run("mount sqlite:work.db mnt --dataset data").good();
+    let mnt = place.bench.path("mnt");
+    fs::write(mnt.join("a"), "first").unwrap();
+    place.run("snapshot mnt@one").good();
+    place.run("clone mnt@one copy").good();
+    place.run("unmount mnt").good();
+    place.run("promote sqlite:work.db copy").good();
+    let listed = place.run("list sqlite:work.db -H").good().out;
+    assert!(listed.contains("copy@one") && !listed.contains("data@one"), "{listed}");
+    place.run("destroy dataset sqlite:work.db data --yes").good();
+    place.run("mount sqlite:work.db mnt --dataset copy").good();
+    assert_eq!(read(&mnt.join("a")), "first");
+    place.run("unmount mnt").good();
+    place.check();
+}
+
+#[test]
 fn what_it_has_not_is_refused_by_name() {
     let Some(place) = Place::new() else { return };
     place.run("create sqlite:work.db").refused(1, &["work.db"]);

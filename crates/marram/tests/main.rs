@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_history;
+mod between_homes;
 mod branches;
 mod checkouts;
 mod cluster;

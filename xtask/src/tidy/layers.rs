@@ -21,7 +21,7 @@ struct Layer {
 }
 
 /// The layers, bottom up; the table of `ARCHITECTURE.md` in a form that a machine reads.
-const LAYERS: [Layer; 22] = [
+const LAYERS: [Layer; 23] = [
     layer("format", &[]),
     layer("codec", &[]),
     layer("device", &[]),
@@ -29,11 +29,12 @@ const LAYERS: [Layer; 22] = [
     layer("vfs", &[]),
     layer("model", &["vfs"]),
     layer("store", &["format"]),
+    layer("stream", &["store", "format", "codec"]),
     tested_layer("records", &["vfs", "store", "format"]),
     tested_layer("history", &["vfs", "store", "format", "records"]),
     tested_layer("posix", &["vfs", "store", "format", "locks", "records", "history"]),
-    tested_layer("pool", &["store", "format", "codec", "device", "locks"]),
-    tested_layer("cluster", &["store", "format", "codec"]),
+    tested_layer("pool", &["store", "format", "codec", "device", "locks", "stream"]),
+    tested_layer("cluster", &["store", "format", "codec", "stream"]),
     tested_layer("pmem", &["vfs", "locks"]),
     tested_layer("patch", &["device"]),
     tested_layer("ext2", &["vfs", "patch", "device", "locks"]),
@@ -47,7 +48,7 @@ const LAYERS: [Layer; 22] = [
         "marram",
         &[
             "format", "codec", "device", "vfs", "model", "store", "records", "history", "posix",
-            "pool", "cluster", "pmem", "ext2", "tx", "client", "fuse", "check", "sim",
+            "pool", "cluster", "pmem", "ext2", "tx", "client", "fuse", "check", "sim", "stream",
         ],
     ),
 ];

@@ -44,6 +44,9 @@ impl Company {
         }
         if entry.session != own {
             self.changed.extend(entry.sections.iter().map(|section| (section.line, number)));
+            // A dataset that others have set back goes on on another line.
+            let records = entry.records.iter().filter_map(|(_, record)| record.as_ref());
+            self.changed.extend(records.map(|record| (record.line, number)));
         }
     }
 

@@ -9,6 +9,7 @@ use super::taking::clients;
 use super::{Client, Cluster, Shared, State};
 use crate::database::{Change, Table};
 use crate::format::{ClientRecord, Presence};
+use crate::pending::Pending;
 use crate::state::rescue::keep_for_lost;
 use marram_store::{Error, Result};
 use std::sync::Arc;
@@ -173,12 +174,12 @@ impl Shared {
             Some(_) if lost.session != self.session => Ok(Presence::Expelled(lost.session)),
             _ => Err(Error::Overtaken),
         };
-        let done = self.publish_with(Some(&expels), &mut |draft| match keeps(&self.state.read()) {
-            Some(true) => {
+        let nothing = Pending::default();
+        let done = self.publish_with(Some(&expels), &nothing, &mut |draft| {
+            if keeps(&self.state.read()) == Some(true) {
                 keep_for_lost(draft, lost.session);
-                Ok(())
             }
-            _ => Ok(()),
+            Ok(())
         });
         match done {
             // It has closed the store, or another client has expelled it.

@@ -12,6 +12,7 @@ use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
 use crate::pending::{Items, Pending};
 use crate::view::counters;
 use marram_store::{Batch, Edit as BatchEdit, Error, Key, Result};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,15 +36,29 @@ pub(crate) type Say<'p> = &'p dyn Fn(&State) -> Result<Presence>;
 impl Shared {
     /// Publishes all that waits, together with what `plan` does: all of it, or nothing.
     pub(crate) fn publish<T>(&self, plan: Plan<'_, T>) -> Result<T> {
-        self.publish_with(None, plan)
+        self.publish_with(None, &Pending::default(), plan)
+    }
+
+    /// Publishes all that waits, with items beside it that nobody sees before, and what `plan`
+    /// does: all of it, or nothing.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if something waits for a dataset of these items.
+    pub(crate) fn publish_items<T>(&self, items: &Pending, plan: Plan<'_, T>) -> Result<T> {
+        self.publish_with(None, items, plan)
     }
 
     /// Publishes all that waits, with a client that comes or goes.
     pub(crate) fn say(&self, say: Say<'_>) -> Result<()> {
-        self.publish_with(Some(say), &mut |_| Ok(()))
+        self.publish_with(Some(say), &Pending::default(), &mut |_| Ok(()))
     }
 
-    pub(super) fn publish_with<T>(&self, say: Option<Say<'_>>, plan: Plan<'_, T>) -> Result<T> {
+    pub(super) fn publish_with<T>(
+        &self,
+        say: Option<Say<'_>>,
+        items: &Pending,
+        plan: Plan<'_, T>,
+    ) -> Result<T> {
         if self.read_only {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
@@ -51,7 +66,7 @@ impl Shared {
         for _ in 0..TRIES_MAX {
             let said = say.map(|say| say(&self.state.read())).transpose();
             let known = publisher.number;
-            match said.and_then(|presence| self.try_publish(&mut publisher, presence, plan)) {
+            match said.and_then(|it| self.try_publish(&mut publisher, it, items, plan)) {
                 Err(Error::Overtaken) => self.take_in(&mut publisher)?,
                 done => return done,
             }
@@ -67,6 +82,7 @@ impl Shared {
         &self,
         publisher: &mut Publisher,
         presence: Option<Presence>,
+        items: &Pending,
         plan: Plan<'_, T>,
     ) -> Result<T> {
         let says_alone = match &presence {
@@ -75,7 +91,8 @@ impl Shared {
         };
         let was_alone = self.state.read().is_alone;
         let (frozen, catalogue, applied) = self.freeze(says_alone)?;
-        let done = self.put(publisher, (&frozen, &catalogue), presence, plan);
+        let done = beside(&frozen, items)
+            .and_then(|all| self.put(publisher, (&all, &catalogue), presence, plan));
         drop(catalogue);
         let mut state = self.state.write();
         state.going.clear();
@@ -310,4 +327,19 @@ impl Shared {
         }
         Ok(grown)
     }
+}
+
+/// What waits, with items of other datasets beside it.
+fn beside<'w>(waiting: &'w Pending, items: &Pending) -> Result<Cow<'w, Pending>> {
+    if items.is_empty() {
+        return Ok(Cow::Borrowed(waiting));
+    }
+    let of_both = |(dataset, _): (u64, &Items)| waiting.datasets().any(|(it, _)| it == dataset);
+    if items.datasets().any(of_both) {
+        let (name, holder) = ("the dataset".to_owned(), "it is being written to".to_owned());
+        return Err(Error::InUse { name, holder });
+    }
+    let mut all = items.clone();
+    all.take_up(waiting);
+    Ok(Cow::Owned(all))
 }

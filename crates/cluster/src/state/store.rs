@@ -8,14 +8,16 @@ use crate::draft::{Draft, RECORD_BYTES};
 use crate::format::{StoredItem, keys};
 use crate::view::ClusterView;
 use marram_store::{
-    DatasetName, DatasetReport, Destruction, Error, Holds, Item, ItemChange, Key, Properties,
-    PropertySource, Result, Source, Store, StoreCapabilities, View,
+    DatasetName, DatasetReport, Destruction, Error, Holds, Item, ItemChange, Key, Lineage,
+    Properties, PropertySource, Result, Source, Store, StoreCapabilities, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 /// Marks that one question asks for.
 const MARKS_ASKED: usize = 1000;
+/// Keys of which the items are read at a time.
+const KEYS_READ: usize = 256;
 
 impl Store for Cluster {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
@@ -88,17 +90,11 @@ impl Store for Cluster {
             catalogue.links(record.line, Some(record.period))
         };
         let (before, after) = (links(before)?, links(after)?);
-        for key in changed_keys(&self.shared, (&before, &after), from)? {
-            let item = |links: &[Link]| chain::get(&self.shared.rows, links, key);
-            let (before, after) = (item(&before)?, item(&after)?);
+        differing(&self.shared, (&before, &after), from, &mut |key, before, after| {
             let shown = |item: Option<StoredItem>| item.as_ref().map(StoredItem::item);
-            let differs = before != after;
             let (before, after): (Option<Item>, Option<Item>) = (shown(before), shown(after));
-            if differs && !visit(ItemChange { key, before, after }) {
-                break;
-            }
-        }
-        Ok(())
+            visit(ItemChange { key, before, after })
+        })
     }
 
     fn destroy_together(&self, sources: &[Source], dry_run: bool) -> Result<Destruction> {
@@ -130,7 +126,7 @@ impl Store for Cluster {
     }
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
-        StoreCapabilities { holds: Some(self), ..StoreCapabilities::default() }
+        StoreCapabilities { holds: Some(self), lineage: Some(self), ..StoreCapabilities::default() }
     }
 }
 
@@ -144,6 +140,21 @@ impl Holds for Cluster {
     }
 }
 
+impl Lineage for Cluster {
+    fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        self.shared.publish(&mut |draft| {
+            let mut state = self.shared.state.write();
+            let gone = draft.roll_back(to, keep, &|number| state.is_open(number))?;
+            state.going.extend(gone);
+            Ok(())
+        })
+    }
+
+    fn promote(&self, name: &DatasetName) -> Result<()> {
+        self.shared.publish(&mut |draft| draft.promote(name))
+    }
+}
+
 impl Cluster {
     /// The datasets and snapshots that this client knows of, whatever others have done since.
     pub fn known(&self) -> Vec<Source> {
@@ -151,7 +162,7 @@ impl Cluster {
         catalogue.named().into_iter().map(|(source, _)| source).collect()
     }
 
-    fn catalogue(&self) -> Result<Arc<Catalogue>> {
+    pub(super) fn catalogue(&self) -> Result<Arc<Catalogue>> {
         self.shared.look()?;
         Ok(Arc::clone(&self.shared.state.read().catalogue))
     }
@@ -179,6 +190,27 @@ impl Cluster {
         let freed_bytes = prune::freed(&self.shared, &drafted.catalogue, &drafted.work)?;
         Ok(Destruction { sources, freed_bytes })
     }
+}
+
+/// Visits the items in which two states differ, by ascending keys from one on, until the visitor
+/// returns false.
+pub(super) fn differing(
+    shared: &Shared,
+    states: (&[Link], &[Link]),
+    from: Key,
+    visit: &mut dyn FnMut(Key, Option<StoredItem>, Option<StoredItem>) -> bool,
+) -> Result<()> {
+    let keys: Vec<Key> = changed_keys(shared, states, from)?.into_iter().collect();
+    for keys in keys.chunks(KEYS_READ) {
+        let before = chain::get_all(&shared.rows, states.0, keys)?;
+        let after = chain::get_all(&shared.rows, states.1, keys)?;
+        for ((key, before), after) in keys.iter().zip(before).zip(after) {
+            if before != after && !visit(*key, before, after) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The keys, from one on, under which two states may differ: those that were changed on the lines

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Arguments of `send`.
 #[derive(Debug, Args)]
 pub(crate) struct SendArguments {
-    /// The snapshot; with --resume only the pool
+    /// The snapshot; with --resume only the home
     #[arg(value_name = "TARGET@NAME", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// Send only what has changed since this older snapshot, which the receiver must have: NAME, or
@@ -33,7 +33,7 @@ pub(crate) struct SendArguments {
 /// Arguments of `receive`.
 #[derive(Debug, Args)]
 pub(crate) struct ReceiveArguments {
-    /// The pool that receives, or a path inside a mounted one
+    /// The pool or cluster home that receives, or a path inside a mounted one
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// The dataset: a full stream makes it, an incremental one brings it further
@@ -43,7 +43,7 @@ pub(crate) struct ReceiveArguments {
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
     /// Keep what has come when the stream is cut: `send --resume TOKEN` goes on from there. The
-    /// error tells the token, and so does --token
+    /// error tells the token, and so does --token. A cluster home keeps none
     #[arg(long, short = 's')]
     pub(crate) resumable: bool,
     /// Tell on standard error how far it is; with --json as lines of JSON

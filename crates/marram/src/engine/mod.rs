@@ -14,6 +14,7 @@
 //! | [`mounted`] | operations on such homes while programs use what they change |
 //! | `rights`, `owners`, `places` | what users may change, limits of owners, paths of directories |
 //! | `change_sets`, `dataset_kinds` | changes as mounts take them, kinds in the words of users |
+//! | [`streams`] | streams, whatever home they come from |
 //! | `store_operations` | operations that are the same on every store |
 //! | `cluster` | the cluster home: a store in a database |
 //! | `ext2` | ext2 and ext3 images |
@@ -52,6 +53,7 @@ pub(crate) mod posix;
 mod rights;
 pub(crate) mod source;
 mod store_operations;
+pub(crate) mod streams;
 pub(crate) mod volume;
 
 pub(crate) use cluster::{
@@ -68,7 +70,7 @@ pub(crate) use pmem::{
 };
 pub(crate) use pool::{
     CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,
-    show_streams, streams,
+    show_streams,
 };
 pub(crate) use source::{OpenMode, path_at, path_of, server_url, sqlite_file};
 pub(crate) use volume::Volume;

@@ -58,3 +58,14 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] marram_store::Error),
 }
+
+impl From<marram_stream::Error> for Error {
+    fn from(error: marram_stream::Error) -> Error {
+        match error {
+            marram_stream::Error::Stream(reason) => Error::Stream(reason),
+            marram_stream::Error::Unfit(reason) => Error::Unfit(reason),
+            marram_stream::Error::Transfer(reason) => Error::Transfer(reason),
+            marram_stream::Error::Store(error) => Error::Store(error),
+        }
+    }
+}

@@ -3,9 +3,8 @@
 use crate::Error;
 use crate::front::Pool;
 use crate::send::partial::{self, Partial};
-use crate::send::receive::{self, Incoming, ReceiveRequest};
-use crate::send::sender::{self, SendRequest};
-use crate::send::{Progress, StreamTotals};
+use crate::send::receive::{self, Incoming};
+use crate::send::{Progress, ReceiveRequest, SendRequest, StreamTotals, sender};
 use marram_format::stream::ResumeToken;
 use marram_store::{DatasetName, Source};
 use std::io::{Read, Write};

@@ -6,7 +6,6 @@
 //! shown. A record's checksum covers that of the record before, whose bytes lie just before it: so
 //! one record can be verified without those before it.
 
-use super::reader::{Step, StreamReader, content_of, verify_stored};
 use super::{Progress, StreamTotals};
 use crate::Error;
 use crate::base::order::{self, Mutex};
@@ -21,6 +20,7 @@ use marram_store::{
     Batch, Block, BlockPlace, Capabilities, CountedSpace, Damage, Error as StoreError, Halting,
     Item, Placement, Properties, Result as Stored, Space, Token, View,
 };
+use marram_stream::reader::{Step, StreamReader, content_of, verify_stored};
 use std::collections::VecDeque;
 use std::io::{BufReader, ErrorKind, Read, Result as Io};
 
@@ -141,12 +141,13 @@ impl StreamImage {
             let named = |error: Error| name_file(&file.name, error);
             let in_order = InOrder { file: &*file.file, offset: 0 };
             let mut input = BufReader::with_capacity(PASS_BYTES, in_order);
-            let (mut reader, begin) = StreamReader::open(&mut input).map_err(named)?;
+            let (mut reader, begin) =
+                StreamReader::open(&mut input).map_err(|error| named(error.into()))?;
             check_order(last.as_ref().map(|(begin, _)| begin), &begin).map_err(named)?;
             let mut merging = Merging { old: entries, taken: 0, new: Vec::new() };
             merging.take_all(number, &mut reader, progress).map_err(named)?;
             entries = merging.new;
-            file_bytes += reader.totals.stream_bytes;
+            file_bytes += reader.totals().stream_bytes;
             // What is set on a dataset comes with its full stream.
             let properties = match last {
                 Some((_, properties)) => properties,
@@ -394,7 +395,7 @@ impl Merging {
         let mut content = Vec::new();
         let mut reported = StreamTotals::default();
         loop {
-            let place = Place::new(file, reader.totals.stream_bytes)?;
+            let place = Place::new(file, reader.totals().stream_bytes)?;
             match reader.step()? {
                 Step::Put(put) => {
                     if let StreamBlock::Content(block) = &put.block {
@@ -407,8 +408,8 @@ impl Merging {
                 }
                 Step::End => break,
             }
-            if reader.totals.stream_bytes - reported.stream_bytes >= PASS_BYTES as u64 {
-                reported = reader.totals;
+            if reader.totals().stream_bytes - reported.stream_bytes >= PASS_BYTES as u64 {
+                reported = *reader.totals();
                 progress(&reported);
             }
         }

@@ -1,9 +1,8 @@
 //! Receiving: a stream becomes a dataset that nobody sees, and that shows itself in one commit.
 
-use super::apply::Applier;
-use super::reader::{Step, StreamReader};
-use super::{Progress, StreamTotals};
+use super::{POSITION_KEY, Progress, ReceiveRequest, StreamTotals};
 use crate::Error;
+use crate::base::pointers::decode_pointer;
 use crate::commit::turn;
 use crate::send::incoming;
 use crate::send::incoming::Arrival;
@@ -12,20 +11,10 @@ use crate::send::unchanged::Accessed;
 use crate::snapshots::destroy;
 use crate::snapshots::session::Session;
 use crate::views::live;
-use marram_store::{DatasetName, Source};
+use marram_store::{Block, Source};
+use marram_stream::apply::Applier;
+use marram_stream::reader::{Step, StreamReader};
 use std::io::Read;
-
-/// Where a stream is to go.
-#[derive(Clone, Debug)]
-pub struct ReceiveRequest {
-    /// The dataset: made by a full stream, brought further by an incremental one.
-    pub dataset: DatasetName,
-    /// A dataset that has changed since the base, in more than access times, goes back to that
-    /// first; what it was is kept as a snapshot.
-    pub force: bool,
-    /// What has come is kept when the stream is cut, and another one can go on from it.
-    pub resumable: bool,
-}
 
 /// What has been received.
 #[derive(Clone, Debug)]
@@ -130,16 +119,16 @@ pub(crate) fn receive<'p>(
     };
     let arrival = &incoming.arrival;
     let base = arrival.base.as_ref().map(|base| live::open(&session.state, base)).transpose()?;
-    let mut applier = Applier::new(view, base);
+    let mut applier = Applier::new(view, base, is_same);
     if arrival.is_resumable {
-        applier.record_progress(arrival.received);
+        applier.record_progress(POSITION_KEY, arrival.received);
     }
     let taken = take_all(session, &mut reader, &mut applier, arrival.is_resumable, progress);
-    incoming.totals = reader.totals;
+    incoming.totals = *reader.totals();
     let resumable = incoming.arrival.is_resumable;
     if taken.is_err() && resumable {
         // What cannot be kept any more is not: the part ends before it.
-        let _kept_so_far = applier.flush().and_then(|()| Ok(turn::commit(&session.state)?));
+        let _kept_so_far = applier.flush().map(|()| turn::commit(&session.state));
         incoming.is_kept |= applier.has_recorded_progress();
     }
     taken?;
@@ -147,6 +136,20 @@ pub(crate) fn receive<'p>(
     incoming.add_earlier();
     progress(&incoming.totals);
     Ok(incoming)
+}
+
+/// Whether both are one block, at one address.
+fn is_same(now: &Block, before: &Block) -> Result<bool, marram_stream::Error> {
+    let address = |block: &Block| -> Result<Option<u64>, marram_store::Error> {
+        let token = match block {
+            Block::Stored(token) => Some(token),
+            Block::Fresh(fresh) => fresh.stored(),
+        };
+        let pointer = token.map(|token| decode_pointer(&token.place)).transpose()?;
+        Ok(pointer.and_then(|pointer| pointer.address()))
+    };
+    let before = address(before)?;
+    Ok(before.is_some() && before == address(now)?)
 }
 
 /// Reads a stream to its end, and applies it.
@@ -162,10 +165,10 @@ fn take_all(
     loop {
         let step = reader.step()?;
         if matches!(step, Step::End) {
-            return applier.flush();
+            return Ok(applier.flush()?);
         }
         if applier.take(step)? {
-            progress(&reader.totals);
+            progress(reader.totals());
             if is_resumable && now() >= committed.saturating_add(COMMIT_SECONDS) {
                 turn::commit(&session.state)?;
                 committed = now();

@@ -1,8 +1,7 @@
 //! Sending: what differs between two snapshots, or all of one, as a stream.
 
-use super::reader::is_sent;
 use super::shared::{Known, Roots, SharedBlocks, is_kept};
-use super::{Progress, StreamTotals, identity_of, sent_properties};
+use super::{Progress, SendRequest, StreamTotals, identity_of, sent_properties};
 use crate::Error;
 use crate::base::pointers::decode_pointer;
 use crate::io::At;
@@ -14,42 +13,12 @@ use crate::tree::{self, Differing, Found};
 use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_format::key::Key;
-use marram_format::pointer::{
-    Checksum, EMBEDDED_BYTES_MAX, GRAIN_BYTES, Place, Pointer, checksum_kind,
-};
-use marram_format::stream::{
-    RecordChain, RecordKind, ResumeToken, STREAM_BLOCK_BYTES_MAX, STREAM_VALUE_BYTES_MAX,
-    StreamBegin, StreamBlock, StreamContent, StreamEnd, StreamPut,
-};
-use marram_store::{Damage, Source};
+use marram_format::pointer::{Checksum, GRAIN_BYTES, Place, Pointer};
+use marram_format::stream::{StreamBegin, StreamBlock, StreamContent, StreamPut};
+use marram_store::Source;
+use marram_stream::reader::is_sent;
+use marram_stream::writer::StreamWriter;
 use std::io::Write;
-
-/// Bytes of the stream that are written at once.
-const WRITE_BYTES: usize = 256 << 10;
-
-/// What is to be sent.
-#[derive(Clone, Debug)]
-pub struct SendRequest {
-    /// The snapshot.
-    pub snapshot: Source,
-    /// An older snapshot of the same pool that the receiver has: only what has changed since it is
-    /// sent.
-    pub base: Option<Source>,
-    /// Only what a receiver that was cut has not got is sent.
-    pub resume: Option<ResumeToken>,
-}
-
-/// Refuses a token that is about other snapshots.
-fn check_token(request: &SendRequest, begin: &StreamBegin) -> Result<(), Error> {
-    let fits = |token: &ResumeToken| (token.snapshot, token.base) == (begin.snapshot, begin.base);
-    match &request.resume {
-        Some(token) if !fits(token) => Err(Error::Unfit(format!(
-            "the token is about another snapshot than {}, or another one that it goes on from",
-            request.snapshot
-        ))),
-        _ => Ok(()),
-    }
-}
 
 /// A snapshot that stays while it is sent.
 struct Sent {
@@ -75,11 +44,7 @@ impl Sent {
 struct Sender<'s> {
     at: At<'s>,
     shared: SharedBlocks,
-    chain: RecordChain,
-    buffer: Vec<u8>,
-    out: &'s mut dyn Write,
-    totals: StreamTotals,
-    progress: Progress<'s>,
+    writer: StreamWriter<'s>,
 }
 
 impl Sender<'_> {
@@ -128,17 +93,14 @@ impl Sender<'_> {
         };
         match &differing.after {
             Some(after) => self.put(after, is_kept(differing)),
-            None => {
-                self.totals.removals += 1;
-                self.record(RecordKind::Remove, &key.encode())
-            }
+            None => Ok(self.writer.remove(key)?),
         }
     }
 
     fn put(&mut self, item: &Found, is_kept: bool) -> Result<(), Error> {
         let pointer = item.pointer.as_ref().map(|pointer| decode_pointer(pointer)).transpose()?;
-        let (mut stored, mut content) = (Bytes::new(), None);
-        let mut block = StreamBlock::None;
+        let stored;
+        let (mut content, mut block) = (None, StreamBlock::None);
         if let Some(pointer) = pointer {
             let known = match pointer.address() {
                 Some(address) if !is_kept => self.shared.look_up(address, item.key),
@@ -153,69 +115,20 @@ impl Sender<'_> {
         }
         if let Some(pointer) = content {
             stored = self.at.media.stored(&pointer, self.at.epoch)?;
-            block = content_of(item.key, &pointer, &stored)?;
-            self.totals.blocks += 1;
-            self.totals.stored_bytes += stored.len() as u64;
+            block = content_of(&pointer, &stored);
         }
-        if item.value.len() > STREAM_VALUE_BYTES_MAX {
-            return Err(too_long(item.key, format!("its value has {} bytes", item.value.len())));
-        }
-        self.totals.puts += 1;
-        let put = StreamPut { key: item.key, value: &item.value, block };
-        let payload = put.encode();
-        drop(stored);
-        self.record(RecordKind::Put, &payload)
-    }
-
-    fn record(&mut self, kind: RecordKind, payload: &[u8]) -> Result<(), Error> {
-        self.chain.seal(kind, payload, &mut self.buffer);
-        if self.buffer.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
-    }
-
-    fn write_out(&mut self) -> Result<(), Error> {
-        self.out.write_all(&self.buffer).map_err(|error| unwritable(&error))?;
-        self.totals.stream_bytes += self.buffer.len() as u64;
-        self.buffer.clear();
-        (self.progress)(&self.totals);
-        Ok(())
-    }
-
-    fn end(mut self) -> Result<StreamTotals, Error> {
-        let StreamTotals { puts, removals, blocks, stored_bytes, .. } = self.totals;
-        let whole = self.chain.whole();
-        let end = StreamEnd { puts, removals, blocks, stored_bytes, whole };
-        self.record(RecordKind::End, &end.encode())?;
-        self.write_out()?;
-        self.out.flush().map_err(|error| unwritable(&error))?;
-        Ok(self.totals)
+        Ok(self.writer.put(&StreamPut { key: item.key, value: &item.value, block })?)
     }
 }
 
-fn unwritable(error: &std::io::Error) -> Error {
-    Error::Transfer(format!("cannot write the stream: {error}"))
-}
-
-/// The content of a block as a record has it; its limits are those of what a pool writes.
-fn content_of<'s>(key: Key, pointer: &Pointer, stored: &'s [u8]) -> Result<StreamBlock<'s>, Error> {
+/// The content of a block as a record has it.
+fn content_of<'s>(pointer: &Pointer, stored: &'s [u8]) -> StreamBlock<'s> {
     let checksum = match &pointer.place {
         Place::Embedded(_) => Checksum::NONE,
         Place::Stored { checksum, .. } => *checksum,
     };
     let (codec, logical_len) = (pointer.codec, pointer.logical_len);
-    let is_right = (1..=STREAM_BLOCK_BYTES_MAX).contains(&logical_len)
-        && (1..=logical_len as usize).contains(&stored.len())
-        && (checksum.kind != checksum_kind::NONE || stored.len() <= EMBEDDED_BYTES_MAX);
-    if !is_right {
-        let reason = format!("its block has {logical_len} bytes, stored as {}", stored.len());
-        return Err(too_long(key, reason));
-    }
-    Ok(StreamBlock::Content(StreamContent { codec, logical_len, checksum, stored }))
-}
-
-/// The error for what no pool writes, and no stream can hold.
-fn too_long(key: Key, reason: String) -> Error {
-    let place = format!("{key:?}");
-    marram_store::Error::Damaged(Damage { what: "an item", place, reason }).into()
+    StreamBlock::Content(StreamContent { codec, logical_len, checksum, stored })
 }
 
 /// See `Pool::send`.
@@ -235,7 +148,7 @@ pub(crate) fn send(
         return Err(Error::Unfit(reason));
     }
     let begin = begin(session, &snapshot, base.as_ref(), request);
-    check_token(request, &begin)?;
+    request.check_token(&begin)?;
     let roots = Roots {
         base: base.as_ref().and_then(|base| base.root.as_ref()),
         snapshot: snapshot.root.as_ref(),
@@ -244,17 +157,7 @@ pub(crate) fn send(
     let media = &session.state.media;
     let at = At { media, epoch: media.epoch() };
     let shared = SharedBlocks::find(&at, &roots)?;
-    let prefix = begin.prefix();
-    let mut sender = Sender {
-        at,
-        shared,
-        chain: RecordChain::new(&prefix),
-        buffer: prefix.to_vec(),
-        out,
-        totals: StreamTotals::default(),
-        progress,
-    };
-    sender.record(RecordKind::Begin, &begin.encode())?;
+    let mut sender = Sender { at, shared, writer: StreamWriter::begin(&begin, out, progress)? };
     let from = match begin.after {
         Some(after) => {
             sender.recall(&roots, after)?;
@@ -265,7 +168,7 @@ pub(crate) fn send(
     if let Some(from) = from {
         sender.items(&roots, from)?;
     }
-    sender.end()
+    Ok(sender.writer.end()?)
 }
 
 fn begin(

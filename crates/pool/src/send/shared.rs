@@ -5,7 +5,6 @@
 //! without a look at all of the base. A batch that makes a second reference puts the first one anew
 //! (the contract of a batch), so its leaf is one of those that differ.
 
-use super::reader::is_sent;
 use crate::base::pointers::decode_pointer;
 use crate::io::At;
 use crate::tree::{self, Differing};
@@ -14,6 +13,7 @@ use marram_format::group::Group;
 use marram_format::key::Key;
 use marram_format::pointer::{Pointer, PointerFlags};
 use marram_store::Result;
+use marram_stream::reader::is_sent;
 use std::collections::{HashMap, HashSet};
 
 /// Blocks that are remembered; what is beyond is sent again with each item.

@@ -9,10 +9,9 @@ use crate::snapshots::lineage;
 use crate::state::State;
 use crate::state::records::root_of;
 use crate::tree::{self, Differing};
-use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
-use marram_format::record::Inode;
 use marram_store::{Error, Key, Result, Source, kind};
+use marram_stream::accessed::differ_in_access_time;
 use std::sync::Arc;
 
 /// Most inodes with moved access times that are listed one by one.
@@ -57,10 +56,7 @@ fn inode_accessed(differing: &Differing) -> Option<u64> {
     if after.key.kind != kind::INODE || !is_plain {
         return None;
     }
-    let decoded = |value: &Bytes| Inode::decode(value).ok();
-    let (before, now) = (decoded(&before.value)?, decoded(&after.value)?);
-    let is_it = Inode { accessed: now.accessed, ..before } == now;
-    is_it.then_some(after.key.object)
+    differ_in_access_time(&before.value, &after.value).then_some(after.key.object)
 }
 
 /// The record of a dataset with all that was applied to it; what is applied from now on is in

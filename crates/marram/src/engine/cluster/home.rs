@@ -1,9 +1,11 @@
 //! A cluster home behind the seam.
 
 use super::client::Awaited;
-use super::{open, operations};
-use crate::control::protocol::{Answer, Author, CompareOrder, DifferenceRow, Operation};
-use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Task};
+use super::{open, operations, streams};
+use crate::control::protocol::{
+    Answer, Author, CompareOrder, DifferenceRow, Operation, ReceiveOrder, SendOrder,
+};
+use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Streams, Task};
 use crate::engine::mounted::{Commits, Shown};
 use crate::engine::mounts::Mounts;
 use crate::engine::posix::open_view;
@@ -18,6 +20,7 @@ use marram_store::{DatasetName, Source, Store};
 use marram_vfs::Ino;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -275,6 +278,9 @@ impl Home for ClusterHome {
         if self.read_only || self.store.is_shared() {
             return;
         }
+        if let Err(error) = streams::destroy_leftovers(&*self.store) {
+            log(&format!("what a crash has left of a stream stays: {error}"));
+        }
         match marram_history::destroy_leftovers(&*self.store) {
             Ok(gone) => gone.iter().for_each(|source| {
                 log(&format!("destroyed {source}, which a crash had left"));
@@ -313,6 +319,31 @@ impl Home for ClusterHome {
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+}
+
+impl Streams for ClusterHome {
+    fn send(&self, order: &SendOrder, out: &mut dyn Write) -> Result<Answer> {
+        match self.read_only {
+            true => streams::send_beside(&self.path, order, out),
+            false => streams::send(&self.store, order, out),
+        }
+    }
+
+    fn receive(
+        &self,
+        order: &ReceiveOrder,
+        input: &mut dyn Read,
+        mounts: Option<&dyn Mounts>,
+    ) -> Result<Answer> {
+        let Some(mounts) = mounts else { return streams::receive(self, order, input) };
+        let (store, commits) = (&*self.store, &*self.store);
+        let shown = Shown { store, commits, mounts, user: None };
+        streams::receive_shown(self, &shown, order, input)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
 //! finds out whether a client that has a home open is still there, by its `host` too, and
-//! `clients` lists them for people; `open` opens and makes homes; `operations` performs what is
-//! asked, and `home` implements the seam.
+//! `clients` lists them for people; `open` opens and makes homes; `streams` sends and receives;
+//! `operations` performs what is asked, and `home` implements the seam.
 
 mod client;
 mod clients;
@@ -13,6 +13,7 @@ mod host;
 mod open;
 mod operations;
 mod password;
+mod streams;
 mod verifier;
 
 pub(crate) use clients::{ClientRow, clients};

@@ -75,6 +75,11 @@ pub(super) fn again(path: &Path, lost: &Cluster) -> Result<Cluster> {
     Ok(Cluster::open(databases::open(path)?, options)?)
 }
 
+/// Opens a home for a moment, by another client than the one that this process is.
+pub(super) fn beside(path: &Path, cache_bytes: u64) -> Result<Cluster> {
+    Ok(Cluster::open(databases::open(path)?, options(path, (false, cache_bytes))?)?)
+}
+
 /// Opens a home, beside others that have it open.
 pub(super) fn open(path: &Path, mode: &OpenMode) -> Result<Cluster> {
     let database = databases::open(path)?;

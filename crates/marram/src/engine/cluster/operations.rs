@@ -11,12 +11,13 @@ use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
 use crate::engine::{history, members, owners};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_store::{Holder, Source, Space, Store};
 
 /// Does what is asked, where no mounts show the home.
 pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answer> {
+    refuse_shared(home, operation)?;
     let store: &dyn Store = home.store();
     match operation {
         Operation::Snapshot { dataset, snapshot } => {
@@ -32,6 +33,9 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
             return timed(|| store.fork(&dataset, &name, *root).map_err(refused));
         }
         Operation::ForkPlace { fork } => return members::fork_place(store, &fork.parse()?),
+        Operation::Rollback { to } => {
+            return history::rollback(store, &to.parse()?, |go_back| go_back());
+        }
         Operation::RollbackDirectory(order) => return history::directory_alone(store, order),
         Operation::Versions(order) => return history::versions(store, order, None),
         Operation::Merge(request) => {
@@ -59,6 +63,8 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
             return Ok(Answer::Hidden { report, kept_until_seconds: None });
         }
         Operation::Rename { from, to } => store.rename(&from.parse()?, &to.parse()?)?,
+        Operation::Promote { name } => store.promote(&name.parse()?)?,
+        Operation::Partials => return Ok(Answer::Partials(Vec::new())),
         Operation::List => return list(store),
         Operation::Get { dataset } => return get(store, &dataset.parse()?),
         Operation::Set { dataset, properties } => {
@@ -78,17 +84,26 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
     Ok(Answer::Done)
 }
 
+/// Refuses what sets a dataset back that other daemons may have mounted.
+fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
+    if matches!(operation, Operation::Rollback { .. }) && home.store().is_shared() {
+        return Err(Error::in_use(
+            "other daemons have the home open: no dataset is rolled back beside them",
+        )
+        .hint("`marram clients` lists them; do it when they have unmounted the home"));
+    }
+    Ok(())
+}
+
 /// What an operation needs that this home does not have.
 fn lacking(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Rollback { .. } => "rollback of whole datasets yet: name a directory",
-        Operation::Promote { .. } => "promotion yet",
         Operation::Thin(_) => "automatic snapshots yet",
         Operation::Log | Operation::Undo { .. } => "log of operations yet",
         Operation::Space { .. } | Operation::Footprints(_) | Operation::Sharing => {
             "account of its space yet"
         }
-        Operation::Partials | Operation::DropPartial { .. } => "streams yet",
+        Operation::DropPartial { .. } => "part of a stream: it keeps none that was cut",
         Operation::Grow { .. } => "fixed size: it grows by itself",
         Operation::Label { .. } => "label",
         _ => "such operation",
@@ -113,7 +128,9 @@ pub(super) fn perform_shown(
             let operation = Operation::Hide { sources: vec![fork.to_string()] };
             destroy_shown(home, shown, std::slice::from_ref(fork), &operation).map(|_| ())
         }),
+        Operation::Rollback { to } => mounted::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
+        Operation::Promote { name } => mounted::promote(shown, &Source::live(name.parse()?)),
         Operation::Versions(order) => history::versions(shown.store, order, shown.user),
         Operation::Fork { .. } => {
             refuse_user(home, shown.user)?;

@@ -21,7 +21,7 @@ mod pass;
 pub(crate) mod pool_lock;
 pub(crate) mod properties;
 mod schedules;
-pub(crate) mod streams;
+mod streams;
 mod transactions;
 mod undo;
 mod volume;

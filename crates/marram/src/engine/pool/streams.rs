@@ -1,11 +1,12 @@
 //! Streams from and to an open pool.
 
-use crate::control::protocol::{Answer, PartialRow, ReceiveOrder, SendOrder, StreamSummary};
+use crate::control::protocol::{Answer, PartialRow, ReceiveOrder, SendOrder};
+use crate::engine::streams;
 use crate::error::{Error, Result};
 use crate::output::size_text;
 use marram_pool::{
     Incoming, Partial, Pool, ReadAt, ReceiveRequest, Received, ResumeToken, SendRequest,
-    StreamFile, StreamImage, StreamReport, StreamTotals,
+    StreamFile, StreamImage,
 };
 use marram_store::{DatasetName, Source};
 use std::fs::File;
@@ -21,8 +22,7 @@ pub(super) fn send(pool: &Pool, order: &SendOrder, out: &mut dyn Write) -> Resul
     let request = request(pool, order)?;
     let totals = pool.send(&request, out, &mut |_| {}).map_err(failure)?;
     let base = request.base.as_ref().map(ToString::to_string);
-    let summary = summary(request.snapshot.to_string(), base, &totals);
-    Ok(Answer::Streamed(Box::new(summary)))
+    Ok(streams::streamed(request.snapshot.to_string(), (base, None), &totals))
 }
 
 fn request(pool: &Pool, order: &SendOrder) -> Result<SendRequest> {
@@ -33,10 +33,7 @@ fn request(pool: &Pool, order: &SendOrder) -> Result<SendRequest> {
             resume: None,
         });
     };
-    let token = ResumeToken::parse(text).map_err(|error| {
-        Error::usage(format!("this is no token of a stream that was cut: {error}"))
-            .hint("`marram receive POOL NAME --token`, where the stream was received, tells it")
-    })?;
+    let token = ResumeToken::parse(text).map_err(streams::no_token)?;
     let (snapshot, base) = pool.named_by(&token).map_err(failure)?;
     Ok(SendRequest { snapshot, base, resume: Some(token) })
 }
@@ -126,31 +123,9 @@ pub(super) fn drop_partial(pool: &Pool, dataset: &str) -> Result<()> {
 
 /// What a command says of a stream that has been received.
 pub(super) fn received(received: &Received) -> Answer {
-    let base = received.base.as_ref().map(ToString::to_string);
-    let mut summary = summary(received.snapshot.to_string(), base, &received.totals);
-    summary.kept = received.kept.as_ref().map(ToString::to_string);
-    Answer::Streamed(Box::new(summary))
-}
-
-/// Bytes that the snapshot of a full stream refers to, if bytes hold all of the stream's first
-/// record; of another stream the inner `None`.
-pub(crate) fn referenced_bytes(first: &[u8]) -> Option<Option<u64>> {
-    let begin = marram_pool::peek_begin(first)?;
-    let is_full = begin.base.is_none() && begin.after.is_none();
-    Some(is_full.then_some(begin.referenced_bytes))
-}
-
-/// Whether bytes begin as a stream does.
-pub(crate) fn is_stream(bytes: &[u8]) -> bool {
-    marram_pool::is_stream(bytes)
-}
-
-/// Reads a stream that nobody receives, and verifies all of it.
-///
-/// # Errors
-/// Whatever is wrong with it.
-pub(crate) fn verify(input: &mut dyn Read) -> Result<StreamReport> {
-    marram_pool::verify_stream(input, &mut |_| {}).map_err(failure)
+    let text = |source: &Option<Source>| source.as_ref().map(ToString::to_string);
+    let names = (text(&received.base), text(&received.kept));
+    streams::streamed(received.snapshot.to_string(), names, &received.totals)
 }
 
 /// A file that the engine may read.
@@ -180,25 +155,11 @@ pub(super) fn open_image(paths: &[PathBuf]) -> Result<StreamImage> {
     })
 }
 
-fn summary(snapshot: String, base: Option<String>, totals: &StreamTotals) -> StreamSummary {
-    StreamSummary {
-        snapshot,
-        base,
-        kept: None,
-        items_put: totals.puts,
-        items_removed: totals.removals,
-        blocks: totals.blocks,
-        content_bytes: totals.stored_bytes,
-        stream_bytes: totals.stream_bytes,
-    }
-}
-
 fn failure(error: marram_pool::Error) -> Error {
     use marram_pool::Error as Pool;
     match error {
         Pool::Store(error) => Error::from(error),
-        Pool::Stream(_) => Error::failed(error.to_string())
-            .hint("nothing has been changed; send it again, and look at what lies between"),
+        Pool::Stream(reason) => streams::failure(marram_stream::Error::Stream(reason)),
         other => Error::failed(other.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! A stream as it is read: record by record, each verified before anybody uses it.
 
-use super::{Progress, StreamTotals, is_sent_property, wrong};
-use crate::Error;
+use crate::error::wrong;
+use crate::{Error, Progress, StreamTotals};
 use marram_codec::{ChecksumKind, checksum, decompress};
 use marram_format::key::{Key, kind};
 use marram_format::pointer::{checksum_kind, codec_id};
@@ -24,18 +24,21 @@ pub struct StreamReport {
     pub totals: StreamTotals,
 }
 
+/// Properties that say how much of its home a dataset may take, or what users may do.
+const STAYING: [&str; 4] = ["allow", "quota", "reservation", "userforks"];
+
 /// A stream that is being read.
-pub(super) struct StreamReader<'r> {
+pub struct StreamReader<'r> {
     input: &'r mut dyn Read,
     chain: RecordChain,
     payload: Vec<u8>,
     last: Option<Key>,
     is_incremental: bool,
-    pub(super) totals: StreamTotals,
+    totals: StreamTotals,
 }
 
 /// What comes next in a stream.
-pub(super) enum Step<'s> {
+pub enum Step<'s> {
     /// An item is this.
     Put(StreamPut<'s>),
     /// An item is gone.
@@ -73,7 +76,11 @@ pub fn peek_begin(bytes: &[u8]) -> Option<StreamBegin> {
 
 impl<'r> StreamReader<'r> {
     /// Reads what the stream is.
-    pub(super) fn open(input: &'r mut dyn Read) -> Result<(StreamReader<'r>, StreamBegin), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Stream`] for what is no stream, or none that this version can read;
+    /// [`Error::Transfer`] if `input` fails.
+    pub fn open(input: &'r mut dyn Read) -> Result<(StreamReader<'r>, StreamBegin), Error> {
         let mut prefix = [0; STREAM_PREFIX_BYTES];
         fill(input, &mut prefix, 0)?;
         check_stream_prefix(&prefix).map_err(|error| wrong(0, &error))?;
@@ -133,8 +140,16 @@ impl<'r> StreamReader<'r> {
         Err(Error::Stream("its end does not match what came before it".to_owned()))
     }
 
-    /// The next record.
-    pub(super) fn step(&mut self) -> Result<Step<'_>, Error> {
+    /// What has been read up to now.
+    pub fn totals(&self) -> &StreamTotals {
+        &self.totals
+    }
+
+    /// The next record, verified.
+    ///
+    /// # Errors
+    /// [`Error::Stream`] says what is wrong with it; [`Error::Transfer`] if the input fails.
+    pub fn step(&mut self) -> Result<Step<'_>, Error> {
         let number = self.chain.records();
         let kind = self.read_record()?;
         if kind == RecordKind::End {
@@ -189,8 +204,14 @@ impl<'r> StreamReader<'r> {
 }
 
 /// Whether items of this kind are in streams.
-pub(super) fn is_sent(of_kind: u8) -> bool {
+pub fn is_sent(of_kind: u8) -> bool {
     (kind::INODE..=kind::LIMIT).contains(&of_kind) && of_kind != kind::REFERENCES
+}
+
+/// Whether a property goes with its dataset: not those that say how much of its home it may take,
+/// and none of the home's own.
+pub fn is_sent_property(name: &str) -> bool {
+    !name.starts_with('.') && !STAYING.contains(&name)
 }
 
 fn nonsense(record: u64, what: &str) -> Error {
@@ -211,8 +232,11 @@ fn fill(input: &mut dyn Read, bytes: &mut [u8], records: u64) -> Result<(), Erro
     })
 }
 
-/// Looks whether the stored bytes are those that the sending pool has written.
-pub(super) fn verify_stored(record: u64, content: &StreamContent<'_>) -> Result<(), Error> {
+/// Looks whether the stored bytes are those that the sender has written.
+///
+/// # Errors
+/// [`Error::Stream`], which names the record.
+pub fn verify_stored(record: u64, content: &StreamContent<'_>) -> Result<(), Error> {
     if content.checksum.kind == checksum_kind::NONE {
         return Ok(());
     }
@@ -221,15 +245,14 @@ pub(super) fn verify_stored(record: u64, content: &StreamContent<'_>) -> Result<
     if checksum(kind, content.stored) == content.checksum.bytes {
         return Ok(());
     }
-    Err(nonsense(record, "a block does not match the checksum that the sending pool had for it"))
+    Err(nonsense(record, "a block does not match the checksum that the sender had for it"))
 }
 
-/// Unpacks a block.
-pub(super) fn content_of(
-    key: Key,
-    content: &StreamContent<'_>,
-    into: &mut Vec<u8>,
-) -> Result<(), Error> {
+/// Unpacks a block into `into`.
+///
+/// # Errors
+/// [`Error::Stream`] if its bytes cannot be unpacked.
+pub fn content_of(key: Key, content: &StreamContent<'_>, into: &mut Vec<u8>) -> Result<(), Error> {
     let len = content.logical_len as usize;
     if content.codec == codec_id::OFF && content.stored.len() == len {
         into.clear();

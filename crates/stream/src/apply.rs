@@ -1,10 +1,7 @@
 //! What a stream says, put into the dataset that receives it, in batches of bounded size.
 
-use super::reader::content_of;
 use crate::Error;
-use crate::base::pointers::decode_pointer;
-use crate::send::POSITION_KEY;
-use crate::send::reader::Step;
+use crate::reader::{Step, content_of};
 use bytes::Bytes;
 use marram_format::key::Key;
 use marram_format::pointer::codec_id;
@@ -18,49 +15,59 @@ const BATCH_EDITS_MAX: usize = 256;
 /// A batch is applied when its content has so many bytes.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Whether a block of a dataset is the one of its base.
+pub type IsSame = fn(&Block, &Block) -> Result<bool, Error>;
+
 /// See the module.
-pub(super) struct Applier {
+pub struct Applier {
     view: Arc<dyn View>,
     /// What an incremental stream goes on from; it stays as it is.
     base: Option<Arc<dyn View>>,
+    is_same: IsSame,
     /// The batch that is gathered; `None` where an item goes.
     pending: BTreeMap<Key, Option<Item>>,
     pending_bytes: usize,
     /// How far it is with what is gathered.
     received: Received,
-    /// The dataset says so too, with each batch.
-    records_progress: bool,
+    /// Where the dataset says so too, with each batch.
+    position: Option<Key>,
     has_recorded_progress: bool,
 }
 
 impl Applier {
-    pub(super) fn new(view: Arc<dyn View>, base: Option<Arc<dyn View>>) -> Applier {
+    /// Puts what comes into `view`, which began as `base` if there is one.
+    pub fn new(view: Arc<dyn View>, base: Option<Arc<dyn View>>, is_same: IsSame) -> Applier {
         let (pending, received) = (BTreeMap::new(), Received::up_to(Key::MIN));
         Applier {
             view,
             base,
+            is_same,
             pending,
             pending_bytes: 0,
             received,
-            records_progress: false,
+            position: None,
             has_recorded_progress: false,
         }
     }
 
-    /// Has the dataset say how far it is, so that another stream can go on from there; from
-    /// `received` on, if there is some of it.
-    pub(super) fn record_progress(&mut self, received: Option<Received>) {
-        self.records_progress = true;
+    /// Has the dataset say how far it is, in an item of its own, so that another stream can go on
+    /// from there; from `received` on, if there is some of it.
+    pub fn record_progress(&mut self, position: Key, received: Option<Received>) {
+        self.position = Some(position);
         self.received = received.unwrap_or(self.received);
     }
 
     /// Whether the dataset has come to say how far it is.
-    pub(super) fn has_recorded_progress(&self) -> bool {
+    pub fn has_recorded_progress(&self) -> bool {
         self.has_recorded_progress
     }
 
     /// Takes in a put or a removal; returns whether a batch has been applied.
-    pub(super) fn take(&mut self, step: Step<'_>) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Stream`] for a block that nothing has, or that cannot be unpacked; whatever the
+    /// store refuses or fails with.
+    pub fn take(&mut self, step: Step<'_>) -> Result<bool, Error> {
         match step {
             Step::Put(put) => {
                 let block = self.block_of(&put)?;
@@ -89,13 +96,18 @@ impl Applier {
     }
 
     /// Applies what has been gathered.
-    pub(super) fn flush(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Whatever the store refuses or fails with.
+    pub fn flush(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let mut batch = Batch::new();
-        if self.records_progress {
-            batch.put(POSITION_KEY, Item::plain(self.received.encode()));
+        let together = self.view.capabilities().together;
+        let seen = together.map(|together| together.look()).transpose()?;
+        let mut batch = Batch { seen, ..Batch::new() };
+        if let Some(position) = self.position {
+            batch.put(position, Item::plain(self.received.encode()));
         }
         for (key, item) in std::mem::take(&mut self.pending) {
             match item {
@@ -105,7 +117,7 @@ impl Applier {
         }
         self.pending_bytes = 0;
         self.view.apply(batch)?;
-        self.has_recorded_progress |= self.records_progress;
+        self.has_recorded_progress |= self.position.is_some();
         Ok(())
     }
 
@@ -146,10 +158,8 @@ impl Applier {
         let of_base = base.get(key)?.and_then(|item| item.block);
         let of_base = of_base.ok_or_else(|| no_block(key, of))?;
         let now = self.current(key)?.and_then(|item| item.block);
-        let address = address(&of_base)?;
         if let Some(now) = now
-            && address.is_some()
-            && self::address(&now)? == address
+            && (self.is_same)(&now, &of_base)?
         {
             return self.share(key, of);
         }
@@ -159,15 +169,6 @@ impl Applier {
 
 fn no_block(key: Key, of: Key) -> Error {
     Error::Stream(format!("{of:?} is to have the block of {key:?}, and that has none"))
-}
-
-fn address(block: &Block) -> Result<Option<u64>, Error> {
-    let token = match block {
-        Block::Stored(token) => Some(token),
-        Block::Fresh(fresh) => fresh.stored(),
-    };
-    let pointer = token.map(|token| decode_pointer(&token.place)).transpose()?;
-    Ok(pointer.and_then(|pointer| pointer.address()))
 }
 
 /// A block with content that came along, to be stored as it was where it came from.
