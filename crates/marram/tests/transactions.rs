@@ -315,8 +315,8 @@ fn what_cannot_have_a_transaction_is_refused_before_the_command_runs() {
     bench.host(&["mount", "-t", "tmpfs", "none", "mnt/under"]).good();
     refused(&bench, "", "is mounted in");
     bench.host(&["umount", "mnt/under"]).good();
-    let inner = format!("{} tx run -- true", env!("CARGO_BIN_EXE_marram"));
-    run(&bench, "", &inner).refused(125, &["seen by a transaction"]);
+    let inner = format!("{} fork src x", env!("CARGO_BIN_EXE_marram"));
+    run(&bench, "", &inner).refused(2, &["seen by a transaction"]);
     bench.run("unmount mnt").good();
     bench.run("mount work.pool mnt -o ro").good();
     refused(&bench, "", "read-only");
