@@ -45,6 +45,12 @@ marram_status marram_tx_begin(const char *directory, marram_tx **tx);
 marram_status marram_tx_begin_at(int directory, marram_tx **tx);
 
 /*
+ * Begins a transaction inside of `outer`, on the same directory. It commits into `outer`; nothing
+ * is durable before that commits, which fails as long as any is open inside of it.
+ */
+marram_status marram_tx_begin_inside(const marram_tx *outer, marram_tx **tx);
+
+/*
  * The directory in the view of the transaction: an O_PATH descriptor, for openat() and all other
  * calls that take the descriptor of a directory. To list it, open "." in it. It stays the
  * library's, which closes it at the end; others opened below it then answer ESTALE.
@@ -57,7 +63,7 @@ const char *marram_tx_id(const marram_tx *tx);
 /* Commits, and frees `tx` in any case. Durable when it returns MARRAM_OK. */
 marram_status marram_tx_commit(marram_tx *tx);
 
-/* Aborts, and frees `tx`. NULL is fine. */
+/* Aborts, and frees `tx`. NULL is fine. A child of fork() only lets go of its copy. */
 void marram_tx_abort(marram_tx *tx);
 
 /*

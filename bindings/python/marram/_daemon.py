@@ -18,12 +18,15 @@ LINE_BYTES_MAX = 64 << 20
 SOCKETS_MAX = 256
 #: Most descriptors that are taken with one piece.
 DESCRIPTORS_MAX = 4
+#: Before Python 3.11 not everywhere in the module `socket`.
+MSG_CMSG_CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
 class Conversation:
     """Lines each way, and descriptors that come with them."""
 
     def __init__(self, path):
+        self._path = path
         self._read = b""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
@@ -34,6 +37,10 @@ class Conversation:
         except BaseException:
             self._socket.close()
             raise
+
+    def another(self):
+        """One more with the same daemon, or with one that has taken its place."""
+        return Conversation(self._path)
 
     def put(self, request):
         """Sends a request; an `OSError` says that the daemon has not taken it."""
@@ -60,15 +67,23 @@ class Conversation:
         while b"\n" not in self._read:
             if len(self._read) > LINE_BYTES_MAX:
                 raise OSError("the daemon's line is too long")
-            piece, found, _, _ = socket.recv_fds(self._socket, 16384, DESCRIPTORS_MAX)
-            for descriptor in found:
-                os.set_inheritable(descriptor, False)
-            descriptors.extend(found)
+            piece = self._piece(descriptors)
             if not piece:
                 raise ConnectionResetError("the daemon went away before it answered")
             self._read += piece
         line, _, self._read = self._read.partition(b"\n")
         return line, list(descriptors)
+
+    def _piece(self, descriptors):
+        """A piece of a line. Descriptors that come with it are closed in what is run, from the
+        first moment: another thread may just begin a program."""
+        room = socket.CMSG_SPACE(DESCRIPTORS_MAX * descriptors.itemsize)
+        piece, messages, _, _ = self._socket.recvmsg(16384, room, MSG_CMSG_CLOEXEC)
+        for level, kind, data in messages:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                whole = len(data) - len(data) % descriptors.itemsize
+                descriptors.frombytes(data[:whole])
+        return piece
 
     def close(self):
         """Ends the conversation, and with it the transaction that was begun in it."""

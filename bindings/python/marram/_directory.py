@@ -26,7 +26,9 @@ class Mount:
         self.directory = _unescape(words[4])
         kind, _, rest = after.partition(b" ")
         self.is_marram = kind in TYPES
-        owner = re.search(rb"(?:^|[, ])user_id=(\d+)", rest)
+        # The name of the source comes first, and may be anything.
+        options = rest.rpartition(b" ")[2]
+        owner = re.search(rb"(?:^|,)user_id=(\d+)", options)
         self.owner = int(owner.group(1)) if owner else os.geteuid()
 
 

@@ -19,7 +19,7 @@ class Transaction:
     """A transaction that is open, on a directory given by its path or a descriptor of it.
 
     It is aborted by `abort`, by an exception in its `with` block, and when the process ends,
-    however it does. A child made by `os.fork` shares it, and ends it by `commit` or `abort` alone.
+    however it does. A child made by `os.fork` shares it, and ends it by `commit` alone.
     Descriptors that were opened in it answer `ESTALE` once it has ended.
     """
 
@@ -37,15 +37,33 @@ class Transaction:
                 os.close(opened)
         self._process = os.getpid()
         self._conversation, mount = behind(place.mount)
+        self._begin(place, {"directory": mount})
+
+    def begin_inside(self):
+        """Begins a transaction inside of this one, on the same directory.
+
+        It commits into this one, and what it has read counts as read by this one however it ends.
+        Nothing is durable before this one commits, which fails as long as any is open in it.
+        """
+        self.fileno()
+        inner = Transaction.__new__(Transaction)
+        inner._conversation = inner._directory = None
+        inner._process = os.getpid()
+        inner._conversation = self._conversation.another()
+        inner._begin(self._place, {"directory": "", "inside": self.id})
+        return inner
+
+    def _begin(self, place, where):
+        self._place = place
         try:
-            self._begin(place, mount)
+            self._ask(place, where)
         except BaseException:
             self._close()
             raise
 
-    def _begin(self, place, mount):
+    def _ask(self, place, where):
         author = {"user": os.geteuid(), "command": " ".join(sys.argv) or "python"}
-        order = {"directory": mount, "author": author, "descriptor": True}
+        order = {**where, "author": author, "descriptor": True}
         self._conversation.put({"begin": order})
         answer, descriptors = self._conversation.answer()
         begun = answer.get("begun") if isinstance(answer, dict) else None
@@ -104,8 +122,10 @@ class Transaction:
         if self._directory is None:
             return
         try:
-            self._conversation.put({"abort": self.id})
-            self._conversation.answer()
+            # A child made by `os.fork` only lets go of its copy.
+            if self._process == os.getpid():
+                self._conversation.put({"abort": self.id})
+                self._conversation.answer()
         except (OSError, ValueError, DaemonError):
             # The end of the conversation aborts it too.
             pass

@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -135,6 +136,21 @@ class Transactions(OnAMount):
         os.close(opened)
 
 
+class Inside(OnAMount):
+    def test_one_inside_of_another_commits_into_it(self):
+        with marram.transaction(self.place) as outer:
+            with outer.begin_inside() as inner:
+                os.unlink("a", dir_fd=inner.fileno())
+            self.assertRaises(FileNotFoundError, os.open, "a", os.O_RDONLY, dir_fd=outer.fileno())
+            self.assertEqual(self.read("a"), "one\n")
+            with self.assertRaises(ValueError):
+                with outer.begin_inside() as inner:
+                    os.unlink("b", dir_fd=inner.fileno())
+                    raise ValueError
+            os.close(os.open("b", os.O_RDONLY, dir_fd=outer.fileno()))
+        self.assertEqual(os.listdir(self.place), ["b"])
+
+
 class Maps(OnAMount):
     def mapped(self, tx):
         file = os.open("a", os.O_RDWR, dir_fd=tx.fileno())
@@ -197,16 +213,36 @@ class Processes(OnAMount):
         self.assertEqual(self.read("a"), "one\n")
 
     def test_a_child_does_not_end_it(self):
-        tx = marram.transaction(self.place)
-        child = os.fork()
-        if child == 0:
-            os.unlink("b", dir_fd=tx.fileno())
-            del tx
-            os._exit(0)
-        os.waitpid(child, 0)
-        os.unlink("a", dir_fd=tx.fileno())
-        tx.commit()
-        self.assertEqual(os.listdir(self.place), [])
+        for end in (lambda tx: tx.abort(), lambda tx: tx.__del__()):
+            tx = marram.transaction(self.place)
+            child = os.fork()
+            if child == 0:
+                os.close(os.open("c", os.O_CREAT | os.O_WRONLY, dir_fd=tx.fileno()))
+                end(tx)
+                os._exit(0)
+            os.waitpid(child, 0)
+            os.unlink("c", dir_fd=tx.fileno())
+            with tx.open("made", "a") as made:
+                made.write("x")
+            tx.commit()
+        self.assertEqual(self.read("made"), "xx")
+
+    def test_its_descriptors_are_not_inherited(self):
+        conversation = marram._daemon.Conversation.__new__(marram._daemon.Conversation)
+        conversation._read = b""
+        conversation._socket, theirs = socket.socketpair()
+        with open("/dev/null", "rb") as sent:
+            socket.send_fds(theirs, [b"{}\n"], [sent.fileno()])
+        _, descriptors = conversation.line()
+        self.assertEqual(len(descriptors), 1)
+        self.assertFalse(os.get_inheritable(descriptors[0]))
+        os.close(descriptors[0])
+        conversation.close()
+        theirs.close()
+
+    def test_the_owner_of_a_mount_is_not_read_from_the_name_of_its_source(self):
+        line = b"36 27 0:47 / /m rw - fuse.marram user_id=7 rw,user_id=0,group_id=0,allow_other"
+        self.assertEqual(marram._directory.Mount(line).owner, 0)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,24 @@ pub unsafe extern "C" fn marram_tx_begin_at(directory: c_int, tx: *mut *mut Marr
     unsafe { hand_out(begun, tx) }
 }
 
+/// Begins one inside of another.
+///
+/// # Safety
+/// `outer` is null or a transaction that is open, and `tx` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn marram_tx_begin_inside(
+    outer: *const MarramTx,
+    tx: *mut *mut MarramTx,
+) -> Status {
+    // SAFETY: as the caller promises.
+    let begun = match unsafe { outer.as_ref() } {
+        None => Err(Error::from(std::io::Error::from(ErrorKind::InvalidInput))),
+        Some(outer) => outer.transaction.begin_inside(),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { hand_out(begun, tx) }
+}
+
 /// The directory in the view.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::socket::connect;
@@ -25,6 +25,8 @@ const DESCRIPTORS_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Conversation {
     stream: UnixStream,
+    /// Where the daemon listens.
+    socket: PathBuf,
     /// What was read behind the last line.
     read: Vec<u8>,
 }
@@ -43,11 +45,20 @@ impl Conversation {
     /// # Errors
     /// No daemon is there, or it does not greet in time.
     pub(crate) fn begin(socket: &Path) -> io::Result<(Conversation, Vec<u8>)> {
-        let mut conversation = Conversation { stream: connect(socket)?, read: Vec::new() };
+        let (stream, read) = (connect(socket)?, Vec::new());
+        let mut conversation = Conversation { stream, socket: socket.to_owned(), read };
         conversation.stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
         let greeting = conversation.line()?.bytes;
         conversation.stream.set_read_timeout(None)?;
         Ok((conversation, greeting))
+    }
+
+    /// Begins another one with the same daemon, or with one that has taken its place.
+    ///
+    /// # Errors
+    /// As [`Conversation::begin`].
+    pub(crate) fn another(&self) -> io::Result<Conversation> {
+        Conversation::begin(&self.socket).map(|(conversation, _)| conversation)
     }
 
     /// Sends a request.
@@ -121,7 +132,8 @@ mod tests {
     #[test]
     fn lines_come_whole_however_they_were_cut_and_with_their_descriptors() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut conversation = Conversation { stream: ours, read: Vec::new() };
+        let (socket, read) = (std::path::PathBuf::new(), Vec::new());
+        let mut conversation = Conversation { stream: ours, socket, read };
         theirs.write_all(b"one\ntw").unwrap();
         assert_eq!(conversation.line().unwrap().bytes, b"one");
         let file = std::fs::File::open("/dev/null").unwrap();

@@ -15,10 +15,17 @@ use std::path::{Path, PathBuf};
 /// A directory in a mount of a Marram file system.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// As the kernel names it.
-    pub(crate) path: PathBuf,
     /// The mount that it lies in.
     pub(crate) mount: MountEntry,
+    /// Where it lies in the dataset.
+    pub(crate) inner: Inner,
+}
+
+/// A directory of a dataset.
+#[derive(Clone, Debug)]
+pub(crate) struct Inner {
+    /// As the kernel names it.
+    path: PathBuf,
     /// From the root of the dataset.
     inner: PathBuf,
     /// Its number there.
@@ -44,9 +51,11 @@ impl Place {
         }
         let inner = entry.inner(&path).ok_or_else(|| unsuitable("its path has just changed"))?;
         let inner = inner.strip_prefix("/").unwrap_or(&inner).to_owned();
-        Ok(Place { inner, ino: number_of(directory)?, path, mount: entry })
+        Ok(Place { mount: entry, inner: Inner { inner, ino: number_of(directory)?, path } })
     }
+}
 
+impl Inner {
     /// Opens the same directory in the view of a transaction, whose root is given.
     ///
     /// # Errors

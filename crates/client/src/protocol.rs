@@ -8,7 +8,7 @@ use crate::error::{Conflict, Error};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The version of what this module says. A daemon that says another one in its greeting is not
 /// asked.
@@ -55,8 +55,11 @@ pub(crate) enum Request<'a> {
 /// A transaction to begin.
 #[derive(Debug, Serialize)]
 pub(crate) struct BeginOrder<'a> {
-    /// A mount of the dataset, by [`Mount::directory`].
-    pub(crate) directory: &'a PathBuf,
+    /// A mount of the dataset, by [`Mount::directory`]; of no meaning inside of a transaction.
+    pub(crate) directory: &'a Path,
+    /// The transaction that it is to be inside of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inside: Option<&'a str>,
     /// On whose behalf.
     pub(crate) author: Author,
     /// The root of the view comes as a descriptor with the answer, and at no path.

@@ -2,7 +2,7 @@
 
 use crate::conversation::Conversation;
 use crate::device::DeviceNumber;
-use crate::directory::Place;
+use crate::directory::{Inner, Place};
 use crate::error::{Error, Result};
 use crate::folders::own_uid;
 use crate::protocol::{Answer, Author, BeginOrder, Begun, Request};
@@ -14,12 +14,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// A transaction that is open. It is aborted when this is dropped, and when the process ends,
-/// however it does. A child made by `fork` shares it, and ends it by a commit or an abort alone.
+/// however it does. A child made by `fork` shares it, and ends it by a commit alone.
+///
+/// Others can be begun inside of it, several at a time: see [`Transaction::begin_inside`].
 ///
 /// Descriptors that were opened in it answer `ESTALE` once it has ended.
 #[derive(Debug)]
 pub struct Transaction {
     id: String,
+    place: Inner,
     directory: OwnedFd,
     /// Of the files in the view.
     device: DeviceNumber,
@@ -52,9 +55,35 @@ impl Transaction {
     /// As [`Transaction::begin`].
     pub fn begin_at(directory: impl AsFd) -> Result<Transaction> {
         let place = Place::of(directory.as_fd())?;
-        let (mut conversation, mount) = daemon::behind(&place.mount)?;
+        let (conversation, mount) = daemon::behind(&place.mount)?;
+        Transaction::begin_by(conversation, (mount.as_path(), None), place.inner)
+    }
+
+    /// Begins a transaction inside of this one, on the same directory. It sees what this one has
+    /// done so far, and this one sees what it has done when it has committed. It is refused if
+    /// anything that it has read or written has been changed in this one meanwhile. What it has
+    /// read counts as read by this one, however it ends. Nothing is durable before this one
+    /// commits, which fails as long as any is open inside of it; if it is aborted, so are they.
+    ///
+    /// # Errors
+    /// This one has ended; too many are open, or inside of each other; its directory was renamed
+    /// or removed in it.
+    pub fn begin_inside(&self) -> Result<Transaction> {
+        let conversation = self.conversation.another()?;
+        Transaction::begin_by(
+            conversation,
+            (Path::new(""), Some(self.id.as_str())),
+            self.place.clone(),
+        )
+    }
+
+    fn begin_by(
+        mut conversation: Conversation,
+        (directory, inside): (&Path, Option<&str>),
+        place: Inner,
+    ) -> Result<Transaction> {
         let author = Author { user: own_uid(), command: command_line() };
-        let order = BeginOrder { directory: &mount, author, descriptor: true };
+        let order = BeginOrder { directory, inside, author, descriptor: true };
         conversation.put(&Request::Begin(order))?;
         let (response, descriptors) = conversation.answer()?;
         let (Answer::Begun(begun), Some(root)) = (response?, descriptors.into_iter().next()) else {
@@ -64,7 +93,7 @@ impl Transaction {
         let directory = place.open_in(&root)?;
         let process = std::process::id();
         let Begun { id, device } = begun;
-        Ok(Transaction { id, directory, device, conversation, process, has_ended: false })
+        Ok(Transaction { id, place, directory, device, conversation, process, has_ended: false })
     }
 
     /// The directory in the view of the transaction: an `O_PATH` descriptor, for `openat` and all
@@ -107,15 +136,16 @@ impl Transaction {
         }
     }
 
-    /// Aborts: nothing that was done in it has happened. Dropping it does the same, but in a child
-    /// made by `fork`, which shares it.
+    /// Aborts: nothing that was done in it has happened. Dropping it does the same. In a child made
+    /// by `fork`, which shares it, both only let go of it.
     pub fn abort(mut self) {
         self.say_abort();
     }
 
     fn say_abort(&mut self) {
         let has_ended = std::mem::replace(&mut self.has_ended, true);
-        if !has_ended && self.conversation.put(&Request::Abort(&self.id)).is_ok() {
+        let is_own = self.process == std::process::id();
+        if is_own && !has_ended && self.conversation.put(&Request::Abort(&self.id)).is_ok() {
             let _aborted_with_the_conversation_at_worst = self.conversation.answer();
         }
     }
@@ -135,9 +165,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
-            self.say_abort();
-        }
+        self.say_abort();
     }
 }
 

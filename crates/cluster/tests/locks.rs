@@ -43,7 +43,7 @@ fn found(view: &Arc<dyn View>, lock: LockRequest) -> Option<HeldLock> {
 fn twice() -> (MemoryDatabase, [Interrupted; 2], Vec<Arc<Cluster>>) {
     let memory = MemoryDatabase::default();
     made(&(Arc::new(memory.clone()) as Arc<dyn Database>));
-    let handles = [(); 2].map(|()| Interrupted::new(&memory));
+    let handles = [(); 2].map(|()| Interrupted::new(Arc::new(memory.clone())));
     let databases = handles.clone().map(|it| Arc::new(it) as Arc<dyn Database>);
     let clients = together_in(&databases, &StillClock::new());
     (memory, handles, clients)

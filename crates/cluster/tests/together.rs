@@ -105,7 +105,7 @@ fn a_rollback_by_another_client_overtakes_batches() {
 #[test]
 fn a_stream_is_not_shown_over_what_another_client_has_written() {
     let memory = empty().0;
-    let handle = Interrupted::new(&memory);
+    let handle = Interrupted::new(Arc::new(memory.clone()));
     let databases: [Arc<dyn Database>; 2] = [Arc::new(handle.clone()), Arc::new(memory)];
     let clients = together_in(&databases, &StillClock::new());
     let here = &clients[0];

@@ -110,7 +110,13 @@ pub fn destroy_leftovers(store: &dyn Store) -> Result<Vec<Source>> {
         |source: &Source| source.snapshot.is_some() && source.dataset.transaction().is_some();
     let is_left = |source: &Source| source.is_own() && !stays(source) && !goes_along(source);
     let left: Vec<Source> = left.filter(is_left).collect();
-    for source in &left {
+    // A transaction's fork may have begun in another one.
+    let (forks, others): (Vec<Source>, Vec<Source>) =
+        left.iter().cloned().partition(|source| source.dataset.transaction().is_some());
+    if !forks.is_empty() {
+        store.destroy_together(&forks, false).map_err(from_store)?;
+    }
+    for source in &others {
         store.destroy(source, false).map_err(from_store)?;
     }
     Ok(left)
@@ -147,15 +153,16 @@ mod tests {
             );
         }
         assert_eq!(names().len(), before.len() + 2);
-        let transaction = DatasetName::of_transaction("1").unwrap();
+        let [transaction, inner] = ["1", "0"].map(|id| DatasetName::of_transaction(id).unwrap());
         store.fork(&root, &transaction, 1).unwrap();
+        store.fork(&transaction, &inner, 1).unwrap();
         std::mem::forget(
             StableSource::of(&store, &Source::live(transaction.clone()), "merge").unwrap(),
         );
         let gone = destroy_leftovers(&store).unwrap();
         assert_eq!(
             gone.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["root@diff:1", "root@merge:1", "tx:1"]
+            ["root@diff:1", "root@merge:1", "tx:0", "tx:1"]
         );
         assert_eq!(names(), before);
     }

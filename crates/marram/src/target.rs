@@ -58,6 +58,19 @@ impl Target {
     /// # Errors
     /// When it does not exist, or is neither a pool nor inside a mounted one.
     pub(crate) fn find(path: &Path) -> Result<Target> {
+        let target = Target::find_also_inside(path)?;
+        let dataset = target.mounted.as_ref().map(|mounted| &mounted.dataset);
+        match dataset.and_then(DatasetName::transaction) {
+            Some(_) => Err(in_transaction(path)),
+            None => Ok(target),
+        }
+    }
+
+    /// The same, also of what is seen by a transaction.
+    ///
+    /// # Errors
+    /// As for [`Target::find`].
+    pub(crate) fn find_also_inside(path: &Path) -> Result<Target> {
         if let Some(url) = engine::server_url(path)? {
             return Target::of_pool(&url);
         }
@@ -86,9 +99,6 @@ impl Target {
         let entry = mountinfo::whole_of(entry)?;
         if let Some(Served { daemon, mut client, report }) = daemons::behind(&entry) {
             let (mounted, ino, root) = locate(&mut client, &report.directory, path)?;
-            if mounted.dataset.transaction().is_some() {
-                return Err(in_transaction(path));
-            }
             let is_whole = entry.root == Path::new("/");
             return Ok(Target {
                 mounted: Some(mounted),

@@ -5,12 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod hostile_clients;
 mod ordinary_user;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod workbench;
 
+use crate::hostile_clients::Hostile;
 use crate::tree::wait_for;
 use crate::workbench::{Workbench, outcome};
 use marram_client::{Error, Transaction, retry};
@@ -73,8 +75,11 @@ fn text(bench: &Workbench, path: &str) -> String {
 fn nothing_is_left(bench: &Workbench) {
     wait_for("the fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
     assert_eq!(bench.run("tx list mnt --json").result().as_array().unwrap().len(), 0);
-    let mounts = fs::read_to_string("/proc/mounts").unwrap();
-    assert!(!mounts.contains("/marram/tx-"), "{mounts}");
+    let (mounts, pool) = (fs::read_to_string("/proc/mounts").unwrap(), bench.path("work.pool"));
+    // Other tests run beside this one.
+    let is_view =
+        |line: &&str| line.starts_with(&*pool.to_string_lossy()) && line.contains("/marram/tx-");
+    assert_eq!(mounts.lines().find(is_view), None);
     bench.run("unmount mnt").good();
     bench.run("check work.pool --data").good();
 }
@@ -248,6 +253,13 @@ fn a_part_is_played() {
     match part.as_str() {
         "waits" => wait_in_a_transaction(&place),
         "user" => work_as_a_user(&place),
+        "hostile" => {
+            let of = |name: &str| std::env::var(name).unwrap();
+            let (socket, mount) = (of("MARRAM_TEST_SOCKET"), of("MARRAM_TEST_MOUNT"));
+            let seed = of("MARRAM_TEST_SEED").parse().unwrap();
+            let client = Hostile::new(socket.into(), mount.into(), place, seed);
+            client.converse(of("MARRAM_TEST_COUNT").parse().unwrap());
+        }
         other => panic!("{other}"),
     }
 }
@@ -308,6 +320,7 @@ fn a_user_has_transactions_in_a_mount_of_root() {
     outcome(player).good();
     let entry = bench.run("log mnt --json").result().as_array().unwrap().last().unwrap().clone();
     assert_eq!((&entry["operation"], &entry["user"]), (&"transaction".into(), &USER.into()));
+    a_user_takes_back(&bench, &place, entry["number"].as_u64().unwrap());
     nothing_is_left(&bench);
 }
 
@@ -405,6 +418,16 @@ fn the_listing_of_the_thesis_runs_in_c() {
 }
 
 #[test]
+fn one_inside_of_another_in_c_commits_into_it() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let Some(prefix) = installed(&bench) else { return };
+    let program = compiled(&bench, &prefix, "inside", true);
+    outcome(Command::new(&program).arg(bench.path("mnt/src"))).good();
+    assert!(bench.path("mnt/src/kept").exists() && !bench.path("mnt/src/lost").exists());
+    nothing_is_left(&bench);
+}
+
+#[test]
 fn retry_in_c_loses_no_increment_of_two_programs() {
     const EACH: usize = 5;
     let Some((bench, _turn)) = mounted() else { return };
@@ -446,4 +469,143 @@ cd "$HOME"
 fn a_user_has_them_in_a_pool_of_the_users_own() {
     let prepare = format!("cp -r {BINDINGS}/python $HOME/python; chmod -R a+rX $HOME/python");
     ordinary_user::play(&prepare, USER_SCRIPT);
+}
+
+#[test]
+fn transactions_inside_of_one_commit_into_it_or_leave_nothing() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let outer = begin(&bench, "mnt/src");
+    write(&outer, "b", "outer\n");
+    let (first, second) = (outer.begin_inside().unwrap(), outer.begin_inside().unwrap());
+    let third = outer.begin_inside().unwrap();
+    assert_eq!(read(&first, "b"), "outer\n");
+    write(&first, "b", "first\n");
+    write(&first, "made", "by the first\n");
+    assert_eq!(read(&second, "b"), "outer\n", "nobody sees what is not committed");
+    write(&second, "lib/other", "by the second\n");
+    write(&third, "lib/third", "by the third\n");
+    third.abort();
+    first.commit().unwrap();
+    assert_eq!((read(&outer, "b"), read(&outer, "made")), first_and_made());
+    assert_eq!(text(&bench, "mnt/src/b"), "two\n", "the outer one has not committed");
+    match second.commit() {
+        Err(Error::Refused(conflicts)) => {
+            assert!(conflicts.iter().any(|it| it.path.ends_with("src/b")), "{conflicts:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let again = outer.begin_inside().unwrap();
+    assert_eq!(read(&again, "b"), "first\n");
+    let deep = again.begin_inside().unwrap();
+    write(&deep, "lib/deep", "deep\n");
+    deep.commit().unwrap();
+    assert!(open(outer.directory(), "lib/deep", OFlags::RDONLY).is_err());
+    again.commit().unwrap();
+    outer.commit().unwrap();
+    assert_eq!((text(&bench, "mnt/src/b"), text(&bench, "mnt/src/made")), first_and_made());
+    assert_eq!(text(&bench, "mnt/src/lib/deep"), "deep\n");
+    for name in ["other", "third"] {
+        assert!(!bench.path(&format!("mnt/src/lib/{name}")).exists());
+    }
+    bench.run("undo mnt --yes").good();
+    assert_eq!(text(&bench, "mnt/src/b"), "two\n");
+    assert!(!bench.path("mnt/src/made").exists());
+    nothing_is_left(&bench);
+}
+
+fn first_and_made() -> (String, String) {
+    ("first\n".to_owned(), "by the first\n".to_owned())
+}
+
+#[test]
+fn one_with_something_open_inside_of_it_is_not_committed_and_takes_that_along() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let outer = begin(&bench, "mnt/src");
+    let inner = outer.begin_inside().unwrap();
+    write(&inner, "b", "inner\n");
+    let id = inner.id().to_owned();
+    match outer.commit() {
+        Err(Error::Daemon { message, .. }) => assert!(message.contains(&id), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    wait_for("both are aborted", || {
+        bench.run("tx list mnt --json").result().as_array().unwrap().is_empty()
+    });
+    let stale = open(inner.directory(), "b", OFlags::RDONLY).unwrap_err();
+    assert_eq!(stale, Errno::STALE);
+    assert!(inner.commit().is_err());
+    assert_eq!(text(&bench, "mnt/src/b"), "two\n");
+    nothing_is_left(&bench);
+}
+
+/// What a user has committed the user can undo, as far as the user's rights go, and nobody else's.
+fn a_user_takes_back(bench: &Workbench, place: &Path, number: u64) {
+    let tx = begin(bench, "mnt");
+    write(&tx, "of-root", "x");
+    tx.commit().unwrap();
+    let undo = |number: u64| {
+        let mut command = bench.command_for_others();
+        command.args(["undo", "mnt", &number.to_string(), "--yes"]).uid(USER).gid(USER);
+        outcome(&mut command)
+    };
+    let of_root = bench.run("log mnt --json").result().as_array().unwrap().last().unwrap().clone();
+    undo(of_root["number"].as_u64().unwrap()).refused(10, &["no such operation of yours"]);
+    assert!(bench.path("mnt/of-root").exists());
+    undo(number).good();
+    assert!(!place.join("mine").exists());
+}
+
+/// How many conversations each hostile client holds: one of root, and one of a user.
+const HOSTILE_CONVERSATIONS: u64 = 1_200;
+
+/// What a daemon has open, and how many threads.
+fn held(daemon: i32) -> (usize, usize) {
+    let count = |what: &str| fs::read_dir(format!("/proc/{daemon}/{what}")).unwrap().count();
+    (count("fd"), count("task"))
+}
+
+#[test]
+fn hostile_clients_leave_nothing_and_others_are_served() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let socket = {
+        let status = bench.run("status mnt --json").result();
+        format!("/run/marram/{}.sock", status[0]["pool_id"].as_str().unwrap())
+    };
+    let daemon = bench.daemon_pid("mnt");
+    begin(&bench, "mnt").commit().unwrap();
+    wait_for("its fork goes", || !bench.run("list mnt --all").good().out.contains("tx:"));
+    let before = held(daemon);
+    let hostile = |user: u32, seed: u64| {
+        let place = bench.make_folder(&format!("mnt/hostile-{user}"));
+        chown(&place, Some(user), Some(user)).unwrap();
+        let mut command = player(&bench, "hostile", &place);
+        command.env("MARRAM_TEST_SOCKET", &socket).env("MARRAM_TEST_MOUNT", bench.path("mnt"));
+        command.env("MARRAM_TEST_SEED", seed.to_string());
+        command.env("MARRAM_TEST_COUNT", HOSTILE_CONVERSATIONS.to_string());
+        command.uid(user).gid(user).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut clients = [hostile(0, 0x5eed_0001), hostile(USER, 0x5eed_0002)];
+    let mut commits = 0;
+    while clients.iter_mut().any(|client| client.try_wait().unwrap().is_none()) {
+        // The hostile client of root may take all that root can have at a time.
+        if let Ok(tx) = Transaction::begin(bench.path("mnt/src")) {
+            write(&tx, "n", &commits.to_string());
+            tx.commit().unwrap();
+            commits += 1;
+        }
+        assert_eq!(text(&bench, "mnt/src/b"), "two\n");
+    }
+    for client in &mut clients {
+        assert!(client.wait().unwrap().success(), "a hostile client fell over itself");
+    }
+    assert!(commits > 10, "others were served {commits} times");
+    wait_for("all transactions end", || {
+        bench.run("tx list mnt --json").result().as_array().unwrap().is_empty()
+    });
+    wait_for("descriptors and threads go", || {
+        let now = held(daemon);
+        now.0 <= before.0 + 2 && now.1 <= before.1 + 2
+    });
+    assert_eq!(bench.daemon_pid("mnt"), daemon, "it is the same daemon");
+    nothing_is_left(&bench);
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod nested;
 mod ordinary_user;
 mod transactions;
 #[allow(dead_code, reason = "these tests use a part of the bench")]

@@ -374,3 +374,51 @@ fn fork_if(pool: &Pool, id: u64) -> Option<String> {
     let id = id.to_string();
     pool.report(&Source::live(fork(&id))).ok().map(|_| id)
 }
+
+fn begin_in(pool: &Pool, outer: &str, id: &str) -> Arc<dyn View> {
+    let store: &dyn Store = pool;
+    store.begin_fork(&fork(outer), &fork(id), 1).expect("it begins");
+    view(pool, &format!("tx:{id}"))
+}
+
+/// Whatever the order of ids and of commits: forks in forks go with one commit, and nothing of them
+/// stays; what a crash leaves of them goes in one step.
+#[test]
+fn forks_in_forks_give_all_their_space_back() {
+    for names_go_down in [false, true] {
+        let memory = Arc::new(MemoryDevice::new(64 << 20));
+        let device: Arc<dyn Device> = memory.clone();
+        create_on(&device, &[]);
+        let pool = Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens");
+        put(&*root(&pool), section(2, 0), noise(1, 100_000)).unwrap();
+        settle(&pool);
+        let free = free_bytes(&pool);
+        let ids = if names_go_down { ["3", "2", "1"] } else { ["1", "2", "3"] };
+        let outer = begin(&pool, ids[0]);
+        put(&*outer, section(3, 0), noise(3, 200_000)).unwrap();
+        let inner = begin_in(&pool, ids[0], ids[1]);
+        put(&*inner, section(3, 0), noise(4, 300_000)).unwrap();
+        let innermost = begin_in(&pool, ids[1], ids[2]);
+        put(&*outer, section(3, 0), noise(5, 200_000)).unwrap();
+        put(&*innermost, section(4, 0), noise(6, 200_000)).unwrap();
+        pool.commit().unwrap();
+        let left = crashed(&memory);
+        destroy_leftovers(&left, ids);
+        settle(&left);
+        assert_eq!(names(&left), ["root"]);
+        assert_eq!(free_bytes(&left), free, "after a crash");
+        drop((outer, inner, innermost));
+        ids.iter().rev().for_each(|id| end(&pool, id));
+        put(&*root(&pool), section(2, 0), noise(7, 100_000)).unwrap();
+        settle(&pool);
+        assert_eq!(names(&pool), ["root"]);
+        assert_eq!(free_bytes(&pool), free, "after their end");
+        assert_eq!(content(&*root(&pool), section(2, 0)), Some(noise(7, 100_000)));
+    }
+}
+
+/// As the next daemon destroys them: together.
+fn destroy_leftovers(pool: &Pool, ids: [&str; 3]) {
+    let left: Vec<Source> = ids.iter().map(|id| Source::live(fork(id))).collect();
+    pool.destroy_together(&left, false).expect("all go in one step");
+}

@@ -46,7 +46,8 @@ pub use together::{
     what_one_applies_the_other_sees,
 };
 pub use volatile::{
-    volatile_forks_are_forks, volatile_forks_end_without_a_trace, volatile_forks_keep_their_moment,
+    volatile_forks_are_forks, volatile_forks_begin_in_each_other,
+    volatile_forks_end_without_a_trace, volatile_forks_keep_their_moment,
 };
 
 use crate::{Batch, Block, DatasetName, Error, Item, Key, Result, Source, Store, View, kind};
@@ -98,6 +99,7 @@ pub fn all(make: MakeStore<'_>) {
     volatile_forks_are_forks(make);
     volatile_forks_keep_their_moment(make);
     volatile_forks_end_without_a_trace(make);
+    volatile_forks_begin_in_each_other(make);
 }
 
 /// The live dataset of that name.

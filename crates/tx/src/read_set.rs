@@ -91,6 +91,20 @@ impl ReadSet {
         }
     }
 
+    /// Takes over what another set has, of the same dataset.
+    pub(crate) fn take_over(&mut self, other: &ReadSet) {
+        if other.is_everything {
+            self.is_everything = true;
+            self.inodes.clear();
+        }
+        for (ino, seen) in &other.inodes {
+            let ino = Ino(*ino);
+            seen.aspects.iter().for_each(|aspect| self.note(ino, *aspect));
+            seen.names.iter().for_each(|name| self.note_name(ino, name));
+            seen.xattrs.iter().for_each(|name| self.note_xattr(ino, name));
+        }
+    }
+
     fn seen(&mut self, ino: Ino, aspect: Aspect) -> Option<&mut Seen> {
         if self.is_everything || self.omitted == Some(aspect) {
             return None;
@@ -158,6 +172,24 @@ mod tests {
         reads.note(Ino(2), Aspect::Listing);
         assert_eq!(reads.overlaps(&touched(2)).len(), 1);
         assert!(reads.overlaps(&touched(3)).is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_over_is_noted_as_if_it_was_read() {
+        let (mut inner, mut outer) = (ReadSet::default(), ReadSet::default());
+        inner.note_name(Ino(1), b"other");
+        inner.note(Ino(2), Aspect::Attributes);
+        inner.note_xattr(Ino(3), b"user.x");
+        outer.note_name(Ino(1), b"one");
+        outer.take_over(&inner);
+        assert_eq!(outer.overlaps(&touched(1)).len(), 1);
+        assert_eq!(outer.overlaps(&touched(2)).len(), 1);
+        let changed = Touched { xattrs: BTreeSet::from([b"user.x".to_vec()]), ..touched(3) };
+        assert_eq!(outer.overlaps(&changed).len(), 1);
+        assert_eq!(outer.inodes(), 3);
+        let everything = ReadSet { is_everything: true, ..ReadSet::default() };
+        outer.take_over(&everything);
+        assert_eq!(outer.overlaps(&touched(77)).len(), 1, "more was read than is noted");
     }
 
     #[test]

@@ -64,6 +64,12 @@ impl Recording {
         self.reads.lock().clone()
     }
 
+    /// What was read by something inside of this counts as read here, and as use of it.
+    pub fn take_over(&self, reads: &ReadSet) {
+        self.operations.fetch_add(1, Ordering::Relaxed);
+        self.reads.lock().take_over(reads);
+    }
+
     /// Of how many inodes anything was read so far.
     pub fn inodes_read(&self) -> usize {
         self.reads.lock().inodes()

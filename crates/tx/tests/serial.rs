@@ -1,6 +1,7 @@
-//! Random histories of concurrent transactions and plain operations, against a model that runs them
-//! one after the other in the order of their commits: what each committed transaction saw, and the
-//! state after it, must be the same.
+//! Random histories of concurrent transactions, also inside of each other, and plain operations,
+//! against a model that runs them one after the other in the order of their commits: what each
+//! committed transaction saw, and the state after it, must be the same. What was seen inside of it
+//! by one that did not commit must be so too.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +21,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0 };
 const DIRECTORIES: [&str; 2] = ["p", "q"];
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const ATTRIBUTE: &[u8] = b"user.x";
-const OPEN_MAX: usize = 3;
+const OPEN_MAX: usize = 5;
 
 /// A file, by its directory and its name.
 type Path = (&'static str, &'static str);
@@ -247,9 +248,23 @@ fn state_of(files: &dyn FileSystem) -> Model {
 
 /// A transaction that is open: what it did, and what it was answered.
 struct Open {
+    id: usize,
+    /// The one that it is inside of.
+    outer: Option<usize>,
     fork: DatasetName,
+    files: Arc<Posix>,
     view: Recording,
-    done: Vec<(Operation, String)>,
+    done: Vec<Done>,
+}
+
+/// What was done in a transaction.
+#[derive(Clone, Debug)]
+enum Done {
+    Did(Operation, String),
+    /// One began inside of it.
+    Began(usize),
+    /// The same, of which nothing but what it saw is left.
+    Lost(Vec<Done>),
 }
 
 struct History {
@@ -258,9 +273,13 @@ struct History {
     model: Model,
     open: Vec<Open>,
     random: Random,
+    /// A planted bug: what was read inside does not count if it is aborted or refused.
+    drops_reads: bool,
     begun: usize,
     committed: usize,
     refused: usize,
+    /// Committed inside of another one.
+    inside: usize,
 }
 
 fn open_files(store: &MemoryStore, dataset: &DatasetName) -> Posix {
@@ -276,17 +295,17 @@ impl History {
             let node = NewNode::Directory { permissions: 0o755 };
             parent.create(CALLER, Ino::ROOT, name(text), node).unwrap();
         }
-        let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let (begun, committed, refused) = (0, 0, 0);
         let mut history = History {
             store,
             parent,
             model: Model::new(),
             open: Vec::new(),
-            random,
-            begun,
-            committed,
-            refused,
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            drops_reads: false,
+            begun: 0,
+            committed: 0,
+            refused: 0,
+            inside: 0,
         };
         for path in [("p", "a"), ("p", "b"), ("q", "a")] {
             history.do_plainly(Operation::Write(path, b'0')).unwrap();
@@ -301,49 +320,117 @@ impl History {
         equal(&seen, &expected, &format!("plainly: {operation:?}"))
     }
 
-    fn begin(&mut self, reads: ReadSet) {
+    fn begin(&mut self, reads: ReadSet, outer: Option<usize>) {
         self.begun += 1;
-        let fork = DatasetName::of_transaction(&self.begun.to_string()).unwrap();
-        self.store.fork(&DatasetName::root(), &fork, Ino::ROOT.0).unwrap();
-        let files: Arc<dyn FileSystem> = Arc::new(open_files(&self.store, &fork));
-        let view = Recording::new(files, Ino::ROOT, reads);
-        self.open.push(Open { fork, view, done: Vec::new() });
+        let id = self.begun;
+        let fork = DatasetName::of_transaction(&id.to_string()).unwrap();
+        let dataset = match outer {
+            None => DatasetName::root(),
+            Some(at) => {
+                let outer = &mut self.open[at];
+                outer.done.push(Done::Began(id));
+                outer.fork.clone()
+            }
+        };
+        self.store.fork(&dataset, &fork, Ino::ROOT.0).unwrap();
+        let files = Arc::new(open_files(&self.store, &fork));
+        let shown: Arc<dyn FileSystem> = files.clone();
+        let view = Recording::new(shown, Ino::ROOT, reads);
+        let outer = outer.map(|at| self.open[at].id);
+        self.open.push(Open { id, outer, fork, files, view, done: Vec::new() });
     }
 
-    fn commit(&mut self, at: usize) -> Result<(), String> {
-        let Open { fork, view, done } = self.open.swap_remove(at);
-        view.end();
-        let reads = view.reads();
+    fn place_of(&self, id: usize) -> usize {
+        self.open.iter().position(|open| open.id == id).unwrap()
+    }
+
+    /// Takes one to be ended; all that is inside of it is aborted before.
+    fn take(&mut self, id: usize) -> Open {
+        while let Some(inner) = self.open.iter().find(|open| open.outer == Some(id)) {
+            let inner = inner.id;
+            self.abort(inner);
+        }
+        let open = self.open.swap_remove(self.place_of(id));
+        open.view.end();
+        open
+    }
+
+    fn abort(&mut self, id: usize) {
+        let Open { outer, fork, view, done, .. } = self.take(id);
+        self.lose(outer, id, (&view.reads(), done));
         drop(view);
+        self.store.destroy(&Source::live(fork), false).unwrap();
+    }
+
+    /// What is left of one that has not committed, or has changed nothing, is what it has seen.
+    fn lose(&mut self, outer: Option<usize>, id: usize, (reads, done): (&ReadSet, Vec<Done>)) {
+        let Some(outer) = outer else { return };
+        let at = self.place_of(outer);
+        if !self.drops_reads {
+            self.open[at].view.take_over(reads);
+        }
+        let began = |it: &&mut Done| matches!(it, Done::Began(begun) if *begun == id);
+        *self.open[at].done.iter_mut().find(began).unwrap() = Done::Lost(done);
+    }
+
+    fn commit(&mut self, id: usize) -> Result<(), String> {
+        let Open { outer, fork, view, done, files, .. } = self.take(id);
+        let reads = view.reads();
+        drop((view, files));
         let branch = Branch::of(&self.store, &fork).unwrap().unwrap();
-        let (dataset, base) = (&DatasetName::root(), &branch.base);
+        let (dataset, base) = (&branch.parent.dataset, &branch.base);
         let sides = MergeSides { dataset, base, fork: &branch.fork, root: branch.root };
         let overlaps = |touched: &_| reads.overlaps(touched);
         let options = MergeOptions { strict: Some(&overlaps), ..MergeOptions::default() };
-        let report = merge(&self.parent, &self.store, sides, &options).unwrap();
+        let into = match outer {
+            None => &self.parent,
+            Some(outer) => &*self.open[self.place_of(outer)].files,
+        };
+        let report = merge(into, &self.store, sides, &options).unwrap();
         self.store.destroy(&branch.fork, false).unwrap();
-        if !report.applied {
-            self.refused += 1;
-            return equal(&state_of(&self.parent), &self.model, "after a refusal");
+        self.refused += usize::from(!report.applied);
+        // One that has only read is where it began.
+        let is_there = report.applied && !report.change_set.inodes.is_empty();
+        match outer {
+            None => self.conclude(is_there, &done),
+            Some(_) if !is_there => {
+                self.lose(outer, id, (&reads, done));
+                Ok(())
+            }
+            Some(outer) => {
+                self.inside += 1;
+                let at = self.place_of(outer);
+                self.open[at].view.take_over(&reads);
+                self.open[at].done.extend(done);
+                Ok(())
+            }
         }
-        // One that has only read is where it began, which the model does not keep.
-        if report.change_set.inodes.is_empty() {
-            return equal(&state_of(&self.parent), &self.model, "after a reader");
+    }
+
+    /// The model does what an outermost one has done, if that is there.
+    fn conclude(&mut self, is_there: bool, done: &[Done]) -> Result<(), String> {
+        if is_there {
+            self.committed += 1;
+            replay(&mut self.model, done)?;
         }
-        self.committed += 1;
-        for (operation, seen) in done {
-            let expected = run_on_model(&mut self.model, operation);
-            equal(&seen, &expected, &format!("in a transaction: {operation:?}"))?;
-        }
-        equal(&state_of(&self.parent), &self.model, "after a commit")
+        equal(&state_of(&self.parent), &self.model, "after the end of one")
     }
 
     fn step(&mut self, reads: &ReadSet) -> Result<(), String> {
         let at = self.random.below(OPEN_MAX);
-        match self.random.below(10) {
-            0 | 1 if self.open.len() < OPEN_MAX => self.begin(reads.clone()),
-            2 if at < self.open.len() => return self.commit(at),
-            3 => {
+        match self.random.below(12) {
+            0 | 1 if self.open.len() < OPEN_MAX => {
+                let outer = Some(at).filter(|at| *at < self.open.len());
+                self.begin(reads.clone(), outer);
+            }
+            2 if at < self.open.len() => return self.commit(self.open[at].id),
+            3 if at < self.open.len() && self.open[at].outer.is_some() => {
+                return self.commit(self.open[at].id);
+            }
+            4 if at < self.open.len() && self.open[at].outer.is_some() => {
+                self.abort(self.open[at].id);
+            }
+            5 => {
                 let operation = self.random.operation();
                 return self.do_plainly(operation);
             }
@@ -351,12 +438,27 @@ impl History {
                 let operation = self.random.operation();
                 let open = &mut self.open[at];
                 let seen = run(&open.view, operation);
-                open.done.push((operation, seen));
+                open.done.push(Done::Did(operation, seen));
             }
             _ => (),
         }
         Ok(())
     }
+}
+
+/// Does on the model what was done, and compares what it sees.
+fn replay(model: &mut Model, done: &[Done]) -> Result<(), String> {
+    for one in done {
+        match one {
+            Done::Did(operation, seen) => {
+                let expected = run_on_model(model, *operation);
+                equal(seen, &expected, &format!("in a transaction: {operation:?}"))?;
+            }
+            Done::Began(_) => (),
+            Done::Lost(inside) => replay(&mut model.clone(), inside)?,
+        }
+    }
+    Ok(())
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(seen: &T, expected: &T, what: &str) -> Result<(), String> {
@@ -366,27 +468,40 @@ fn equal<T: PartialEq + std::fmt::Debug>(seen: &T, expected: &T, what: &str) -> 
     }
 }
 
-/// Runs a history; how many transactions were committed, and how many refused.
-fn play(seed: u64, steps: usize, reads: &ReadSet) -> Result<(usize, usize), String> {
-    let mut history = History::new(seed);
+/// Runs a history.
+fn play(mut history: History, steps: usize, reads: &ReadSet) -> Result<History, String> {
     for step in 0..steps {
-        history.step(reads).map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
+        history.step(reads).map_err(|error| format!("step {step}: {error}"))?;
     }
-    while !history.open.is_empty() {
-        history.commit(0).map_err(|error| format!("seed {seed}, at the end: {error}"))?;
+    while let Some(first) = history.open.first() {
+        let first = first.id;
+        history.commit(first).map_err(|error| format!("at the end: {error}"))?;
     }
-    Ok((history.committed, history.refused))
+    Ok(history)
 }
 
 #[test]
 fn histories_are_those_of_transactions_one_after_the_other() {
-    let (mut committed, mut refused) = (0, 0);
+    let (mut committed, mut refused, mut inside) = (0, 0, 0);
     for seed in 1..=300 {
-        let (done, not) = play(seed, 60, &ReadSet::default()).unwrap();
-        committed += done;
-        refused += not;
+        let history = play(History::new(seed), 100, &ReadSet::default());
+        let history = history.unwrap_or_else(|error| panic!("seed {seed}, {error}"));
+        committed += history.committed;
+        refused += history.refused;
+        inside += history.inside;
     }
-    assert!(committed > 300 && refused > 300, "{committed} committed, {refused} refused");
+    let told = format!("{committed} committed, {inside} inside of others, {refused} refused");
+    assert!(committed > 300 && refused > 300 && inside > 150, "{told}");
+}
+
+/// One that was aborted inside of another has told it what was there.
+#[test]
+fn reads_inside_that_do_not_count_are_found_out() {
+    let found = (1..=600).find_map(|seed| {
+        let history = History { drops_reads: true, ..History::new(seed) };
+        play(history, 100, &ReadSet::default()).err()
+    });
+    assert!(found.is_some(), "histories are as good without what was read inside");
 }
 
 /// What the model does not see of a kind, it cannot miss: rights and lists of attributes are not
@@ -395,7 +510,7 @@ fn histories_are_those_of_transactions_one_after_the_other() {
 fn reads_that_are_not_noted_are_found_out() {
     for aspect in [Aspect::Name, Aspect::Listing, Aspect::Attributes, Aspect::Content] {
         let reads = ReadSet::omitting(aspect);
-        let found = (1..=600).find_map(|seed| play(seed, 60, &reads).err());
+        let found = (1..=600).find_map(|seed| play(History::new(seed), 100, &reads).err());
         assert!(found.is_some(), "histories without notes of {aspect:?} are as good");
     }
 }

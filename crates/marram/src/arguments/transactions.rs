@@ -17,7 +17,8 @@ and their absence, listings, contents, attributes, rights, links, extended attri
 changed is named, and with --retry the command is run again.
 
 Only what lies in the dataset is in the transaction: what the command does elsewhere, as in /tmp \
-or over the network, happens. `marram undo` takes a commit back.
+or over the network, happens. `marram undo` takes a commit back. In a command of `marram tx run` \
+it is a transaction inside of that one: it commits into it, and fails without a trace in it.
 
 Exit status: that of the command, 128 and the signal's number if a signal ended it, and nothing \
 was changed; 123 if the commit was refused; 122 if it is not known whether it was done (`marram \

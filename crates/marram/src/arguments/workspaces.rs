@@ -105,6 +105,12 @@ pub(crate) struct ViewArguments {
     /// What lies there
     #[arg(long)]
     pub(crate) also_covered: Vec<String>,
+    /// A mount that is brought from another mount namespace: where it is there and here
+    #[arg(long, requires = "brought_from")]
+    pub(crate) brought_place: Option<PathBuf>,
+    /// That namespace, as the kernel shows it
+    #[arg(long)]
+    pub(crate) brought_from: Option<PathBuf>,
     /// Where to write why the command was not begun
     #[arg(long)]
     pub(crate) report: PathBuf,

@@ -59,7 +59,7 @@ fn find_open(target: &Target, word: &str) -> Result<TransactionRow> {
 }
 
 fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
-    let rows = open(&Target::find(&arguments.target)?)?;
+    let rows = open(&Target::find_also_inside(&arguments.target)?)?;
     let format = arguments.format;
     output.print(&rows, || {
         let mut table = Table::new(&[
@@ -100,13 +100,13 @@ struct Shown {
 
 /// Committed is what the log of operations has an entry of: the commit itself has made it.
 fn show(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
-    let target = Target::find(&arguments.target)?;
+    let target = Target::find_also_inside(&arguments.target)?;
     let id = &arguments.id;
     let is_meant = |other: &str| names(id, other);
     let found = open(&target)?.into_iter().find(|row| is_meant(&row.id)).map(shown_open);
     let found = match found {
         Some(found) => Some(found),
-        None => committed(&Target::find(&arguments.target)?, &is_meant)?,
+        None => committed(&Target::find_also_inside(&arguments.target)?, &is_meant)?,
     };
     let unknown = || {
         Error::not_found(format!("no transaction {id} is open, and none was committed")).hint(

@@ -92,6 +92,12 @@ impl Client {
         Process::hold(peer::process_of(self.stream.get_ref()))
     }
 
+    /// Where the kernel shows the mount namespace of the daemon; none if that is not seen here.
+    pub(crate) fn namespace(&self) -> Option<PathBuf> {
+        let process = peer::process_of(self.stream.get_ref())?;
+        Some(PathBuf::from(format!("/proc/{process}/ns/mnt")))
+    }
+
     /// Says that this process is about to unmount something of the daemon's. The conversation goes
     /// on.
     ///

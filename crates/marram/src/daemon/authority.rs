@@ -23,13 +23,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Operations that a user may take back after making them; what changes of files is judged anew.
-const CAN_TAKE_BACK: [&str; 7] =
-    ["fork", "merge", "rollback-directory", "snapshot", "rename", "destroy", "restore"];
-
-/// Most views of transactions of users at a time: root has room for others.
-const VIEWS_OF_USERS_MAX: usize = 32;
-/// The same of one user.
-const VIEWS_OF_EACH_MAX: usize = 16;
+const CAN_TAKE_BACK: [&str; 8] = [
+    "fork",
+    "merge",
+    "rollback-directory",
+    "snapshot",
+    "rename",
+    "destroy",
+    "restore",
+    "transaction",
+];
 
 /// One user before a daemon.
 pub(super) struct Authority<'a> {
@@ -85,19 +88,16 @@ impl<'a> Authority<'a> {
         if !order.descriptor || order.idle_seconds.is_some() {
             return Err(self.refusal("begin a transaction that is seen at a path"));
         }
+        if let Some(outer) = &order.inside {
+            self.check_transaction(outer)?;
+            let author = self.author(&order.author.command);
+            return Ok(Request::Begin(BeginOrder { author, ..order }));
+        }
         let is_meant =
             |mount: &MountReport| mount.directory == order.directory && self.can_go_to(mount);
         if !self.daemon.mounts.reports().iter().any(is_meant) {
             let place = order.directory.display();
             return Err(Error::not_found(format!("nothing is mounted at {place}")));
-        }
-        let (all, own) = self.daemon.transactions.count_of_others(self.by.uid());
-        if all >= VIEWS_OF_USERS_MAX || own >= VIEWS_OF_EACH_MAX {
-            return Err(Error::in_use(format!(
-                "{own} transactions of yours and {all} of all users are open, or held by \
-                 descriptors; at most {VIEWS_OF_EACH_MAX} and {VIEWS_OF_USERS_MAX} can be"
-            ))
-            .hint("close what was opened in those that have ended"));
         }
         let author = self.author(&order.author.command);
         Ok(Request::Begin(BeginOrder { author, ..order }))

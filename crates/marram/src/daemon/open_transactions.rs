@@ -1,4 +1,8 @@
 //! The transactions of a daemon that are open, by their ids.
+//!
+//! The invariant: whatever begins, is open or ends is in the table, and so is its view for as long
+//! as the kernel has it. So limits hold however many begin at once, and nothing is committed while
+//! anything goes on inside of it.
 
 use crate::control::protocol::{Author, TransactionRow};
 use crate::error::{Error, Result};
@@ -6,10 +10,19 @@ use marram_fuse::SessionHandle;
 use marram_store::{DatasetName, Source};
 use marram_tx::Recording;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Most transactions that are open or held at a time: each has a mount and its threads.
+const VIEWS_MAX: usize = 64;
+/// Most views of transactions of users at a time: root has room for others.
+const VIEWS_OF_USERS_MAX: usize = 32;
+/// The same of one user.
+const VIEWS_OF_EACH_MAX: usize = 16;
+/// Most transactions that are inside of each other, the outermost among them.
+const DEPTH_MAX: usize = 8;
 
 /// See the module.
 #[derive(Default)]
@@ -18,11 +31,13 @@ pub(super) struct OpenTransactions(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     open: BTreeMap<String, OpenTransaction>,
+    /// Of each that begins, is open or ends, inside of which it is.
+    outer: BTreeMap<String, String>,
     /// Their views, which last for as long as descriptors into them are open.
     views: Vec<View>,
 }
 
-/// The view of a transaction that is open, or that has ended.
+/// The view of a transaction that begins, is open, or has ended.
 struct View {
     fork: Source,
     /// Whose it is, if it is neither root's nor that of the daemon's own user.
@@ -74,16 +89,31 @@ impl Idle {
 }
 
 impl OpenTransactions {
-    /// How many views there are.
-    pub(super) fn count(&self) -> usize {
-        self.0.lock().views.len()
+    /// Takes a place in the table for one that is to begin, `inside` of another one or by itself.
+    ///
+    /// # Errors
+    /// There are too many, or too many inside of each other; the other one is not open.
+    pub(super) fn reserve(
+        &self,
+        (id, fork): (&str, &Source),
+        author: &Author,
+        inside: Option<&str>,
+    ) -> Result<()> {
+        let mut table = self.0.lock();
+        table.refuse_many(author)?;
+        if let Some(outer) = inside {
+            table.refuse_inside(outer)?;
+            table.outer.insert(id.to_owned(), outer.to_owned());
+        }
+        let other = author.bound.as_ref().map(|_| author.user);
+        table.views.push(View { fork: fork.clone(), other });
+        Ok(())
     }
 
-    /// How many views there are of other users than root and the daemon's own: of all, and of one.
-    pub(super) fn count_of_others(&self, user: u32) -> (usize, usize) {
-        let table = self.0.lock();
-        let others = || table.views.iter().filter_map(|view| view.other);
-        (others().count(), others().filter(|other| *other == user).count())
+    /// One that was to begin, and has no view.
+    pub(super) fn cancel(&self, (id, fork): (&str, &Source)) {
+        self.forget(fork);
+        self.has_ended(id);
     }
 
     /// Whose one is, if it is open.
@@ -91,37 +121,80 @@ impl OpenTransactions {
         self.0.lock().open.get(id).map(|open| open.author.user)
     }
 
-    /// One more.
-    pub(super) fn put(&self, id: &str, open: OpenTransaction) {
-        let other = open.author.bound.as_ref().map(|_| open.author.user);
-        let mut table = self.0.lock();
-        table.views.push(View { fork: open.fork.clone(), other });
-        table.open.insert(id.to_owned(), open);
+    /// Where the view of one is, if it is open.
+    pub(super) fn place_of(&self, id: &str) -> Option<PathBuf> {
+        self.0.lock().open.get(id).map(|open| open.place.clone())
     }
 
-    /// Takes one to be ended.
+    /// One that was reserved is open. False if the one that it is inside of has ended meanwhile.
+    pub(super) fn put(&self, id: &str, open: OpenTransaction) -> bool {
+        let mut table = self.0.lock();
+        table.open.insert(id.to_owned(), open);
+        table.outer.get(id).is_none_or(|outer| table.open.contains_key(outer))
+    }
+
+    /// Takes one to be ended, which goes on until [`OpenTransactions::has_ended`].
     ///
     /// # Errors
     /// It is not open.
     pub(super) fn take(&self, id: &str) -> Result<OpenTransaction> {
-        let gone = || Error::not_found(format!("no transaction {id} is open"));
-        self.0.lock().open.remove(id).ok_or_else(gone)
+        self.0.lock().take(id)
+    }
+
+    /// The same, if nothing goes on inside of it.
+    ///
+    /// # Errors
+    /// It is not open; something goes on inside of it.
+    pub(super) fn take_alone(&self, id: &str) -> Result<OpenTransaction> {
+        let mut table = self.0.lock();
+        match table.inside(id).first() {
+            Some(inner) => Err(Error::in_use(format!(
+                "transaction {inner} is open inside of transaction {id}"
+            ))
+            .hint("commit or abort what is inside of it first; nothing was changed")),
+            None => table.take(id),
+        }
+    }
+
+    /// One that was taken has ended.
+    pub(super) fn has_ended(&self, id: &str) {
+        self.0.lock().outer.remove(id);
+    }
+
+    /// Those that are open inside of another one.
+    pub(super) fn open_inside(&self, id: &str) -> Vec<String> {
+        let table = self.0.lock();
+        let mut inside = table.inside(id);
+        inside.retain(|inner| table.open.contains_key(inner));
+        inside
+    }
+
+    /// What the one that another is inside of has noted, if that is open.
+    pub(super) fn recording_around(&self, id: &str) -> Option<Arc<Recording>> {
+        let table = self.0.lock();
+        let outer = table.open.get(table.outer.get(id)?)?;
+        Some(Arc::clone(&outer.recording))
     }
 
     /// The view of a fork has ended: what its transaction has done goes with it.
     pub(super) fn forget(&self, fork: &Source) {
         let mut table = self.0.lock();
-        table.open.retain(|_, open| open.fork != *fork);
+        let id = fork.dataset.transaction().unwrap_or_default();
+        if table.open.remove(id).is_some() {
+            table.outer.remove(id);
+        }
         table.views.retain(|view| view.fork != *fork);
     }
 
-    /// The ids of those in which nothing has been done for too long.
+    /// The ids of those in which nothing has been done for too long, and inside of which nothing
+    /// goes on.
     pub(super) fn forgotten(&self) -> Vec<String> {
         let mut table = self.0.lock();
+        let busy: BTreeSet<String> = table.outer.values().cloned().collect();
         let forgotten = table.open.iter_mut().filter_map(|(id, open)| {
             let operations = open.recording.operations();
-            let idle = open.idle.as_mut()?;
-            idle.is_over(operations).then(|| id.clone())
+            let is_over = open.idle.as_mut()?.is_over(operations);
+            (is_over && !busy.contains(id)).then(|| id.clone())
         });
         forgotten.collect()
     }
@@ -139,6 +212,59 @@ impl OpenTransactions {
             idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
         };
         self.0.lock().open.iter().map(row).collect()
+    }
+}
+
+/// That a transaction is not open, or not any more.
+pub(super) fn not_open(id: &str) -> Error {
+    Error::not_found(format!("no transaction {id} is open"))
+}
+
+impl Table {
+    fn refuse_many(&self, author: &Author) -> Result<()> {
+        if self.views.len() >= VIEWS_MAX {
+            return Err(Error::in_use(format!(
+                "{VIEWS_MAX} transactions are open, or have ended and are held by descriptors"
+            ))
+            .hint("try again when one has gone; `marram tx list` shows those that are open"));
+        }
+        if author.bound.is_none() {
+            return Ok(());
+        }
+        let others = || self.views.iter().filter_map(|view| view.other);
+        let (all, own) = (others().count(), others().filter(|it| *it == author.user).count());
+        if all < VIEWS_OF_USERS_MAX && own < VIEWS_OF_EACH_MAX {
+            return Ok(());
+        }
+        Err(Error::in_use(format!(
+            "{own} transactions of yours and {all} of all users are open, or held by \
+             descriptors; at most {VIEWS_OF_EACH_MAX} and {VIEWS_OF_USERS_MAX} can be"
+        ))
+        .hint("close what was opened in those that have ended"))
+    }
+
+    fn refuse_inside(&self, outer: &str) -> Result<()> {
+        if !self.open.contains_key(outer) {
+            return Err(not_open(outer));
+        }
+        let around = std::iter::successors(Some(outer), |id| self.outer.get(*id).map(|it| &**it));
+        match around.count() < DEPTH_MAX {
+            true => Ok(()),
+            false => Err(Error::usage(format!(
+                "{DEPTH_MAX} transactions are inside of each other already"
+            ))
+            .hint("begin it in one that is further out")),
+        }
+    }
+
+    /// What begins, is open or ends inside of one.
+    fn inside(&self, id: &str) -> Vec<String> {
+        let is_inside = |(_, outer): &(&String, &String)| outer.as_str() == id;
+        self.outer.iter().filter(is_inside).map(|(inner, _)| inner.clone()).collect()
+    }
+
+    fn take(&mut self, id: &str) -> Result<OpenTransaction> {
+        self.open.remove(id).ok_or_else(|| not_open(id))
     }
 }
 

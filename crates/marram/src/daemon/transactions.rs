@@ -4,6 +4,9 @@
 //! it for a time that was named. What it works in is a fork that no list shows, mounted at a place
 //! in the folder of the control sockets.
 //!
+//! One may begin inside of another: in a fork of that one's fork. It commits into that one, and
+//! what it has read counts for that one however it ends.
+//!
 //! The invariant: a transaction that is taken from the table answers nothing any more to the
 //! programs in it, before anything of it is read for a commit. What they have written through maps
 //! of files is in the commit, or the commit fails: no map outlives it, since the kernel lets go of
@@ -11,7 +14,7 @@
 
 use super::invalidation;
 use super::mounts::mount_view;
-use super::open_transactions::{Idle, OpenTransaction};
+use super::open_transactions::{Idle, OpenTransaction, not_open};
 use super::state::Daemon;
 use crate::control::protocol::{Answer, BeginOrder, BegunTransaction, MountReport};
 use crate::engine::home::{CommitOrder, Transactions as Capability, lacks};
@@ -20,7 +23,8 @@ use crate::names::hexadecimal;
 use crate::paths;
 use crate::timestamps::now_seconds;
 use marram_fuse::{SessionHandle, Unmount};
-use marram_store::Source;
+use marram_store::{DatasetName, Source};
+use marram_tx::Recording;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Read;
@@ -29,8 +33,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most transactions that are open or held at a time: each has a mount and its threads.
-const OPEN_MAX: usize = 64;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
 /// With this the name of a place begins.
@@ -43,44 +45,64 @@ const VIEW: &str = "view";
 /// # Errors
 /// What refuses it, before anything has been made.
 pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> {
-    let (source, like) = mounted_at(daemon, &order.directory)?;
-    if daemon.transactions.count() >= OPEN_MAX {
-        return Err(Error::in_use(format!(
-            "{OPEN_MAX} transactions are open, or have ended and are held by descriptors"
-        ))
-        .hint("try again when one has gone; `marram tx list` shows those that are open"));
-    }
-    let id = new_id()?;
-    let fork = capability(daemon)?.begin(&source.dataset, &id)?;
-    let place = place_of(daemon, &id);
-    let made = make_place(&place)
-        .and_then(|()| capability(daemon)?.base(&fork))
-        .and_then(|base| Ok((base, mount_view(daemon, &fork, &place, &like)?)))
-        .inspect_err(|_| {
-            let _destroyed_by_the_next_daemon = capability(daemon).map(|it| it.discard(&fork));
-            remove_place(&place);
-        });
-    let (base, (recording, session)) = made?;
-    let device = session.device().into();
-    let view = match order.descriptor {
-        true => Some(Arc::new(take_out_of_sight(&session, &place)?)),
-        false => None,
+    let directory = match &order.inside {
+        Some(outer) => daemon.transactions.place_of(outer).ok_or_else(|| not_open(outer))?,
+        None => order.directory.clone(),
     };
+    let (source, like) = mounted_at(daemon, &directory)?;
+    let id = new_id()?;
+    let fork = Source::live(DatasetName::of_transaction(&id)?);
+    let (entry, inside) = ((id.as_str(), &fork), source.dataset.transaction());
+    daemon.transactions.reserve(entry, &order.author, inside)?;
+    let place = place_of(daemon, &id);
+    let made = open_view(daemon, &source, (&id, &place), &like);
+    let (base, recording, session) = made.inspect_err(|_| daemon.transactions.cancel(entry))?;
+    let device = session.device().into();
     let open = OpenTransaction {
         fork,
-        dataset: source.dataset,
+        dataset: source.dataset.clone(),
         base,
         recording,
-        session,
+        session: session.clone(),
         place: place.clone(),
         seconds: now_seconds(),
         author: order.author.clone(),
         idle: order.idle_seconds.map(|seconds| Idle::new(Duration::from_secs(seconds))),
     };
     daemon.log.write(&format!("transaction {id} has begun: {}", order.author.command));
-    daemon.transactions.put(&id, open);
+    let has_place = daemon.transactions.put(&id, open);
+    let shown = match (has_place, order.descriptor) {
+        (false, _) => Err(not_open(inside.unwrap_or_default())),
+        (true, true) => take_out_of_sight(&session, &place).map(|view| Some(Arc::new(view))),
+        (true, false) => Ok(None),
+    };
+    let view = shown.inspect_err(|_| abort(daemon, &id))?;
     let outlives = order.idle_seconds.is_some();
     Ok(Answer::Begun(BegunTransaction { id, place, outlives, device: Some(device), view }))
+}
+
+/// What a view shows at first, what it notes, and its mount.
+type OpenedView = ((Source, u64), Arc<Recording>, SessionHandle);
+
+/// Makes the fork of a transaction, and mounts it.
+///
+/// # Errors
+/// What refuses it; then there is neither.
+fn open_view(
+    daemon: &Arc<Daemon>,
+    source: &Source,
+    (id, place): (&str, &Path),
+    like: &MountReport,
+) -> Result<OpenedView> {
+    let fork = capability(daemon)?.begin(&source.dataset, id)?;
+    let made = make_place(place)
+        .and_then(|()| capability(daemon)?.base(&fork))
+        .and_then(|base| Ok((base, mount_view(daemon, &fork, place, like)?)));
+    let (base, (recording, session)) = made.inspect_err(|_| {
+        let _destroyed_by_the_next_daemon = capability(daemon).map(|it| it.discard(&fork));
+        remove_place(place);
+    })?;
+    Ok((base, recording, session))
 }
 
 /// The root of a view whose mount is taken from its place: it lives as long as its descriptors.
@@ -106,7 +128,7 @@ fn take_out_of_sight(session: &SessionHandle, place: &Path) -> Result<OwnedFd> {
 /// # Errors
 /// Why it could not be; then nothing of it is there, and it is no more.
 pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
-    let open = daemon.transactions.take(id)?;
+    let open = daemon.transactions.take_alone(id)?;
     open.recording.end();
     invalidation::forget_content(&daemon.mounts, &open.fork);
     let done = match open.recording.has_lost() {
@@ -131,8 +153,11 @@ fn written_meanwhile() -> Error {
         .hint("end what has mapped it before the commit; nothing was changed")
 }
 
-/// Aborts a transaction, if it is open.
+/// Aborts a transaction, if it is open, after all that is open inside of it.
 pub(super) fn abort(daemon: &Daemon, id: &str) {
+    for inner in daemon.transactions.open_inside(id) {
+        abort(daemon, &inner);
+    }
     if let Ok(open) = daemon.transactions.take(id) {
         open.recording.end();
         close(daemon, (id, "aborted"), open);
@@ -147,9 +172,14 @@ pub(super) fn abort_forgotten(daemon: &Daemon) {
     }
 }
 
-/// Takes the view away; the fork goes with it.
+/// Takes the view away; the fork goes with it. What was read in it was read by what it is inside
+/// of, which has heard of its end.
 fn close(daemon: &Daemon, (id, outcome): (&str, &str), open: OpenTransaction) {
     daemon.log.write(&format!("transaction {id}: {outcome}"));
+    if let Some(outer) = daemon.transactions.recording_around(id) {
+        outer.take_over(&open.recording.reads());
+    }
+    daemon.transactions.has_ended(id);
     let OpenTransaction { recording, session, place, .. } = open;
     drop(recording);
     if let Err(error) = session.unmount_from(&place, Unmount::Lazily) {
@@ -170,10 +200,6 @@ fn mounted_at(daemon: &Daemon, directory: &Path) -> Result<(Source, MountReport)
     let report = report.ok_or_else(missing)?;
     let source: Source = report.source.parse()?;
     let has = |word: &str| report.options.split(',').any(|one| one == word);
-    if source.dataset.transaction().is_some() {
-        return Err(Error::usage("this is inside of a transaction")
-            .hint("a transaction in a transaction cannot be had: it is part of the outer one"));
-    }
     if report.read_only || source.snapshot.is_some() {
         return Err(Error::usage(format!("{place} is mounted read-only")));
     }

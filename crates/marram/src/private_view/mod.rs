@@ -11,6 +11,7 @@
 //! inherit from outside and what would lead past the view ([`inherited`]) is opened again through
 //! the view, or nothing is started.
 
+mod brought;
 mod inherited;
 mod program;
 mod running;
@@ -19,6 +20,7 @@ mod signals;
 mod stage;
 mod survivors;
 
+pub(crate) use brought::Brought;
 pub(crate) use inherited::Inherited;
 pub(crate) use program::check_program;
 pub(crate) use running::{End, Leftovers, Running, is_in_foreground};
@@ -27,9 +29,9 @@ pub(crate) use stage::become_command;
 pub(crate) use survivors::Survivor;
 
 use crate::error::{Error, Result};
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is seen, and where.
@@ -45,6 +47,8 @@ pub(crate) struct View {
     pub(crate) covered: Covered,
     /// What is seen in other places besides.
     pub(crate) also: Vec<Binding>,
+    /// The mount that the directories lie in, if it has to be brought from another namespace.
+    pub(crate) brought: Option<Brought>,
 }
 
 /// A directory that is seen in the place of another.
@@ -68,13 +72,16 @@ pub(crate) struct Covered {
 }
 
 impl Covered {
-    /// What `path` leads to.
+    /// What `path` leads to. No file system is asked for attributes: a transaction that has asked
+    /// for those of a directory depends on every name in it.
     ///
     /// # Errors
     /// When it does not exist, or cannot be looked at.
     pub(crate) fn at(path: &Path) -> Result<Covered> {
-        let found = std::fs::metadata(path).map_err(|error| Error::system("look at", path, error));
-        found.map(|found| Covered { device: found.dev(), ino: found.ino() })
+        let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
+        let found = found.map_err(|error| Error::system("look at", path, error))?;
+        let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+        Ok(Covered { device, ino: found.stx_ino })
     }
 
     /// As a word of a command line.

@@ -10,14 +10,14 @@ use super::survivors::{Below, Survivor, living};
 use super::{Begun, Refusal};
 use crate::error::{Error, Result};
 use crate::process::own_pid;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpgrp, kill_process, wait};
 use rustix::termios::tcgetpgrp;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ pub(crate) struct Running {
     caught: Caught,
     /// The view as the command's mounts show it, if it was made and can be seen.
     sight: Option<Sight>,
+    /// The directory of a view that was brought, also when the mounts of the command are gone.
+    directory: Option<OwnedFd>,
 }
 
 /// How a command ended.
@@ -84,8 +86,10 @@ impl Running {
         let child = command.spawn().map_err(failed)?;
         let pid = Pid::from_child(&child);
         let heed = || hand_on(pid, caught.pending());
-        let sight = meeting.wait(pid, &begun.view.place, heed);
-        Ok(Running { pid, report, caught, sight })
+        let is_brought = begun.view.brought.is_some();
+        let seen = meeting.wait(pid, (begun.view.place.as_path(), is_brought), heed);
+        let (sight, directory) = seen.map_or((None, None), |(sight, at)| (Some(sight), at));
+        Ok(Running { pid, report, caught, sight, directory })
     }
 
     /// Returns when the command has ended.
@@ -154,6 +158,21 @@ impl Running {
         self.caught.interruption().is_some()
     }
 
+    /// Has the kernel hand over what was written through mappings in a view that was brought.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn write_back(&self) -> Result<()> {
+        let failed = |error: Errno| {
+            Error::failed(format!("what was written by mapped files cannot be had: {error}"))
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let unseen = || Error::failed("the view of the command is not seen from here");
+        let directory = self.directory.as_ref().ok_or_else(unseen)?;
+        let opened = openat(directory, ".", flags, Mode::empty()).map_err(failed)?;
+        syncfs(opened).map_err(failed)
+    }
+
     /// Whether the view is gone that the command began in. It is looked at no more afterwards.
     ///
     /// # Errors
@@ -188,6 +207,10 @@ fn command(
     for binding in &view.also {
         command.arg("--also-shown").arg(&binding.shown).arg("--also-place").arg(&binding.place);
         command.arg("--also-covered").arg(binding.covered.word());
+    }
+    if let Some(brought) = &view.brought {
+        command.arg("--brought-place").arg(&brought.place);
+        command.arg("--brought-from").arg(&brought.namespace);
     }
     if let Some(workdir) = &begun.inherited.workdir {
         command.arg("--workdir").arg(workdir);

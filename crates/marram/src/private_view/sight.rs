@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::mountinfo::{MountEntry, mounts_of};
 use crate::process::own_pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// How long to wait before looking for signals.
@@ -40,13 +41,14 @@ impl Meeting {
     }
 
     /// Returns when `process` has made the view of `place` or has ended; calls `heed` meanwhile.
-    /// Without the view, or where the kernel does not tell of it, there is no sight of it.
+    /// Without the view, or where the kernel does not tell of it, there is no sight of it. Its
+    /// directory comes with it, if that is to be kept.
     pub(super) fn wait(
         mut self,
         process: Pid,
-        place: &Path,
+        (place, keeps_directory): (&Path, bool),
         mut heed: impl FnMut(),
-    ) -> Option<Sight> {
+    ) -> Option<(Sight, Option<OwnedFd>)> {
         let ended = pidfd_open(process, PidfdFlags::empty()).ok()?;
         loop {
             let both = &mut [
@@ -59,7 +61,8 @@ impl Meeting {
             }
             heed();
         }
-        let sight = Sight::of(process, place);
+        let directory = || if keeps_directory { directory_of(process, place) } else { None };
+        let sight = Sight::of(process, place).map(|sight| (sight, directory()));
         let _has_ended = self.go_on.write_all(b"g");
         sight
     }
@@ -90,6 +93,13 @@ impl Waiting {
             let _or_the_starter_has_ended = self.going.read(&mut [0_u8; 1]);
         }
     }
+}
+
+/// The directory that a process sees at a place. The kernel alone is asked for it.
+fn directory_of(process: Pid, place: &Path) -> Option<OwnedFd> {
+    let root = format!("/proc/{}/root", process.as_raw_nonzero());
+    let path = Path::new(&root).join(place.strip_prefix("/").unwrap_or(place));
+    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// A view as the mounts of its command show it.
@@ -131,7 +141,7 @@ mod tests {
     fn a_process_that_ends_before_it_has_a_view_is_not_waited_for() {
         let mut child = Command::new("true").spawn().unwrap();
         let process = rustix::process::Pid::from_child(&child);
-        let sight = Meeting::new().unwrap().wait(process, "/none".as_ref(), || ());
+        let sight = Meeting::new().unwrap().wait(process, ("/none".as_ref(), false), || ());
         assert!(sight.is_none());
         child.wait().unwrap();
     }
@@ -144,8 +154,9 @@ mod tests {
         let other = std::thread::spawn(move || waiting.meet());
         // This process stands for the other one: its root is a mount.
         let own = rustix::process::getpid();
-        let mut sight = meeting.wait(own, "/".as_ref(), || ()).unwrap();
+        let (mut sight, directory) = meeting.wait(own, ("/".as_ref(), true), || ()).unwrap();
         other.join().unwrap();
+        assert!(directory.is_some());
         assert!(sight.is_there().unwrap());
         let meeting = Meeting::new().unwrap();
         let [made, going] = meeting.paths();

@@ -4,6 +4,7 @@
 //! others, and needs no code between a fork and an exec. What keeps it from becoming the command is
 //! written into the report, which its starter reads when it has ended.
 
+use super::brought::Taken;
 use super::inherited::{Reopened, reopen};
 use super::sight::Waiting;
 use super::{Covered, Refusal, program};
@@ -43,11 +44,13 @@ pub(crate) fn become_command(arguments: &ViewArguments) -> u8 {
 /// Makes the view, and enters and opens in it what lies in it.
 fn prepare(arguments: &ViewArguments, waiting: Waiting) -> Result<()> {
     let ids = (geteuid().as_raw(), getegid().as_raw());
+    let brought = Taken::of(arguments)?;
     let separation = marram_fuse::separate_mounts().map_err(|error| no_namespace(&error))?;
     if separation == Separation::UserNamespace {
         map_own(ids)?;
     }
     keep_private(&arguments.mount)?;
+    brought.map_or(Ok(()), Taken::put)?;
     bind(arguments)?;
     waiting.meet();
     if let Some(workdir) = &arguments.workdir {

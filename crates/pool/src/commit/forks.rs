@@ -45,18 +45,21 @@ pub(super) fn begin(commit: &mut Commit<'_>, parent: u64, begins: &Begins) -> Re
 }
 
 /// The records of ended forks and of their bases go; so does what only they held, as far as there
-/// is little of it.
+/// is little of it. The forks first: one that a fork has begun in is the last of its line, and then
+/// the base of that is.
 pub(super) fn drop_ended(commit: &mut Commit<'_>, ended: &[(u64, u64)]) -> Result<()> {
     if ended.is_empty() {
         return Ok(());
     }
     let mut leaves = PRUNE_LEAVES;
-    for (fork, base) in ended {
+    for (fork, _) in ended {
         let record = commit.record(*fork)?;
         destroy_last(commit, record)?;
         if is_planted(PlantedBug::DeadTransactionKept) {
             commit.records.insert(*fork, None);
         }
+    }
+    for (fork, base) in ended {
         let base = commit.record(*base)?;
         if base.clones == 0 && base.holds == 0 {
             match base.next {

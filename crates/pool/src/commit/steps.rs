@@ -39,7 +39,7 @@ pub(super) struct Steps {
     pub(super) steps: Vec<Step>,
     /// How many frozen layers of each dataset that are.
     pub(super) taken: Vec<(Arc<Dataset>, usize)>,
-    /// Ended forks that go, and their bases.
+    /// Ended forks that go, and their bases: those that have begun later first.
     pub(super) ended: Vec<(u64, u64)>,
 }
 
@@ -105,7 +105,7 @@ impl Steps {
         let (record, base) = (Arc::clone(&fork.record), Arc::clone(&fork.base));
         let begins = Begins { record, base, dataset: Arc::clone(&fork.dataset) };
         let layers = layers[from..fork.base_layers].to_vec();
-        self.steps.push(Step { dataset: fork.parent.arc(), layers, begins: Some(begins) });
+        self.steps.push(Step { dataset: Arc::clone(&fork.parent), layers, begins: Some(begins) });
     }
 
     /// Forks without changes of their own, and parents of which nothing waits but what their forks
@@ -126,14 +126,20 @@ impl Steps {
         let datasets = pool.datasets.read();
         let is_open = |id: &u64| datasets.get(id).is_some_and(|dataset| dataset.is_open());
         let records = pool.records.read();
-        let is_alone = |id: u64| {
-            records.snapshots(id).next().is_none() && records.children(id).next().is_none()
-        };
         // What this commit takes in goes with the next one.
         let goes = |fork: &&Fork| fork.is_ended && fork.is_on_media && !fork.is_in_commit;
-        let ended = table.all().filter(goes);
-        let ended = ended.map(|fork| (fork.record.id, fork.base.id));
-        self.ended = ended.filter(|(fork, base)| !is_open(base) && is_alone(*fork)).collect();
+        let mut ended: Vec<(u64, u64)> =
+            table.all().filter(goes).map(|fork| (fork.record.id, fork.base.id)).collect();
+        // A fork of one that goes has begun after it.
+        ended.reverse();
+        for (fork, base) in ended {
+            let is_going = |id: u64| self.ended.iter().any(|(_, gone)| *gone == id);
+            let is_alone = records.snapshots(fork).all(|it| is_going(it.id))
+                && records.children(fork).next().is_none();
+            if is_alone && !is_open(&base) {
+                self.ended.push((fork, base));
+            }
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

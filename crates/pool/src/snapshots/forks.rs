@@ -31,14 +31,14 @@ pub(crate) fn begin(
 ) -> Result<()> {
     let pool = &session.state;
     pool.check_writable()?;
-    if name.transaction().is_none() || dataset.transaction().is_some() {
+    if name.transaction().is_none() {
         let reason = format!("{name} is not to be a fork in memory of {dataset}");
         return Err(Error::Invalid(reason));
     }
     let _nothing_comes_or_goes = pool.turns.administering.lock();
     let live = Source::live(name.clone());
     pool.refuse_known(&live)?;
-    let record = pool.find_live(dataset)?;
+    let record = find_parent(pool, dataset)?;
     let parent = pool.running(record.id);
     let parent = Opened::new(parent.ok_or_else(|| Error::NoDataset(dataset.to_string()))?);
     make_way(pool, &parent)?;
@@ -46,6 +46,17 @@ pub(crate) fn begin(
     let owner = session.author.as_ref().and_then(|author| author.user).unwrap_or(0);
     let records = records_of(pool, &record, (&live, &base), (root_object, owner));
     put(pool, parent, records)
+}
+
+/// What a fork begins in. One that is a fork in memory itself becomes a record before: no fork in
+/// memory is over another one.
+fn find_parent(pool: &State, dataset: &DatasetName) -> Result<Arc<DatasetRecord>> {
+    let record = pool.find_live(dataset)?;
+    if pool.forks.base_of(record.id).is_none() {
+        return Ok(record);
+    }
+    turn::settle_forks(pool)?;
+    pool.find_live(dataset)
 }
 
 /// Refuses one for whose records there is no space; has layers committed that are too many.
@@ -119,7 +130,8 @@ fn put(pool: &State, parent: Opened, [record, base]: [DatasetRecord; 2]) -> Resu
         record: Arc::new(record),
         base: Arc::new(base),
         dataset,
-        parent,
+        parent: parent.arc(),
+        holds_parent: Some(parent),
         base_layers,
         is_on_media: false,
         is_in_commit: false,
@@ -142,7 +154,8 @@ pub(crate) fn end(session: &Session, name: &DatasetName) -> Result<()> {
         return Err(Error::InUse { name: source.to_string(), holder });
     }
     fork.is_ended = true;
-    let id = fork.record.id;
+    let (id, parent) = (fork.record.id, fork.parent.id);
+    table.let_go_of_fork(id, parent);
     pool.forget_fork(&mut table, id);
     Ok(())
 }

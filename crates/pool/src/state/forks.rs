@@ -39,8 +39,9 @@ pub(crate) struct Fork {
     /// The same of its base, a snapshot of the parent.
     pub(crate) base: Arc<DatasetRecord>,
     pub(crate) dataset: Arc<Dataset>,
-    /// It counts as open, and is not destroyed.
-    pub(crate) parent: Opened,
+    pub(crate) parent: Arc<Dataset>,
+    /// The parent counts as open, and is not destroyed.
+    pub(crate) holds_parent: Option<Opened>,
     /// How many of the frozen layers are the base's.
     pub(crate) base_layers: usize,
     /// Both have records.
@@ -160,6 +161,15 @@ impl Table {
     pub(crate) fn named(&mut self, source: &Source) -> Option<&mut Fork> {
         let name = source.to_string();
         self.0.values_mut().find(|fork| !fork.is_ended && fork.record.name == name)
+    }
+
+    /// What has ended holds no fork: that may end too, and its records go together with these.
+    pub(crate) fn let_go_of_fork(&mut self, ended: u64, parent: u64) {
+        if self.0.contains_key(&parent)
+            && let Some(fork) = self.0.get_mut(&ended)
+        {
+            fork.holds_parent = None;
+        }
     }
 
     /// A commit that was frozen before they began has taken in so many layers of their parent,

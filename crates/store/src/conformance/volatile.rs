@@ -206,8 +206,6 @@ pub fn volatile_forks_end_without_a_trace(make: MakeStore<'_>) {
         store.begin_fork(&data, &fork("1"), 1).expect("it begins");
         let again = store.begin_fork(&data, &fork("1"), 1);
         assert!(matches!(again, Err(Error::DatasetExists(_))), "{again:?}");
-        let nested = store.begin_fork(&fork("1"), &fork("2"), 1);
-        assert!(matches!(nested, Err(Error::Invalid(_))), "{nested:?}");
         let view = store.open(&Source::live(fork("1"))).expect("it opens");
         put(&*view, section(3, 0), fresh(b"", bytes(3, 200_000)));
         if with_commit {
@@ -229,4 +227,70 @@ pub fn volatile_forks_end_without_a_trace(make: MakeStore<'_>) {
     assert_eq!(names(&store), kept);
     store.destroy(&live("data"), false).expect("its dataset goes");
     assert_eq!(names(&store), ["root"]);
+}
+
+/// One begins in another, and several at a time: each has the state of its own moment, what is
+/// merged into the outer one is nowhere else, and all end in any order of inner before outer.
+pub fn volatile_forks_begin_in_each_other(make: MakeStore<'_>) {
+    for commits in 0..8_u32 {
+        let store = make();
+        if store.capabilities().volatile.is_none() {
+            return;
+        }
+        let commit_at = |place: u32| {
+            if commits & (1 << place) != 0 {
+                commit(&store);
+            }
+        };
+        let parent = root(&store);
+        put(&*parent, section(2, 0), fresh(b"", bytes(1, 8_192)));
+        let outer = begin(&store, "outer");
+        put(&*outer, section(9, 0), fresh(b"", bytes(9, 40_000)));
+        commit_at(0);
+        let first = begin_in(&store, "outer", "a");
+        put(&*outer, section(2, 0), fresh(b"", bytes(2, 8_192)));
+        let second = begin_in(&store, "outer", "b");
+        commit_at(1);
+        put(&*first, section(9, 0), fresh(b"", bytes(3, 8_192)));
+        put(&*parent, section(3, 0), fresh(b"", bytes(4, 8_192)));
+        assert_eq!(content(&*first, section(2, 0)), bytes(1, 8_192), "{commits}");
+        assert_eq!(content(&*second, section(2, 0)), bytes(2, 8_192), "{commits}");
+        assert_eq!(content(&*second, section(9, 0)), bytes(9, 40_000), "{commits}");
+        assert_eq!(content(&*outer, section(9, 0)), bytes(9, 40_000), "{commits}");
+        assert_eq!(store.is_unchanged(&fork("b")), Ok(true), "{commits}");
+        assert_eq!(names(&store), ["root"]);
+        check_keys(&store, "a", &[section(9, 0)]);
+        check_keys(&store, "b", &[]);
+        check_keys(&store, "outer", &[section(2, 0), section(9, 0)]);
+        commit_at(2);
+        drop((first, second));
+        let busy = store.end_fork(&fork("outer"));
+        assert!(matches!(busy, Err(Error::InUse { .. })), "{busy:?}");
+        drop(outer);
+        for id in ["a", "b", "outer"] {
+            store.end_fork(&fork(id)).expect("it ends");
+        }
+        commit(&store);
+        assert_eq!(content(&*parent, section(2, 0)), bytes(1, 8_192), "{commits}");
+        assert_eq!(value(&*parent, section(9, 0)), None, "{commits}");
+    }
+}
+
+fn begin_in(store: &Arc<dyn Store>, outer: &str, id: &str) -> Arc<dyn View> {
+    store.begin_fork(&fork(outer), &fork(id), 1).expect("it begins");
+    store.open(&Source::live(fork(id))).expect("it opens")
+}
+
+/// What a fork has changed since its base is just this.
+fn check_keys(store: &Arc<dyn Store>, id: &str, expected: &[Key]) {
+    let base = store.report(&Source::live(fork(id))).expect("reported").origin;
+    let read = store.ephemeral_snapshot(&fork(id), "diff").expect("it is kept");
+    let mut keys = Vec::new();
+    let mut note = |change: crate::ItemChange| {
+        keys.push(change.key);
+        true
+    };
+    store.changes(&base.expect("a base"), &read, Key::MIN, &mut note).expect("compared");
+    assert_eq!(keys, expected, "{id}");
+    store.discard_snapshot(&read);
 }

@@ -38,7 +38,7 @@ impl VolatileForks for MemoryStore {
         name: &DatasetName,
         root_object: u64,
     ) -> Result<()> {
-        if name.transaction().is_none() || dataset.transaction().is_some() {
+        if name.transaction().is_none() {
             return Err(Error::Invalid(format!("{name} is not to be a fork of {dataset}")));
         }
         self.fork(dataset, name, root_object)?;

@@ -57,12 +57,12 @@ pub trait EphemeralSnapshots {
 /// than memory.
 pub trait VolatileForks {
     /// Begins a fork of the state that `dataset` has now. Its name is that of a transaction
-    /// ([`DatasetName::of_transaction`]). The dataset counts as open until the end of the fork.
+    /// ([`DatasetName::of_transaction`]), and so may be that of the dataset: then a commit may be
+    /// waited for. The dataset counts as open until the end of the fork.
     ///
     /// # Errors
     /// [`crate::Error::NoDataset`], [`crate::Error::DatasetExists`]; [`crate::Error::Invalid`] for
-    /// any other name, and for a fork of a transaction's fork; [`crate::Error::NoSpace`] if there
-    /// is none for what may be written of it.
+    /// any other name; [`crate::Error::NoSpace`] if there is none for what may be written of it.
     fn begin_fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64)
     -> Result<()>;
 

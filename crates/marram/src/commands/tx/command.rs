@@ -15,6 +15,7 @@ use crate::output::Output;
 use crate::private_view::{
     Begun, Caught, End, Inherited, Leftovers, Refusal, begin, check_program,
 };
+use crate::target::Target;
 use marram_client::control::pause;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ fn in_open(
         return Err(Error::usage(format!("transaction {id} is one of {}", row.dataset)).into());
     }
     let inherited = dataset.inherited()?;
-    let view = dataset.view(&row.place);
+    let view = dataset.view(&connected(&dataset.target)?, &row.place)?;
     let command = Begun {
         view: &view,
         inherited: &inherited,
@@ -89,6 +90,9 @@ fn in_open(
     };
     if running.has_lost_view()? {
         return Err(lost_view().into());
+    }
+    if view.brought.is_some() {
+        running.write_back()?;
     }
     inherited.move_to_ends();
     if let Outcome::Left(_) = outcome {
@@ -113,7 +117,7 @@ fn attempt(
     mut caught: Caught,
 ) -> std::result::Result<(String, Outcome), Refusal> {
     let (client, begun) = begin_transaction(dataset, None)?;
-    let view = dataset.view(&begun.place);
+    let view = dataset.view(&client, &begun.place)?;
     if let Some(signal) = caught.interruption() {
         abort(client, &begun);
         return Ok((begun.id, Outcome::Failed(End::Killed(signal))));
@@ -140,7 +144,10 @@ fn attempt(
         abort(client, &begun);
         return Err(lost_view().into());
     }
-    write_back(&begun.place)?;
+    match view.brought {
+        Some(_) => running.write_back()?,
+        None => write_back(&begun.place)?,
+    }
     let outcome = commit(client, &begun.id)?;
     Ok((begun.id, outcome))
 }
@@ -158,12 +165,11 @@ pub(super) fn begin_transaction(
     dataset: &Dataset,
     idle_seconds: Option<u64>,
 ) -> Result<(Client, BegunTransaction)> {
-    let pool = dataset.target.pool.display();
-    let gone = || Error::failed(format!("the daemon of {pool} has gone"));
-    let mut client = dataset.target.connect()?.ok_or_else(gone)?;
+    let mut client = connected(&dataset.target)?;
     let (directory, author) = (dataset.mount.clone(), Author::of_this_process());
     match client.begin_transaction(BeginOrder {
         directory,
+        inside: None,
         author,
         idle_seconds,
         descriptor: false,
@@ -171,6 +177,15 @@ pub(super) fn begin_transaction(
         Answer::Begun(begun) => Ok((client, begun)),
         other => Err(unexpected(&other)),
     }
+}
+
+/// A conversation with the daemon.
+///
+/// # Errors
+/// There is none any more.
+pub(super) fn connected(target: &Target) -> Result<Client> {
+    let gone = || Error::failed(format!("the daemon of {} has gone", target.pool.display()));
+    target.connect()?.ok_or_else(gone)
 }
 
 /// The end of the conversation aborts it too, but nobody waits for that.

@@ -1,13 +1,12 @@
 //! Transactions that stay open over several commands: begun, looked at, committed, aborted.
 
-use super::command::{begin_transaction, commit as commit_by, write_back};
+use super::command::{begin_transaction, commit as commit_by, connected, write_back};
 use super::find_open;
 use super::report::Report;
 use super::view::Dataset;
 use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
 use crate::commands::diff;
-use crate::control::client::Client;
 use crate::control::protocol::{Answer, Request};
 use crate::error::{Error, Result};
 use crate::output::Output;
@@ -53,7 +52,7 @@ fn idle_seconds(text: &str) -> Result<u64> {
 /// # Errors
 /// No such transaction is open; then nothing was done.
 pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8> {
-    let target = Target::find(&arguments.target)?;
+    let target = Target::find_also_inside(&arguments.target)?;
     let row = find_open(&target, &arguments.id)?;
     write_back(&row.place)?;
     let client = connected(&target)?;
@@ -69,18 +68,13 @@ pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8
     Ok(outcome.status())
 }
 
-fn connected(target: &Target) -> Result<Client> {
-    let gone = || Error::failed(format!("the daemon of {} has gone", target.pool.display()));
-    target.connect()?.ok_or_else(gone)
-}
-
 #[derive(Serialize)]
 struct Aborted {
     id: String,
 }
 
 pub(super) fn abort(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
-    let target = Target::find(&arguments.target)?;
+    let target = Target::find_also_inside(&arguments.target)?;
     let id = find_open(&target, &arguments.id)?.id;
     match connected(&target)?.ask(&Request::Abort(id.clone()))? {
         Answer::Done => output.print(&Aborted { id }, String::new),
@@ -90,7 +84,7 @@ pub(super) fn abort(arguments: &TxNamedArguments, output: &Output) -> Result<()>
 }
 
 pub(super) fn diff(arguments: &TxDiffArguments, output: &Output) -> Result<()> {
-    let target = Target::find(&arguments.named.target)?;
+    let target = Target::find_also_inside(&arguments.named.target)?;
     let row = find_open(&target, &arguments.named.id)?;
     write_back(&row.place)?;
     let fork = Source::live(DatasetName::of_transaction(&row.id)?);

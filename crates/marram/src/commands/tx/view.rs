@@ -1,9 +1,10 @@
 //! Where a dataset is mounted, and where a transaction's view of it is to be seen.
 
+use crate::control::client::Client;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, DeviceNumber, MountEntry};
 use crate::names::quoted;
-use crate::private_view::{Binding, Covered, Inherited, View};
+use crate::private_view::{Binding, Brought, Covered, Inherited, View};
 use crate::target::Target;
 use marram_store::Source;
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +34,7 @@ impl Dataset {
     /// # Errors
     /// There is none, or it cannot have a transaction from here.
     pub(super) fn find(directory: &Path) -> Result<Dataset> {
-        let target = Target::find(directory)?;
+        let target = Target::find_also_inside(directory)?;
         let told = quoted(directory.as_os_str().as_bytes());
         let mounted = target.mounted.clone().zip(target.mount.clone());
         let Some((source, report)) = mounted else {
@@ -60,8 +61,20 @@ impl Dataset {
         Inherited::of_places(&self.places[0].at, &also)
     }
 
-    /// The view of a transaction that is mounted on `mounted`.
-    pub(super) fn view(&self, mounted: &Path) -> View {
+    /// The view of a transaction that `client` says is mounted on `mounted`. Where that is not
+    /// seen, as inside of another transaction, it is brought.
+    ///
+    /// # Errors
+    /// The mounts cannot be read; the daemon is not seen from here.
+    pub(super) fn view(&self, client: &Client, mounted: &Path) -> Result<View> {
+        let brought = match is_mounted(mounted)? {
+            true => None,
+            false => {
+                let unseen = || Error::failed("the process of the daemon is not seen from here");
+                let namespace = client.namespace().ok_or_else(unseen)?;
+                Some(Brought { place: mounted.to_owned(), namespace })
+            }
+        };
         let shown = |place: &Place| match place.inner.strip_prefix("/") {
             Ok(inner) if inner != Path::new("") => mounted.join(inner),
             _ => mounted.to_owned(),
@@ -72,13 +85,23 @@ impl Dataset {
             place: place.at.clone(),
             covered: place.covered,
         };
-        View {
+        Ok(View {
             shown: shown(first),
             place: first.at.clone(),
             mount: first.at.clone(),
             covered: first.covered,
             also: others.iter().map(binding).collect(),
-        }
+            brought,
+        })
+    }
+}
+
+/// Whether this process sees a mount at a place. One that cannot be looked at is for what comes
+/// later to tell of.
+fn is_mounted(place: &Path) -> Result<bool> {
+    match std::fs::canonicalize(place) {
+        Ok(place) => Ok(mountinfo::mount_on(&place)?.is_some()),
+        Err(_) => Ok(true),
     }
 }
 

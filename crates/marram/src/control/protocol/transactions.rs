@@ -10,8 +10,11 @@ use std::sync::Arc;
 /// A transaction to begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BeginOrder {
-    /// A mount of the dataset.
+    /// A mount of the dataset, or the view of a transaction that it is to be inside of.
     pub(crate) directory: PathBuf,
+    /// The transaction that it is to be inside of, in place of a directory.
+    #[serde(default)]
+    pub(crate) inside: Option<String>,
     /// On whose behalf.
     pub(crate) author: Author,
     /// It stays open after the conversation in which it was begun, until nothing has been done in

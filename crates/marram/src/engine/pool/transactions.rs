@@ -28,13 +28,17 @@ impl Transactions for PoolHome {
     }
 
     fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary> {
-        let pool = acting_for(self.pool(), order.author);
         // It is where its base is in the order of all changes, and nothing is to be made durable.
-        if store(&pool).is_unchanged(&order.fork.dataset)? {
+        if store(self.pool()).is_unchanged(&order.fork.dataset)? {
             return Ok(CommitSummary { committed: true, conflicts: Vec::new() });
         }
-        let branch = Branch::of(&pool, &order.fork.dataset)?
+        let branch = Branch::of(&**self.pool(), &order.fork.dataset)?
             .ok_or_else(|| Error::failed(format!("{} is no fork", order.fork)))?;
+        // What is inside of another transaction is an operation of that one's.
+        let pool = match branch.parent.dataset.transaction() {
+            Some(_) => self.pool().without_author(),
+            None => acting_for(self.pool(), order.author),
+        };
         let sides = MergeSides {
             dataset: &branch.parent.dataset,
             base: &branch.base,
