@@ -44,7 +44,7 @@ fn root() -> DatasetName {
     DatasetName::root()
 }
 
-const STEPS: [Step; 31] = [
+const STEPS: [Step; 30] = [
     |cluster, _| put(cluster, "root", 2, 1),
     |cluster, _| put(cluster, "root", 3, 2),
     |cluster, _| put(cluster, "root", 2, 3),
