@@ -142,6 +142,7 @@ impl Holds for Cluster {
 
 impl Lineage for Cluster {
     fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
+        self.shared.look()?;
         self.shared.publish(&mut |draft| {
             let mut state = self.shared.state.write();
             let gone = draft.roll_back(to, keep, &|number| state.is_open(number))?;
@@ -151,6 +152,7 @@ impl Lineage for Cluster {
     }
 
     fn promote(&self, name: &DatasetName) -> Result<()> {
+        self.shared.look()?;
         self.shared.publish(&mut |draft| draft.promote(name))
     }
 }
