@@ -248,6 +248,29 @@ fn a_lost_answer_to_a_guarded_insertion_is_found_or_known_not_to_be() {
 }
 
 #[test]
+fn a_guard_that_does_not_hold_costs_no_connection() {
+    let Some(server) = Server::start() else { return };
+    let (tunnel, place) = (Tunnel::to(&server), server.new_place());
+    drop(PostgresDatabase::create(access(place.clone())).unwrap());
+    let database = PostgresDatabase::open(access(tunnel.place(&place))).unwrap().unwrap();
+    let at =
+        |value: &[u8]| Guard { table: Table::Header, key: b"at".into(), value: Some(value.into()) };
+    for round in 0..4_u8 {
+        let changes =
+            [Change::put(Table::Marks, [round], vec![]), Change::remove(Table::Uses, *b"k")];
+        for _ in 0..3 {
+            assert!(!database.insert_if(&at(b"none"), Table::Log, &[round], b"v").unwrap());
+            assert!(!database.write_if(&at(b"none"), &changes).unwrap());
+        }
+        database.write(&[Change::put(Table::Header, *b"at", vec![round])]).unwrap();
+        assert!(database.insert_if(&at(&[round]), Table::Log, &[round], b"v").unwrap());
+        assert!(database.write_if(&at(&[round]), &changes).unwrap());
+        assert_eq!(database.has(Table::Marks, &[vec![round]]).unwrap(), [true]);
+    }
+    assert_eq!(tunnel.connections(), 1);
+}
+
+#[test]
 fn a_server_that_has_lost_entries_is_not_written_to() {
     let Some(mut server) = Server::start() else { return };
     let place = server.new_place();

@@ -54,6 +54,11 @@ impl Tunnel {
         place.to_string().replace(&from, &to).parse().unwrap()
     }
 
+    /// Connections that were made through it and have lost nothing.
+    pub(crate) fn connections(&self) -> usize {
+        self.ends.lock().connections.len() / 2
+    }
+
     /// Lets through more or less. Connections of which something was lost end once more goes
     /// through.
     pub(crate) fn let_through(&self, flow: Flow) {

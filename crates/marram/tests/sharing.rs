@@ -47,6 +47,7 @@ on_each_home!(
     a_file_that_one_has_open_stays_readable_when_the_other_removes_it,
     snapshots_forks_and_merges_are_seen_by_both,
     a_merge_is_done_whole_while_the_other_writes,
+    a_directory_goes_back_beside_the_other,
     one_that_is_killed_holds_nobody_up,
     one_that_is_stopped_is_expelled_and_does_no_harm_when_it_goes_on,
 );
@@ -210,6 +211,26 @@ fn snapshots_forks_and_merges_are_seen_by_both(place: Place) {
     pair.run("merge here/.marram/forks/try").good();
     for mount in [&here, &there] {
         assert_eq!([read(&mount.join("a")), read(&mount.join("b"))], ["after", "in the fork"]);
+    }
+    pair.finish();
+}
+
+fn a_directory_goes_back_beside_the_other(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
+    let [here, there] = pair.mounts();
+    fs::create_dir(here.join("d")).unwrap();
+    fs::write(there.join("d/a"), "before").unwrap();
+    pair.run("snapshot here@s").good();
+    fs::write(here.join("d/a"), "after").unwrap();
+    fs::write(there.join("d/b"), "new").unwrap();
+    fs::write(there.join("c"), "beside").unwrap();
+    pair.run("rollback here/d@s").good();
+    for mount in [&here, &there] {
+        assert_eq!(
+            (names(&mount.join("d")), read(&mount.join("d/a"))),
+            (vec!["a".into()], "before".into())
+        );
+        assert_eq!(read(&mount.join("c")), "beside");
     }
     pair.finish();
 }

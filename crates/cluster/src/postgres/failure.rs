@@ -57,6 +57,11 @@ impl Failure {
         }
     }
 
+    /// Whether a guard did not hold: the connection is as it was.
+    pub(super) fn is_of_guard(&self) -> bool {
+        matches!(self, Failure::Refused { code, .. } if code == GUARD_FAILS)
+    }
+
     /// Whether the server is there, and only needs a moment.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self, Failure::Refused { code, .. } if code == STARTING)

@@ -121,6 +121,10 @@ impl Sessions {
                 self.give(connection);
                 Ok(answer)
             }
+            Err(failure) if failure.is_of_guard() => {
+                self.give(connection);
+                Err(failure)
+            }
             Err(failure) => {
                 self.drop_lost(connection, &failure);
                 Err(failure)

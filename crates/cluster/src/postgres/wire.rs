@@ -77,8 +77,10 @@ impl Answer {
 pub(super) struct Connection {
     stream: Box<dyn socket::Stream>,
     incoming: BytesMut,
-    /// The statements that are prepared, each named by its number.
-    prepared: Vec<String>,
+    /// The statements that are prepared, and their names.
+    prepared: Vec<(String, String)>,
+    /// Statements that were named up to now.
+    named: u64,
     /// What the server lists this connection under.
     pub(super) name: String,
 }
@@ -88,7 +90,7 @@ impl Connection {
     pub(super) fn open(access: &Access, name: String) -> Outcome<Connection> {
         let stream = socket::connect(&access.place, access.patience)?;
         let incoming = BytesMut::with_capacity(READ_BYTES);
-        let mut connection = Connection { stream, incoming, prepared: Vec::new(), name };
+        let mut connection = Connection { stream, incoming, prepared: Vec::new(), named: 0, name };
         connection.start(access)?;
         Ok(connection)
     }
@@ -184,7 +186,10 @@ impl Connection {
     ///
     /// The answers of all steps but the last are to be short: the server must not wait for their
     /// being read while it is still sent to.
+    ///
+    /// After a guard that did not hold it can be used further.
     pub(super) fn run(&mut self, steps: &[Step<'_>]) -> Outcome<Vec<Answer>> {
+        let known = self.prepared.len();
         let mut outgoing = BytesMut::new();
         for step in steps {
             self.put(step, &mut outgoing)?;
@@ -192,16 +197,22 @@ impl Connection {
         frontend::sync(&mut outgoing);
         self.stream.write_all(&outgoing)?;
         drop(outgoing);
-        self.answers(steps.len())
+        let answers = self.answers(steps.len());
+        if answers.as_ref().is_err_and(Failure::is_of_guard) {
+            // The server has left out what came behind it, statements to prepare too.
+            self.prepared.truncate(known);
+            while !matches!(self.receive()?, Message::ReadyForQuery(_)) {}
+        }
+        answers
     }
 
     fn put(&mut self, step: &Step<'_>, out: &mut BytesMut) -> Outcome<()> {
-        let known = self.prepared.iter().position(|text| *text == step.text);
-        let number = known.unwrap_or(self.prepared.len());
-        let name = format!("s{number}");
+        let known = self.prepared.iter().find(|(text, _)| *text == step.text);
+        let name = known.map_or_else(|| format!("s{}", self.named), |(_, name)| name.clone());
         if known.is_none() {
             frontend::parse(&name, &step.text, step.types.iter().copied(), out)?;
-            self.prepared.push(step.text.clone());
+            self.prepared.push((step.text.clone(), name.clone()));
+            self.named += 1;
         }
         let serialize = |value: &Value<'_>, out: &mut BytesMut| serialize(value, out);
         frontend::bind("", &name, [1], &step.values, serialize, [1], out)
