@@ -11,6 +11,7 @@ mod interruption;
 mod layout;
 mod library;
 mod plot;
+mod pmem;
 mod race;
 mod requests;
 mod scale;
@@ -109,6 +110,8 @@ enum Workloads {
     Requests,
     /// Small files in the library, without FUSE, beside ext4 through system calls.
     Library,
+    /// The pmem home in the library: figure 3.8 of the thesis, snapshots, operations beside tmpfs.
+    Pmem,
 }
 
 impl Workloads {
@@ -134,7 +137,8 @@ impl Workloads {
             | Workloads::Scale
             | Workloads::Transport
             | Workloads::Requests
-            | Workloads::Library => &[],
+            | Workloads::Library
+            | Workloads::Pmem => &[],
         }
     }
 }
@@ -182,6 +186,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Transport => transport::run_all()?,
             Workloads::Requests => requests::run_all(arguments)?,
             Workloads::Library => library::run_all(arguments)?,
+            Workloads::Pmem => pmem::run_all(arguments)?,
             _ => {}
         }
     }
