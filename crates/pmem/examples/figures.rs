@@ -198,7 +198,7 @@ fn beside_snapshots(folder: &Path, count: usize) {
     let beside = format!("{count} snapshots");
     tell("snapshot", &beside, median(&mut times), "us", FLAT_MAX);
     let mut rollback = |round| {
-        let back = format!("s{}", round * 7);
+        let back = format!("s{}", round * 7 % count);
         took(|| files.roll_back("root", &back, &format!("b{round}")).unwrap())
     };
     let mut times: Vec<f64> = (0..ROUNDS).map(&mut rollback).collect();
