@@ -104,7 +104,7 @@ pub(crate) struct State {
     pub(crate) dataset: Dataset,
     /// The others of which something is known, by their numbers.
     pub(crate) others: HashMap<u64, Dataset>,
-    /// Directories that were known of states that have been left: each change of a dataset drops some.
+    /// Directories that were known of states that have been left: each change drops some.
     pub(crate) forgotten: Vec<IntoIter<u64, Directory>>,
     /// At least as many names and indexes as the indexes of directories have together.
     pub(crate) indexed: usize,
