@@ -250,7 +250,7 @@ fn beside_tmpfs(folder: &Path) {
             let found = files.lookup(parent, name(&text("a", at))).unwrap();
             files.forget(found.ino, 1);
         },
-        &mut |at| drop(std::fs::symlink_metadata(path("a", at)).unwrap()),
+        &mut |at| assert!(std::fs::symlink_metadata(path("a", at)).unwrap().is_file()),
         "lookup",
     );
     each(
