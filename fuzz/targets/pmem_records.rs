@@ -6,6 +6,7 @@
 
 #![no_main]
 
+#[allow(dead_code, reason = "changes of whole images use the rest")]
 mod pmem;
 
 use libfuzzer_sys::fuzz_target;
