@@ -11,6 +11,7 @@ mod interruption;
 mod layout;
 mod library;
 mod plot;
+mod pmem;
 mod race;
 mod requests;
 mod scale;
@@ -112,6 +113,8 @@ enum Workloads {
     Library,
     /// Transactions of programs and of commands, beside what programs do for their want.
     Transactions,
+    /// The pmem home in the library: figure 3.8 of the thesis, snapshots, operations beside tmpfs.
+    Pmem,
 }
 
 impl Workloads {
@@ -138,7 +141,8 @@ impl Workloads {
             | Workloads::Transport
             | Workloads::Requests
             | Workloads::Library
-            | Workloads::Transactions => &[],
+            | Workloads::Transactions
+            | Workloads::Pmem => &[],
         }
     }
 }
@@ -187,6 +191,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Requests => requests::run_all(arguments)?,
             Workloads::Library => library::run_all(arguments)?,
             Workloads::Transactions => transactions::run_all(arguments)?,
+            Workloads::Pmem => pmem::run_all(arguments)?,
             _ => {}
         }
     }

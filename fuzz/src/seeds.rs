@@ -29,7 +29,9 @@ fn main() -> Result<()> {
     control_calls(&corpus)?;
     lists(&corpus)?;
     streams(&corpus)?;
-    changes(&corpus)
+    changes(&corpus)?;
+    pmem_changes(&corpus)?;
+    pmem_records(&corpus)
 }
 
 /// Streams with each kind of record, whole and as the rest of one that was cut, and the payloads
@@ -291,6 +293,45 @@ fn changes(corpus: &Corpus) -> Result<()> {
         for grain in 0..16 {
             let change = [1, grain, 32, 0, kind, 1, 2, 3, 4];
             corpus.add("pool_image", &format!("kind-{kind}-grain-{grain}"), &change)?;
+        }
+    }
+    Ok(())
+}
+
+/// Changes of the image of a pmem home, closed and not: none, and one of each kind in each page.
+fn pmem_changes(corpus: &Corpus) -> Result<()> {
+    for mode in [0, 2] {
+        corpus.add("pmem_image", &format!("none-{mode}"), &[mode])?;
+        for kind in 0..4 {
+            for page in 0..16 {
+                let change = [mode, page, 3, 0, kind, 3, 0, 0, 0];
+                let name = format!("mode-{mode}-kind-{kind}-page-{page}");
+                corpus.add("pmem_image", &name, &change)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Records of a pmem home: an intent, two checkpoints, and a redo record of one word.
+fn pmem_records(corpus: &Corpus) -> Result<()> {
+    let slot = 12_288 + 256;
+    let words = |intent: u64, checkpoint: [u64; 3], record: &[u64]| {
+        let all = [&[intent, slot][..], &checkpoint, &checkpoint, record].concat();
+        all.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let inputs = [
+        ("closed", words(0, [0; 3], &[])),
+        ("made", words(1 | 2 << 8 | (0x5018 / 8) << 24, [0; 3], &[])),
+        ("removed", words(2 | 2 << 8 | (0x5018 / 8) << 24, [0; 3], &[])),
+        ("checkpoint", words(0, [8, 0x6000, 100], &[])),
+        ("record", words(0, [0; 3], &[slot | 1 << 48, 0x4_0001])),
+        ("label", words(0, [0; 3], &[40 | 2 << 48, 7, 7, 120 | 1 << 48, 7])),
+    ];
+    for (name, bytes) in inputs {
+        for mode in 0..4 {
+            let input = [&[mode][..], &bytes].concat();
+            corpus.add("pmem_records", &format!("{name}-{mode}"), &input)?;
         }
     }
     Ok(())

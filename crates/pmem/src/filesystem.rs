@@ -372,6 +372,7 @@ impl Pmem {
     fn change<R>(&self, run: impl Fn(&mut State, Timestamp) -> Result<R>) -> Result<R> {
         self.with_space(|| {
             let mut state = self.state()?;
+            state.drop_forgotten();
             let kept = state.kept_for_removals();
             run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
         })

@@ -30,8 +30,12 @@ use marram_vfs::{Error, Ino, Kind, Result};
 use sharing::{Branch, Leaves, inodes_in};
 use slots::Slots;
 use std::collections::HashMap;
+use std::collections::hash_map::IntoIter;
 use std::ops::Range;
 use tree::UNSIZED;
+
+/// Directories of states that have been left that a change drops.
+const FORGOTTEN_AT_ONCE: usize = 8;
 
 /// When reading moves the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +104,8 @@ pub(crate) struct State {
     pub(crate) dataset: Dataset,
     /// The others of which something is known, by their numbers.
     pub(crate) others: HashMap<u64, Dataset>,
+    /// Directories that were known of states that have been left: each change drops some.
+    pub(crate) forgotten: Vec<IntoIter<u64, Directory>>,
     /// At least as many names and indexes as the indexes of directories have together.
     pub(crate) indexed: usize,
     /// Pages of content of files that were asked for.
@@ -312,6 +318,15 @@ impl State {
         self.fresh.clear();
         self.made.clear();
         self.release_freed();
+    }
+
+    /// Drops some of what is known of states that have been left.
+    pub(crate) fn drop_forgotten(&mut self) {
+        if let Some(directories) = self.forgotten.last_mut()
+            && directories.take(FORGOTTEN_AT_ONCE).count() < FORGOTTEN_AT_ONCE
+        {
+            self.forgotten.pop();
+        }
     }
 
     /// Gives back what an operation has taken that was refused.

@@ -124,16 +124,16 @@ fn an_intent_that_leads_nowhere_is_refused_and_nothing_is_changed() {
         refused
     };
     let slot = 12_288 + 256;
-    let intent = |entry: u64| 2 | 7 << 8 | entry / 8 << 24;
+    let intent = |entry: u64| 2 | 7 << 8 | (entry / 8) << 24;
     let table = u64::from_le_bytes(image()[slot + 8..slot + 16].try_into().unwrap());
     let entry = (table & !0xfff) + 128;
     for [word, of] in [
         [intent(0), slot as u64],
         [intent(4096), slot as u64],
         [intent(1 << 20), slot as u64],
-        [u64::MAX & !0xff | 1, slot as u64],
+        [!0xff | 1, slot as u64],
         [intent(entry), u64::MAX],
-        [intent(entry), u64::MAX & !255],
+        [intent(entry), !255],
         [intent(entry), slot as u64 + 8],
         [intent(entry), 1 << 20],
         [intent(entry), 4096],
@@ -144,8 +144,7 @@ fn an_intent_that_leads_nowhere_is_refused_and_nothing_is_changed() {
         assert!(matches!(refused, Some(ImageError::Damaged(_))), "{word:#x}: {refused:?}");
     }
     // An inode table of nodes that lead nowhere.
-    for (top, below) in [(5 << 12 | 6, u64::MAX & !0xfff), (5 << 12 | 1, 8), (u64::MAX & !0xfff, 0)]
-    {
+    for (top, below) in [(5 << 12 | 6, !0xfff_u64), (5 << 12 | 1, 8), (!0xfff, 0)] {
         let mut image = changed(576, &[intent(entry), slot as u64]);
         image[slot + 8..slot + 16].copy_from_slice(&u64::to_le_bytes(top));
         image[5 << 12..6 << 12].copy_from_slice(&below.to_le_bytes().repeat(512));

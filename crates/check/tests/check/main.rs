@@ -8,6 +8,7 @@ mod document;
 mod engine;
 mod fixture;
 mod hostile;
+mod hostile_pmem;
 mod lines;
 mod moved_lists;
 mod operations;

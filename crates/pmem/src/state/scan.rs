@@ -292,6 +292,7 @@ impl State {
             next_number: 0,
             dataset: Dataset::default(),
             others: HashMap::new(),
+            forgotten: Vec::new(),
             indexed: 0,
             content_counts: ContentCounts::default(),
             kept_free: 0,

@@ -351,7 +351,8 @@ impl State {
         self.share_top(&to)?;
         self.enter(live.number)?;
         self.content_counts.drop_all(live.number);
-        let before = std::mem::take(&mut self.dataset);
+        let mut before = std::mem::take(&mut self.dataset);
+        self.forgotten.push(std::mem::take(&mut before.directories).into_iter());
         let (inodes_used, directories) = (None, HashMap::new());
         self.dataset = Dataset { inodes_used, directories, has_left: true, ..before };
         Ok(())

@@ -164,7 +164,7 @@ mod tests {
     use std::ptr::NonNull;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A process that is told to by this variable watches a mapping and sends itself a signal.
+    /// With this variable a process watches a mapping and sends itself a signal.
     const SENDS: &str = "MARRAM_TEST_SENDS_SIGBUS";
 
     #[test]

@@ -1,0 +1,281 @@
+//! The figures of the pmem home: the rows of figure 3.8, what snapshots cost beside many files and
+//! many snapshots, how long a mount scans, and operations beside the same on tmpfs.
+//!
+//! `figures [--folder FOLDER] [--files N,N] [--snapshots N]`
+//!
+//! Prints lines with tabs between their parts: `row`, the operation, bytes of the thesis, our goal,
+//! ours, ours right after a snapshot, lines flushed, fences; `engine`, what, beside how much, the
+//! figure, its unit, the most that it may be; `beside`, the operation, microseconds here and on
+//! tmpfs. The folder lies on tmpfs (`/dev/shm`).
+
+#![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
+
+#[path = "../tests/figure.rs"]
+mod figure;
+#[path = "../tests/images/mod.rs"]
+#[allow(dead_code, reason = "tests of crashes use the rest")]
+mod images;
+
+use figure::{DIRECTORY, FILE, measure, name, rows};
+use images::ROOT_USER;
+use marram_pmem::memory::Memory;
+use marram_pmem::memory::mapped::Mapped;
+use marram_pmem::{NewImage, Pmem, PmemOptions, Which, make};
+use marram_vfs::{FileSystem, Ino, RenameMode, Timestamp, WriteOptions};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Files in a directory.
+const FILES_EACH: u64 = 1000;
+/// Bytes of an image for each file, and beside all of them.
+const BYTES_PER_FILE: u64 = 200;
+const BYTES_BESIDE: u64 = 256 << 20;
+/// How often what is flat is measured.
+const ROUNDS: usize = 101;
+/// Files that are worked on beside tmpfs.
+const SAMPLE: u64 = 10_000;
+/// Bytes that are appended.
+const APPENDED: usize = 4096;
+/// The most microseconds of what is flat, milliseconds of a scan of a GiB, MiB of memory.
+const FLAT_MAX: f64 = 20.0;
+const SCAN_MAX: f64 = 50.0;
+const MEMORY_MAX: f64 = 300.0;
+
+struct Request {
+    folder: PathBuf,
+    files: Vec<u64>,
+    snapshots: usize,
+}
+
+fn read_request(mut words: impl Iterator<Item = String>) -> Request {
+    let (folder, files) = (PathBuf::from("/dev/shm"), vec![1000, 100_000, 2_000_000]);
+    let mut request = Request { folder, files, snapshots: 10_000 };
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap_or_else(|| panic!("{word} needs a value"));
+        match word.as_str() {
+            "--folder" => request.folder = value.into(),
+            "--files" => {
+                request.files = value.split(',').map(|number| number.parse().unwrap()).collect();
+            }
+            "--snapshots" => request.snapshots = value.parse().unwrap(),
+            _ => panic!("{word} is no option of this program"),
+        }
+    }
+    request
+}
+
+fn main() {
+    let request = read_request(std::env::args().skip(1));
+    for row in rows() {
+        let (ours, held) = (measure(&row, false), measure(&row, true));
+        println!(
+            "row\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
+            row.name,
+            row.thesis,
+            row.goal,
+            ours.stored_bytes,
+            held.stored_bytes,
+            ours.flushed_lines,
+            ours.fences
+        );
+    }
+    for files in &request.files {
+        beside_files(&request.folder, *files);
+    }
+    beside_snapshots(&request.folder, request.snapshots);
+    full_scan(&request.folder);
+    beside_tmpfs(&request.folder);
+}
+
+fn tell(what: &str, beside: &str, figure: f64, unit: &str, most: f64) {
+    println!("engine\t{what}\t{beside}\t{figure:.2}\t{unit}\t{most}");
+}
+
+/// An image in a folder, gone when it is dropped.
+struct Image {
+    folder: tempfile::TempDir,
+}
+
+impl Image {
+    fn new(folder: &Path, bytes: u64) -> (Image, Pmem) {
+        let image = Image { folder: tempfile::tempdir_in(folder).unwrap() };
+        let mapped = Mapped::create(&image.path(), bytes.next_multiple_of(4096), false).unwrap();
+        let mut memory = Memory::new(Box::new(mapped));
+        let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        let (id, label) = ([1; 16], "figures".to_owned());
+        make(&mut memory, &NewImage { id, label, now, root_owner: ROOT_USER }).unwrap();
+        let files = Pmem::open(memory, PmemOptions::default()).unwrap();
+        (image, files)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn open(&self) -> Pmem {
+        let mapped = Mapped::open(&self.path(), false, None).unwrap();
+        Pmem::open(Memory::new(Box::new(mapped)), PmemOptions::default()).unwrap()
+    }
+}
+
+fn fill(files: &Pmem, count: u64) {
+    let mut parent = Ino::ROOT;
+    for number in 0..count {
+        if number % FILES_EACH == 0 {
+            let text = format!("d{}", number / FILES_EACH);
+            parent = files.create(ROOT_USER, Ino::ROOT, name(&text), DIRECTORY).unwrap().ino;
+        }
+        let text = number.to_string();
+        let made = files.create(ROOT_USER, parent, name(&text), FILE).unwrap();
+        files.forget(made.ino, 1);
+    }
+    files.forget_all();
+}
+
+/// The median of some times, in microseconds.
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn took(work: impl FnOnce()) -> f64 {
+    let began = Instant::now();
+    work();
+    began.elapsed().as_secs_f64() * 1e6
+}
+
+/// Snapshots, clones and rollbacks, with a change before each, and a mount.
+fn beside_files(folder: &Path, count: u64) {
+    let beside = format!("{count} files");
+    let (image, files) = Image::new(folder, count * BYTES_PER_FILE + BYTES_BESIDE);
+    fill(&files, count);
+    let [mut snapshots, mut clones, mut rollbacks] = [const { Vec::new() }; 3];
+    for round in 0..ROUNDS {
+        let (kept, clone) = (format!("s{round}"), format!("c{round}"));
+        let which = Which { dataset: "root", snapshot: Some(&kept) };
+        snapshots.push(took(|| files.snapshot("root", &kept).unwrap()));
+        clones.push(took(|| files.clone_snapshot(which, &clone).unwrap()));
+        let made = files.create(ROOT_USER, Ino::ROOT, name("new"), FILE).unwrap();
+        files.forget(made.ino, 1);
+        rollbacks.push(took(|| files.roll_back("root", &kept, &format!("b{round}")).unwrap()));
+    }
+    tell("snapshot", &beside, median(&mut snapshots), "us", FLAT_MAX);
+    tell("clone", &beside, median(&mut clones), "us", FLAT_MAX);
+    tell("rollback", &beside, median(&mut rollbacks), "us", FLAT_MAX);
+    // A mount looks at the names of each dataset by itself.
+    let clones: Vec<String> = (0..ROUNDS).map(|round| format!("c{round}")).collect();
+    let all = clones.iter().map(|clone| Which { dataset: clone, snapshot: None });
+    files.destroy(&all.collect::<Vec<_>>(), false).unwrap();
+    files.close().unwrap();
+    drop(files);
+    let mut files = None;
+    let opened = took(|| files = Some(image.open())) / 1e3;
+    tell("open, with its scan", &beside, opened, "ms", f64::INFINITY);
+    tell("private memory of the process", &beside, private_mebibytes(), "MiB", MEMORY_MAX);
+}
+
+/// Memory of this process that is no page of a file.
+fn private_mebibytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+/// The same beside many snapshots.
+fn beside_snapshots(folder: &Path, count: usize) {
+    let (_image, files) = Image::new(folder, BYTES_BESIDE);
+    fill(&files, FILES_EACH);
+    let mut times = Vec::new();
+    for number in 0..count + ROUNDS {
+        let kept = format!("s{number}");
+        let time = took(|| files.snapshot("root", &kept).unwrap());
+        if number >= count {
+            times.push(time);
+        }
+    }
+    let beside = format!("{count} snapshots");
+    tell("snapshot", &beside, median(&mut times), "us", FLAT_MAX);
+    let mut rollback = |round| {
+        let back = format!("s{}", round * 7 % count);
+        took(|| files.roll_back("root", &back, &format!("b{round}")).unwrap())
+    };
+    let mut times: Vec<f64> = (0..ROUNDS).map(&mut rollback).collect();
+    tell("rollback", &beside, median(&mut times), "us", FLAT_MAX);
+}
+
+/// The scan of an image that is full of content.
+fn full_scan(folder: &Path) {
+    const GIB: u64 = 1 << 30;
+    let (image, files) = Image::new(folder, 2 * GIB + BYTES_BESIDE);
+    let piece = vec![7; 1 << 20];
+    for number in 0..2 * GIB / (64 << 20) {
+        let text = format!("f{number}");
+        let ino = files.create(ROOT_USER, Ino::ROOT, name(&text), FILE).unwrap().ino;
+        for at in 0..64 {
+            files.write(ino, at << 20, &piece, WriteOptions::default()).unwrap();
+        }
+    }
+    files.close().unwrap();
+    drop(files);
+    let opened = took(|| drop(image.open())) / 1e3 / 2.0;
+    tell("scan of a GiB in files of 64 MiB", "2 GiB of content", opened, "ms", SCAN_MAX);
+}
+
+/// Operations here and by system calls on tmpfs.
+fn beside_tmpfs(folder: &Path) {
+    let (_image, files) = Image::new(folder, BYTES_BESIDE + SAMPLE * 8192);
+    let parent = files.create(ROOT_USER, Ino::ROOT, name("d"), DIRECTORY).unwrap().ino;
+    let there = tempfile::tempdir_in(folder).unwrap();
+    let path = |word: &str, number: u64| there.path().join(format!("{word}{number}"));
+    let each = |ours: &mut dyn FnMut(u64), theirs: &mut dyn FnMut(u64), what: &str| {
+        let ours = took(|| (0..SAMPLE).for_each(&mut *ours)) / SAMPLE as f64;
+        let theirs = took(|| (0..SAMPLE).for_each(&mut *theirs)) / SAMPLE as f64;
+        println!("beside\t{what}\t{ours:.3}\t{theirs:.3}");
+    };
+    let text = |word: &str, number: u64| format!("{word}{number}");
+    let (data, word) = ([7; APPENDED], [9; 8]);
+    let (mut inos, mut opened) = (Vec::new(), Vec::new());
+    each(
+        &mut |at| {
+            let made = files.create(ROOT_USER, parent, name(&text("a", at)), FILE).unwrap();
+            inos.push(made.ino);
+        },
+        &mut |at| opened.push(File::create_new(path("a", at)).unwrap()),
+        "create",
+    );
+    each(
+        &mut |at| {
+            let found = files.lookup(parent, name(&text("a", at))).unwrap();
+            files.forget(found.ino, 1);
+        },
+        &mut |at| assert!(std::fs::symlink_metadata(path("a", at)).unwrap().is_file()),
+        "lookup",
+    );
+    each(
+        &mut |at| files.write(inos[at as usize], 0, &data, WriteOptions::default()).unwrap(),
+        &mut |at| opened[at as usize].write_all_at(&data, 0).unwrap(),
+        "4 KiB append",
+    );
+    each(
+        &mut |at| files.write(inos[at as usize], 64, &word, WriteOptions::default()).unwrap(),
+        &mut |at| opened[at as usize].write_all_at(&word, 64).unwrap(),
+        "8 B overwrite",
+    );
+    each(
+        &mut |at| {
+            let (from, to, mode) = (text("a", at), text("b", at), RenameMode::Replace);
+            files.rename(ROOT_USER, parent, name(&from), parent, name(&to), mode).unwrap();
+        },
+        &mut |at| std::fs::rename(path("a", at), path("b", at)).unwrap(),
+        "rename",
+    );
+    drop(opened);
+    inos.iter().for_each(|ino| files.forget(*ino, 1));
+    each(
+        &mut |at| files.unlink(parent, name(&text("b", at))).unwrap(),
+        &mut |at| std::fs::remove_file(path("b", at)).unwrap(),
+        "unlink",
+    );
+}
