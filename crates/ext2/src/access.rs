@@ -1,5 +1,5 @@
-//! Permissions where every caller counts as the superuser (`fakeroot`): a user who makes an image
-//! sets the owners that files have where the image is used.
+//! Permissions where every caller counts as the superuser (`fakeroot`): files get the owners that
+//! they have where the image is used.
 
 use crate::Ext2;
 use marram_vfs::{
@@ -21,14 +21,14 @@ fn check_execution(files: &Ext2, ino: Ino) -> Result<()> {
 }
 
 impl AccessControl for Ext2 {
-    fn authorize(&self, _who: &dyn Identity, action: Action<'_>) -> Result<()> {
+    fn authorize(&self, _caller: &dyn Identity, action: Action<'_>) -> Result<()> {
         match action {
             Action::Probe { ino, execute: true, .. } => check_execution(self, ino),
             _ => Ok(()),
         }
     }
 
-    fn authorize_open(&self, _who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
+    fn authorize_open(&self, _caller: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
         if how.execute {
             check_execution(self, ino)?;
         }
@@ -37,7 +37,7 @@ impl AccessControl for Ext2 {
 
     fn authorize_change(
         &self,
-        _who: &dyn Identity,
+        _caller: &dyn Identity,
         _ino: Ino,
         _set: &mut SetAttributes,
     ) -> Result<()> {
