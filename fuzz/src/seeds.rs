@@ -286,13 +286,22 @@ fn requests(corpus: &Corpus) -> Result<()> {
     Ok(())
 }
 
-/// Changes of a pool's image: none, and one of each kind in several grains.
+/// Changes of images: none, and one of each kind in several grains; of images that are mounted, in
+/// both modes.
 fn changes(corpus: &Corpus) -> Result<()> {
-    corpus.add("pool_image", "none", &[1])?;
-    for kind in 0..4 {
-        for grain in 0..16 {
-            let change = [1, grain, 32, 0, kind, 1, 2, 3, 4];
-            corpus.add("pool_image", &format!("kind-{kind}-grain-{grain}"), &change)?;
+    for (target, mode, prefix) in [
+        ("pool_image", 1, ""),
+        ("ext2_image", 0, "read-"),
+        ("ext2_image", 1, ""),
+        ("ext2_journal", 0, "read-"),
+        ("ext2_journal", 1, ""),
+    ] {
+        corpus.add(target, &format!("{prefix}none"), &[mode])?;
+        for kind in 0..4 {
+            for grain in 0..16 {
+                let change = [mode, grain, 32, 0, kind, 1, 2, 3, 4];
+                corpus.add(target, &format!("{prefix}kind-{kind}-grain-{grain}"), &change)?;
+            }
         }
     }
     Ok(())

@@ -4,6 +4,8 @@
 //! (optimised, every assertion and overflow check on). It ends with failure if there is any
 //! violation, and each is printed with the command that replays it.
 //!
+//! With `--images` it is ext2 and ext3 images under each order of writes, and `e2fsck` that judges.
+//!
 //! With `--programs` it is SQLite, git and mail scripts on a real mount that are cut off, and their
 //! own checks that judge: `suites/examples/crash_programs`. Most of that time is theirs, so it is
 //! built as tests are.
@@ -12,9 +14,11 @@ use crate::failure::Result;
 use crate::process::{require, run_shown};
 use crate::project;
 
-/// How many distinct states if nobody says: of short workloads, and of real programs.
+/// How many distinct states if nobody says: of short workloads, of real programs, and of images
+/// under each order of writes.
 const STATES: u64 = 50_000;
 const PROGRAM_STATES: u64 = 600;
+const IMAGE_STATES: u64 = 5000;
 
 /// What is asked for on the command line. As it stands it does what CI does.
 #[derive(clap::Args)]
@@ -31,6 +35,9 @@ pub(crate) struct Arguments {
     /// Real programs on a real mount: sqlite-rollback, sqlite-wal, git-fsync, git-default, mail.
     #[arg(long)]
     programs: bool,
+    /// Ext2 and ext3 images under each order of writes, judged by e2fsck; the long form is 100000.
+    #[arg(long, conflicts_with_all = ["programs", "interleaved", "workload", "replay", "bug"])]
+    images: bool,
     /// Only workloads in which commits, syncs and administrative operations are under way at once.
     #[arg(long, conflicts_with = "programs")]
     interleaved: bool,
@@ -49,8 +56,26 @@ pub(crate) struct Arguments {
     no_verifier: bool,
 }
 
+/// Runs the campaign of images: a test of its crate, which takes fewer states by itself.
+fn run_images(arguments: &Arguments) -> Result<()> {
+    require(&[("mke2fs", "e2fsprogs"), ("e2fsck", "e2fsprogs")])?;
+    let mut cargo = project::cargo(&["test", "--quiet", "--package", "marram-ext2"]);
+    cargo.args(["--test", "suite", "--", "campaign::", "--nocapture"]);
+    for (name, value) in [
+        ("MARRAM_EXT2_STATES", arguments.states.unwrap_or(IMAGE_STATES)),
+        ("MARRAM_EXT2_SEED", arguments.seed),
+        ("MARRAM_EXT2_THREADS", arguments.threads),
+    ] {
+        cargo.env(name, value.to_string());
+    }
+    run_shown(&mut cargo)
+}
+
 /// Runs the explorer.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.images {
+        return run_images(arguments);
+    }
     let mut cargo = project::cargo(&["run", "--quiet"]);
     if arguments.programs {
         require(&[("sqlite3", "sqlite3"), ("git", "git")])?;

@@ -1,5 +1,5 @@
-//! Permissions where every caller counts as the superuser (`fakeroot`): a user who makes an image
-//! sets the owners that files have where the image is used.
+//! Permissions where every caller counts as the superuser (`fakeroot`): files get the owners that
+//! they have where the image is used.
 
 use crate::Ext2;
 use marram_vfs::{
@@ -10,36 +10,34 @@ use marram_vfs::{
 /// Execute permission of anybody.
 const EXECUTE: u32 = 0o111;
 
-impl Ext2 {
-    /// A file that nobody may run is not run by the superuser either.
-    fn check_execution(&self, ino: Ino) -> Result<()> {
-        let attributes = self.attributes(ino)?;
-        let is_file = attributes.kind == Kind::Regular;
-        if is_file && attributes.permissions & EXECUTE == 0 {
-            return Err(Error::AccessDenied);
-        }
-        Ok(())
+/// A file that nobody may run is not run by the superuser either.
+fn check_execution(files: &Ext2, ino: Ino) -> Result<()> {
+    let attributes = files.attributes(ino)?;
+    let is_file = attributes.kind == Kind::Regular;
+    if is_file && attributes.permissions & EXECUTE == 0 {
+        return Err(Error::AccessDenied);
     }
+    Ok(())
 }
 
 impl AccessControl for Ext2 {
-    fn authorize(&self, _who: &dyn Identity, action: Action<'_>) -> Result<()> {
+    fn authorize(&self, _caller: &dyn Identity, action: Action<'_>) -> Result<()> {
         match action {
-            Action::Probe { ino, execute: true, .. } => self.check_execution(ino),
+            Action::Probe { ino, execute: true, .. } => check_execution(self, ino),
             _ => Ok(()),
         }
     }
 
-    fn authorize_open(&self, _who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
+    fn authorize_open(&self, _caller: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
         if how.execute {
-            self.check_execution(ino)?;
+            check_execution(self, ino)?;
         }
         Ok(Opened::AsAsked)
     }
 
     fn authorize_change(
         &self,
-        _who: &dyn Identity,
+        _caller: &dyn Identity,
         _ino: Ino,
         _set: &mut SetAttributes,
     ) -> Result<()> {

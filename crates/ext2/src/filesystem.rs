@@ -4,11 +4,12 @@ use crate::error::{ImageError, failed};
 use crate::part::Part;
 use crate::state::journal::log::{Bytes, JournalBug};
 use crate::state::journal::{replay, replayed};
+use crate::state::rules::Rule;
 use crate::state::{Access, AccessTimes, Move, State, Work, number, read_target, reading, shown};
 use crate::superblock::{Geometry, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
 use marram_device::Device;
 use marram_locks::{Mutex, Rank};
-use marram_patch::{Cache, Content, Counters, Discipline};
+use marram_patch::{Bug, Cache, Content, Counters, Discipline};
 use marram_vfs::{
     AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FileSystem,
     GroupSync, Ino, Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes,
@@ -93,8 +94,10 @@ impl Consistency {
 /// A bug that is put in, for tests of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// The change of this number of each operation waits for nothing: see [`Cache::plant`].
-    Change(usize),
+    /// One of the cache.
+    Cache(Bug),
+    /// A rule of soft updates is left out.
+    Rule(Rule),
     /// A rule of the journal is left out.
     Journal(JournalBug),
 }
@@ -175,10 +178,13 @@ impl Ext2 {
         let label = decode_header(&bytes)?.label;
         let consistency = options.consistency.unwrap_or_else(|| Consistency::of(&geometry));
         let mut cache = Cache::new(device, 0, geometry.block_bytes);
-        if let Some(Planted::Change(change)) = options.planted {
-            cache.plant(change);
+        if let Some(Planted::Cache(bug)) = options.planted {
+            cache.plant(bug);
         }
         let mut state = State::open(cache, geometry, consistency.discipline(), options.writable)?;
+        if let Some(Planted::Rule(rule)) = options.planted {
+            state.left_out = Some(rule);
+        }
         state.access = Access { times: options.access_times, of_directories: true };
         if options.writable {
             if let Some(bytes) = consistency.journal() {

@@ -19,4 +19,5 @@ pub use error::ImageError;
 pub use filesystem::{Consistency, Ext2, Ext2Options, Planted};
 pub use state::AccessTimes;
 pub use state::journal::log::JournalBug;
+pub use state::rules::Rule;
 pub use superblock::{Header, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode_header};

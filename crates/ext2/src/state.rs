@@ -8,6 +8,7 @@ pub(crate) mod journal;
 mod operations;
 mod orphans;
 mod reclaim;
+pub(crate) mod rules;
 mod syncs;
 pub(crate) mod xattrs;
 
@@ -21,6 +22,7 @@ use crate::state::census::{Census, Named};
 use crate::state::directory::{Index, Noted};
 use crate::state::journal::log::{Bytes, Log};
 use crate::state::reclaim::SOFT_UPDATES_MARK;
+use crate::state::rules::Rule;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, Owner, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
@@ -95,6 +97,8 @@ pub(crate) struct State {
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
     pub(crate) access: Access,
     pub(crate) marks: Marks,
+    /// A rule of soft updates that is not kept, for tests of tests.
+    pub(crate) left_out: Option<Rule>,
 }
 
 /// The number of an inode in the image.
@@ -154,6 +158,7 @@ impl State {
             nameless: HashMap::new(),
             access: Access::default(),
             marks: Marks { was_valid: state & STATE_VALID != 0, is_marked: false },
+            left_out: None,
         };
         let root = state.inode(ROOT)?;
         if !root.is_directory() {

@@ -7,6 +7,7 @@ use crate::oracle::is_served;
 use crate::workload::{Run, check, contents, opened, run};
 use marram_device::Device;
 use marram_ext2::{Consistency, Ext2Options, Planted};
+use marram_patch::Bug;
 use marram_sim::device::{CrashState, RecordingDevice, Trace};
 use marram_sim::{Generator, Random, Slot, execute};
 use marram_vfs::{Caller, FileSystem, GroupSync, Ino, Kind, NewNode, SyncScope};
@@ -14,32 +15,39 @@ use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 7, gid: 8 };
 
-/// States of each run; `MARRAM_EXT2_STATES` asks for more.
+/// States of each run.
 const STATES: usize = 150;
 
-fn wanted() -> usize {
-    std::env::var("MARRAM_EXT2_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(STATES)
+/// Some of the states of a trace.
+pub(crate) fn states(trace: &Trace, seed: u64) -> Vec<CrashState> {
+    states_of(trace, seed, STATES)
 }
 
-/// Some of the states of a trace: after events, by subsets, torn, and by seeds.
-pub(crate) fn states(trace: &Trace, seed: u64) -> Vec<CrashState> {
+/// So many of the states of a trace: after events, by subsets, torn, and by seeds.
+pub(crate) fn states_of(trace: &Trace, seed: u64, wanted: usize) -> Vec<CrashState> {
     let mut all: Vec<CrashState> =
         trace.prefixes().chain(trace.subsets(6)).chain(trace.torn()).collect();
     all.extend(trace.seeded_groups(seed, 6, 6));
-    all.extend(trace.seeded(seed, wanted() / 4));
+    all.extend(trace.seeded(seed, wanted / 4));
     let mut random = Random::new(seed);
-    while all.len() > wanted() {
+    while all.len() > wanted {
         all.swap_remove(random.below(all.len() as u64) as usize);
     }
     all
 }
 
-/// Judges one state of a run.
-fn judged(judge: &Judge, run: &Run, trace: &Trace, state: CrashState) -> Result<(), String> {
+/// Judges one state of a run; whether `e2fsck` finds something that it may find.
+pub(crate) fn judged(
+    judge: &Judge,
+    run: &Run,
+    trace: &Trace,
+    state: CrashState,
+) -> Result<bool, String> {
     let image = trace.image(state);
-    judge.soft(&image)?;
+    let leaks = judge.soft(&image)?;
     let files = open_bytes(image).map_err(|error| error.to_string())?;
-    check(&run.promises, state.cut, &contents(&files)?)
+    check(&run.promises, state.cut, &contents(&files)?)?;
+    Ok(leaks)
 }
 
 #[test]
@@ -170,9 +178,9 @@ fn an_order_that_is_left_out_is_found() {
     let unordered = Ext2Options { consistency: Some(Consistency::Async), ..Ext2Options::default() };
     assert!(is_found(&judge, &unordered), "no order at all");
     // Which changes these are depends on the operation: inodes, entries, pointers, counts.
-    for change in 1..4 {
-        let planted =
-            Ext2Options { planted: Some(Planted::Change(change)), ..Ext2Options::default() };
-        assert!(is_found(&judge, &planted), "change {change} of each operation waits for nothing");
+    let bugs = (1..4).map(Bug::Unordered).chain([Bug::NothingKept]);
+    for bug in bugs {
+        let planted = Some(Planted::Cache(bug));
+        assert!(is_found(&judge, &Ext2Options { planted, ..Ext2Options::default() }), "{bug:?}");
     }
 }

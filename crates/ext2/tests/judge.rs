@@ -131,11 +131,11 @@ impl Judge {
         }
     }
 
-    /// Only what a crash under soft updates may leave may be found.
+    /// Only what a crash under soft updates may leave may be found; whether there is any of it.
     ///
     /// # Errors
     /// What else is found.
-    pub(crate) fn soft(&self, image: &[u8]) -> Result<(), String> {
+    pub(crate) fn soft(&self, image: &[u8]) -> Result<bool, String> {
         let (found, said) = self.problems(image);
         let is_allowed = |problem: &&Problem| {
             let known = ALLOWED.iter().any(|(code, _)| *code == problem.code);
@@ -148,7 +148,7 @@ impl Judge {
         }
         match low_count(&said) {
             Some(line) => Err(format!("{line}: {said}")),
-            None => Ok(()),
+            None => Ok(!found.is_empty()),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::workload::{Moment, Run, check, contents, outline, run_on};
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{AccessTimes, Consistency, Ext2, Ext2Options, JournalBug, Planted};
 use marram_model::Model;
+use marram_patch::Bug;
 use marram_sim::crash::tree_digest;
 use marram_sim::device::{CrashState, Fault, FaultyDevice, RecordingDevice, Trace};
 use marram_sim::{Generator, HistoryClock, Pair, Random};
@@ -53,7 +54,7 @@ fn one_moment(run: &Run, cut: usize, files: &Ext2, is_full: bool) -> Result<(), 
 }
 
 /// Judges one state of a run.
-fn judged(
+pub(crate) fn judged(
     judge: &Judge,
     (run, consistency): (&Run, Consistency),
     trace: &Trace,
@@ -166,12 +167,13 @@ fn a_rule_of_the_journal_that_is_left_out_is_found() {
     let judge = Judge::new();
     let full = Consistency::JournalFull;
     for (bug, consistency) in [
-        (JournalBug::NoRevoke, Consistency::Journal),
-        (JournalBug::NoFlush, full),
-        (JournalBug::EarlyOriginals, full),
+        (Planted::Journal(JournalBug::NoRevoke), Consistency::Journal),
+        (Planted::Journal(JournalBug::NoFlush), full),
+        (Planted::Journal(JournalBug::EarlyOriginals), full),
+        (Planted::Cache(Bug::GroupDropped), full),
     ] {
         let is_found = (0..4).any(|seed| {
-            let planted = Some(Planted::Journal(bug));
+            let planted = Some(bug);
             let run =
                 run_on(JOURNALED, true, seed, 150, Ext2Options { planted, ..options(consistency) });
             let trace = run.device.trace();

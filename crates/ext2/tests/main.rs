@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod campaign;
 mod crashes;
 mod edges;
 mod hostile;
@@ -16,6 +17,7 @@ mod numbered;
 mod oracle;
 mod races;
 mod reclaim;
+mod rules;
 mod syncs;
 mod tags;
 mod workload;

@@ -1,14 +1,14 @@
 //! A run of programs' habits on a recorded device, with what each crash of it has to leave.
 
-use crate::images::{SMALL, Shape, make, name, open};
+use crate::images::{SMALL, Shape, make, name};
 use marram_device::Device;
-use marram_ext2::{AccessTimes, Ext2, Ext2Options};
+use marram_ext2::{AccessTimes, Ext2, Ext2Options, Planted};
 use marram_sim::Random;
 use marram_sim::crash::{Digest, tree_digest};
 use marram_sim::device::RecordingDevice;
 use marram_vfs::{
     Caller, Clock, FileSystem, Ino, Kind, NewNode, RenameMode, Result, SetAttributes, SteppedClock,
-    WriteOptions, XattrMode,
+    SyncScope, WriteOptions, XattrMode,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,6 +156,18 @@ impl Running {
         }
     }
 
+    /// Syncs one file alone.
+    fn sync_file(&mut self, path: &str) {
+        self.files.sync(self.ino(path), SyncScope::All).unwrap();
+        self.note(false);
+        if !self.open.contains_key(path) {
+            self.open.insert(path.to_owned(), self.promises.len());
+            let (from, contents) = (self.device.event_count(), vec![self.now[path].clone()]);
+            let (path, until) = (path.to_owned(), usize::MAX);
+            self.promises.push(Promise { path, from, until, contents });
+        }
+    }
+
     /// The file of a number, wherever it is now.
     fn path_of(&self, file: u64) -> Option<String> {
         let known = self.now.keys().find(|path| path.ends_with(&format!("/f{file}")));
@@ -249,6 +261,10 @@ pub(crate) fn run_on(
         if random.once_in(6) {
             running.files.step().unwrap();
         }
+        if random.once_in(5) {
+            let synced = running.path_of(random.below(FILES));
+            synced.into_iter().for_each(|path| running.sync_file(&path));
+        }
         if random.once_in(15) {
             running.sync();
         }
@@ -333,5 +349,17 @@ pub(crate) fn check(
 
 /// A small run of an open device, for tests of single operations.
 pub(crate) fn opened(device: &Arc<RecordingDevice>) -> Arc<Ext2> {
-    open(Arc::clone(device) as Arc<dyn Device>, Arc::new(SteppedClock::default()))
+    opened_with(device, stepped(None))
+}
+
+/// Options with a clock of steps.
+pub(crate) fn stepped(planted: Option<Planted>) -> Ext2Options {
+    let clock: Arc<dyn Clock> = Arc::new(SteppedClock::default());
+    Ext2Options { clock, planted, ..Ext2Options::default() }
+}
+
+/// The same with other options.
+pub(crate) fn opened_with(device: &Arc<RecordingDevice>, options: Ext2Options) -> Arc<Ext2> {
+    let options = Ext2Options { access_times: AccessTimes::Never, ..options };
+    Arc::new(Ext2::open(Arc::clone(device) as Arc<dyn Device>, options).unwrap())
 }

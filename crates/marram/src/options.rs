@@ -219,8 +219,9 @@ const SWALLOWED: &[&str] = &[
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
     cache=SIZE, commit=SECONDS, defragment=SECONDS, consistency=ORDER, \
-    offset=BYTES, fakeroot, durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, exec, noexec, dataset=NAME, \
-    subvol=NAME, snapshot=NAME, blkdev=auto|on|off, transport=auto|classic|io_uring, \
+    offset=BYTES, fakeroot, durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, exec, \
+    noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, \
+    transport=auto|classic|io_uring, \
     strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
 
 impl MountOptions {

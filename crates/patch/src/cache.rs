@@ -7,7 +7,7 @@ mod group;
 
 pub use group::Closed;
 
-use crate::graph::{Closure, Graph, Made, PatchId, Unit};
+use crate::graph::{Bug, Closure, Graph, Made, PatchId, Unit};
 use crate::plan::{After, Change, Content, Plan};
 use group::Group;
 use marram_device::{Device, Error, Result};
@@ -92,7 +92,6 @@ pub struct Cache {
     pub(crate) group: Option<Group>,
     failure: Option<Error>,
     counters: Counters,
-    planted: Option<usize>,
 }
 
 impl Cache {
@@ -110,13 +109,12 @@ impl Cache {
             group: None,
             failure: None,
             counters: Counters::default(),
-            planted: None,
         }
     }
 
-    /// Plants a bug, for tests of tests: the change of this number in each plan waits for nothing.
-    pub fn plant(&mut self, change: usize) {
-        self.planted = Some(change);
+    /// Plants a bug, for tests of tests.
+    pub fn plant(&mut self, bug: Bug) {
+        self.graph.planted = Some(bug);
     }
 
     /// Bytes of a block.
@@ -289,8 +287,8 @@ impl Cache {
     ) -> Vec<PatchId> {
         let mut made: Vec<PatchId> = Vec::with_capacity(plan.changes.len());
         for change in &plan.changes {
-            let after = match self.planted {
-                Some(planted) if planted == made.len() => Vec::new(),
+            let after = match self.graph.planted {
+                Some(Bug::Unordered(planted)) if planted == made.len() => Vec::new(),
                 _ => after(self, change, &made),
             };
             let patch = self.change(change, &after);

@@ -8,6 +8,17 @@ use crate::undo::{Piece, Undo};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
+/// A bug that is put in, for tests of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The change of this number in each plan waits for nothing.
+    Unordered(usize),
+    /// A patch that waits keeps no older bytes, as if nothing ever took it back.
+    NothingKept,
+    /// A change does not wait for its group.
+    GroupDropped,
+}
+
 /// Most patches of a unit that a change looks at for one that it can join.
 const JOIN_SEARCH_MAX: usize = 8;
 
@@ -70,6 +81,7 @@ pub(crate) struct Graph {
     /// Patches of each unit, oldest first.
     units: BTreeMap<Unit, Vec<usize>>,
     count: usize,
+    pub(crate) planted: Option<Bug>,
 }
 
 impl Graph {
@@ -200,6 +212,9 @@ impl Graph {
         let own = self.units.get(&unit).cloned().unwrap_or_default();
         let free = own.iter().copied().find(|index| self.patch(*index).undo.is_none());
         let mut waits: Vec<usize> = after.iter().filter_map(|id| self.find(*id)).collect();
+        if self.planted == Some(Bug::GroupDropped) {
+            waits.retain(|other| self.patch(*other).unit.is_some());
+        }
         waits.sort_unstable();
         waits.dedup();
         // It is written with this one in any case.
@@ -220,7 +235,9 @@ impl Graph {
             return (self.id(index), Made::Joined);
         }
         let mut undo = Undo::default();
-        undo.keep(before, pieces);
+        if self.planted != Some(Bug::NothingKept) {
+            undo.keep(before, pieces);
+        }
         waits.extend(met.into_iter().chain(free));
         waits.sort_unstable();
         waits.dedup();

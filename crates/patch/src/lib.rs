@@ -2,7 +2,7 @@
 //!
 //! A change to one unit of a medium is a **patch** (Frost, "Improving the Performance and
 //! Reliability of Storage Systems", 2010, chapter 2). A patch names the patches that must be
-//! durable before it. An operation is a [`Owner, Plan`] of such changes; [`Cache::apply`] makes all of
+//! durable before it. An operation is a [`Plan`] of such changes; [`Cache::apply`] makes all of
 //! them at once. [`Cache::wave`] writes what is ready and flushes, which makes more patches ready.
 //! `docs/patch.md` has the rules, and why each is safe.
 //!
@@ -15,5 +15,5 @@ mod plan;
 mod undo;
 
 pub use cache::{Cache, Closed, Counters, Discipline};
-pub use graph::PatchId;
+pub use graph::{Bug, PatchId};
 pub use plan::{After, Content, Owner, Plan};

@@ -4,6 +4,7 @@
 
 use crate::bytes::u32_at;
 use crate::inode::{DIRECT, Inode};
+use crate::state::rules::Rule;
 use crate::state::{Work, damaged};
 use crate::superblock::Geometry;
 use marram_patch::{After, Content};
@@ -201,7 +202,7 @@ impl Work<'_> {
         inode.add_blocks(growth.blocks, self.state.geometry.block_bytes);
         while let Some(Fresh { block, parent, after }) = growth.fresh.pop() {
             match parent {
-                None => growth.after.extend(after),
+                None => growth.after.extend(self.by(Rule::PointersAfterBelow, after)),
                 Some(parent) => self.put_pointer(&mut growth, parent, block, after)?,
             }
         }
@@ -254,6 +255,7 @@ impl Work<'_> {
             let zeros = vec![0; self.state.geometry.block_bytes - at];
             gone.extend(self.write(block, at, &zeros, &steps)?);
         }
+        let gone = self.by(Rule::FreeAfterPointer, gone);
         if !cut.blocks.is_empty() {
             self.free(cut.blocks, None, &gone)?;
         }

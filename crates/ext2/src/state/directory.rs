@@ -8,6 +8,7 @@ use crate::error::failed;
 use crate::inode::{FLAG_INDEX, Inode, SIZE_AT};
 use crate::state::blocks::Growth;
 use crate::state::census::Named;
+use crate::state::rules::Rule;
 use crate::state::{State, Work, damaged, shown};
 use marram_patch::{After, Content};
 use marram_vfs::{DirectoryEntry, Error, Ino, Kind, Name, Result};
@@ -318,7 +319,8 @@ impl Work<'_> {
         self.named.push(Named { directory: number, target, is_added: true });
         // A directory never has a name twice.
         let away = self.state.away.get(&(number, name.as_bytes().into()));
-        after.extend(away.into_iter().flatten().map(|patch| After::Patch(*patch)));
+        let away = away.into_iter().flatten().map(|patch| After::Patch(*patch)).collect();
+        after.extend(self.by(Rule::NameAfterAway, away));
         let needs = needed(name.as_bytes().len());
         let blocks = &self.state.directories[&number].blocks;
         let kind = self.entry_kind(kind);
@@ -352,6 +354,7 @@ impl Work<'_> {
         fill_sectors(&mut bytes[SECTOR..]);
         after.extend(bits);
         after.extend(self.plan.fresh(&self.state.cache, (block, Content::Metadata), &bytes, &[]));
+        let after = self.by(Rule::GrowthAfterInode, after);
         let mut growth = Growth::default();
         self.point(inode, &mut growth, (which, block), after)?;
         let after = self.end_growth(inode, growth)?;
@@ -404,7 +407,8 @@ impl Work<'_> {
         let sector = seen_at / SECTOR;
         // An entry that was here may still be seen on the medium: until it is away there, it
         // keeps its bytes.
-        let mut removed = self.seen((number, which), block, (entry.at, entry.before))?;
+        let before = self.seen((number, which), block, (entry.at, entry.before))?;
+        let mut removed = self.by(Rule::EntryAfterSeen, before);
         let mut after = [after, &removed].concat();
         removed.push(After::Bytes { block, at: seen_at, len: seen.len() });
         let mut from = at;
@@ -465,6 +469,7 @@ impl Work<'_> {
                 // It is away only where that one is seen.
                 let earlier = now.iter().find(|it| it.at == before).and_then(|it| it.before);
                 let seen = self.seen((directory, which), block, (before, earlier))?;
+                let seen = self.by(Rule::RemovalAfterSeen, seen);
                 let mut after = [after, &seen].concat();
                 after.push(After::Bytes { block, at: entry.at + 4, len: 2 });
                 let len = u16_at(self.read(block)?, before + 4) + entry.len as u16;

@@ -5,6 +5,7 @@
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::inode::Inode;
+use crate::state::rules::Rule;
 use crate::state::{Work, damaged};
 use marram_patch::{After, Content};
 use marram_vfs::{Error, Result};
@@ -221,6 +222,7 @@ impl Work<'_> {
         }
         inode.set_attribute_block(block);
         inode.add_blocks(i64::from(block != 0) - i64::from(old != 0), block_bytes);
+        let after = self.by(Rule::InodeAfterAttributes, after);
         let steps = self.store(number, inode, &after)?;
         let freed = self.release_attributes(old, &steps)?;
         if !freed.is_empty() {

@@ -5,6 +5,7 @@ use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
 use crate::state::blocks::{Growth, file_bytes_max};
 use crate::state::journal::log::Bytes;
 use crate::state::operations::names::SETGID;
+use crate::state::rules::Rule;
 use crate::state::{State, Work, check_changeable, number};
 use marram_patch::{After, Content};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp, WriteOptions};
@@ -162,6 +163,7 @@ impl Work<'_> {
         bytes[within..within + part.len()].copy_from_slice(part);
         let steps = self.plan.fresh(&self.state.cache, (block, Content::Data), &bytes, &[]);
         after.extend(&steps);
+        let after = self.by(Rule::PointerAfterBlock, after);
         self.point(inode, growth, (which, block), after)?;
         Ok(steps)
     }

@@ -3,6 +3,7 @@
 use crate::error::failed;
 use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
 use crate::state::directory::first_block;
+use crate::state::rules::Rule;
 use crate::state::{State, Work, check_changeable, damaged, number, shown};
 use marram_patch::{After, Content};
 use marram_vfs::{
@@ -99,7 +100,9 @@ impl Work<'_> {
             above.set_links(above.links() + 1);
             counted = self.store(directory, &above, &[])?;
         }
+        let counted = self.by(Rule::DirectoryAfterParent, counted);
         let (made, after) = self.new_inode(caller, (directory, &above), &new, (links, counted))?;
+        let after = self.by(Rule::EntryAfterInode, after);
         let mut named = self.add_entry((directory, &mut above), name, (made, new.kind), &after)?;
         self.store(directory, &above, &[])?;
         named.extend(self.recent_of(directory));
@@ -128,7 +131,8 @@ impl Work<'_> {
             }
         }
         let is_directory = new.kind == Kind::Directory;
-        let (made, mut after) = self.take_inode(parent, is_directory)?;
+        let (made, bit) = self.take_inode(parent, is_directory)?;
+        let mut after = self.by(Rule::InodeAfterBit, bit);
         after.extend(counted);
         let old = self.raw_inode(made)?;
         let mode = new.kind.mode_bits() | permissions;
@@ -137,7 +141,10 @@ impl Work<'_> {
         inode.set_gid(owner.gid);
         inode.set_links(links);
         match new.kind {
-            Kind::Directory => after.extend(self.new_directory(parent, made, &mut inode)?),
+            Kind::Directory => {
+                let block = self.new_directory(parent, made, &mut inode)?;
+                after.extend(self.by(Rule::DirectoryAfterBlock, block));
+            }
             Kind::Symlink => after.extend(self.new_target(made, &mut inode, new.target)?),
             Kind::CharDevice | Kind::BlockDevice => {
                 let slot = usize::from(new.device > 0xffff);
@@ -231,7 +238,8 @@ impl Work<'_> {
         }
         inode.set_links(inode.links() + 1);
         inode.set_time(Time::Changed, self.now);
-        let mut after = self.store(target, &inode, &[])?;
+        let counted = self.store(target, &inode, &[])?;
+        let mut after = self.by(Rule::LinkAfterCount, counted);
         after.extend(self.recent_of(target));
         let kind = inode.kind().ok_or_else(|| damaged(format!("inode {target}")))?;
         let mut named = self.add_entry((directory, &mut above), name, (target, kind), &after)?;
@@ -246,8 +254,8 @@ impl Work<'_> {
     /// there, and that nothing is left in a directory.
     pub(crate) fn before_loss(&mut self, (number, inode): (u64, &Inode)) -> Result<Vec<After>> {
         match inode.is_directory() {
-            true => self.emptied(inode),
-            false if inode.links() > 1 => Ok(self.recent_of(number)),
+            true => self.emptied(inode).map(|after| self.by(Rule::LossAfterEmptied, after)),
+            false if inode.links() > 1 => Ok(self.by(Rule::LossAfterNames, self.recent_of(number))),
             false => Ok(Vec::new()),
         }
     }
@@ -272,6 +280,7 @@ impl Work<'_> {
         let gone = self.remove_entry((directory, name), &found, &kept)?;
         above.touch_content(self.now);
         self.store(directory, &above, &[])?;
+        let gone = self.by(Rule::CountAfterAway, gone);
         self.lose_name(found.number, inode, &gone)
     }
 
@@ -329,7 +338,9 @@ impl Work<'_> {
         let gone = self.remove_entry((directory, name), &found, &emptied)?;
         above.touch_content(self.now);
         self.store(directory, &above, &[])?;
+        let gone = self.by(Rule::CountAfterAway, gone);
         let cleared = self.lose_directory(found.number, inode, &gone)?;
+        let cleared = self.by(Rule::ParentAfterDirectory, cleared);
         above.set_links(above.links().saturating_sub(1));
         self.store(directory, &above, &cleared)?;
         Ok(Some(found.number))
@@ -431,6 +442,7 @@ impl Work<'_> {
             inode.add_blocks(-1, self.state.geometry.block_bytes);
         }
         let steps = self.store(number, &inode, after)?;
+        let steps = self.by(Rule::FreeAfterInode, steps);
         let freed = self.release_attributes(attributes, &steps)?;
         self.free(freed, Some((number, is_directory)), &steps)
     }

@@ -6,6 +6,7 @@
 use crate::inode::{Inode, Time};
 use crate::state::directory::Found;
 use crate::state::operations::names::check_links;
+use crate::state::rules::Rule;
 use crate::state::{Work, check_changeable};
 use marram_patch::{After, Discipline};
 use marram_vfs::{Caller, Error, Ino, Kind, Name, RenameMode, Result};
@@ -144,6 +145,7 @@ impl Work<'_> {
             let inode = self.inode(moved.0)?;
             settled.extend(self.set_parent(moved.0, &inode, to, &named)?);
         }
+        let settled = self.by(Rule::OldAfterNew, settled);
         let gone = self.leave((from, way.name), &source.found, whiteout, settled)?;
         self.change_links(source.number(), -1, &gone)?;
         let moves_name = [&named[..], &gone, &self.recent_of(to)].concat();
@@ -155,6 +157,7 @@ impl Work<'_> {
             None => Ok(None),
             Some(target) => {
                 let inode = self.inode(target.number())?;
+                let named = self.by(Rule::ReplacedAfterEntry, named);
                 if !target.is_directory() {
                     return self.lose_name(target.number(), inode, &named);
                 }
@@ -191,11 +194,12 @@ impl Work<'_> {
     /// What a new name of an inode waits for: that it counts one more, and what was written to it.
     /// A directory counts one more as well: so it is not removed before its old name is away.
     fn before_move(&mut self, source: &Led) -> Result<Vec<After>> {
-        let mut after = self.recent_of(source.number());
+        let mut after = self.by(Rule::MoveAfterContent, self.recent_of(source.number()));
         let mut inode = source.inode.clone();
         inode.set_links(inode.links() + 1);
         inode.set_time(Time::Changed, self.now);
-        after.extend(self.store(source.number(), &inode, &[])?);
+        let counted = self.store(source.number(), &inode, &[])?;
+        after.extend(self.by(Rule::MoveAfterCount, counted));
         Ok(after)
     }
 
