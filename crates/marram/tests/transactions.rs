@@ -283,7 +283,7 @@ fn a_transaction_whose_starter_is_killed_is_aborted() {
 fn a_transaction_whose_daemon_is_killed_was_never_there() {
     let Some(bench) = mounted() else { return };
     bench.run("sync mnt").good();
-    let child = start(&bench, "", &pausing("echo x > src/b; sync", "one", "cat src/b"));
+    let child = start(&bench, "", &pausing("echo x > src/b; sync -f src", "one", "cat src/b"));
     await_pause(&bench, "one");
     let daemon = bench.daemon_pid("mnt");
     kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();

@@ -494,7 +494,7 @@ fn histories_are_those_of_transactions_one_after_the_other() {
     assert!(committed > 300 && refused > 300 && inside > 150, "{told}");
 }
 
-/// One that was aborted inside of another has told it what was there.
+/// What one has seen inside of another counts for that other one, also when it is aborted.
 #[test]
 fn reads_inside_that_do_not_count_are_found_out() {
     let found = (1..=600).find_map(|seed| {
