@@ -17,6 +17,7 @@ mod scale;
 mod snapshots;
 mod stages;
 mod sync;
+mod transactions;
 mod transport;
 
 use clap::Parser;
@@ -109,6 +110,8 @@ enum Workloads {
     Requests,
     /// Small files in the library, without FUSE, beside ext4 through system calls.
     Library,
+    /// Transactions in the library, beside files that are replaced one by one.
+    Transactions,
 }
 
 impl Workloads {
@@ -134,7 +137,8 @@ impl Workloads {
             | Workloads::Scale
             | Workloads::Transport
             | Workloads::Requests
-            | Workloads::Library => &[],
+            | Workloads::Library
+            | Workloads::Transactions => &[],
         }
     }
 }
@@ -182,6 +186,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Transport => transport::run_all()?,
             Workloads::Requests => requests::run_all(arguments)?,
             Workloads::Library => library::run_all(arguments)?,
+            Workloads::Transactions => transactions::run_all(arguments)?,
             _ => {}
         }
     }
