@@ -19,6 +19,7 @@ mod snapshots;
 mod stages;
 mod sync;
 mod transactions;
+mod transactions_in_library;
 mod transport;
 
 use clap::Parser;
@@ -115,6 +116,8 @@ enum Workloads {
     Transactions,
     /// The pmem home in the library: figure 3.8 of the thesis, snapshots, operations beside tmpfs.
     Pmem,
+    /// Transactions in the library, beside files that are replaced one by one.
+    TransactionsInLibrary,
 }
 
 impl Workloads {
@@ -142,6 +145,7 @@ impl Workloads {
             | Workloads::Requests
             | Workloads::Library
             | Workloads::Transactions
+            | Workloads::TransactionsInLibrary
             | Workloads::Pmem => &[],
         }
     }
@@ -191,6 +195,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Requests => requests::run_all(arguments)?,
             Workloads::Library => library::run_all(arguments)?,
             Workloads::Transactions => transactions::run_all(arguments)?,
+            Workloads::TransactionsInLibrary => transactions_in_library::run_all(arguments)?,
             Workloads::Pmem => pmem::run_all(arguments)?,
             _ => {}
         }

@@ -54,7 +54,7 @@ fn a_merge_and_a_rollback_are_there_whole_or_not_at_all() {
 const TRANSACTIONS: [&str; 8] = [
     "small:transaction+fsync+transaction-beside+unlink+sync",
     "small:transaction-spilled+commit2/overwrite+sync",
-    "small:transaction-begin+fork+transaction-write+snapshot3/transaction-rename+transaction-commit",
+    "small:transaction-begin+fork+transaction-write+clone3/transaction-rename+transaction-commit",
     "small:commit-of-moments4/transaction-write+transaction-commit+append+sync",
     "small:transaction-aborted+commit-of-moments6/append-short+transaction-abort+sync",
     "small:transaction-begin+transaction-write+truncate+commit+transaction-commit+merge-fork+sync",

@@ -20,7 +20,8 @@
 //!
 //! **Transactions.** One may be open beside all of that. What it has changed is in no moment until
 //! its commit, and wholly in each that comes after: a state that holds a part of it is the state at
-//! no moment, and one that lacks it after its acknowledgement has lost something durable.
+//! no moment, and one that lacks it after its acknowledgement has lost something durable. After
+//! one, commits and syncs are held, and administrative operations are not.
 //!
 //! **Counting.** States with equal images count once. What an image recovers to does not depend
 //! on how it came about, so it is mounted once; but each state that leads to it is compared with

@@ -220,6 +220,11 @@ impl Twin {
         Ok(())
     }
 
+    /// Whether a transaction is open, or one was: something may be left of that.
+    pub(super) fn has_had_transactions(&self) -> bool {
+        self.transactions > 0
+    }
+
     fn begin_transaction(&mut self) -> Result<bool, String> {
         if self.transaction.is_some() {
             return Ok(false);
