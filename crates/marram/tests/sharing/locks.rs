@@ -57,6 +57,14 @@ impl Locker {
         Locker { child, out }
     }
 
+    /// One that is about to wait for a lock.
+    #[track_caller]
+    fn wait(words: &str, path: &Path) -> Locker {
+        let mut locker = Locker::start(&format!("{words} wait"), path);
+        assert_eq!(locker.says(), "asks");
+        locker
+    }
+
     /// What it says next.
     #[track_caller]
     fn says(&mut self) -> String {
@@ -137,7 +145,7 @@ fn a_lock_on_one_host_excludes_those_on_the_other() {
                 assert_eq!(Locker::said(&exclusive, path), "busy", "{family}");
                 assert_eq!(Locker::said(&shared, path), "busy", "{family}");
             }
-            let mut waiting = [by, other].map(|it| Locker::start(&format!("{shared} wait"), it));
+            let mut waiting = [by, other].map(|it| Locker::wait(&shared, it));
             assert!(waiting.iter_mut().all(Locker::is_silent), "{family}");
             holder.end();
             for waiting in &mut waiting {
@@ -161,7 +169,7 @@ fn what_one_has_locked_alone_stays_locked_when_another_comes() {
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
         assert_eq!(holder.says(), "held");
         assert_eq!(Locker::said(&format!("{family} shared"), &here), "busy");
-        let mut waiting = Locker::start(&format!("{family} exclusive wait"), &here);
+        let mut waiting = Locker::wait(&format!("{family} exclusive"), &here);
         assert!(waiting.is_silent());
         (format!("{family} exclusive"), holder, waiting, there)
     });
@@ -204,7 +212,7 @@ fn a_program_that_waits_for_a_lock_is_interrupted() {
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
         assert_eq!(holder.says(), "held");
         for path in [&here, &there] {
-            let wait = || Locker::start(&format!("{family} exclusive wait"), path);
+            let wait = || Locker::wait(&format!("{family} exclusive"), path);
             let mut alarmed = wait();
             assert!(alarmed.is_silent());
             alarmed.signal(Signal::ALARM);
@@ -229,7 +237,7 @@ fn programs_that_wait_hold_nobody_up() {
     let [here, there] = file(&pair, "file");
     let mut holder = Locker::start("fcntl exclusive", &there);
     assert_eq!(holder.says(), "held");
-    let wait = |_| Locker::start("fcntl exclusive wait", &here);
+    let wait = |_| Locker::wait("fcntl exclusive", &here);
     let mut waiting: Vec<Locker> = (0..WAITING).map(wait).collect();
     assert!(waiting.iter_mut().all(Locker::is_silent));
     let began = Instant::now();
@@ -253,7 +261,7 @@ fn the_locks_of_a_program_that_is_killed_are_free() {
         let [here, there] = file(&pair, family);
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
         assert_eq!(holder.says(), "held");
-        let mut waiting = Locker::start(&format!("{family} exclusive wait"), &there);
+        let mut waiting = Locker::wait(&format!("{family} exclusive"), &there);
         assert!(waiting.is_silent());
         holder.signal(Signal::KILL);
         assert_eq!(waiting.says(), "held", "{family}");
@@ -270,7 +278,7 @@ fn the_locks_of_a_host_that_dies_are_free() {
         let [here, there] = file(&pair, family);
         let mut holder = Locker::start(&format!("{family} exclusive"), &there);
         assert_eq!(holder.says(), "held");
-        let mut waiting = Locker::start(&format!("{family} exclusive wait"), &here);
+        let mut waiting = Locker::wait(&format!("{family} exclusive"), &here);
         assert!(waiting.is_silent());
         (holder, waiting)
     });
@@ -297,7 +305,7 @@ fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on() {
     assert_eq!(holder.says(), "held");
     let daemon = Pid::from_raw(pair.bench.daemon_pid("here")).unwrap();
     kill_process(daemon, Signal::STOP).unwrap();
-    let mut other = Locker::start("flock exclusive wait", &there);
+    let mut other = Locker::wait("flock exclusive", &there);
     let heard = other.says();
     kill_process(daemon, Signal::CONT).unwrap();
     assert_eq!(heard, "held", "the one that is stopped is expelled");
