@@ -18,7 +18,7 @@ const WAITING: usize = 10;
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// The interpreter itself: what stands for it in a path may take long to find it.
-fn python() -> Option<&'static str> {
+pub(crate) fn python() -> Option<&'static str> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let find = || {
         let print = ["-c", "import sys; print(sys.executable)"];

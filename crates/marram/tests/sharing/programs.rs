@@ -1,8 +1,8 @@
 //! Programs that nobody here wrote work on one thing from two hosts at once, by locks and names.
 
-use crate::workbench::{Outcome, outcome};
+use crate::locks::python;
+use crate::workbench::Outcome;
 use crate::{PATIENCE, Pair};
-use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -16,8 +16,18 @@ database, text = sqlite3.connect('counted.db', timeout=60), sys.argv[1]
 print((database.executescript if ';' in text else database.execute)(text).fetchall())
 ";
 
-fn run(words: &[&str], folder: &Path) -> Outcome {
-    outcome(Command::new(words[0]).args(&words[1..]).current_dir(folder))
+/// The folders of the two mounts.
+const FOLDERS: [&str; 2] = ["here", "there"];
+
+/// Runs a program on one of the two hosts, where paths lead to what it has mounted.
+fn run(pair: &Pair, host: usize, folder: &str, words: &[&str]) -> Outcome {
+    // By its whole path: where the other one begins is not in its own tree.
+    let folder = pair.bench.path(folder).to_string_lossy().into_owned();
+    let words = [&["env", "-C", &folder][..], words].concat();
+    match host {
+        0 => pair.bench.host(&words),
+        _ => pair.in_other(&words),
+    }
 }
 
 fn pair(program: &str) -> Option<Pair> {
@@ -30,10 +40,10 @@ fn pair(program: &str) -> Option<Pair> {
 
 #[test]
 fn sqlite_with_a_rollback_journal_loses_no_transaction_of_two_hosts() {
-    let Some(pair) = pair("python3") else { return };
-    let mounts = pair.mounts();
-    let query = |at: usize, text: &str| -> String {
-        run(&["python3", "-c", QUERY, text], &mounts[at]).good().out.trim().to_owned()
+    let Some((python, pair)) = python().zip(pair("python3")) else { return };
+    let query = |host: usize, text: &str| -> String {
+        let words = [python, "-c", QUERY, text];
+        run(&pair, host, FOLDERS[host], &words).good().out.trim().to_owned()
     };
     query(
         0,
@@ -41,8 +51,9 @@ fn sqlite_with_a_rollback_journal_loses_no_transaction_of_two_hosts() {
     );
     thread::scope(|scope| {
         for program in 0..4 {
-            let folder = &mounts[program % 2];
-            scope.spawn(move || run(&["python3", COUNT, "counted.db", "10"], folder).good());
+            let (pair, host) = (&pair, program % 2);
+            let words = [python, COUNT, "counted.db", "10"];
+            scope.spawn(move || run(pair, host, FOLDERS[host], &words).good());
         }
     });
     for at in [0, 1] {
@@ -56,31 +67,34 @@ fn sqlite_with_a_rollback_journal_loses_no_transaction_of_two_hosts() {
 #[test]
 fn git_commits_of_two_hosts_are_all_in_one_history() {
     let Some(pair) = pair("git") else { return };
-    let mounts = pair.mounts();
-    run(&["git", "init", "-q", "work"], &mounts[0]).good();
-    let folders = mounts.map(|mount| mount.join("work"));
     let user = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "safe.directory=*"];
-    let commit = |folder: &Path, name: &str| {
-        std::fs::write(folder.join(name), name).unwrap();
+    run(&pair, 0, "here", &["git", "init", "-q", "work"]).good();
+    let git = |host: usize, words: &[&str]| {
+        let folder = format!("{}/work", FOLDERS[host]);
+        run(&pair, host, &folder, &[&["git"][..], &user[..], words].concat())
+    };
+    let commit = |host: usize, name: &str| {
+        run(&pair, host, &format!("{}/work", FOLDERS[host]), &["touch", name]).good();
         let began = Instant::now();
-        let git = |words: &[&str]| run(&[&["git"][..], &user[..], words].concat(), folder);
         // Another one may be at it: git says so, and is asked again.
-        while git(&["add", name]).status != 0 || git(&["commit", "-qm", name, name]).status != 0 {
-            assert!(began.elapsed() < PATIENCE, "{name}: {:?}", git(&["status"]));
+        while git(host, &["add", name]).status != 0
+            || git(host, &["commit", "-qm", name, name]).status != 0
+        {
+            assert!(began.elapsed() < PATIENCE, "{name}: {:?}", git(host, &["status"]));
         }
     };
-    commit(&folders[0], "first");
+    commit(0, "first");
     thread::scope(|scope| {
-        for (which, folder) in folders.iter().enumerate() {
-            scope.spawn(move || (0..5).for_each(|it| commit(folder, &format!("{which}-{it}"))));
+        for host in 0..2 {
+            let commit = &commit;
+            scope.spawn(move || (0..5).for_each(|it| commit(host, &format!("{host}-{it}"))));
         }
     });
-    for folder in &folders {
-        let git =
-            |words: &[&str]| run(&[&["git"][..], &user[..], words].concat(), folder).good().out;
-        assert_eq!(git(&["rev-list", "--count", "HEAD"]).trim(), "11");
-        assert_eq!(git(&["status", "--porcelain"]), "");
-        git(&["fsck", "--strict"]);
+    for host in 0..2 {
+        let count = git(host, &["rev-list", "--count", "HEAD"]).good().out;
+        assert_eq!(count.trim(), "11");
+        assert_eq!(git(host, &["status", "--porcelain"]).good().out, "");
+        git(host, &["fsck", "--strict"]).good();
     }
     pair.finish();
 }
