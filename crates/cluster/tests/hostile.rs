@@ -4,7 +4,7 @@ use crate::server::Server;
 use crate::stores::{StillClock, in_memory_at, options, seal};
 use marram_cluster::database::{Change, Range, Row, Table};
 use marram_cluster::format::{
-    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, Past, Record, Seal,
+    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow, Past, Record, Seal,
 };
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
@@ -133,7 +133,8 @@ fn decoders_answer_each_prefix_and_each_flipped_bit() {
             let _answers = (Entry::decode(&bytes), Head::decode(&bytes), Past::decode(&bytes));
             let _answers = (Record::decode(&bytes), LineRecord::decode(&bytes));
             let _answers = (ClientRecord::decode(&bytes), BlockRow::decode(&bytes).is_ok());
-            let _answer = Header::decode(&bytes);
+            let _answers =
+                (Header::decode(&bytes), LockPlace::decode(&bytes), LockRow::decode(&bytes));
         }
     }
 }

@@ -34,9 +34,7 @@ macro_rules! on_each_home {
     };
 }
 
-#[path = "sharing/locks.rs"]
 mod locks;
-#[path = "sharing/programs.rs"]
 mod programs;
 
 on_each_home!(

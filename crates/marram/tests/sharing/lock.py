@@ -1,6 +1,6 @@
 """Locks a file, says so, and holds the lock until its input ends; writes that to the file.
 
-lock.py FAMILY MODE FILE [wait] [FIRST LEN]: "held", "busy" or "interrupted"
+lock.py FAMILY MODE FILE [wait] [FIRST LEN]: "asks" if it waits; "held", "busy" or "interrupted"
 lock.py FAMILY count FILE ROUNDS: increments the number in FILE under a lock, so many times
 """
 import fcntl, os, signal, struct, sys
@@ -42,6 +42,8 @@ def main(family, kind, path, *rest):
     waits = "wait" in rest
     first, length = [int(word) for word in rest if word != "wait"] or (0, 0)
     try:
+        if waits:
+            print("asks", flush=True)
         lock(family, kind, file, waits, first, length)
         print("held", flush=True)
     except BlockingIOError:

@@ -30,7 +30,7 @@ const WAITING: usize = 10;
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// The interpreter itself: what stands for it in a path may take long to find it.
-fn python() -> Option<&'static str> {
+pub(crate) fn python() -> Option<&'static str> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let find = || {
         let print = ["-c", "import sys; print(sys.executable)"];
@@ -67,6 +67,14 @@ impl Locker {
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Locker { child, out }
+    }
+
+    /// One that is about to wait for a lock.
+    #[track_caller]
+    fn wait(words: &str, path: &Path) -> Locker {
+        let mut locker = Locker::start(&format!("{words} wait"), path);
+        assert_eq!(locker.says(), "asks");
+        locker
     }
 
     /// What it says next.
@@ -148,7 +156,7 @@ fn a_lock_on_one_host_excludes_those_on_the_other(place: Place) {
                 assert_eq!(Locker::said(&exclusive, path), "busy", "{family}");
                 assert_eq!(Locker::said(&shared, path), "busy", "{family}");
             }
-            let mut waiting = [by, other].map(|it| Locker::start(&format!("{shared} wait"), it));
+            let mut waiting = [by, other].map(|it| Locker::wait(&shared, it));
             assert!(waiting.iter_mut().all(Locker::is_silent), "{family}");
             holder.end();
             for waiting in &mut waiting {
@@ -171,7 +179,7 @@ fn what_one_has_locked_alone_stays_locked_when_another_comes(place: Place) {
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
         assert_eq!(holder.says(), "held");
         assert_eq!(Locker::said(&format!("{family} shared"), &here), "busy");
-        let mut waiting = Locker::start(&format!("{family} exclusive wait"), &here);
+        let mut waiting = Locker::wait(&format!("{family} exclusive"), &here);
         assert!(waiting.is_silent());
         (format!("{family} exclusive"), holder, waiting, there)
     });
@@ -212,7 +220,7 @@ fn a_program_that_waits_for_a_lock_is_interrupted(place: Place) {
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
         assert_eq!(holder.says(), "held");
         for path in [&here, &there] {
-            let wait = || Locker::start(&format!("{family} exclusive wait"), path);
+            let wait = || Locker::wait(&format!("{family} exclusive"), path);
             let mut alarmed = wait();
             assert!(alarmed.is_silent());
             alarmed.signal(Signal::ALARM);
@@ -236,7 +244,7 @@ fn programs_that_wait_hold_nobody_up(place: Place) {
     let [here, there] = file(&pair, "file");
     let mut holder = Locker::start("fcntl exclusive", &there);
     assert_eq!(holder.says(), "held");
-    let wait = |_| Locker::start("fcntl exclusive wait", &here);
+    let wait = |_| Locker::wait("fcntl exclusive", &here);
     let mut waiting: Vec<Locker> = (0..WAITING).map(wait).collect();
     assert!(waiting.iter_mut().all(Locker::is_silent));
     let began = Instant::now();
@@ -259,7 +267,7 @@ fn the_locks_of_a_program_that_is_killed_are_free(place: Place) {
         let [here, there] = file(&pair, family);
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
         assert_eq!(holder.says(), "held");
-        let mut waiting = Locker::start(&format!("{family} exclusive wait"), &there);
+        let mut waiting = Locker::wait(&format!("{family} exclusive"), &there);
         assert!(waiting.is_silent());
         holder.signal(Signal::KILL);
         assert_eq!(waiting.says(), "held", "{family}");
@@ -275,7 +283,7 @@ fn the_locks_of_a_host_that_dies_are_free(place: Place) {
         let [here, there] = file(&pair, family);
         let mut holder = Locker::start(&format!("{family} exclusive"), &there);
         assert_eq!(holder.says(), "held");
-        let mut waiting = Locker::start(&format!("{family} exclusive wait"), &here);
+        let mut waiting = Locker::wait(&format!("{family} exclusive"), &here);
         assert!(waiting.is_silent());
         (holder, waiting)
     });
@@ -301,7 +309,7 @@ fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on(place
     assert_eq!(holder.says(), "held");
     let daemon = Pid::from_raw(pair.bench.daemon_pid("here")).unwrap();
     kill_process(daemon, Signal::STOP).unwrap();
-    let mut other = Locker::start("flock exclusive wait", &there);
+    let mut other = Locker::wait("flock exclusive", &there);
     let heard = other.says();
     kill_process(daemon, Signal::CONT).unwrap();
     assert_eq!(heard, "held", "the one that is stopped is expelled");
