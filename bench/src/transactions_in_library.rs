@@ -1,7 +1,7 @@
-//! `cargo xtask bench --workloads transactions-in-library`: what transactions cost in the library, without
-//! FUSE, beside the way in which programs replace files on the kernel's file systems. The program
-//! is an example of the crate `sim`; this gives it a device and file systems to run beside, and
-//! holds the figures against the goals.
+//! `cargo xtask bench --workloads transactions-in-library`: what transactions cost in the library,
+//! without FUSE, beside the way in which programs replace files on the kernel's file systems. The
+//! program is an example of the crate `sim`; this gives it a device and file systems to run beside,
+//! and holds the figures against the goals.
 
 use super::plot::{Bar, Panel};
 use super::{Arguments, GIB, machine, plot, work_folder, write_files};

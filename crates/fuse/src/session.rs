@@ -15,6 +15,7 @@ mod memory;
 mod notify;
 mod page_lane;
 mod reenact;
+mod reply;
 mod rings;
 mod sync_lane;
 mod wakefulness;

@@ -5,8 +5,8 @@
 //! on a lock is taken by one guarded step, which is made only while the row is as it was read.
 //!
 //! What a row says of a client that does not have the store open counts for nothing: so the locks
-//! of one that has died, or was expelled, are gone with the entry that says so. Who is there is
-//! read behind the row: a client had said that it comes before it wrote there.
+//! of one that has died, or was expelled, are gone with the entry that says so. The clients that
+//! are there are read behind the row: one had said that it comes before it wrote there.
 //!
 //! After the step a client looks at the log once more. It takes in what others published before
 //! they let go. And one that was expelled before the step learns it, and is given no lock.

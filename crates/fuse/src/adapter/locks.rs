@@ -4,7 +4,8 @@
 //! **What ends a lock.** The kernel says when a process has closed a file (FLUSH, with the process
 //! as the owner), and when nobody has an open file any more (RELEASE, with its handle). Locks of
 //! open files ([`flock`](LockFamily::Whole), and those of ranges) end with the second, and the
-//! kernel does not name their owner then: so it is remembered who has locked through which handle.
+//! kernel does not name their owner then: so the owners of each handle are
+//! remembered.
 
 use super::{Adapter, Answer, Outcome, Refusal};
 use crate::errno::Errno;
@@ -21,7 +22,7 @@ pub(crate) struct WantedLock {
     pub(crate) asked: LockRequest,
 }
 
-/// Who has locked what through which open file.
+/// The owners of the locks of each open file.
 #[derive(Default)]
 pub(super) struct LockOwners(Mutex<Owners>);
 

@@ -60,7 +60,7 @@ const KERNEL_CHECKS: u64 = init::NO_OPEN_SUPPORT
 
 /// Taken beside them where the file system keeps locks between hosts
 /// (docs/decisions/0073-locks-between-hosts.md). Each opening is served then, so that an open file
-/// can be told from others when it is closed.
+/// is known when it is closed.
 const LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
 /// Answers the kernel's greeting; `rings` says whether everything for io_uring is at hand: once it

@@ -7,7 +7,7 @@
 
 use super::lane::Lane;
 use super::page_lane::{Done, PageLane, Unanswered};
-use super::worker::{reply, report_panic};
+use super::reply::{reply, report_panic};
 use crate::adapter::{Adapter, OldPages, WantedLock};
 use crate::errno::Errno;
 use crate::protocol::Header;
@@ -137,7 +137,7 @@ impl LockLane {
         }
     }
 
-    /// The mount has ended: whoever waits is let go, and the thread ends.
+    /// The mount has ended: all that wait are let go, and the thread ends.
     pub(super) fn close(&self, adapter: &Adapter) {
         let waiting = {
             let mut line = self.line.lock();

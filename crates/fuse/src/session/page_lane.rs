@@ -13,7 +13,7 @@
 //! may be a request which waits for a thread that serves.
 
 use super::lane::Lane;
-use super::worker::reply;
+use super::reply::reply;
 use crate::adapter::{Adapter, OldPages};
 use crate::protocol::{Encoder, NotifyCode};
 use crate::transport::Transport;
