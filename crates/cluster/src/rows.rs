@@ -50,10 +50,16 @@ impl Rows {
         self.database.write_if(&self.has_followed(number), changes)
     }
 
-    /// Sets a row that has a value, and no other one.
+    /// Sets or removes a row while it is as it was read. Only rows that are there can be guarded: a
+    /// new one is put if there is none.
     pub(crate) fn replace(&self, old: Change, new: Change) -> Result<bool> {
-        let Change { table, key, value } = old;
-        self.database.write_if(&Guard { table, key, value }, &[new])
+        match (old.value, &new.value) {
+            (None, Some(value)) => self.database.insert(new.table, &new.key, value),
+            (value, _) => {
+                let Change { table, key, .. } = old;
+                self.database.write_if(&Guard { table, key, value }, &[new])
+            }
+        }
     }
 
     fn has_followed(&self, number: u64) -> Guard {

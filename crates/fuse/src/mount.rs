@@ -80,6 +80,15 @@ pub(crate) fn detach(
     }
 }
 
+/// Takes a mount that stays in use away from a place. Nothing is waited for then, so no other
+/// process has to do it.
+pub(crate) fn hide(attached: &Attached, place: &Path) -> Result<(), MountError> {
+    match is_root() && is_on(attached, place) {
+        true => direct::unmount(place, Unmount::Lazily),
+        false => detach(attached, place, Unmount::Lazily),
+    }
+}
+
 /// Shows a mount of a block device in a second place: the kernel then has one file system with two
 /// mounts of equal right, each with flags of its own. `options` are those of the second.
 pub(crate) fn attach_again(

@@ -26,7 +26,7 @@ pub use wakefulness::{can_be_wakeful, should_be_wakeful};
 
 use crate::adapter::{Adapter, Reenacted};
 use crate::error::MountError;
-use crate::mount::{Attached, Unmount, attach, attach_again, detach, is_attached, is_on};
+use crate::mount::{Attached, Unmount, attach, attach_again, detach, hide, is_attached, is_on};
 use crate::options::MountOptions;
 use crate::protocol::NotifyCode;
 use crate::transport::{ClassicTransport, Transport};
@@ -36,6 +36,7 @@ use marram_vfs::FileSystem;
 use rings::Rings;
 use std::fmt;
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::{self, JoinHandle, Scope};
@@ -342,6 +343,15 @@ impl SessionHandle {
     /// As for [`SessionHandle::unmount`].
     pub fn unmount_from(&self, directory: &Path, how: Unmount) -> Result<(), MountError> {
         detach(&self.attached, directory, how)
+    }
+
+    /// Takes the mount away from a place where nobody has seen it, while `_held`, a descriptor of
+    /// it, keeps it. So the kernel lets go of nothing, and asks this server nothing meanwhile.
+    ///
+    /// # Errors
+    /// As for [`SessionHandle::unmount`].
+    pub fn hide(&self, directory: &Path, _held: BorrowedFd<'_>) -> Result<(), MountError> {
+        hide(&self.attached, directory)
     }
 
     /// Shows the mount, which must be one of a block device, in a second place: of equal right, and

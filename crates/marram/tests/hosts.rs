@@ -107,6 +107,8 @@ fn a_host_that_loses_its_power_leaves_what_was_published_and_nothing_else() {
     for boot in ["the second boot", "the third boot"] {
         pair.there("mount URL there").good();
         write_synced(&pair.mounts()[1].join(boot), boot).unwrap();
+        // One that is not is expelled later than the next one comes.
+        pair.await_alone();
         signal(pair.daemon_there(), Signal::KILL);
         pair.in_other(&["umount", "-l", "there"]).good();
         pair.boot(boot);

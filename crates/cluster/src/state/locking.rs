@@ -109,6 +109,16 @@ impl Shared {
         Ok(())
     }
 
+    /// Takes what an earlier client of this session held out of all rows: it was taken for lost, and
+    /// others may have locked the same since.
+    pub(super) fn disown_locks(&self) -> Result<()> {
+        let _nobody_locks = self.locks.lock();
+        for (key, _) in self.rows.all(Table::Locks)? {
+            self.publish_lock(LockPlace::decode(&key)?, &Ranges::default(), None)?;
+        }
+        Ok(())
+    }
+
     /// Writes down once more what perhaps was not.
     pub(super) fn settle_locks(&self) -> Result<()> {
         let mut locks = self.locks.lock();
@@ -183,7 +193,7 @@ impl Shared {
     fn lock_row(&self, place: LockPlace) -> Result<(Option<Bytes>, LockRow)> {
         let before = self.rows.get(Table::Locks, place.encode())?;
         let mut row = before.as_deref().map(LockRow::decode).transpose()?.unwrap_or_default();
-        // In this order: whoever wrote there had come before.
+        // In this order: a client that wrote there had come before.
         self.look()?;
         let state = self.state.read();
         row.0.retain(|session, _| {

@@ -50,24 +50,35 @@ impl Cluster {
         self.shared.state.read().is_expelled
     }
 
+    /// Whether users of this client hold locks, or did when it was taken for lost and have not let
+    /// go since.
+    pub fn holds_locks(&self) -> bool {
+        !self.shared.locks.lock().places().is_empty()
+    }
+
     /// Goes on as a client of the same store and session that was opened after this one was taken
     /// for lost. Views that are open here show from then on what that one shows: all that is kept
     /// about the store outside of it must be let go of before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is no such client, or something waits here yet.
+    /// [`Error::Invalid`] if it is no such client, if something waits here yet, or if locks are held:
+    /// they are lost, and what works under one must not go on.
     pub fn go_on_as(&self, opened: Cluster) -> Result<()> {
         let (own, other) = (&*self.shared, &*opened.shared);
+        other.disown_locks()?;
+        let (mut locks, new_locks) = (own.locks.lock(), other.locks.lock());
         let (mut publisher, from) = (own.publisher.lock(), other.publisher.lock());
         let (mut state, mut new) = (own.state.write(), other.state.write());
         let is_same = (own.id, own.session) == (other.id, other.session);
-        if !is_same || !state.is_expelled || !state.unpublished().is_empty() {
+        let is_free = state.unpublished().is_empty() && locks.places().is_empty();
+        if !is_same || !state.is_expelled || !is_free {
             return Err(Error::Invalid("no such client can go on as this one".to_owned()));
         }
         (publisher.number, publisher.hash) = (from.number, from.hash);
         own.end.store(from.number, Ordering::Release);
         std::mem::swap(&mut state.catalogue, &mut new.catalogue);
         std::mem::swap(&mut state.company, &mut new.company);
+        (locks.is_published, locks.unsure) = (new_locks.is_published, Default::default());
         (state.is_alone, state.is_expelled, state.stopped) = (new.is_alone, false, None);
         new.stopped = Some("another one goes on as this client".to_owned());
         Ok(())

@@ -28,7 +28,7 @@ use marram_tx::Recording;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,9 +117,12 @@ fn take_out_of_sight(session: &SessionHandle, place: &Path) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::open(place, flags, Mode::empty())
         .map_err(|error| Error::system("open the view", place, error));
-    let detached = session.unmount_from(place, Unmount::Lazily);
+    let hidden = match &root {
+        Ok(root) => session.hide(place, root.as_fd()),
+        Err(_) => session.unmount_from(place, Unmount::Lazily),
+    };
     remove_place(place);
-    detached.map_err(|error| Error::failed(error.to_string()))?;
+    hidden.map_err(|error| Error::failed(error.to_string()))?;
     root
 }
 

@@ -142,6 +142,19 @@ impl Pair {
         listed["clients"].as_array().unwrap().len()
     }
 
+    /// Waits until the one client that has it open has said that it is alone.
+    pub(crate) fn await_alone(&self) {
+        let began = Instant::now();
+        loop {
+            let listed = self.run("clients URL --json").result();
+            match listed["clients"].as_array().unwrap().as_slice() {
+                [one] if one["is_alone"] == true => return,
+                _ => assert!(began.elapsed() < PATIENCE, "{listed}"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits until so many clients have it open.
     pub(crate) fn await_clients(&self, count: usize) {
         let began = Instant::now();

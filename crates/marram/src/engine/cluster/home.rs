@@ -115,7 +115,8 @@ impl ClusterHome {
                 mounts.log(&format!("other clients: {error}"));
             }
             failed = error;
-            if self.store.is_expelled() {
+            // The locks of its programs are lost. What works under one is refused until it lets go.
+            if self.store.is_expelled() && !self.store.holds_locks() {
                 self.come_back(mounts);
             }
         }
