@@ -109,8 +109,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes what an earlier client of this session held out of all rows: it was taken for lost, and
-    /// others may have locked the same since.
+    /// Takes what an earlier client of this session held out of all rows: it was taken for lost,
+    /// and others may have locked the same since.
     pub(super) fn disown_locks(&self) -> Result<()> {
         let _nobody_locks = self.locks.lock();
         for (key, _) in self.rows.all(Table::Locks)? {

@@ -61,8 +61,8 @@ impl Cluster {
     /// about the store outside of it must be let go of before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is no such client, if something waits here yet, or if locks are held:
-    /// they are lost, and what works under one must not go on.
+    /// [`Error::Invalid`] if it is no such client, if something waits here yet, or if locks are
+    /// held: they are lost, and what works under one must not go on.
     pub fn go_on_as(&self, opened: Cluster) -> Result<()> {
         let (own, other) = (&*self.shared, &*opened.shared);
         other.disown_locks()?;
