@@ -43,7 +43,7 @@ pub(crate) enum Bug {
     Blind,
     /// It publishes whatever has come meanwhile.
     NoFence,
-    /// It writes rows whatever they follow.
+    /// It writes rows whatever they follow, and locks whatever was locked.
     NoGuard,
     /// Its batches are as they were made, whatever has come meanwhile ([`crate::blind`]).
     Once,
@@ -89,6 +89,10 @@ impl Interrupted {
 impl Database for Interrupted {
     fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
         self.call(true);
+        if self.is_planted(Bug::NoGuard) && table == Table::Locks {
+            self.inner.write(&[Change::put(table, key, value.to_vec())])?;
+            return Ok(true);
+        }
         self.inner.insert(table, key, value)
     }
 
