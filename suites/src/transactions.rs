@@ -264,6 +264,8 @@ impl System {
         self.fails(&self.dpkg(1))?;
         self.expect_version(1)?;
         std::fs::remove_file(filler)?;
+        // Else a daemon that is killed soon leaves the moment before.
+        self.marram.sync()?;
         step("a pool that gets full in the middle: nothing happened");
         Ok(())
     }
