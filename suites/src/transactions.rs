@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const FILES: usize = 200;
 /// Bytes of its large file, which is of random bytes.
 const LARGE_BYTES: u64 = 12 << 20;
+/// No commit takes so long.
+const COMMIT_MAX: Duration = Duration::from_secs(5);
 /// Exit status of a transaction whose commit was refused.
 const REFUSED: i32 = 123;
 
@@ -134,6 +136,18 @@ impl System {
         match (count == FILES.to_string() && only && is_known, version.parse()) {
             (true, Ok(version)) => Ok(version),
             _ => fail(format!("a part of a version is there: {told:?}, and dpkg has\n{status}")),
+        }
+    }
+
+    /// The same where a commit may go on yet, of which the starter was killed: a plain reader may
+    /// see some of both states for a moment.
+    fn settled_version(&self) -> Result<u32> {
+        let began = Instant::now();
+        loop {
+            match self.version() {
+                Err(_) if began.elapsed() < COMMIT_MAX => std::thread::sleep(COMMIT_MAX / 20),
+                found => return found,
+            }
         }
     }
 
@@ -298,7 +312,7 @@ impl System {
             let acknowledged = upgrade.wait(Duration::from_secs(60))?.success();
             let _has_ended =
                 command(&["kill", "-KILL", "--", &group]).stderr(Stdio::null()).status()?;
-            let after = self.version()?;
+            let after = self.settled_version()?;
             if acknowledged && after == before {
                 return fail("an upgrade that was acknowledged is not there");
             }
