@@ -37,6 +37,20 @@ fn entries(bench: &Workbench) -> usize {
 }
 
 #[test]
+#[ignore = "needs root"]
+fn a_directory_that_an_inner_command_closes_is_closed_in_the_outer_one() {
+    let Some(bench) = mounted() else { return };
+    let line = "mkdir -m 755 d; echo secret > d/f
+        stranger() { setpriv --reuid 1234 --regid 1234 --clear-groups cat d/f; }
+        stranger || exit 1
+        $TX sh -c 'chmod 700 d' || exit 2
+        ! stranger || exit 3";
+    let ran = run(&bench, "", line);
+    assert_eq!((ran.status, &*ran.out), (0, "secret\n"), "{ran:?}");
+    end(&bench);
+}
+
+#[test]
 fn what_an_inner_command_does_is_part_of_the_outer_one() {
     let Some(bench) = mounted() else { return };
     let before = entries(&bench);
