@@ -47,7 +47,7 @@ use caller::Requester;
 use locks::LockOwners;
 pub(crate) use locks::{WantedLock, may_let_go};
 use marram_vfs::{
-    AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Kind, Name, SyncScope,
+    AccessControl, AccessRules, Action, Caller, Error, FileSystem, Ino, Name, SyncScope,
 };
 use moved_appends::MovedAppends;
 pub(crate) use reenacted::{Reenacted, Step, Turn};
@@ -123,10 +123,6 @@ impl SyncJob {
     }
 }
 
-/// How long names in directories that are open to all are remembered, where the file system checks
-/// permissions. They are forgotten when that changes.
-const OPEN_NAMES_KEPT: Duration = Duration::from_secs(3600);
-
 /// Calls a file system on behalf of the kernel.
 pub(crate) struct Adapter {
     file_system: Arc<dyn FileSystem>,
@@ -135,9 +131,6 @@ pub(crate) struct Adapter {
     folds_names: bool,
     /// How attributes are answered while nobody else changes them.
     alone: AttributesEncoding,
-    /// Names in directories that are open to all may be remembered though the file system checks
-    /// permissions.
-    keeps_open_names: bool,
     shareable: bool,
     pub(crate) agreement: Agreement,
     pub(crate) on_event: EventSink,
@@ -181,7 +174,6 @@ impl Adapter {
                 attributes_timeout: options.attributes_timeout,
                 preferred_io_bytes: options.preferred_io_bytes,
             },
-            keeps_open_names: agreement.forgets_names && !folds_names,
             shareable: options.shareable,
             agreement,
             on_event: options.on_event.clone(),
@@ -204,32 +196,6 @@ impl Adapter {
         match self.shareable && self.file_system.is_shared() {
             true => self.alone.for_no_time(),
             false => self.alone,
-        }
-    }
-
-    /// How a name in `parent` is answered, which leads to an inode of `kind` or to nothing.
-    fn naming(&self, parent: Ino, kind: Option<Kind>) -> AttributesEncoding {
-        let is_asked_for = matches!(kind, Some(Kind::Fifo | Kind::Socket));
-        match self.control() {
-            Some(control) if self.keeps_open_names && !is_asked_for => {
-                let is_open = control.is_open_to_all(parent);
-                let kept = if is_open { OPEN_NAMES_KEPT } else { Duration::ZERO };
-                AttributesEncoding { entry_timeout: kept, absence_timeout: kept, ..self.encoding() }
-            }
-            _ => self.encoding(),
-        }
-    }
-
-    /// Whether names that the kernel remembers may no longer be for all once this has been done:
-    /// a directory is closed to some, or a name is moved to where not all may search.
-    pub(crate) fn closes_names(&self, request: &Request<'_>) -> bool {
-        let Some(control) = self.control().filter(|_| self.keeps_open_names) else { return false };
-        match &request.operation {
-            Operation::Rename(rename) => {
-                let [old, new] = [request.header.node, rename.new_parent].map(Ino);
-                old != new && control.is_open_to_all(old) != control.is_open_to_all(new)
-            }
-            operation => operation.closes_directory(),
         }
     }
 

@@ -36,8 +36,6 @@ compile_error!("the FUSE protocol is decoded as little-endian");
 pub(crate) const MAJOR: u32 = 7;
 /// Newest minor version that is spoken here.
 pub(crate) const MINOR: u32 = 45;
-/// From this minor version on (Linux 6.16) the kernel forgets all names when it is asked to.
-pub(crate) const MINOR_OF_FORGOTTEN_NAMES: u32 = 44;
 /// Oldest minor version that is accepted (Linux 5.14). Kernels before 5.11 do not hand over the
 /// clearing of setuid and setgid, without which an unprivileged write could leave a setuid program.
 /// Those before 5.13 do not check the right to set flags of an inode.

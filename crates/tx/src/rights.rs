@@ -37,11 +37,6 @@ impl Subject {
         }
     }
 
-    /// Whether the directory may be searched by all.
-    pub(crate) fn is_open_to_all(&self) -> bool {
-        self.list.is_none() && self.attributes.permissions & EXECUTE_ANY == EXECUTE_ANY
-    }
-
     /// Nobody runs a file that has no execute bit at all.
     pub(crate) fn allows(&self, who: &dyn Identity, wanted: u16) -> bool {
         let Attributes { kind, permissions, uid, gid, .. } = self.attributes;

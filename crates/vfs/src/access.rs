@@ -148,11 +148,4 @@ pub trait AccessControl: Send + Sync {
     /// that it may not set, privileges that a new owner must not get.
     fn authorize_change(&self, who: &dyn Identity, ino: Ino, set: &mut SetAttributes)
     -> Result<()>;
-
-    /// Whether every caller may use names in this directory, until its mode or its access control
-    /// list is changed through the same server: then nobody has to ask for each use of a name. No
-    /// is always right.
-    fn is_open_to_all(&self, _directory: Ino) -> bool {
-        false
-    }
 }

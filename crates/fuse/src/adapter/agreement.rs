@@ -11,8 +11,6 @@ pub(crate) struct Agreement {
     pub(crate) umask: bool,
     /// Largest read or write, in bytes.
     pub(crate) transfer_bytes_max: usize,
-    /// The kernel forgets all names at once when it is asked to.
-    pub(crate) forgets_names: bool,
     /// Locks are kept by the file system.
     pub(crate) locks: bool,
     /// Requests come over io_uring.

@@ -19,11 +19,8 @@ impl Adapter {
         };
         let remembers = !self.folds_names && !matches!(bytes, b"." | b"..");
         match found {
-            Ok(attributes) if remembers => {
-                self.naming(parent, Some(attributes.kind)).entry(out, &attributes);
-            }
             Ok(attributes) => self.encoding().entry(out, &attributes),
-            Err(Error::NotFound) if remembers => self.naming(parent, None).no_entry(out),
+            Err(Error::NotFound) if remembers => self.encoding().no_entry(out),
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -106,7 +103,7 @@ impl Adapter {
         let directory = matches!(new, NewNode::Directory { .. });
         self.authorize(header, Action::Create { parent, directory })?;
         let made = self.file_system.create_masked(caller, parent, name(bytes)?, new, umask)?;
-        self.naming(parent, Some(made.kind)).entry(out, &made);
+        self.encoding().entry(out, &made);
         Ok(())
     }
 
@@ -137,7 +134,7 @@ impl Adapter {
         let (parent, name) = (Ino(header.node), name(bytes)?);
         self.authorize(header, Action::Link { ino, parent })?;
         let attributes = self.file_system.link(ino, parent, name)?;
-        self.naming(parent, Some(attributes.kind)).entry(out, &attributes);
+        self.encoding().entry(out, &attributes);
         Ok(())
     }
 

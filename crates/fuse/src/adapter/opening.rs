@@ -85,7 +85,7 @@ impl Adapter {
         let name = name(create.name)?;
         let made = self.file_system.create_masked(caller, parent, name, new, umask);
         let made = made.map_err(made_unseen)?;
-        self.naming(parent, Some(made.kind)).entry(out, &made);
+        self.encoding().entry(out, &made);
         self.encode_opened(Opened::AsAsked, out);
         Ok(())
     }

@@ -1,13 +1,7 @@
 //! What a request says, once it is decoded.
 
 use super::Opcode;
-use super::flags::{ioctl, open, set_attributes, write};
-
-/// The kind in `st_mode`, and that of a directory.
-const KIND_BITS: u32 = 0o170_000;
-const DIRECTORY_BITS: u32 = 0o040_000;
-/// The right to search, of all.
-const SEARCH_BITS: u32 = 0o111;
+use super::flags::{ioctl, open, write};
 
 /// Bytes of one entry of a BATCH_FORGET request.
 pub(super) const FORGET_BYTES: usize = 16;
@@ -283,19 +277,6 @@ impl Operation<'_> {
     pub(crate) fn changes_unseen(&self) -> bool {
         let changes = |command| matches!(command, ioctl::SET_FLAGS | ioctl::SET_EXTENDED_FLAGS);
         matches!(self, Operation::Ioctl(ioctl) if changes(ioctl.command))
-    }
-
-    /// Whether it may take from some the right to search a directory that all had.
-    pub(crate) fn closes_directory(&self) -> bool {
-        match self {
-            Operation::SetAttributes(set) => {
-                let has_mode = set.valid & set_attributes::MODE != 0;
-                let is_directory = set.mode & KIND_BITS == DIRECTORY_BITS;
-                has_mode && is_directory && set.mode & SEARCH_BITS != SEARCH_BITS
-            }
-            Operation::SetXattr { name, .. } => name.starts_with(b"system."),
-            _ => false,
-        }
     }
 }
 

@@ -8,10 +8,7 @@ use crate::errno::Errno;
 use crate::error::MountError;
 use crate::options::{Checks, MountOptions, Offer};
 use crate::protocol::flags::init;
-use crate::protocol::{
-    Encoder, Init, InitReply, MAJOR, MINOR_MIN, MINOR_OF_FORGOTTEN_NAMES, Operation, parse,
-    reply_header,
-};
+use crate::protocol::{Encoder, Init, InitReply, MAJOR, MINOR_MIN, Operation, parse, reply_header};
 use crate::transport::Transport;
 use std::io::IoSlice;
 
@@ -88,7 +85,6 @@ pub(super) fn shake_hands(
                 posix_lists: agreed(init::POSIX_ACL),
                 umask: agreed(init::DONT_MASK),
                 transfer_bytes_max: transfer_bytes_max(options),
-                forgets_names: greeting.minor >= MINOR_OF_FORGOTTEN_NAMES,
                 io_uring: agreed(init::OVER_IO_URING),
                 locks: agreed(init::POSIX_LOCKS) && agreed(init::FLOCK_LOCKS),
             });

@@ -201,9 +201,6 @@ impl Crew {
         if outcome.is_ok() && request.operation.changes_unseen() {
             forget_attributes(lane, request.header.node);
         }
-        if outcome.is_ok() && adapter.closes_names(request) {
-            forget_names(lane);
-        }
         let is_taken = reply(adapter, lane, request.header.unique, outcome, out);
         if !is_taken && outcome.is_ok() {
             take_back(adapter, request, out);
@@ -254,12 +251,6 @@ fn forget_attributes(lane: &dyn Transport, ino: u64) {
     Encoder(&mut payload).u64(ino).i64(-1).i64(0);
     let header = NotifyCode::Inode.header(payload.len());
     let _unknown_by_now = lane.send(&[IoSlice::new(&header), IoSlice::new(&payload)]);
-}
-
-/// Lets the kernel ask for each name anew.
-fn forget_names(lane: &dyn Transport) {
-    let header = NotifyCode::AllNames.header(0);
-    let _has_ended = lane.send(&[IoSlice::new(&header)]);
 }
 
 /// Serves requests that wait for the devices, all at once; `done` is called before anyone is

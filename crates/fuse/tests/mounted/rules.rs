@@ -8,9 +8,8 @@ use marram_vfs::{
 };
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 /// Refuses the actions on its list, and allows all else.
@@ -20,8 +19,6 @@ pub(crate) struct Rules {
     /// The callers that asked for what was refused.
     askers: Mutex<Vec<(u32, u32)>>,
     append_only: Mutex<bool>,
-    /// The directories that are open to all.
-    open: Mutex<Vec<Ino>>,
 }
 
 impl Rules {
@@ -74,10 +71,6 @@ impl AccessControl for Rules {
 
     fn authorize_change(&self, who: &dyn Identity, _: Ino, _: &mut SetAttributes) -> Result<()> {
         self.answer(who, "change")
-    }
-
-    fn is_open_to_all(&self, directory: Ino) -> bool {
-        self.open.lock().unwrap().contains(&directory)
     }
 }
 
@@ -163,47 +156,4 @@ fn what_may_only_grow_grows_and_nothing_else() {
 
 fn allocation() -> rustix::fs::FallocateFlags {
     rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE
-}
-
-/// Whether the kernel can forget all names at once.
-fn forgets_names() -> bool {
-    let uname = rustix::system::uname();
-    let mut numbers = uname.release().to_str().unwrap().split(['.', '-']).map(str::parse);
-    let (major, minor): (u32, u32) =
-        (numbers.next().unwrap().unwrap(), numbers.next().unwrap().unwrap());
-    (major, minor) >= (6, 16)
-}
-
-#[test]
-fn names_in_directories_that_are_open_to_all_are_asked_for_once() {
-    let Some((mounted, proxy)) = mounted() else { return };
-    let root = mounted.root();
-    shell_ok(&root, 0, "mkdir d c; echo x > d/f; echo x > d/g; mkfifo d/pipe");
-    let open = Ino(std::fs::metadata(root.join("d")).unwrap().ino());
-    *proxy.rules.open.lock().unwrap() = vec![Ino::ROOT, open];
-    let asked = |line: &str| {
-        shell_ok(&root, USER, line);
-        let before = proxy.lookups.load(SeqCst);
-        shell_ok(&root, USER, line);
-        proxy.lookups.load(SeqCst) - before
-    };
-    assert_eq!(asked("cat d/f; test ! -e d/none") == 0, forgets_names());
-    assert!(asked("test -p d/pipe") >= 1, "a FIFO is opened without a request");
-    assert!(asked("test ! -e c/none") >= 1, "a directory that is not open to all");
-    let refused = |line: &str| {
-        assert!(!shell(&root, USER, line).status.success(), "{line}");
-        assert!(!proxy.rules.askers.lock().unwrap().is_empty(), "{line}");
-    };
-    // What is moved to where not all may search.
-    shell_ok(&root, 0, "cat d/g; mv d/g c/g");
-    proxy.rules.refuse("search");
-    refused("cat c/g");
-    // What is closed.
-    proxy.rules.refuse("");
-    shell_ok(&root, USER, "cat d/f");
-    *proxy.rules.open.lock().unwrap() = vec![Ino::ROOT];
-    shell_ok(&root, 0, "chmod 700 d");
-    proxy.rules.refuse("search");
-    refused("cat d/f");
-    mounted.end();
 }

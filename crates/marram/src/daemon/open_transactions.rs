@@ -169,11 +169,11 @@ impl OpenTransactions {
         inside
     }
 
-    /// What the one that another is inside of has noted, if that is open, and its mount.
-    pub(super) fn view_around(&self, id: &str) -> Option<(Arc<Recording>, SessionHandle)> {
+    /// What the one that another is inside of has noted, if that is open.
+    pub(super) fn recording_around(&self, id: &str) -> Option<Arc<Recording>> {
         let table = self.0.lock();
         let outer = table.open.get(table.outer.get(id)?)?;
-        Some((Arc::clone(&outer.recording), outer.session.clone()))
+        Some(Arc::clone(&outer.recording))
     }
 
     /// The view of a fork has ended: what its transaction has done goes with it.

@@ -179,10 +179,8 @@ pub(super) fn abort_forgotten(daemon: &Daemon) {
 /// of, which has heard of its end.
 fn close(daemon: &Daemon, (id, outcome): (&str, &str), open: OpenTransaction) {
     daemon.log.write(&format!("transaction {id}: {outcome}"));
-    if let Some((outer, shown)) = daemon.transactions.view_around(id) {
+    if let Some(outer) = daemon.transactions.recording_around(id) {
         outer.take_over(&open.recording.reads());
-        // It may have closed a directory in which the kernel keeps names for all.
-        let _keeps_none_else = shown.notify_all_names();
     }
     daemon.transactions.has_ended(id);
     let OpenTransaction { recording, session, place, .. } = open;

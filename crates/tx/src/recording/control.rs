@@ -233,12 +233,6 @@ impl AccessControl for Recording {
         }
         may_set_times(who, &subject, set)
     }
-
-    /// A directory that all may search, and that no list closes to some. That is noted with the
-    /// search itself.
-    fn is_open_to_all(&self, directory: Ino) -> bool {
-        self.own().is_none() && self.subject(directory).is_ok_and(|it| it.is_open_to_all())
-    }
 }
 
 /// Setgid is for members of the group.
