@@ -269,7 +269,14 @@ fn is_passed_over(slot: &Slot, twin: Option<&Slot>, index: u64, newest: &Superbl
         let good = &good[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES];
         may_be_old(sector, bytes, good)
     };
-    twin.is_some_and(|twin| twin.group() < due)
+    // Of two copies that differ in a few bits, one is damaged.
+    let is_mixed = |twin: &Slot| {
+        let sectors = slot.bytes.chunks_exact(SECTOR_BYTES);
+        let mut both = sectors.zip(twin.bytes.chunks_exact(SECTOR_BYTES));
+        twin.valid().is_none()
+            || both.any(|(one, other)| differing_bits(one, other) >= TORN_BITS_MIN)
+    };
+    twin.is_some_and(|twin| twin.group() < due && is_mixed(twin))
         && slot.bytes.chunks_exact(SECTOR_BYTES).enumerate().all(is_old)
 }
 
@@ -284,13 +291,17 @@ fn is_split(found: &Superblock, bytes: &[u8], twin: &Slot) -> bool {
     twin.valid().is_some_and(same) && twin.bytes != bytes
 }
 
+fn differing_bits(one: &[u8], other: &[u8]) -> u32 {
+    one.iter().zip(other).map(|(a, b)| (a ^ b).count_ones()).sum()
+}
+
 /// Whether a slot can be what a write of `good` leaves when it is interrupted, maybe after another
 /// write of the same group that was interrupted too.
 fn is_torn(slot: &[u8], good: &[u8]) -> bool {
     let differing: Vec<u32> = slot
         .chunks_exact(SECTOR_BYTES)
         .zip(good.chunks_exact(SECTOR_BYTES))
-        .map(|(sector, good)| sector.iter().zip(good).map(|(a, b)| (a ^ b).count_ones()).sum())
+        .map(|(sector, good)| differing_bits(sector, good))
         .collect();
     // The first sector, or the one with the checksum, differs in many bits if any does.
     let is_mixed = differing.iter().any(|bits| *bits >= TORN_BITS_MIN);

@@ -210,3 +210,23 @@ fn a_synced_directory_has_its_names_after_a_crash() {
     let found = crashed(&device);
     assert_eq!((names(&found, "d"), names(&found, "e")), (25, 5));
 }
+
+#[test]
+fn a_file_below_a_moved_directory_is_synced_under_its_new_path() {
+    for deep in [false, true] {
+        let (device, files) = in_use(SMALL);
+        let [a, b] = ["a", "b"].map(|text| made(&files, DIRECTORY, (Ino::ROOT, text)));
+        let mut below = made(&files, DIRECTORY, (a, "d"));
+        if deep {
+            below = made(&files, DIRECTORY, (below, "e"));
+        }
+        files.sync_all().unwrap();
+        files.rename(USER, a, name("d"), b, name("d"), RenameMode::Replace).unwrap();
+        let file = made(&files, FILE, (below, "f"));
+        written(&files, file, b"acknowledged");
+        sync(&files, file);
+        let left = crashed(&device);
+        let path = if deep { "b/d/e/f" } else { "b/d/f" };
+        assert_eq!(content(&left, path).unwrap(), b"acknowledged", "{path}");
+    }
+}

@@ -49,7 +49,8 @@ impl Shared {
         }
         if locks.is_published {
             let taken = self.publish_lock(place, &ranges, Some(lock));
-            let taken = taken.and_then(|held| self.look().map(|()| held));
+            let looked = |held| self.take_in(&mut self.publisher.lock()).map(|()| held);
+            let taken = taken.and_then(looked);
             match taken {
                 Ok(None) => {}
                 Ok(held) => return Ok(held),
@@ -193,8 +194,9 @@ impl Shared {
     fn lock_row(&self, place: LockPlace) -> Result<(Option<Bytes>, LockRow)> {
         let before = self.rows.get(Table::Locks, place.encode())?;
         let mut row = before.as_deref().map(LockRow::decode).transpose()?.unwrap_or_default();
-        // In this order: a client that wrote there had come before.
-        self.look()?;
+        // In this order: a client that wrote there had come before. Asked in any case: one that is
+        // alone may have been taken for lost.
+        self.take_in(&mut self.publisher.lock())?;
         let state = self.state.read();
         row.0.retain(|session, _| {
             *session != self.session && state.company.clients.contains_key(session)

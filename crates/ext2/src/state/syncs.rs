@@ -11,6 +11,10 @@ use marram_patch::{After, Discipline, PatchId};
 use marram_vfs::{Ino, Result, SyncScope, Timestamp};
 use std::ops::Range;
 
+/// No inode has this number: under it stands what leads to directories that were moved. They may be
+/// on the way to anything, so each sync makes all of it durable.
+pub(crate) const MOVED_DIRECTORIES: u64 = 0;
+
 impl State {
     /// Makes files and directories durable, and with them no more than that needs. What a journal
     /// has, or what has no order, is made durable as a whole.
@@ -18,7 +22,8 @@ impl State {
         if self.discipline != Discipline::SoftUpdates {
             return self.sync();
         }
-        let mut needed: Vec<PatchId> = Vec::new();
+        let moved = self.names.get(&MOVED_DIRECTORIES);
+        let mut needed: Vec<PatchId> = moved.into_iter().flatten().copied().collect();
         for (ino, _) in inodes {
             let number = crate::state::number(*ino)?;
             needed.extend(self.needed_for(number)?);

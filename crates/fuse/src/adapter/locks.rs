@@ -19,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedLock {
     pub(crate) ino: Ino,
+    /// The open file through which it is asked for.
+    pub(crate) handle: u64,
     pub(crate) asked: LockRequest,
 }
 
@@ -78,13 +80,18 @@ impl Adapter {
             Ok(wanted) => wanted,
             Err(refusal) => return Answer::Reply(self.conclude(header, Err(refusal), out)),
         };
-        if wanted.asked.mode.is_some() {
-            self.lock_owners.note(lock.handle, (wanted.ino, wanted.asked.owner));
-        }
+        self.note_owner(&wanted);
         match self.try_lock(header, &wanted) {
             Some(outcome) => Answer::Reply(outcome),
             None if waits => Answer::Wait(wanted),
             None => Answer::Reply(Err(Errno::AGAIN)),
+        }
+    }
+
+    /// What ends a lock finds its owner from now on.
+    fn note_owner(&self, wanted: &WantedLock) {
+        if wanted.asked.mode.is_some() {
+            self.lock_owners.note(wanted.handle, (wanted.ino, wanted.asked.owner));
         }
     }
 
@@ -96,7 +103,11 @@ impl Adapter {
     ) -> Option<Result<(), Errno>> {
         let tried = self.file_system.set_lock(wanted.ino, &wanted.asked);
         match tried {
-            Ok(None) => Some(Ok(())),
+            Ok(None) => {
+                // While it waited, its process may have closed the same file elsewhere.
+                self.note_owner(wanted);
+                Some(Ok(()))
+            }
             Ok(Some(_)) => None,
             Err(error) => Some(self.conclude(header, Err(error.into()), &mut Vec::new())),
         }
@@ -118,7 +129,7 @@ impl Adapter {
         let family = if lock.is_whole { LockFamily::Whole } else { LockFamily::Ranges };
         let LockIn { owner, first, last, process, .. } = *lock;
         let asked = LockRequest { family, owner, first, last, mode, process };
-        Ok(WantedLock { ino: Ino(header.node), asked })
+        Ok(WantedLock { ino: Ino(header.node), handle: lock.handle, asked })
     }
 
     /// Finds what is in the way of a lock.

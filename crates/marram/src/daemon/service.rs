@@ -218,6 +218,10 @@ fn check_same_terms(daemon: &Daemon, request: &MountRequest) -> Result<()> {
         let now = daemon.mode.consistency.map_or("its default", Consistency::name);
         return differs("consistency", format!("consistency={now}"));
     }
+    let [wanted, served] = [options.offset_bytes, daemon.mode.offset_bytes];
+    if wanted.unwrap_or(0) != served.unwrap_or(0) {
+        return differs("offset", format!("offset={}", served.unwrap_or(0)));
+    }
     if options.fakeroot != daemon.mode.fakeroot {
         let now = if daemon.mode.fakeroot { "fakeroot" } else { "owners as they are" };
         return differs("fakeroot", now.to_owned());

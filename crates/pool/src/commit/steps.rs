@@ -134,9 +134,11 @@ impl Steps {
         ended.reverse();
         for (fork, base) in ended {
             let is_going = |id: u64| self.ended.iter().any(|(_, gone)| *gone == id);
+            let is_begun_in =
+                table.all().any(|other| other.is_in_commit && other.parent.id == fork);
             let is_alone = records.snapshots(fork).all(|it| is_going(it.id))
                 && records.children(fork).next().is_none();
-            if is_alone && !is_open(&base) {
+            if is_alone && !is_begun_in && !is_open(&base) {
                 self.ended.push((fork, base));
             }
         }

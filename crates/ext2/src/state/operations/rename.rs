@@ -7,6 +7,7 @@ use crate::inode::{Inode, Time};
 use crate::state::directory::Found;
 use crate::state::operations::names::check_links;
 use crate::state::rules::Rule;
+use crate::state::syncs::MOVED_DIRECTORIES;
 use crate::state::{Work, check_changeable};
 use marram_patch::{After, Discipline};
 use marram_vfs::{Caller, Error, Ino, Kind, Name, RenameMode, Result};
@@ -149,7 +150,9 @@ impl Work<'_> {
         let gone = self.leave((from, way.name), &source.found, whiteout, settled)?;
         self.change_links(source.number(), -1, &gone)?;
         let moves_name = [&named[..], &gone, &self.recent_of(to)].concat();
-        [moved.0, from, to].into_iter().for_each(|it| self.note_leads(it, &moves_name));
+        let of_all = source.is_directory().then_some(MOVED_DIRECTORIES);
+        let noted = [moved.0, from, to].into_iter().chain(of_all);
+        noted.for_each(|it| self.note_leads(it, &moves_name));
         if moves {
             self.change_links(from, -1, &gone)?;
         }

@@ -54,16 +54,25 @@ fn take_in<'h>(
     input: &mut dyn Read,
 ) -> Result<Incoming<'h>> {
     let dataset: DatasetName = order.dataset.parse()?;
-    let is_there = home.store().report(&Source::live(dataset.clone())).is_ok();
-    if is_there && home.store().is_shared() {
-        return Err(Error::in_use(
-            "other daemons have the home open: a dataset that is there receives nothing then",
-        )
-        .hint("`marram clients` lists them; receive it when they have unmounted the home"));
-    }
+    refuse_shared(home, &dataset)?;
     let (force, resumable) = (order.force, order.resumable);
     let request = ReceiveRequest { dataset, force, resumable };
-    read_all(home.store(), &request, input, &mut |_| {}).map_err(failure)
+    let incoming = read_all(home.store(), &request, input, &mut |_| {}).map_err(failure)?;
+    // Others may have come while it was read.
+    refuse_shared(home, &request.dataset)?;
+    Ok(incoming)
+}
+
+/// Refuses to show a stream in a dataset that is there while others may write to it.
+fn refuse_shared(home: &ClusterHome, dataset: &DatasetName) -> Result<()> {
+    let is_there = home.store().report(&Source::live(dataset.clone())).is_ok();
+    match is_there && home.store().is_shared() {
+        false => Ok(()),
+        true => Err(Error::in_use(
+            "other daemons have the home open: a dataset that is there receives nothing then",
+        )
+        .hint("`marram clients` lists them; receive it when they have unmounted the home")),
+    }
 }
 
 /// The same for a home that is open for reading only, as a client of its own: what is sent stays
