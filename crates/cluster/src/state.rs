@@ -61,7 +61,8 @@ pub(crate) struct Shared {
     pub(crate) rows: Rows,
     pub(crate) blocks: Blocks,
     pub(crate) id: [u8; 16],
-    pub(crate) session: [u8; 16],
+    /// Another one once this client has come back after it was taken for lost.
+    pub(crate) session: Mutex<[u8; 16]>,
     /// What this client says of itself.
     pub(crate) name: String,
     pub(crate) read_only: bool,
@@ -143,6 +144,11 @@ impl State {
 }
 
 impl Shared {
+    /// The number of this client.
+    pub(crate) fn session(&self) -> [u8; 16] {
+        *self.session.lock()
+    }
+
     /// The item under a key of a dataset as it is now.
     pub(crate) fn get(&self, dataset: u64, key: Key) -> Result<Option<Item>> {
         let links = {
@@ -192,7 +198,7 @@ impl Cluster {
 
     /// The number of this client.
     pub fn session(&self) -> [u8; 16] {
-        self.shared.session
+        self.shared.session()
     }
 
     /// What is known of it.
@@ -210,7 +216,7 @@ impl Cluster {
             stored_bytes,
             round_trips: self.shared.rows.database().round_trips(),
             stopped: state.stopped.clone(),
-            others: state.company.others(self.shared.session).count(),
+            others: state.company.others(self.shared.session()).count(),
         })
     }
 

@@ -440,31 +440,61 @@ fn a_client_that_was_taken_for_lost_goes_on_with_its_views() {
     let second = Arc::new(Cluster::open(Arc::clone(&database), instead_of_all(2, &clock)).unwrap());
     let there = second.open(&root()).unwrap();
     put(&*there, 2, 7).unwrap();
-    let again = || {
-        let options = beside(1, &clock, &[Arc::clone(&second)]);
+    let again = |number: u8| {
+        let options = beside(number, &clock, &[Arc::clone(&second)]);
         Cluster::open(Arc::clone(&database), options).unwrap()
     };
-    assert!(matches!(second.go_on_as(again()), Err(Error::Invalid(_))), "it is not lost");
+    let opened = again(3);
+    assert!(matches!(second.go_on_as(&opened), Err(Error::Invalid(_))), "it is not lost");
     assert!(here.sync().is_err() && first[0].is_expelled());
-    let opened = again();
-    assert!(matches!(first[0].go_on_as(again()), Err(Error::Invalid(_))), "something waits");
+    assert!(matches!(first[0].go_on_as(&opened), Err(Error::Invalid(_))), "something waits");
     assert_eq!(first[0].rescue(&opened).unwrap().len(), 1);
-    first[0].go_on_as(opened).unwrap();
+    first[0].go_on_as(&opened).unwrap();
+    assert_eq!(first[0].session(), [3; 16], "it lives anew");
     assert!(!first[0].is_expelled());
     assert_eq!(value(&*here, 2), Some(7), "an open view shows what is there now");
     put(&*here, 3, 8).unwrap();
     assert_eq!(value(&*there, 3), Some(8));
     first[0].beat().unwrap();
     // And so again.
-    second.expel(Lost { session: [1; 16], may_return: true }).unwrap();
+    second.expel(Lost { session: [3; 16], may_return: true }).unwrap();
     assert!(here.sync().is_err() || put(&*here, 3, 9).is_err());
-    first[0].go_on_as(again()).unwrap();
+    first[0].go_on_as(&again(4)).unwrap();
     put(&*here, 3, 9).unwrap();
     assert_eq!(value(&*there, 3), Some(9));
     let kept = second.list().unwrap();
     assert!(kept.iter().all(|report| !report.source.to_string().contains("root@lost-")));
     first[0].close().unwrap();
     drop((here, there, second.close()));
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn what_waited_when_a_client_was_lost_twice_is_in_two_forks() {
+    let (memory, database) = empty();
+    let clock = StillClock::new();
+    let first = together_in(&[Arc::clone(&database)], &clock);
+    let here = first[0].open(&root()).unwrap();
+    let mut forks = Vec::new();
+    for round in [1, 2] {
+        put(&*here, 2, round).unwrap();
+        let taker = Cluster::open(Arc::clone(&database), instead_of_all(10 + round, &clock));
+        let taker = Arc::new(taker.unwrap());
+        assert!(here.sync().is_err() && first[0].has_lost());
+        let options = beside(20 + round, &clock, &[Arc::clone(&taker)]);
+        let opened = Cluster::open(Arc::clone(&database), options).unwrap();
+        forks.extend(first[0].rescue(&opened).unwrap());
+        first[0].go_on_as(&opened).unwrap();
+        taker.close().unwrap();
+        assert_eq!(first[0].listen(&mut || ()).unwrap(), Heard::Alone);
+    }
+    let values: Vec<_> = forks
+        .iter()
+        .map(|fork| value(&*first[0].open(&Source::live(fork.clone())).unwrap(), 2))
+        .collect();
+    assert_eq!(values, [Some(1), Some(2)], "{forks:?}");
+    drop(here);
+    first[0].close().unwrap();
     assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
 }
 

@@ -104,6 +104,11 @@ fn what_an_interrupted_commit_leaves_stays_when_a_later_one_passes_over_its_grou
     image.assert_found(&[]);
     image.bytes[at(0)..at(0) + 64].fill(0x5a);
     image.assert_found(&[Kind::SuperblockSlot]);
+    // Nothing was written to either: one bad bit is damage.
+    put_slot(&mut image, at(0), &old);
+    image.assert_found(&[]);
+    image.bytes[at(0) + 1000] ^= 1;
+    image.assert_found(&[Kind::SuperblockSlot]);
 }
 
 #[test]

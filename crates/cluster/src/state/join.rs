@@ -56,7 +56,7 @@ impl Cluster {
         shared.settle_locks()?;
         let (is_alone, has_others) = {
             let state = shared.state.read();
-            (state.is_alone, state.company.others(shared.session).next().is_some())
+            (state.is_alone, state.company.others(shared.session()).next().is_some())
         };
         match (is_alone, has_others) {
             (true, true) => {
@@ -72,7 +72,8 @@ impl Cluster {
                 Err(Error::Overtaken) => Ok(Heard::Same),
                 Err(error) => Err(error),
             },
-            _ => Ok(Heard::Same),
+            (true, false) => shared.unpublish_locks().map(|()| Heard::Same),
+            (false, true) => Ok(Heard::Same),
         }
     }
 
@@ -106,7 +107,7 @@ impl Cluster {
         let shared = &self.shared;
         let mut publisher = shared.publisher.lock();
         shared.take_in(&mut publisher)?;
-        let key = shared.session.to_vec();
+        let key = shared.session().to_vec();
         let row = shared.rows.get(Table::Clients, key.clone())?;
         let Some(old) = row.map(|value| ClientRecord::decode(&value)).transpose()? else {
             return Err(shared.is_expelled());
@@ -131,7 +132,7 @@ impl Shared {
     pub(super) fn join(&self, judge: &Judge) -> Result<()> {
         self.expel_lost(judge)?;
         self.say(&|state| {
-            let is_alone = state.company.others(self.session).next().is_none();
+            let is_alone = state.company.others(self.session()).next().is_none();
             Ok(self.here(is_alone))
         })?;
         let awaited = self.await_others(judge);
@@ -149,7 +150,7 @@ impl Shared {
     fn await_others(&self, judge: &Judge) -> Result<()> {
         loop {
             self.take_in(&mut self.publisher.lock())?;
-            if !self.state.read().company.awaits_another(self.session) {
+            if !self.state.read().company.awaits_another(self.session()) {
                 return Ok(());
             }
             self.expel_lost(judge)?;
@@ -158,7 +159,7 @@ impl Shared {
 
     fn expel_lost(&self, judge: &Judge) -> Result<()> {
         let mut others = self.present()?;
-        others.retain(|client| client.session != self.session);
+        others.retain(|client| client.session != self.session());
         if others.is_empty() {
             return Ok(());
         }
@@ -171,7 +172,7 @@ impl Shared {
             client.map(|client| client.is_alone && lost.may_return)
         };
         let expels = |state: &State| match keeps(state) {
-            Some(_) if lost.session != self.session => Ok(Presence::Expelled(lost.session)),
+            Some(_) if lost.session != self.session() => Ok(Presence::Expelled(lost.session)),
             _ => Err(Error::Overtaken),
         };
         let nothing = Pending::default();
@@ -193,7 +194,7 @@ impl Shared {
     }
 
     fn here_alone(&self, state: &State) -> Result<Presence> {
-        match state.company.others(self.session).next() {
+        match state.company.others(self.session()).next() {
             None => Ok(self.here(true)),
             Some(_) => Err(Error::Overtaken),
         }

@@ -110,16 +110,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes what an earlier client of this session held out of all rows: it was taken for lost,
-    /// and others may have locked the same since.
-    pub(super) fn disown_locks(&self) -> Result<()> {
-        let _nobody_locks = self.locks.lock();
-        for (key, _) in self.rows.all(Table::Locks)? {
-            self.publish_lock(LockPlace::decode(&key)?, &Ranges::default(), None)?;
-        }
-        Ok(())
-    }
-
     /// Writes down once more what perhaps was not.
     pub(super) fn settle_locks(&self) -> Result<()> {
         let mut locks = self.locks.lock();
@@ -163,7 +153,7 @@ impl Shared {
                 return Ok(Some(held));
             }
             if !ranges.is_empty() {
-                row.0.insert(self.session, in_row(ranges));
+                row.0.insert(self.session(), in_row(ranges));
             }
             if self.replace_lock_row(place, before, &row)? {
                 return Ok(None);
@@ -199,7 +189,7 @@ impl Shared {
         self.take_in(&mut self.publisher.lock())?;
         let state = self.state.read();
         row.0.retain(|session, _| {
-            *session != self.session && state.company.clients.contains_key(session)
+            *session != self.session() && state.company.clients.contains_key(session)
         });
         Ok((before, row))
     }

@@ -138,7 +138,7 @@ impl Cluster {
             blocks: Blocks::new(rows.clone(), options.cache_bytes),
             rows,
             id: header.id,
-            session: options.session,
+            session: Mutex::new(options.session),
             name: options.name,
             read_only: options.read_only,
             clock: options.clock,

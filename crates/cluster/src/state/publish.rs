@@ -216,7 +216,7 @@ impl Shared {
             return Ok((answer, None));
         }
         let Drafted { catalogue, records, lines, work } = draft.finish();
-        let (previous, session, seconds) = (publisher.hash, self.session, self.now());
+        let (previous, session, seconds) = (publisher.hash, self.session(), self.now());
         let entry = Entry { previous, session, seconds, presence, sections, records, lines, work };
         let catalogue =
             self.put_prepared(publisher, Prepared { entry, catalogue, heads, uploads })?;
@@ -233,7 +233,7 @@ impl Shared {
         self.blocks.upload(&uploads, entry.seconds)?;
         self.append(number, &bytes)?;
         (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
-        self.state.write().company.note((number, &entry), self.session);
+        self.state.write().company.note((number, &entry), self.session());
         for upload in &uploads {
             upload.block.set_stored(upload.reference.token());
         }

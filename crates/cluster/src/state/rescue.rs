@@ -56,20 +56,21 @@ impl Cluster {
         !self.shared.locks.lock().places().is_empty()
     }
 
-    /// Goes on as a client of the same store and session that was opened after this one was taken
-    /// for lost. Views that are open here show from then on what that one shows: all that is kept
-    /// about the store outside of it must be let go of before.
+    /// Goes on as a client of the same store that was opened after this one was taken for lost,
+    /// with the session of that one: what is kept for a session, or locked by it, is of one life
+    /// of a client. The other one is no client any more, and need not be closed. Views that are
+    /// open here show from then on what that one shows: all that is kept about the store outside
+    /// of it must be let go of before.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is no such client, if something waits here yet, or if locks are
     /// held: they are lost, and what works under one must not go on.
-    pub fn go_on_as(&self, opened: Cluster) -> Result<()> {
+    pub fn go_on_as(&self, opened: &Cluster) -> Result<()> {
         let (own, other) = (&*self.shared, &*opened.shared);
-        other.disown_locks()?;
         let (mut locks, new_locks) = (own.locks.lock(), other.locks.lock());
         let (mut publisher, from) = (own.publisher.lock(), other.publisher.lock());
         let (mut state, mut new) = (own.state.write(), other.state.write());
-        let is_same = (own.id, own.session) == (other.id, other.session);
+        let is_same = own.id == other.id;
         let is_free = state.unpublished().is_empty() && locks.places().is_empty();
         if !is_same || !state.is_expelled || !is_free {
             return Err(Error::Invalid("no such client can go on as this one".to_owned()));
@@ -78,6 +79,7 @@ impl Cluster {
         own.end.store(from.number, Ordering::Release);
         std::mem::swap(&mut state.catalogue, &mut new.catalogue);
         std::mem::swap(&mut state.company, &mut new.company);
+        *own.session.lock() = other.session();
         (locks.is_published, locks.unsure) = (new_locks.is_published, Default::default());
         (state.is_alone, state.is_expelled, state.stopped) = (new.is_alone, false, None);
         new.stopped = Some("another one goes on as this client".to_owned());
@@ -123,7 +125,7 @@ impl Cluster {
     /// Takes away the snapshots of what this client had not changed, but for those that somebody
     /// holds or has cloned.
     fn forget_kept(&self, through: &Cluster) -> Result<()> {
-        let kept = kept_for(&self.shared.session);
+        let kept = kept_for(&self.shared.session());
         for Source { dataset, snapshot } in through.known() {
             if snapshot.as_ref() == Some(&kept) {
                 match through.destroy(&Source { dataset, snapshot }, false) {
@@ -140,7 +142,7 @@ impl Cluster {
         through: &Cluster,
         (dataset, items): (u64, &Items),
     ) -> Result<DatasetName> {
-        let kept = kept_for(&self.shared.session);
+        let kept = kept_for(&self.shared.session());
         let name: DatasetName = format!("{kept}-{dataset}").parse()?;
         // An attempt before this one may have made it.
         let fork = Source::live(name.clone());

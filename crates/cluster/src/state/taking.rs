@@ -170,7 +170,7 @@ impl Shared {
         let number = publisher.number + 1;
         let entry = decoded(bytes, (number, publisher.hash))
             .map_err(|error| self.stop(&error.to_string()))?;
-        if entry.presence == Some(Presence::Expelled(self.session)) {
+        if entry.presence == Some(Presence::Expelled(self.session())) {
             return Err(self.is_expelled());
         }
         let_follow(&self.rows, number, &entry)?;
@@ -178,7 +178,7 @@ impl Shared {
         let mut catalogue = (*state.catalogue).clone();
         catalogue.take(&entry)?;
         state.catalogue = Arc::new(catalogue);
-        state.company.note((number, &entry), self.session);
+        state.company.note((number, &entry), self.session());
         drop(state);
         (publisher.number, publisher.hash) = (number, self.rows.hash(bytes));
         self.end.store(number, Ordering::Release);
@@ -196,7 +196,7 @@ impl Shared {
     /// The log was trimmed behind this client: it reads all that it knows from the rows.
     fn read_anew(&self, publisher: &mut Publisher) -> Result<()> {
         let whole = whole(&self.rows)?;
-        if !whole.company.clients.contains_key(&self.session) {
+        if !whole.company.clients.contains_key(&self.session()) {
             return Err(self.is_expelled());
         }
         let mut state = self.state.write();

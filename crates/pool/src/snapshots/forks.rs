@@ -22,6 +22,9 @@ const LAYERS_MANY: usize = 16;
 /// So many it does not get.
 const LAYERS_MAX: usize = 48;
 
+/// Further commits for which one waits that does not seem to fit.
+const COMMITS_MAX: usize = 4;
+
 /// See [`marram_store::VolatileForks::begin_fork`]. It belongs to the user of the session.
 pub(crate) fn begin(
     session: &Session,
@@ -62,14 +65,23 @@ fn find_parent(pool: &State, dataset: &DatasetName) -> Result<Arc<DatasetRecord>
 /// Refuses one for whose records there is no space; has layers committed that are too many.
 fn make_way(pool: &State, parent: &Dataset) -> Result<()> {
     let (layers, forks) = (parent.frozen_layers(), pool.forks.in_memory());
-    let fits = shortage::fits_fork(pool);
+    let mut fits = shortage::fits_fork(pool);
     if layers >= LAYERS_MAX || forks >= IN_MEMORY_MAX || !fits {
         turn::settle_forks(pool)?;
         turn::commit(pool)?;
+        fits = fits || shortage::fits_fork(pool);
     } else if layers >= LAYERS_MANY {
         pool.work.announce();
     }
-    match fits || shortage::fits_fork(pool) {
+    // Each key that waits is taken for the dearest there is, and more come during a commit.
+    for _ in 0..COMMITS_MAX {
+        if fits {
+            return Ok(());
+        }
+        turn::commit(pool)?;
+        fits = shortage::fits_fork(pool);
+    }
+    match fits {
         true => Ok(()),
         false => Err(Error::NoSpace),
     }

@@ -128,14 +128,15 @@ impl ClusterHome {
         // What the kernel remembers is of before.
         self.forget(mounts);
         let is_back = self.while_open(|| {
-            let again = open::again(&self.path, &self.store);
+            let again = open::beside(&self.path, open::LITTLE_CACHE_BYTES);
             let again = again.map_err(|error| marram_store::Error::Io(error.to_string()))?;
             let rescued = self.rescue(&again, mounts);
-            if rescued.is_err() {
+            let is_back = rescued.and_then(|()| self.store.go_on_as(&again));
+            if is_back.is_err() {
                 // The first error is the one to tell.
                 let _stays_for_a_while = again.close();
             }
-            rescued.and_then(|()| self.store.go_on_as(again))
+            is_back
         });
         match is_back {
             Ok(()) => {

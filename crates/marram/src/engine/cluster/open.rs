@@ -15,8 +15,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Memory for contents of blocks of a home that is being made, in bytes.
-const LITTLE_CACHE_BYTES: u64 = 1 << 20;
+/// Memory for contents of blocks of a home that is being made, or open for a moment, in bytes.
+pub(super) const LITTLE_CACHE_BYTES: u64 = 1 << 20;
 
 /// A cluster home to make.
 pub(crate) struct CreateCluster {
@@ -66,13 +66,6 @@ pub(super) fn probe(path: &Path) -> Result<Option<Probe>> {
     let Some(database) = databases::find(path)? else { return Ok(None) };
     let glance = glance(database).map_err(|error| Error::from(error).during(path.display()))?;
     Ok(Some(Probe { id: hexadecimal(&glance.id), label: String::new() }))
-}
-
-/// Opens a home as a client of this process that others have taken for lost.
-pub(super) fn again(path: &Path, lost: &Cluster) -> Result<Cluster> {
-    let options = options(path, (false, LITTLE_CACHE_BYTES))?;
-    let options = OpenOptions { session: lost.session(), ..options };
-    Ok(Cluster::open(databases::open(path)?, options)?)
 }
 
 /// Opens a home for a moment, by another client than the one that this process is.
