@@ -10,12 +10,19 @@
 
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, is_installed, run_shown};
+use crate::watchdog::Watchdog;
 use crate::{project, setup, tidy};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The version of cargo-deny that is installed where none is.
 const DENY_VERSION: &str = "0.20.2";
+
+/// The longest that a stage of the short slice may take. Each takes less than half of it.
+const STAGE_LIMIT: Duration = Duration::from_secs(40 * 60);
+
+/// The longest that all stages of the short slice may take.
+const LIMIT: Duration = Duration::from_secs(80 * 60);
 
 /// Scripts on real mounts that the short slice leaves out: each takes minutes, most of them for
 /// programs and trees that are fetched and unpacked first.
@@ -87,9 +94,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         arguments.stages.is_empty() || arguments.stages.iter().any(|wanted| wanted == name)
     };
     let slice = if arguments.long { Slice::Long } else { Slice::Short };
+    let _all = (slice == Slice::Short).then(|| Watchdog::over("ci", LIMIT));
     let mut done = Vec::new();
     for (name, stage) in STAGES.iter().filter(|(name, _)| wanted(name)) {
         println!("ci {name}");
+        let _stage =
+            (slice == Slice::Short).then(|| Watchdog::over(&format!("ci {name}"), STAGE_LIMIT));
         let start = Instant::now();
         if let Err(failure) = stage(slice) {
             println!("ci {name}: FAILED: {failure}");

@@ -12,6 +12,7 @@ mod merges;
 mod neighbour;
 mod sim;
 mod tidy;
+mod watchdog;
 
 use clap::{Parser, Subcommand};
 use failure::Result;
