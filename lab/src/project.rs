@@ -26,7 +26,39 @@ pub fn cargo(words: &[&str]) -> Command {
     cargo
 }
 
-/// The release binary, built now unless `MARRAM_BINARY` names another one.
+/// The folder of a build of the whole workspace with all its tests, if the chore is part of one:
+/// `MARRAM_BUILT` names it. What it has is not built again.
+///
+/// A package that is built by itself has fewer features of its dependencies, and all of them are
+/// built once more. CI can pay that once only.
+pub fn built() -> Option<PathBuf> {
+    std::env::var_os("MARRAM_BUILT").map(PathBuf::from)
+}
+
+/// An example of this package, ready for its words: of the [build](built) that there is, or built
+/// now with this profile.
+pub fn example(package: &str, name: &str, profile: &str) -> Command {
+    if let Some(built) = built() {
+        return command(&[&built.join("examples").join(name).to_string_lossy()]);
+    }
+    let mut cargo = cargo(&["run", "--quiet", "--profile", profile]);
+    cargo.args(["--package", package, "--example", name, "--"]);
+    cargo
+}
+
+/// `cargo test` of what these words name: with them, or of all packages and with the profile of the
+/// [build](built) that there is.
+pub fn tests(named: &[&str]) -> Command {
+    let mut cargo = cargo(&["test", "--quiet", "--locked"]);
+    match built().as_deref().and_then(Path::file_name) {
+        Some(profile) => cargo.args(["--workspace", "--profile"]).arg(profile),
+        None => cargo.args(named),
+    };
+    cargo
+}
+
+/// The release binary, built now unless `MARRAM_BINARY` names another one,
+/// or that of the [build](built) that there is.
 pub fn release_binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("MARRAM_BINARY") {
         let named = PathBuf::from(named);
@@ -34,8 +66,13 @@ pub fn release_binary() -> Result<PathBuf> {
             format!("MARRAM_BINARY names `{}`, which cannot be found", named.display())
         });
     }
-    run_shown(&mut cargo(&["build", "--release", "--package", "marram", "--quiet"]))?;
-    let binary = target().join("release/marram");
+    let binary = match built() {
+        Some(built) => built.join("marram"),
+        None => {
+            run_shown(&mut cargo(&["build", "--release", "--package", "marram", "--quiet"]))?;
+            target().join("release/marram")
+        }
+    };
     if binary.is_file() { Ok(binary) } else { fail(format!("no {}", binary.display())) }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Stages that draw from a space without end (histories, crash states, faults, inputs of decoders,
 //! loads on a mount) have two slices. The short ones are chosen by what they find: all stages
-//! together take at most a quarter of an hour on two processors after the build. The long ones,
-//! `--long`, take hours.
+//! together take at most a quarter of an hour on two processors after the build, which is one for
+//! all of them. The long ones, `--long`, take hours.
 //!
 //! Nothing is skipped silently: a stage either runs or fails, except that runs on real mounts are
 //! left out, loudly, where the machine has no `/dev/fuse`.
@@ -14,6 +14,16 @@ use crate::watchdog::Watchdog;
 use crate::{project, setup, tidy};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// The profile with which CI builds all that it runs: one build, optimised and with every check.
+const PROFILE: &str = "sim";
+
+/// What leaves out of all builds what only a second one or a debugger would use.
+const LEAN: [(&str, &str); 3] = [
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    ("CARGO_PROFILE_SIM_DEBUG", "0"),
+];
 
 /// The version of cargo-deny that is installed where none is.
 const DENY_VERSION: &str = "0.20.2";
@@ -67,15 +77,16 @@ pub(crate) struct Arguments {
 /// A stage: its name and what it does.
 type Stage = (&'static str, fn(Slice) -> Result<()>);
 
-const STAGES: [Stage; 13] = [
+const STAGES: [Stage; 14] = [
     ("packages", |_| packages()),
     ("fmt", |_| fmt()),
     ("tidy", |_| tidy::check()),
     ("clippy", |_| clippy()),
     ("deny", |_| deny()),
     ("doc", |_| doc()),
+    ("build", |_| build()),
     ("test", |_| test()),
-    ("release", |_| release()),
+    ("release", release),
     ("sim", sim),
     ("crash", crash),
     ("faults", faults),
@@ -117,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn cargo(words: &[&str]) -> Result<()> {
-    run_shown(&mut project::cargo(words))
+    run_shown(project::cargo(words).envs(LEAN))
 }
 
 fn packages() -> Result<()> {
@@ -154,12 +165,17 @@ fn deny() -> Result<()> {
 
 fn doc() -> Result<()> {
     let mut cargo = project::cargo(&["doc", "--quiet", "--locked", "--workspace", "--no-deps"]);
-    run_shown(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
+    run_shown(cargo.envs(LEAN).env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+/// The one build of all programs, examples and tests.
+fn build() -> Result<()> {
+    cargo(&["test", "--quiet", "--locked", "--workspace", "--profile", PROFILE, "--no-run"])
 }
 
 /// All tests; root also runs those that need root.
 fn test() -> Result<()> {
-    let words = ["test", "--quiet", "--locked", "--workspace"];
+    let words = ["test", "--quiet", "--locked", "--workspace", "--profile", PROFILE];
     if rustix::process::geteuid().is_root() {
         return cargo(&[&words[..], &["--", "--include-ignored"]].concat());
     }
@@ -167,37 +183,42 @@ fn test() -> Result<()> {
     cargo(&words)
 }
 
-fn release() -> Result<()> {
-    cargo(&["build", "--quiet", "--locked", "--release", "--package", "marram"])
+/// What `make install` builds. The short slice leaves it out: it differs from the one build in
+/// optimisation alone.
+fn release(slice: Slice) -> Result<()> {
+    match slice {
+        Slice::Short => Ok(()),
+        Slice::Long => cargo(&["build", "--quiet", "--locked", "--release", "--package", "marram"]),
+    }
 }
 
 /// Random histories against the model: 100,000 steps, or 1,000,000; and of forks that are merged
 /// and updated again and again 20,000, or 100,000.
 fn sim(slice: Slice) -> Result<()> {
-    chore(&["sim", "--steps", "2000", "--histories", slice.of("50", "500")])?;
-    chore(&["sim", "--branches", "--steps", "400", "--histories", slice.of("50", "250")])
+    chore(slice, &["sim", "--steps", "2000", "--histories", slice.of("50", "500")])?;
+    chore(slice, &["sim", "--branches", "--steps", "400", "--histories", slice.of("50", "250")])
 }
 
 /// One in ten runs of the campaign of faults, or every one.
 fn faults(slice: Slice) -> Result<()> {
-    chore(&["faults", "--every", slice.of("10", "1")])
+    chore(slice, &["faults", "--every", slice.of("10", "1")])
 }
 
 /// 50,000 states that a power cut could leave, 500 of images under each order of writes, and 400
 /// of real programs; or 1,000,000, 100,000 and 20,000.
 fn crash(slice: Slice) -> Result<()> {
-    chore(&["crash", "--states", slice.of("50000", "1000000"), "--seed", "1"])?;
-    chore(&["crash", "--images", "--states", slice.of("500", "100000"), "--seed", "1"])?;
+    chore(slice, &["crash", "--states", slice.of("50000", "1000000"), "--seed", "1"])?;
+    chore(slice, &["crash", "--images", "--states", slice.of("500", "100000"), "--seed", "1"])?;
     if !can_mount() {
         println!("SKIPPED, NOT TESTED: no /dev/fuse, so no program was cut off on a mount");
         return Ok(());
     }
-    chore(&["crash", "--programs", "--states", slice.of("400", "20000"), "--seed", "1"])
+    chore(slice, &["crash", "--programs", "--states", slice.of("400", "20000"), "--seed", "1"])
 }
 
 /// Every kept input of each target once, and then as many new ones as the seconds allow.
 fn fuzz_slice(slice: Slice) -> Result<()> {
-    chore(&["fuzz", "--seconds", slice.of("4", "600"), "--jobs", "2"])
+    chore(slice, &["fuzz", "--seconds", slice.of("4", "600"), "--jobs", "2"])
 }
 
 /// The short form of scripts on a real mount: all but the longest, or all.
@@ -207,10 +228,10 @@ fn real(slice: Slice) -> Result<()> {
         return Ok(());
     }
     match slice {
-        Slice::Long => chore(&["real", "--short", "all"]),
+        Slice::Long => chore(slice, &["real", "--short", "all"]),
         Slice::Short => {
             let without = LONG_SCRIPTS.join(",");
-            chore(&["real", "--short", "all", "--without", &without])
+            chore(slice, &["real", "--short", "all", "--without", &without])
         }
     }
 }
@@ -219,8 +240,13 @@ fn can_mount() -> bool {
     Path::new("/dev/fuse").exists()
 }
 
-/// Another chore of this program, as a user would type it.
-fn chore(words: &[&str]) -> Result<()> {
+/// Another chore of this program, as a user would type it; the short slice on the one build.
+fn chore(slice: Slice, words: &[&str]) -> Result<()> {
     let program = std::env::current_exe()?;
-    run_shown(command(&[&program.to_string_lossy()]).args(words))
+    let mut chore = command(&[&program.to_string_lossy()]);
+    if slice == Slice::Short {
+        build()?;
+        chore.envs(LEAN).env("MARRAM_BUILT", project::target().join(PROFILE));
+    }
+    run_shown(chore.args(words))
 }

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 /// Runs the campaign of images: a test of its crate, which takes fewer states by itself.
 fn run_images(arguments: &Arguments) -> Result<()> {
     require(&[("mke2fs", "e2fsprogs"), ("e2fsck", "e2fsprogs")])?;
-    let mut cargo = project::cargo(&["test", "--quiet", "--package", "marram-ext2"]);
+    let mut cargo = project::tests(&["--package", "marram-ext2"]);
     cargo.args(["--test", "suite", "--", "campaign::", "--nocapture"]);
     for (name, value) in [
         ("MARRAM_EXT2_STATES", arguments.states.unwrap_or(IMAGE_STATES)),
@@ -76,27 +76,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.images {
         return run_images(arguments);
     }
-    let mut cargo = project::cargo(&["run", "--quiet"]);
-    if arguments.programs {
+    let mut program = if arguments.programs {
         require(&[("sqlite3", "sqlite3"), ("git", "git")])?;
-        cargo.args(["--package", "marram-suites", "--example", "crash_programs", "--", "--keep"]);
-        cargo.arg(project::target().join("crash-programs"));
+        let mut program = project::example("marram-suites", "crash_programs", "dev");
+        program.arg("--keep").arg(project::target().join("crash-programs"));
         if arguments.no_verifier {
-            cargo.arg("--no-verifier");
+            program.arg("--no-verifier");
         }
+        program
     } else {
-        cargo.args(["--profile", "sim", "--package", "marram-sim", "--example", "crash", "--"]);
-    }
+        project::example("marram-sim", "crash", "sim")
+    };
     let states = if arguments.programs { PROGRAM_STATES } else { STATES };
     for (name, value) in [
         ("--states", arguments.states.unwrap_or(states)),
         ("--seed", arguments.seed),
         ("--threads", arguments.threads),
     ] {
-        cargo.arg(name).arg(value.to_string());
+        program.arg(name).arg(value.to_string());
     }
     if arguments.interleaved {
-        cargo.args(["--interleaved", "true"]);
+        program.args(["--interleaved", "true"]);
     }
     for (name, value) in [
         ("--workload", &arguments.workload),
@@ -104,8 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ("--bug", &arguments.bug),
     ] {
         if let Some(value) = value {
-            cargo.args([name, value.as_str()]);
+            program.args([name, value.as_str()]);
         }
     }
-    run_shown(&mut cargo)
+    run_shown(&mut program)
 }

@@ -30,17 +30,16 @@ pub(crate) struct Arguments {
 
 /// Runs the campaign.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut cargo = project::cargo(&["run", "--quiet", "--profile", "sim"]);
-    cargo.args(["--package", "marram-sim", "--example", "faults", "--"]);
+    let mut program = project::example("marram-sim", "faults", "sim");
     for (name, value) in
         [("--seed", arguments.seed), ("--every", arguments.every), ("--jobs", arguments.jobs)]
     {
-        cargo.arg(name).arg(value.to_string());
+        program.arg(name).arg(value.to_string());
     }
     for (name, value) in [("--setting", &arguments.setting), ("--replay", &arguments.replay)] {
         if let Some(value) = value {
-            cargo.args([name, value.as_str()]);
+            program.args([name, value.as_str()]);
         }
     }
-    run_shown(&mut cargo)
+    run_shown(&mut program)
 }

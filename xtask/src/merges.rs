@@ -36,22 +36,20 @@ pub(crate) struct Arguments {
 /// Runs the comparison.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     require(&[("git", "git")])?;
-    let mut cargo =
-        project::cargo(&["run", "--quiet", "--profile", "sim", "--package", "marram-suites"]);
-    cargo.args(["--example", "merges", "--"]);
+    let mut program = project::example("marram-suites", "merges", "sim");
     for (name, value) in
         [("--seed", arguments.seed), ("--rounds", arguments.rounds), ("--merges", arguments.merges)]
     {
-        cargo.arg(name).arg(value.to_string());
+        program.arg(name).arg(value.to_string());
     }
     if let Some(repository) = &arguments.repository {
-        cargo.arg("--repository").arg(repository);
+        program.arg("--repository").arg(repository);
     }
     if let Some(commit) = &arguments.commit {
-        cargo.args(["--commit", commit]);
+        program.args(["--commit", commit]);
     }
     if arguments.whole {
-        cargo.arg("--whole");
+        program.arg("--whole");
     }
-    run_shown(&mut cargo)
+    run_shown(&mut program)
 }

@@ -20,9 +20,15 @@ impl Words {
     /// Becomes the program of `package`, built now, in the folder of the caller. It is given
     /// `before`, and then these words. Returns only if it cannot be started.
     pub(crate) fn pass_to(&self, package: &str, before: &[&str]) -> Result<()> {
-        let mut cargo = command(&["cargo", "run", "--quiet", "--package", package]);
-        cargo.arg("--manifest-path").arg(project::root().join("Cargo.toml"));
-        cargo.arg("--").args(before).args(&self.words);
-        Err(cargo.exec()).context(|| format!("cannot start {package} by cargo"))
+        let mut program = match project::built() {
+            Some(built) => command(&[&built.join(package).to_string_lossy()]),
+            None => {
+                let mut cargo = command(&["cargo", "run", "--quiet", "--package", package]);
+                cargo.arg("--manifest-path").arg(project::root().join("Cargo.toml")).arg("--");
+                cargo
+            }
+        };
+        program.args(before).args(&self.words);
+        Err(program.exec()).context(|| format!("cannot start {package}"))
     }
 }

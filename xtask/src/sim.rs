@@ -33,20 +33,19 @@ pub(crate) struct Arguments {
 
 /// Runs the histories.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut cargo = project::cargo(&["run", "--quiet", "--profile", "sim"]);
-    cargo.args(["--package", "marram-sim", "--example", "history", "--"]);
+    let mut program = project::example("marram-sim", "history", "sim");
     let histories = if arguments.keep.is_some() { 1 } else { arguments.histories };
     for (name, value) in
         [("--seed", arguments.seed), ("--steps", arguments.steps), ("--histories", histories)]
     {
-        cargo.arg(name).arg(value.to_string());
+        program.arg(name).arg(value.to_string());
     }
-    cargo.args(["--home", &arguments.home]);
+    program.args(["--home", &arguments.home]);
     if arguments.branches {
-        cargo.arg("--branches");
+        program.arg("--branches");
     }
     if let Some(keep) = &arguments.keep {
-        cargo.args(["--keep", keep]);
+        program.args(["--keep", keep]);
     }
-    run_shown(&mut cargo)
+    run_shown(&mut program)
 }

@@ -25,9 +25,14 @@ impl Server {
             require(&[("bindfs", "bindfs")])?;
             return Ok(Server::Bindfs);
         }
-        let words = ["build", "--release", "--quiet", "--package", "marram-fuse", "--example"];
-        run(project::cargo(&words).arg("passthrough"))?;
-        let binary = project::target().join("release/examples/passthrough");
+        let binary = match project::built() {
+            Some(built) => built.join("examples/passthrough"),
+            None => {
+                let words = ["build", "--release", "--quiet", "--package", "marram-fuse"];
+                run(project::cargo(&words).args(["--example", "passthrough"]))?;
+                project::target().join("release/examples/passthrough")
+            }
+        };
         let transport = if kind.wants_io_uring() { "io_uring" } else { "classic" };
         Ok(Server::Own { binary, transport, without: "" })
     }
