@@ -204,11 +204,12 @@ fn faults(slice: Slice) -> Result<()> {
     chore(slice, &["faults", "--every", slice.of("10", "1")])
 }
 
-/// 50,000 states that a power cut could leave, 500 of images under each order of writes, and 400
-/// of real programs; or 1,000,000, 100,000 and 20,000.
+/// 50,000 states that a power cut could leave, 500 of images under each order of writes, 2,000 of
+/// the pmem home in each mode, and 400 of real programs; or 1,000,000, 100,000, 340,000 and 20,000.
 fn crash(slice: Slice) -> Result<()> {
     chore(slice, &["crash", "--states", slice.of("50000", "1000000"), "--seed", "1"])?;
     chore(slice, &["crash", "--images", "--states", slice.of("500", "100000"), "--seed", "1"])?;
+    chore(slice, &["crash", "--pmem", "--states", slice.of("2000", "340000"), "--seed", "1"])?;
     if !can_mount() {
         println!("SKIPPED, NOT TESTED: no /dev/fuse, so no program was cut off on a mount");
         return Ok(());

@@ -6,6 +6,9 @@
 //!
 //! With `--images` it is ext2 and ext3 images under each order of writes, and `e2fsck` that judges.
 //!
+//! With `--pmem` it is the pmem home in each of its modes: lines of a processor's cache, and pages
+//! of the kernel's.
+//!
 //! With `--programs` it is SQLite, git and mail scripts on a real mount that are cut off, and their
 //! own checks that judge: `suites/examples/crash_programs`. Most of that time is theirs, so it is
 //! built as tests are.
@@ -14,11 +17,12 @@ use crate::failure::Result;
 use crate::process::{require, run_shown};
 use crate::project;
 
-/// How many distinct states if nobody says: of short workloads, of real programs, and of images
-/// under each order of writes.
+/// How many distinct states if nobody says: of short workloads, of real programs, of images under
+/// each order of writes, and of the pmem home in each mode.
 const STATES: u64 = 50_000;
 const PROGRAM_STATES: u64 = 600;
 const IMAGE_STATES: u64 = 5000;
+const PMEM_STATES: u64 = 10_000;
 
 /// What is asked for on the command line. As it stands it does what CI does.
 #[derive(clap::Args)]
@@ -38,6 +42,9 @@ pub(crate) struct Arguments {
     /// Ext2 and ext3 images under each order of writes, judged by e2fsck; the long form is 100000.
     #[arg(long, conflicts_with_all = ["programs", "interleaved", "workload", "replay", "bug"])]
     images: bool,
+    /// The pmem home: so many states in each of its modes; the long form is 340000.
+    #[arg(long, conflicts_with_all = ["programs", "images", "interleaved", "workload", "bug"])]
+    pmem: bool,
     /// Only workloads in which commits, syncs and administrative operations are under way at once.
     #[arg(long, conflicts_with = "programs")]
     interleaved: bool,
@@ -45,7 +52,7 @@ pub(crate) struct Arguments {
     /// idiom:replace:7:10; with --programs, of this program.
     #[arg(long)]
     workload: Option<String>,
-    /// Only this state, in full, as a violation printed it.
+    /// Only this state, in full, as a violation printed it; with --pmem, a history: MODE:SEED.
     #[arg(long)]
     replay: Option<String>,
     /// Plant a bug in the engine: the explorer has to find it, and ends with failure.
@@ -59,8 +66,9 @@ pub(crate) struct Arguments {
 /// Runs the campaign of images: a test of its crate, which takes fewer states by itself.
 fn run_images(arguments: &Arguments) -> Result<()> {
     require(&[("mke2fs", "e2fsprogs"), ("e2fsck", "e2fsprogs")])?;
-    let mut cargo = project::tests(&["--package", "marram-ext2"]);
-    cargo.args(["--test", "suite", "--", "campaign::", "--nocapture"]);
+    let mut cargo = project::tests(&["--profile", "sim", "--package", "marram-ext2"]);
+    cargo.args(["--test", "suite", "--", "campaign::distinct_crash_states_of_each_order"]);
+    cargo.arg("--nocapture");
     for (name, value) in [
         ("MARRAM_EXT2_STATES", arguments.states.unwrap_or(IMAGE_STATES)),
         ("MARRAM_EXT2_SEED", arguments.seed),
@@ -71,10 +79,31 @@ fn run_images(arguments: &Arguments) -> Result<()> {
     run_shown(&mut cargo)
 }
 
+/// Runs the campaign of the pmem home, a test of its crate too.
+fn run_pmem(arguments: &Arguments) -> Result<()> {
+    let mut cargo = project::tests(&["--profile", "sim", "--package", "marram-pmem"]);
+    cargo.args(["--test", "suite", "--", "campaign::distinct_crash_states_of_each_mode"]);
+    cargo.arg("--nocapture");
+    for (name, value) in [
+        ("MARRAM_PMEM_STATES", arguments.states.unwrap_or(PMEM_STATES)),
+        ("MARRAM_PMEM_SEED", arguments.seed),
+        ("MARRAM_PMEM_THREADS", arguments.threads),
+    ] {
+        cargo.env(name, value.to_string());
+    }
+    if let Some(id) = &arguments.replay {
+        cargo.env("MARRAM_PMEM_REPLAY", id);
+    }
+    run_shown(&mut cargo)
+}
+
 /// Runs the explorer.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.images {
         return run_images(arguments);
+    }
+    if arguments.pmem {
+        return run_pmem(arguments);
     }
     let mut program = if arguments.programs {
         require(&[("sqlite3", "sqlite3"), ("git", "git")])?;

@@ -337,8 +337,9 @@ Mount options, comma-separated:
   fakeroot               of an image: the user may set owners and change everything, as the
                          superuser may; not with allow_other
   durable=MODE           of a pmem home, when what has returned survives a power cut: each (at
-                         once), epoch or checkpoint (with the next fsync or checkpoint, every
-                         commit=SECONDS); what the medium cannot keep is refused
+                         once) or epoch (with the next operation or fsync) in DAX memory,
+                         checkpoint (with the next fsync or checkpoint, every commit=SECONDS) on
+                         ordinary files; what the medium cannot keep is refused
   defragment=SECONDS     between two passes that rewrite crumbs (default 3600; 0 or off: never)
   suid, nosuid, dev, nodev, exec, noexec
                          as for every file system; without root nosuid and nodev always hold

@@ -24,7 +24,7 @@ pub enum ImageError {
     #[error("no pmem image: {0}")]
     NoImage(String),
     /// The image is of a version that this program does not read.
-    #[error("the pmem image has format version {0}, and this program reads version 2 alone")]
+    #[error("the pmem image has format version {0}, and this program reads version 3 alone")]
     Version(u32),
     /// A crash has left an operation that only a writer can finish.
     #[error(

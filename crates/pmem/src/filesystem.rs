@@ -4,6 +4,7 @@ use crate::error::ImageError;
 use crate::image::Header;
 use crate::layout::{INODES, PAGE, SlotKind};
 use crate::memory::{Memory, Tally};
+use crate::opening::{Opening, Scan};
 use crate::state::{Access, AccessTimes, Move, PIECE_BYTES_MAX, ROOT_NAME, Slot, State, Which};
 use marram_locks::{Mutex, MutexGuard, Rank};
 use marram_vfs::{
@@ -15,9 +16,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A checkpoint is made with this one held, and that of the image only for moments.
-const CHECKPOINT: Rank = Rank { order: 1, name: "checkpoint" };
+const CHECKPOINT: Rank = Rank { order: 2, name: "checkpoint" };
 /// The place of the lock of an image.
-const IMAGE: Rank = Rank { order: 2, name: "image" };
+const IMAGE: Rank = Rank { order: 3, name: "image" };
 
 /// A dataset or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Pmem {
     image: Arc<Mutex<State>>,
     /// One checkpoint at a time.
     checkpoints: Arc<Mutex<()>>,
+    /// Finds out which pages are free.
+    scan: Arc<Scan>,
     /// The number of the dataset or snapshot.
     number: u64,
     /// Its root directory when it was opened.
@@ -82,48 +85,84 @@ pub struct Pmem {
 }
 
 impl Pmem {
-    /// Opens the image in `memory`, as its root dataset.
+    /// Opens the image in `memory`, as its root dataset, when all of it has been looked through.
+    /// [`Opening`] opens one at once.
     ///
     /// # Errors
     /// There is none, or it makes no sense.
     pub fn open(memory: Memory, options: PmemOptions) -> std::result::Result<Pmem, ImageError> {
-        let mut state = State::open(memory, options.writable)?;
+        let opening = Opening::begin(memory, options)?;
+        opening.scan().run();
+        opening.finish()
+    }
+
+    /// Opens an image whose records are settled.
+    pub(crate) fn begun(
+        mut state: State,
+        scan: Arc<Scan>,
+        options: PmemOptions,
+    ) -> std::result::Result<Pmem, ImageError> {
         let number = state.slots.find(Which { dataset: ROOT_NAME, snapshot: None })?.number;
         state.enter(number)?;
         state.dataset.handles = 1;
         state.dataset.access = Access { times: options.access_times, of_directories: true };
-        let root = state.attributes_of(Ino::ROOT)?;
+        let root = root_of(&mut state)?;
         let checkpoints = Arc::new(Mutex::new(CHECKPOINT, ()));
         let image = Arc::new(Mutex::new(IMAGE, state));
-        let files = Pmem { image, checkpoints, number, root, options };
+        let files = Pmem { image, checkpoints, scan, number, root, options };
         if files.options.writable {
             files.begin()?;
         }
         Ok(files)
     }
 
+    /// Finds out which pages are free, or waits until another thread has; whether that was not
+    /// known before. From then on `df` and all reports are exact.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: the image makes no sense. Then nothing is changed any more.
+    pub fn find_space(&self) -> Result<bool> {
+        let found = self.scan.learn(|found| {
+            let mut state = self.locked();
+            if let Some(why) = state.failure() {
+                return Err(Error::Io(why.to_owned()));
+            }
+            let learned = found.and_then(|found| state.learn(*found));
+            let may_change = self.options.writable && state.check_changeable().is_ok();
+            let settled =
+                learned.and_then(|()| if may_change { state.settle_in() } else { Ok(()) });
+            settled.inspect_err(|error| state.fail(error))
+        })?;
+        let state = self.locked();
+        match state.failure().filter(|_| !state.space.is_known()) {
+            Some(why) => Err(Error::Io(why.to_owned())),
+            None => Ok(found),
+        }
+    }
+
     /// Begins to change the image. Where its pages are written back in any order, there is a
     /// checkpoint first, and then the live state is right in this run of the machine alone.
     fn begin(&self) -> std::result::Result<(), ImageError> {
         let (host, is_closed) = {
-            let state = self.lock();
+            let state = self.locked();
             (state.memory.host(), state.is_closed_on_medium()?)
         };
         if let (Some(host), true) = (host, is_closed) {
             self.checkpoint()?;
             self.live_for(host)?;
         }
-        let mut state = self.lock();
+        let mut state = self.locked();
         state.drop_stale();
-        state.kept_free = state.kept_for_checkpoint();
-        state.shed_left()?;
+        if state.space.is_known() {
+            state.settle_in()?;
+        }
         state.enter(self.number)?;
         Ok(())
     }
 
     /// Says durably for which run of the machine the live state is right.
     fn live_for(&self, host: u64) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.locked();
         let set = state.set_lives_for(host).and_then(|()| state.memory.write_back());
         set.inspect_err(|error| state.fail(error))
     }
@@ -134,17 +173,18 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn open_other(&self, which: Which<'_>) -> Result<Pmem> {
-        let mut state = self.lock();
+        let mut state = self.locked();
         let number = state.slots.find(which)?.number;
         state.enter(number)?;
-        let root = state.attributes_of(Ino::ROOT)?;
+        let root = root_of(&mut state)?;
         state.dataset.handles += 1;
         let writable = self.options.writable && which.snapshot.is_none();
         let access_times = if writable { self.options.access_times } else { AccessTimes::Never };
         state.dataset.access = Access { times: access_times, of_directories: true };
         let options = PmemOptions { access_times, writable, ..self.options.clone() };
         let (image, checkpoints) = (Arc::clone(&self.image), Arc::clone(&self.checkpoints));
-        Ok(Pmem { image, checkpoints, number, root, options })
+        let scan = Arc::clone(&self.scan);
+        Ok(Pmem { image, checkpoints, scan, number, root, options })
     }
 
     /// What the image says of itself.
@@ -152,7 +192,7 @@ impl Pmem {
     /// # Errors
     /// It is damaged.
     pub fn header(&self) -> std::result::Result<Header, ImageError> {
-        self.lock().header()
+        self.locked().header()
     }
 
     /// What was stored, flushed and fenced since it was opened.
@@ -165,7 +205,10 @@ impl Pmem {
     /// # Errors
     /// What differs.
     pub fn audit(&self) -> Result<()> {
-        self.image.lock().audit()
+        self.find_space()?;
+        let mut state = self.locked();
+        state.end_epoch();
+        state.audit()
     }
 
     /// Sets when reading moves the access time.
@@ -187,11 +230,15 @@ impl Pmem {
             return Ok(());
         }
         {
-            let mut state = self.lock();
+            let mut state = self.locked();
             if state.failure().is_some() {
                 return Ok(());
             }
+            state.end_epoch();
             state.give_back_numbers()?;
+            if state.space.is_known() {
+                state.fill_spare()?;
+            }
             if state.memory.host().is_none() {
                 return Ok(());
             }
@@ -208,12 +255,22 @@ impl Pmem {
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`], and then nothing is changed any more.
     pub fn checkpoint(&self) -> Result<()> {
+        let mut done = self.make_checkpoint();
+        if matches!(done, Err(Error::NoSpace)) && self.find_space()? {
+            done = self.make_checkpoint();
+        }
+        self.locked().full_at = None;
+        done
+    }
+
+    fn make_checkpoint(&self) -> Result<()> {
         let _turn = self.checkpoints.lock();
         let (way, held) = {
-            let mut state = self.lock();
+            let mut state = self.locked();
             if let Some(why) = state.failure() {
                 return Err(Error::Io(why.to_owned()));
             }
+            state.end_epoch();
             let Some(way) = state.memory.unordered().filter(|_| self.may_checkpoint(&state)) else {
                 return Ok(());
             };
@@ -221,10 +278,10 @@ impl Pmem {
             (way, held)
         };
         let placed = way.write_back().and_then(|()| {
-            self.lock().place_checkpoint(&held)?;
+            self.locked().place_checkpoint(&held)?;
             way.write_back()
         });
-        let mut state = self.lock();
+        let mut state = self.locked();
         match placed {
             Ok(()) => {
                 state.end_checkpoint(held);
@@ -260,7 +317,8 @@ impl Pmem {
     /// # Errors
     /// The image is damaged.
     pub fn datasets(&self) -> Result<Vec<DatasetReport>> {
-        let state = self.lock();
+        self.find_space()?;
+        let state = self.locked();
         let mut known = HashMap::new();
         state.slots.iter().map(|slot| report(&state, slot, &mut known)).collect()
     }
@@ -270,7 +328,7 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn snapshot_names(&self, dataset: &str) -> Result<Vec<String>> {
-        let state = self.lock();
+        let state = self.locked();
         let number = state.slots.find(Which { dataset, snapshot: None })?.number;
         Ok(state.slots.snapshots_of(number).map(|slot| slot.name.clone()).collect())
     }
@@ -280,7 +338,7 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn number_of(&self, which: Which<'_>) -> Result<u64> {
-        Ok(self.lock().slots.find(which)?.number)
+        Ok(self.locked().slots.find(which)?.number)
     }
 
     /// Keeps the present state of a dataset under a name.
@@ -307,6 +365,8 @@ impl Pmem {
     /// # Errors
     /// As [`Pmem::snapshot`].
     pub fn roll_back(&self, dataset: &str, snapshot: &str, keep: &str) -> Result<()> {
+        // What the scan finds of a dataset is about the state that it leaves.
+        self.find_space()?;
         self.change_image(State::kept_for_checkpoint, |state, now| {
             state.roll_back(dataset, (snapshot, keep), now)
         })
@@ -318,8 +378,9 @@ impl Pmem {
     /// # Errors
     /// [`Error::NotFound`]; the root dataset is among them.
     pub fn destroy(&self, named: &[Which<'_>], dry_run: bool) -> Result<Destroyed> {
+        self.find_space()?;
         let destroyed = {
-            let state = self.lock();
+            let state = self.locked();
             let going = state.going(named)?;
             let freed_bytes = state.would_free(&going)? * PAGE;
             let names = going.iter().map(|slot| name_of(&state, slot)).collect();
@@ -337,11 +398,11 @@ impl Pmem {
     /// Why nothing is stored any more, if that is so: the medium has failed. What can be had still
     /// is shown, as it was before the operation that failed or after it.
     pub fn failure(&self) -> Option<String> {
-        self.lock().failure().map(ToOwned::to_owned)
+        self.locked().failure().map(ToOwned::to_owned)
     }
 
     /// The state. What has failed is known.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, State> {
         let mut state = self.image.lock();
         state.notice_failure();
         state
@@ -349,7 +410,7 @@ impl Pmem {
 
     /// The state, turned to this dataset.
     fn state(&self) -> Result<MutexGuard<'_, State>> {
-        let mut state = self.lock();
+        let mut state = self.locked();
         state.check_readable()?;
         state.enter(self.number)?;
         Ok(state)
@@ -362,7 +423,7 @@ impl Pmem {
         run: impl Fn(&mut State, Timestamp) -> Result<R>,
     ) -> Result<R> {
         self.with_space(|| {
-            let mut state = self.lock();
+            let mut state = self.locked();
             let kept = kept(&state);
             run_in(&mut state, kept, |state| run(state, self.options.clock.now()))
         })
@@ -388,22 +449,39 @@ impl Pmem {
         })
     }
 
-    /// Runs an operation of an image that may be changed. If there is no space, it is tried again
-    /// after a checkpoint: the one before may hold what has been removed since. The first one makes
-    /// room for what waits to be taken away, and the next one lets go of that.
+    /// Runs an operation of an image that may be changed. If there is no space, it waits for the
+    /// scan, which finds some perhaps. Then it is tried again after a checkpoint: the one before
+    /// may hold what has been removed since. The first one makes room for what waits to be taken
+    /// away, and the next one lets go of that. If they have not helped, none is made for another
+    /// operation, until something else was removed or another checkpoint was made.
     fn with_space<R>(&self, run: impl Fn() -> Result<R>) -> Result<R> {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
         let mut done = run();
-        for _ in 0..2 {
-            if !matches!(done, Err(Error::NoSpace)) || self.lock().memory.host().is_none() {
-                break;
-            }
-            self.checkpoint()?;
+        if matches!(done, Err(Error::NoSpace)) && self.find_space()? {
             done = run();
         }
+        let is_full = |done: &Result<R>| matches!(done, Err(Error::NoSpace));
+        if !is_full(&done) || !self.may_make_space() {
+            return done;
+        }
+        for _ in 0..2 {
+            self.make_checkpoint()?;
+            done = run();
+            if !is_full(&done) {
+                return done;
+            }
+        }
+        let mut state = self.locked();
+        state.full_at = Some(state.removals);
         done
+    }
+
+    /// Whether a checkpoint could make space.
+    fn may_make_space(&self) -> bool {
+        let state = self.locked();
+        state.memory.host().is_some() && state.full_at != Some(state.removals)
     }
 
     /// Moves the access time of what was read.
@@ -421,6 +499,9 @@ impl Pmem {
 impl Drop for Pmem {
     /// With it go its pins, as long as the image stays open: with that all pins go.
     fn drop(&mut self) {
+        if Arc::strong_count(&self.image) == 1 {
+            self.scan.end();
+        }
         if Arc::strong_count(&self.image) > 1
             && let Ok(mut state) = self.state()
         {
@@ -436,13 +517,23 @@ impl Drop for Pmem {
     }
 }
 
+/// The root directory, when a dataset is opened. Before a scan its entries are not counted: there
+/// can be many.
+fn root_of(state: &mut State) -> Result<Attributes> {
+    match state.space.is_known() {
+        true => state.attributes_of(Ino::ROOT),
+        false => state.counted_attributes(state.node(Ino::ROOT)?, 0, 0),
+    }
+}
+
 /// Runs an operation that leaves `kept` pages free, and ends it.
 fn run_in<R>(state: &mut State, kept: u64, run: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
     state.check_changeable()?;
+    state.end_epoch();
     state.kept_free = kept;
     let done = run(state);
     match &done {
-        Ok(_) => state.end_operation(),
+        Ok(_) => state.end_change(),
         Err(_) => state.give_up(),
     }
     done
@@ -468,7 +559,9 @@ fn report(state: &State, slot: &Slot, known: &mut HashMap<u64, u64>) -> Result<D
 
 impl FileSystem for Pmem {
     fn space(&self) -> Result<SpaceReport> {
+        self.find_space()?;
         let mut state = self.state()?;
+        state.end_epoch();
         let free = state.space.free().saturating_sub(state.kept_for_removals());
         Ok(SpaceReport {
             total_bytes: state.space.pages() * PAGE,
@@ -663,7 +756,7 @@ impl FileSystem for Pmem {
 
 impl Labelled for Pmem {
     fn label(&self) -> Result<String> {
-        let header = self.lock().header();
+        let header = self.locked().header();
         header.map(|header| header.label).map_err(|error| Error::Damaged(error.to_string()))
     }
 

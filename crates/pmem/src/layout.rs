@@ -12,7 +12,7 @@ pub(crate) const LINE: u64 = 64;
 /// The first bytes of an image.
 pub(crate) const MAGIC: [u8; 8] = *b"MARRAMPM";
 /// The version of the format.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Bytes of the header that its checksum covers.
 pub(crate) const HEADER_CHECKED: usize = 120;
 /// Bytes of the header with its checksum.
@@ -25,6 +25,10 @@ pub(crate) const NUMBER_LIMIT: u64 = 520;
 pub(crate) const INTENT: u64 = 576;
 /// Address of the address of the slot that the intent word is about.
 pub(crate) const INTENT_SLOT: u64 = 584;
+/// Address of the first word of spare pages.
+pub(crate) const SPARE: u64 = 2048;
+/// How many such words there are.
+pub(crate) const SPARE_WORDS: usize = 256;
 /// Address of the word that opens the redo record.
 pub(crate) const REDO: u64 = PAGE;
 /// Words of a redo record after the first.

@@ -7,14 +7,17 @@ mod commit;
 mod counts;
 mod directory;
 mod failure;
+mod frozen;
 mod inode;
 mod opening;
 mod operations;
 mod scan;
 mod sharing;
 mod slots;
+pub(crate) mod spare;
 mod tree;
 
+pub(crate) use frozen::{Found, Frozen, Work};
 pub(crate) use operations::{Move, PIECE_BYTES_MAX};
 pub use slots::Which;
 pub(crate) use slots::{ROOT_NAME, Slot};
@@ -58,6 +61,15 @@ pub(crate) struct Access {
     pub(crate) of_directories: bool,
 }
 
+/// What a crash has left of a dataset, until it is taken away.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Inodes that nothing names.
+    pub(crate) nameless: Vec<u64>,
+    /// Places of pages of the inode table without inodes.
+    pub(crate) empty: Vec<u64>,
+}
+
 /// What is known of a dataset or snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Dataset {
@@ -81,6 +93,8 @@ pub(crate) struct Dataset {
     pub(crate) has_left: bool,
     /// Such of which it is known, and that there was no space to take away.
     pub(crate) waiting: Vec<u64>,
+    /// What the mount has found of that.
+    pub(crate) left: Left,
 }
 
 impl Dataset {
@@ -118,10 +132,16 @@ pub(crate) struct State {
     pub(crate) made: Vec<Node>,
     /// What it has put out of use, to be freed once it is durable.
     pub(crate) freed: Vec<Branch>,
+    /// What the operation before has put out of use, which is not durable yet.
+    pub(crate) late: Vec<Branch>,
     /// The checkpoint that is durable, and what it holds.
     pub(crate) held: Option<Held>,
     /// How many bytes had been stored when it was taken.
     pub(crate) checkpointed_at: Option<u64>,
+    /// How many operations have put something out of use.
+    pub(crate) removals: u64,
+    /// How many had when checkpoints made no space for an operation. Another one makes none either.
+    pub(crate) full_at: Option<u64>,
     /// The image has been closed, and does not change any more.
     pub(crate) is_closed: bool,
     /// Since it has failed nothing is stored.
@@ -295,6 +315,7 @@ impl State {
 
     /// A page for the running operation, that leaves so many more free.
     pub(crate) fn take_page_beside(&mut self, more: u64) -> Result<u64> {
+        self.use_spare(self.kept_free + more)?;
         let page = self.space.take(self.kept_free + more)?;
         self.fresh.push(page);
         Ok(page)
@@ -312,11 +333,34 @@ impl State {
         done
     }
 
+    /// Ends a change by an operation. In an epoch it is durable with the next one.
+    pub(crate) fn end_change(&mut self) {
+        if !self.memory.is_epoch() {
+            return self.end_operation();
+        }
+        self.memory.flush();
+        self.fresh.clear();
+        self.made.clear();
+        self.removals += u64::from(!self.freed.is_empty());
+        self.late.append(&mut self.freed);
+    }
+
+    /// Makes all durable that has returned, before anything else is stored.
+    pub(crate) fn end_epoch(&mut self) {
+        if self.memory.is_owed() {
+            self.memory.persist();
+            let late = std::mem::take(&mut self.late);
+            self.freed.extend(late);
+            self.release_freed();
+        }
+    }
+
     /// Frees what the running operation has put out of use.
     pub(crate) fn end_operation(&mut self) {
         self.memory.persist();
         self.fresh.clear();
         self.made.clear();
+        self.removals += u64::from(!self.freed.is_empty());
         self.release_freed();
     }
 

@@ -9,8 +9,9 @@ use marram_pmem::memory::recorded::{Event, Recorded};
 use marram_pmem::{ImageError, Pmem, PmemOptions, Which};
 use marram_sim::{Generator, HistoryClock, Pair, Random};
 use marram_vfs::{Clock, Error, FileSystem, Ino, Kind, Name, NewNode, SteppedClock, WriteOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 const BYTES: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -147,15 +148,64 @@ pub(crate) fn history(seed: u64, parts: u64) -> (Vec<u8>, Vec<Part>) {
     (before, all)
 }
 
-/// Some moments among so many, the last one too.
-fn moments(events: usize, random: &mut Random) -> Vec<usize> {
-    let some = (0..3).map(|_| random.below(events as u64 + 1) as usize);
+/// Some moments among so many events, the last one too.
+fn moments(events: usize, count: u64, random: &mut Random) -> Vec<usize> {
+    let some = (0..count).map(|_| random.below(events as u64 + 1) as usize);
     let mut moments: Vec<usize> = some.chain([events]).collect();
     moments.sort_unstable();
     moments
 }
 
+/// How often the power is cut while events happen, and what gets each image that is left.
+pub(crate) struct Cuts<'v> {
+    /// Beside the cut at the end.
+    pub(crate) moments: u64,
+    /// At each moment.
+    pub(crate) states: u64,
+    pub(crate) visit: &'v mut dyn FnMut(&[u8]),
+}
+
 /// Cuts the power at some moments of a row of events; what comes back is one of `allowed`.
+///
+/// # Errors
+/// What else comes back.
+pub(crate) fn judge_cuts(
+    disk: &mut Disk,
+    events: &[Event],
+    allowed: &[&States],
+    random: &mut Random,
+    cuts: &mut Cuts<'_>,
+) -> Result<u64, String> {
+    let (mut at, mut states, mut seen) = (0, 0, HashSet::new());
+    for moment in moments(events.len(), cuts.moments, random) {
+        events[at..moment].iter().for_each(|event| disk.happen(event, random));
+        at = moment;
+        for _ in 0..cuts.states {
+            let image = disk.cut(random);
+            if !seen.insert(xxh3_64(&image)) {
+                continue;
+            }
+            (cuts.visit)(&image);
+            let (shown, recovery) = after_power_cut(&image, 2);
+            if !allowed.contains(&&shown) {
+                return Err(format!("event {moment}: another state"));
+            }
+            // The recovery is cut off too.
+            let mut again = Disk::new(image);
+            let stop = random.below(recovery.len() as u64 + 1) as usize;
+            recovery[..stop].iter().for_each(|event| again.happen(event, random));
+            let image = again.cut(random);
+            (cuts.visit)(&image);
+            if after_power_cut(&image, 3).0 != shown {
+                return Err(format!("event {moment}: recovered as another state"));
+            }
+            states += 2;
+        }
+    }
+    Ok(states)
+}
+
+/// As [`judge_cuts`], at few moments; another state is a failed test.
 pub(crate) fn judge(
     disk: &mut Disk,
     events: &[Event],
@@ -163,22 +213,9 @@ pub(crate) fn judge(
     random: &mut Random,
     what: &str,
 ) -> u64 {
-    let (mut at, mut states) = (0, 0);
-    for moment in moments(events.len(), random) {
-        events[at..moment].iter().for_each(|event| disk.happen(event, random));
-        at = moment;
-        let image = disk.cut(random);
-        let (shown, recovery) = after_power_cut(&image, 2);
-        assert!(allowed.contains(&&shown), "{what}, event {moment}: another state");
-        // The recovery is cut off too.
-        let mut again = Disk::new(image);
-        let stop = random.below(recovery.len() as u64 + 1) as usize;
-        recovery[..stop].iter().for_each(|event| again.happen(event, random));
-        let (shown_again, _) = after_power_cut(&again.cut(random), 3);
-        assert!(shown_again == shown, "{what}, event {moment}: recovered as another state");
-        states += 2;
-    }
-    states
+    let mut cuts = Cuts { moments: 3, states: 1, visit: &mut |_| {} };
+    let judged = judge_cuts(disk, events, allowed, random, &mut cuts);
+    judged.map_err(|said| format!("{what}, {said}")).unwrap()
 }
 
 #[test]

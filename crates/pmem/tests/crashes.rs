@@ -1,7 +1,7 @@
 //! Every store and every crash of random histories, and bugs that are planted into recordings.
 
 use crate::images::{Cut, GRAIN, new_image, open};
-use crate::judge::Recording;
+use crate::judge::{Draw, Recording};
 use marram_model::Model;
 use marram_pmem::memory::recorded::{Event, Recorded};
 use marram_pmem::{Pmem, Which};
@@ -13,17 +13,23 @@ use std::sync::Arc;
 
 const BYTES: usize = 1 << 20;
 const USER: Caller = Caller { uid: 7, gid: 8 };
+/// Most states between two fences.
+const STATES_MAX: u64 = 24;
 
 /// What is done to datasets between operations.
-struct Datasets {
+pub(crate) struct Datasets {
     random: Random,
     /// Snapshots of the root dataset that there are.
     kept: Vec<String>,
 }
 
 impl Datasets {
+    pub(crate) fn new(seed: u64) -> Datasets {
+        Datasets { random: Random::new(seed), kept: Vec::new() }
+    }
+
     /// Makes, goes back to, clones or destroys a state; says what.
-    fn step(&mut self, files: &Pmem, step: u64) -> String {
+    pub(crate) fn step(&mut self, files: &Pmem, step: u64) -> String {
         let done = |done: marram_vfs::Result<()>| done.map_or_else(|_| "refused", |()| "done");
         if self.kept.len() < 2 {
             let name = format!("s{step}");
@@ -58,15 +64,25 @@ impl Datasets {
 
 /// Runs the history of a seed, and calls `judge` with what each step stored. With `datasets` there
 /// are snapshots, clones and rollbacks in it.
-fn recorded(seed: u64, (steps, datasets): (u64, bool), judge: &mut dyn FnMut(&Recording, &str)) {
+pub(crate) fn recorded(seed: u64, scale: (u64, bool), judge: &mut dyn FnMut(&Recording, &str)) {
+    recorded_on(&|medium| medium, seed, scale, judge);
+}
+
+/// The same on another medium, which holds what a new one does.
+pub(crate) fn recorded_on(
+    medium_of: &dyn Fn(Recorded) -> Recorded,
+    seed: u64,
+    (steps, datasets): (u64, bool),
+    judge: &mut dyn FnMut(&Recording, &str),
+) {
     let moments = Arc::new(HistoryClock::default());
     moments.set_grain(GRAIN);
     let clock: Arc<dyn Clock> = moments.clone();
-    let medium = new_image(BYTES, &*clock);
+    let medium = medium_of(new_image(BYTES, &*clock));
     let files = open(&medium, Arc::clone(&clock));
     let mut pair = Pair::new(files.clone() as Arc<dyn FileSystem>, Model::new(clock));
     let mut generator = Generator::new(seed);
-    let mut others = Datasets { random: Random::new(seed), kept: Vec::new() };
+    let mut others = Datasets::new(seed);
     for step in 1..=steps {
         moments.set(step);
         let before = medium.image();
@@ -101,10 +117,11 @@ fn after_each_store_the_state_is_that_before_or_that_after() {
 
 #[test]
 fn every_crash_leaves_a_whole_operation_or_none() {
-    let (mut states, mut random) = (0, Random::new(17));
+    let (mut states, mut visit) = (0, |_: &[u8]| {});
+    let mut draw = Draw::new(17, STATES_MAX, &mut visit);
     for seed in 20..25 {
         recorded(seed, (100, seed % 2 == 1), &mut |recording, what| {
-            let judged = recording.every_crash(&mut random);
+            let judged = recording.every_crash(&mut draw);
             states += judged.map_err(|said| format!("{what}: {said}")).unwrap();
         });
     }
@@ -195,7 +212,7 @@ fn planted(
 }
 
 fn crashes(recording: &Recording) -> Result<u64, String> {
-    recording.every_crash(&mut Random::new(3))
+    recording.every_crash(&mut Draw::new(3, STATES_MAX, &mut |_| {}))
 }
 
 /// A store of a word that commits.

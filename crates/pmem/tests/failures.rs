@@ -199,6 +199,10 @@ impl Medium for Gone {
         self.0.bytes()
     }
 
+    fn reader(&self) -> Box<dyn Medium> {
+        Box::new(Gone(self.0.clone(), Arc::clone(&self.1)))
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
         self.check()?;
         self.0.read(at, out)

@@ -34,7 +34,7 @@ impl Clock for Seconds {
 fn made() -> Vec<u8> {
     let clock = Arc::new(Seconds(AtomicI64::new(0)));
     let medium = Recorded::new(vec![0; BYTES]);
-    let (id, label) = (*b"golden image, v2", "golden".to_owned());
+    let (id, label) = (*b"golden image, v3", "golden".to_owned());
     let new = NewImage { id, label, now: clock.now(), root_owner: ROOT_USER };
     make(&mut Memory::new(Box::new(medium.clone())), &new).unwrap();
     let options = PmemOptions { clock, ..PmemOptions::default() };
@@ -83,7 +83,7 @@ fn image_of(text: &str) -> Vec<u8> {
 
 #[test]
 fn the_golden_image_is_made_and_read() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v2.image");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v3.image");
     let made = made();
     if std::env::var_os("MARRAM_RECORD_GOLDEN").is_some() {
         std::fs::write(path, text_of(&made)).unwrap();

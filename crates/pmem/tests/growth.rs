@@ -23,6 +23,10 @@ impl Medium for Counted {
         self.0.bytes()
     }
 
+    fn reader(&self) -> Box<dyn Medium> {
+        self.0.reader()
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.read(at, out)

@@ -7,10 +7,26 @@ use marram_sim::Random;
 use std::collections::BTreeMap;
 
 const LINE: u64 = 64;
-/// Most states that are gone through where lines are independent; more are drawn.
-const STATES_MAX: u64 = 24;
+/// Where an image says which pages are spare.
+const SPARE: std::ops::Range<u64> = 2048..4096;
 /// Longest fill that is judged word by word.
 const FILL_BYTES_MAX: usize = 128;
+
+/// Which of the states that crashes could leave are judged.
+pub(crate) struct Draw<'d> {
+    pub(crate) random: Random,
+    /// Most states between two fences; where lines are independent there can be more.
+    most: u64,
+    /// Gets each image that a crash leaves.
+    visit: &'d mut dyn FnMut(&[u8]),
+}
+
+impl<'d> Draw<'d> {
+    /// Draws by a seed, so many states between two fences.
+    pub(crate) fn new(seed: u64, most: u64, visit: &'d mut dyn FnMut(&[u8])) -> Draw<'d> {
+        Draw { random: Random::new(seed), most, visit }
+    }
+}
 
 /// What an operation did to an image.
 pub(crate) struct Recording {
@@ -18,18 +34,16 @@ pub(crate) struct Recording {
     pub(crate) events: Vec<Event>,
 }
 
-/// What was seen: the state before, the one after, or either where they are alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Before,
-    After,
-    Either,
-}
+/// What was seen: which of the states, one bit each. Several are meant where they are alike.
+type Side = u8;
+/// The state before.
+const BEFORE: Side = 1;
+/// The state after one operation.
+const AFTER: Side = 2;
 
-/// Two states of an image: all its datasets and snapshots.
+/// The states of an image before and after operations: all its datasets and snapshots.
 struct Sides {
-    before: States,
-    after: States,
+    states: Vec<States>,
     /// The image before: files without a name had times too.
     image: Vec<u8>,
 }
@@ -52,13 +66,22 @@ fn is_alike(one: &States, other: &States) -> bool {
 
 impl Sides {
     fn of(before: &[u8], after: &[u8]) -> Result<Sides, String> {
-        let sides = Sides { before: read(before)?, after: read(after)?, image: before.to_vec() };
-        for (name, tree) in sides.before.iter().filter(|(name, _)| name.contains('@')) {
-            if sides.after.get(name).is_some_and(|after| after != tree) {
+        let mut sides = Sides { states: vec![read(before)?], image: before.to_vec() };
+        sides.add(after)?;
+        Ok(sides)
+    }
+
+    /// Adds the state after another operation.
+    fn add(&mut self, after: &[u8]) -> Result<(), String> {
+        let after = read(after)?;
+        let last = self.states.last().unwrap();
+        for (name, tree) in last.iter().filter(|(name, _)| name.contains('@')) {
+            if after.get(name).is_some_and(|after| after != tree) {
                 return Err(format!("the snapshot {name} has changed"));
             }
         }
-        Ok(sides)
+        self.states.push(after);
+        Ok(())
     }
 
     /// Which of the two an image shows; times are old or new each for itself.
@@ -71,21 +94,19 @@ impl Sides {
                 let tree = states.get(name)?;
                 tree.values().find(|it| it.ino == seen.ino).map(|seen| seen.times)
             };
-            let new = times(&self.after);
-            let old = times(&self.before).or_else(|| read_times(&self.image, name, seen.ino));
+            let nameless = || read_times(&self.image, name, seen.ino);
+            let first = times(&self.states[0]).or_else(nameless);
+            let all: Vec<_> = self.states[1..].iter().filter_map(times).chain(first).collect();
             for (which, time) in seen.times.iter().enumerate() {
-                let is = |it: &Option<[(i64, u64); 4]>| it.is_some_and(|it| it[which] == *time);
-                if !is(&old) && !is(&new) {
+                if !all.iter().any(|known| known[which] == *time) {
                     return Err(format!("{name}: time {which} of inode {} is {time:?}", seen.ino));
                 }
             }
         }
-        match (is_alike(&shown, &self.before), is_alike(&shown, &self.after)) {
-            (true, true) => Ok(Side::Either),
-            (true, false) => Ok(Side::Before),
-            (false, true) => Ok(Side::After),
-            (false, false) => Err("neither the state before nor the one after".to_owned()),
-        }
+        let is_shown = |state: &States| Side::from(is_alike(&shown, state));
+        let side =
+            (0..).zip(&self.states).fold(0, |side, (which, state)| side | is_shown(state) << which);
+        if side == 0 { Err("neither the state before nor one after".to_owned()) } else { Ok(side) }
     }
 }
 
@@ -133,9 +154,9 @@ impl Recording {
             put(&mut image, at, bytes);
             let said = |what: String| format!("after store {which} at {at:#x}: {what}");
             match sides.side(&image).map_err(said)? {
-                Side::Before if has_switched => return Err(said("it goes back".to_owned())),
-                Side::After => has_switched = true,
-                Side::Before | Side::Either => {}
+                BEFORE if has_switched => return Err(said("it goes back".to_owned())),
+                AFTER => has_switched = true,
+                _ => {}
             }
             checks += 1;
         }
@@ -147,30 +168,56 @@ impl Recording {
     ///
     /// # Errors
     /// What a crash would leave.
-    pub(crate) fn every_crash(&self, random: &mut Random) -> Result<u64, String> {
+    pub(crate) fn every_crash(&self, draw: &mut Draw<'_>) -> Result<u64, String> {
         let sides = Sides::of(&self.before, &self.after())?;
+        self.crashes(&self.events, &sides, BEFORE, draw)
+    }
+
+    /// The same of this operation and the one that follows, where the last fence of each is left
+    /// out: a crash shows the state before, the one after this operation, or the one after both.
+    /// When both have returned this one is durable.
+    ///
+    /// # Errors
+    /// What a crash would leave.
+    pub(crate) fn every_crash_of_epochs(
+        &self,
+        next: &Recording,
+        draw: &mut Draw<'_>,
+    ) -> Result<u64, String> {
+        let mut sides = Sides::of(&self.before, &self.after())?;
+        sides.add(&next.after())?;
+        let events = [&self.events[..], &next.events].concat();
+        self.crashes(&events, &sides, BEFORE, draw)
+    }
+
+    /// Whether a crash when it has returned can show the state before.
+    pub(crate) fn is_lost_by_a_crash(&self) -> bool {
+        let sides = Sides::of(&self.before, &self.after()).unwrap();
+        let mut cache = Cache::new(self.before.clone());
+        self.events.iter().for_each(|event| cache.happen(event));
+        sides.side(&cache.durable) == Ok(BEFORE)
+    }
+
+    /// Judges the crashes of a row of events; at their end none may show `lost` alone.
+    fn crashes(
+        &self,
+        events: &[Event],
+        sides: &Sides,
+        lost: Side,
+        draw: &mut Draw<'_>,
+    ) -> Result<u64, String> {
         let mut cache = Cache::new(self.before.clone());
         let mut states = 0;
-        for event in &self.events {
-            match event {
-                Event::Store { at, bytes } => cache.store(*at, bytes),
-                Event::Fill { at, bytes } => {
-                    for (which, word) in bytes.chunks(8).enumerate() {
-                        cache.store(at + which as u64 * 8, word);
-                    }
-                }
-                Event::Flush { at, bytes } => cache.flush(*at, *bytes),
-                Event::WriteBack => {}
-                Event::Fence => {
-                    states += cache.judge(&sides, random)?;
-                    cache.fence();
-                }
+        for event in events {
+            if *event == Event::Fence {
+                states += cache.judge(sides, draw)?;
             }
+            cache.happen(event);
         }
-        states += cache.judge(&sides, random)?;
-        match sides.side(&cache.durable)? {
-            Side::Before => Err("the operation has returned and is not durable".to_owned()),
-            Side::After | Side::Either => Ok(states + 1),
+        states += cache.judge(sides, draw)?;
+        match sides.side(&cache.durable)? == lost {
+            true => Err("an operation has returned and is not durable".to_owned()),
+            false => Ok(states + 1),
         }
     }
 }
@@ -187,6 +234,20 @@ struct Cache {
 impl Cache {
     fn new(durable: Vec<u8>) -> Cache {
         Cache { durable, lines: BTreeMap::new(), flushed: BTreeMap::new() }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Store { at, bytes } => self.store(*at, bytes),
+            Event::Fill { at, bytes } => {
+                for (which, word) in bytes.chunks(8).enumerate() {
+                    self.store(at + which as u64 * 8, word);
+                }
+            }
+            Event::Flush { at, bytes } => self.flush(*at, *bytes),
+            Event::Fence => self.fence(),
+            Event::WriteBack => {}
+        }
     }
 
     fn store(&mut self, at: u64, bytes: &[u8]) {
@@ -219,21 +280,21 @@ impl Cache {
     }
 
     /// Judges states that a crash at this moment could leave.
-    fn judge(&self, sides: &Sides, random: &mut Random) -> Result<u64, String> {
+    fn judge(&self, sides: &Sides, draw: &mut Draw<'_>) -> Result<u64, String> {
         let counts: Vec<u64> = self.lines.values().map(|stores| stores.len() as u64 + 1).collect();
         let all = counts.iter().try_fold(1_u64, |product, count| product.checked_mul(*count));
-        let exhaustive = all.filter(|all| *all <= STATES_MAX);
-        let states = exhaustive.unwrap_or(STATES_MAX);
+        let exhaustive = all.filter(|all| *all <= draw.most);
+        let states = exhaustive.unwrap_or(draw.most);
         for state in 0..states {
             let mut image = self.durable.clone();
             let mut rest = state;
             for (stores, count) in self.lines.values().zip(&counts) {
                 let kept = match exhaustive {
                     Some(_) => rest % count,
-                    None => match random.below(4) {
+                    None => match draw.random.below(4) {
                         0 => 0,
                         1 => count - 1,
-                        _ => random.below(*count),
+                        _ => draw.random.below(*count),
                     },
                 };
                 rest /= count;
@@ -241,23 +302,36 @@ impl Cache {
                     put(&mut image, *at, bytes);
                 }
             }
+            (draw.visit)(&image);
             let side = sides.side(&image)?;
-            judge_recovery(sides, side, image)?;
+            judge_recovery(sides, side, image, draw)?;
         }
         Ok(states)
     }
 }
 
 /// A recovery keeps the side, wherever another crash stops it.
-fn judge_recovery(sides: &Sides, side: Side, mut image: Vec<u8>) -> Result<(), String> {
+fn judge_recovery(
+    sides: &Sides,
+    side: Side,
+    mut image: Vec<u8>,
+    draw: &mut Draw<'_>,
+) -> Result<(), String> {
+    let mut has_stored = false;
     for event in recover(&image)? {
         if let Event::Store { at, bytes } | Event::Fill { at, bytes } = event {
             put(&mut image, at, &bytes);
+            has_stored = true;
+            // Which pages are spare is no part of a state.
+            if SPARE.contains(&at) {
+                continue;
+            }
+            (draw.visit)(&image);
             let again = sides.side(&image)?;
             if side != again {
                 return Err(format!("{side:?} is recovered as {again:?}"));
             }
         }
     }
-    recover(&image).map(drop)
+    if has_stored { recover(&image).map(drop) } else { Ok(()) }
 }

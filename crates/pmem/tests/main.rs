@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod campaign;
 mod checkpoints;
 mod crashes;
 mod failures;
@@ -13,6 +14,8 @@ mod hostile;
 mod images;
 mod judge;
 mod kills;
+mod modes;
 mod oracle;
 mod reader;
+mod ready;
 mod rows;

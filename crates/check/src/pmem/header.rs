@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of an image.
 const MAGIC: &[u8; 8] = b"MARRAMPM";
 /// The version that is known.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Bytes that the checksum covers; it lies behind them.
 const CHECKED: usize = 120;
 /// Where the number is that bounds all that were given away.

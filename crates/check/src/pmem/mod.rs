@@ -19,6 +19,7 @@ mod memory;
 mod names;
 mod pages;
 mod slots;
+mod spare;
 mod tree;
 mod xattrs;
 
@@ -114,6 +115,9 @@ pub(crate) fn check(
             }
         }
         Err(problem) => check.tell(problem),
+    }
+    if let Err(problem) = check.check_spare() {
+        check.tell(problem);
     }
     let (nodes, blocks) = check.pages.used();
     check.summary.used_bytes = (nodes + blocks + FIRST_PAGE) * PAGE;

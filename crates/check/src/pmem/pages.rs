@@ -47,6 +47,11 @@ impl Pages {
         self.met.fill(0);
     }
 
+    /// Whether a page is in use.
+    pub(super) fn is_used(&self, page: u64) -> bool {
+        self.uses.get(page as usize).is_some_and(|code| *code != 0)
+    }
+
     /// How many pages are in use: such as lead to others, and such as do not.
     pub(super) fn used(&self) -> (u64, u64) {
         let content = Use::Bytes(0, 0).code();

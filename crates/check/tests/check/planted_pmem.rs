@@ -282,6 +282,14 @@ fn pointers_that_lead_elsewhere_are_found() {
         let page = it.word(it.inode(1) + 24) & !0xfff;
         it.put(it.node() + 8, page);
     });
+    // A page that is said to be free.
+    finds(Kind::PageDouble, |it| {
+        let (node, inode) = (it.node(), it.inode(inodes.file));
+        let spare = (it.word(2048) & 0x7fff_ffff) as usize * 4096;
+        assert!(spare != 0);
+        it.bytes.copy_within(node..node + 4096, spare);
+        it.put(inode + 24, spare as u64 | 1);
+    });
     // A page of inodes that is content elsewhere.
     finds(Kind::PageDouble, |it| it.put(it.node(), it.inode(inodes.file) as u64 & !0xfff));
 }

@@ -16,18 +16,22 @@ use crate::names::hexadecimal;
 use crate::options::{AccessTimes, Durable as Asked};
 use crate::paths;
 use marram_pmem::memory::Memory;
-use marram_pmem::memory::mapped::{Durable, Mapped, MediumKind, host_of};
-use marram_pmem::{HEADER_BYTES, Header, ImageError, NewImage, Pmem, PmemOptions, make};
+use marram_pmem::memory::mapped::{
+    Durable, Mapped, MediumKind, device_bytes, first_bytes, host_of,
+};
+use marram_pmem::{Header, ImageError, NewImage, Opening, Pmem, PmemOptions, make};
 use marram_store::{DatasetName, Source};
 use marram_vfs::{Clock, FileSystem, Ino, SpaceReport, SystemClock, Timestamp};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// How often the background looks whether the daemon is ending.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a mount waits for the look through an image. What has not ended then goes on beside it.
+const SCAN_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Pmem images, as sources are recognised.
 pub(super) struct PmemKind;
@@ -39,6 +43,7 @@ struct PmemHome {
     id: String,
     files: Arc<Pmem>,
     medium: MediumKind,
+    durable: Durable,
     /// Most time that what has returned waits for a checkpoint.
     interval: Duration,
     read_only: bool,
@@ -110,11 +115,18 @@ pub(crate) fn host(path: &Path) -> Option<u64> {
 /// # Errors
 /// When something is there, or it cannot be made; then everything is as it was.
 pub(crate) fn create(path: &Path, request: &CreatePmem<'_>) -> Result<u64> {
-    let Some(bytes) = request.size_bytes else {
+    let device_bytes = device_bytes(path);
+    let Some(bytes) = device_bytes.or(request.size_bytes) else {
         let example = format!("marram create --home pmem {} --size 4G", path.display());
         return Err(Error::usage("a pmem home needs a size").hint(example));
     };
-    if !request.force && path.exists() {
+    if device_bytes.is_some() && request.size_bytes.is_some_and(|asked| asked != bytes) {
+        let said = format!("{} is taken whole: {bytes} bytes", path.display());
+        return Err(Error::usage(said).hint("leave --size out"));
+    }
+    let is_empty = || first_bytes(path).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+    let is_taken = path.exists() && !(device_bytes.is_some() && is_empty());
+    if !request.force && is_taken {
         return Err(Error::failed(format!("{} is there already", path.display()))
             .hint("use --force to overwrite it; all that it holds is lost then"));
     }
@@ -141,10 +153,7 @@ fn random_id() -> Result<[u8; 16]> {
 
 impl Kind for PmemKind {
     fn probe(&self, path: &Path) -> Result<Option<Probe>> {
-        let mut bytes = [0; HEADER_BYTES];
-        if File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).is_err() {
-            return Ok(None);
-        }
+        let Ok(bytes) = first_bytes(path) else { return Ok(None) };
         match Header::decode(&bytes) {
             Ok(header) => Ok(Some(Probe { id: hexadecimal(&header.id), label: header.label })),
             Err(ImageError::NoImage(_)) => Ok(None),
@@ -155,21 +164,40 @@ impl Kind for PmemKind {
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         let mapped = Mapped::open(path, mode.read_only, mode.durable.map(kept))
             .map_err(|error| failed(path, error))?;
-        let medium = mapped.kind();
+        let (medium, durable) = (mapped.kind(), mapped.durable());
         let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
         let options = PmemOptions { writable: !mode.read_only, ..PmemOptions::default() };
-        let files = Pmem::open(Memory::new(Box::new(mapped)), options)
+        let files = open_at_once(Memory::new(Box::new(mapped)), options)
             .map_err(|error| failed(path, error))?;
         let header = files.header().map_err(|error| failed(path, error))?;
         let (path, id) = (path.to_owned(), hexadecimal(&header.id));
         let (files, read_only) = (Arc::new(files), mode.read_only);
         let interval = Duration::from_secs(mode.pace.commit_seconds);
-        Ok(Arc::new(PmemHome { path, identity, id, files, medium, interval, read_only }))
+        Ok(Arc::new(PmemHome { path, identity, id, files, medium, durable, interval, read_only }))
     }
 
     fn has_modes(&self) -> bool {
         true
     }
+}
+
+/// Opens an image; what it holds is looked through by a thread of its own. An image that makes no
+/// sense is refused if that is seen in time.
+fn open_at_once(memory: Memory, options: PmemOptions) -> std::result::Result<Pmem, ImageError> {
+    let opening = Opening::begin(memory, options)?;
+    let scan = opening.scan();
+    let (done, wait) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("scan".to_owned()).spawn(move || {
+        scan.run();
+        let _nothing_waits_any_more = done.send(());
+    });
+    match thread {
+        Ok(_ends_by_itself) => {
+            let _goes_on_beside = wait.recv_timeout(SCAN_PATIENCE);
+        }
+        Err(_no_thread) => opening.scan().run(),
+    }
+    opening.finish()
 }
 
 /// A mode as the engine names it.
@@ -182,6 +210,13 @@ fn kept(asked: Asked) -> Durable {
 }
 
 impl PmemHome {
+    /// Takes in what the look through the image finds.
+    fn find_space(&self, mounts: &dyn Mounts) {
+        if let Err(error) = self.files.find_space() {
+            mounts.log(&format!("{error}: nothing more is changed in the image"));
+        }
+    }
+
     /// Makes a checkpoint every interval, until the daemon ends.
     fn make_checkpoints(&self, mounts: &dyn Mounts) {
         let mut last = Instant::now();
@@ -233,7 +268,10 @@ impl PmemHome {
             label,
             health: if failure.is_some() { "read-only" } else { "online" }.to_owned(),
             reason: failure,
-            medium: Some(self.medium.to_string()),
+            medium: Some(match self.durable {
+                Durable::Epoch => format!("{}, but for the last one", self.medium),
+                _ => self.medium.to_string(),
+            }),
             total_bytes: space.total_bytes,
             allocated_bytes: space.total_bytes - space.free_bytes,
             free_bytes: space.free_bytes,
@@ -336,13 +374,18 @@ impl Home for PmemHome {
     }
 
     fn tasks(self: Arc<Self>) -> Vec<Task> {
-        if self.read_only || self.medium.durable() != Durable::Checkpoint {
-            return Vec::new();
+        let home = Arc::clone(&self);
+        let mut tasks = vec![Task {
+            name: "free space",
+            run: Box::new(move |mounts: &dyn Mounts| home.find_space(mounts)),
+        }];
+        if !self.read_only && self.medium.durable() == Durable::Checkpoint {
+            tasks.push(Task {
+                name: "checkpoints",
+                run: Box::new(move |mounts: &dyn Mounts| self.make_checkpoints(mounts)),
+            });
         }
-        vec![Task {
-            name: "checkpoints",
-            run: Box::new(move |mounts: &dyn Mounts| self.make_checkpoints(mounts)),
-        }]
+        tasks
     }
 
     /// Nothing is stored any more where the medium has failed.

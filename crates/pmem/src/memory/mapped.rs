@@ -7,28 +7,35 @@
 //! was read or stored there is refused. From then on nothing is stored, and what is read is read
 //! from the file, which says of each byte whether it can be had.
 //!
-//! On tmpfs a store is as durable as the file is, as soon as it is done: a killed process loses
-//! none, and a stopped machine loses all of it. A file elsewhere is written back page by page in
-//! any order: `media` tells them apart, and there checkpoints keep what this format promises.
+//! Byte-addressable memory, a DAX device or a DAX file that takes `MAP_SYNC`, is written back line
+//! by line, unless the caches survive a power cut. On tmpfs a store is as durable as the file is,
+//! as soon as it is done: a killed process loses none, and a stopped machine loses all of it. A
+//! file elsewhere is written back page by page in any order, and there checkpoints keep what this
+//! format promises. `media` tells them apart.
 
 #![allow(unsafe_code, reason = "memory that is mapped from a file has no safe access")]
 
+mod devices;
 mod faults;
+mod lines;
 mod media;
 
 pub use media::{Durable, MediumKind};
 
 use super::{Medium, Unordered, WriteBack};
 use crate::error::ImageError;
-use crate::layout::{PAGE, PAGES_MAX, PAGES_MIN};
+use crate::layout::{HEADER_BYTES, PAGE, PAGES_MAX, PAGES_MIN};
+use devices::{DaxDevice, SYS};
 use faults::Watch;
+use lines::Flush;
 use marram_vfs::Error;
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatvfs};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -53,15 +60,23 @@ struct Mapping {
 pub struct Mapped {
     /// Keeps the lock.
     file: Arc<File>,
+    /// Keeps that of a device, through whatever node it was opened.
+    _device: Option<File>,
     kind: MediumKind,
+    durable: Durable,
+    /// How lines are written back, where they have to be.
+    flush: Option<Flush>,
     /// The run of the machine, where there are checkpoints.
     host: Option<u64>,
-    loads: Mapping,
+    loads: Arc<Mapping>,
     stores: Option<Mapping>,
 }
 
 // SAFETY: the mappings are the value's own, and are reached through it alone.
 unsafe impl Send for Mapping {}
+// SAFETY: what is shared is read alone. A page that is read by a second thread is one that the
+// states at the mount hold: no store goes there until all its readers have ended.
+unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
@@ -72,9 +87,14 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    fn new(file: &File, len: usize, rights: ProtFlags) -> Result<Mapping, rustix::io::Errno> {
+    fn new(
+        file: &impl AsFd,
+        len: usize,
+        rights: ProtFlags,
+        flags: MapFlags,
+    ) -> Result<Mapping, rustix::io::Errno> {
         // SAFETY: the kernel chooses a free range, and no reference into it is ever made.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)? };
+        let start = unsafe { mmap(std::ptr::null_mut(), len, rights, flags, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         let mut mapping = Mapping { start, len, watch: None };
         mapping.watch = Some(Watch::begin(start, len).ok_or(rustix::io::Errno::MFILE)?);
@@ -86,6 +106,13 @@ impl Mapping {
         self.watch.as_ref().and_then(Watch::fault)
     }
 
+    /// Copies what is there.
+    fn read(&self, at: u64, out: &mut [u8]) {
+        let from = self.at(at, out.len());
+        // SAFETY: `at` has checked the range, and `out` is not in the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+    }
+
     /// The address of `len` bytes from `at` on.
     fn at(&self, at: u64, len: usize) -> *mut u8 {
         let at = usize::try_from(at).unwrap_or(usize::MAX);
@@ -93,6 +120,57 @@ impl Mapping {
         // SAFETY: the range lies inside of the mapping.
         unsafe { self.start.as_ptr().add(at) }
     }
+}
+
+/// Mappings of a DAX file whose places on the medium are durable before they are stored to.
+const SYNCED: MapFlags = MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC);
+
+/// Whether a file can be mapped like that.
+fn takes_sync(file: &impl AsFd) -> bool {
+    Mapping::new(file, PAGE as usize, ProtFlags::READ, SYNCED).is_ok()
+}
+
+/// The DAX device that an open file is.
+fn device_of(file: &File) -> Option<DaxDevice> {
+    let status = fstat(file).ok()?;
+    let is_device = file.metadata().ok()?.file_type().is_char_device();
+    is_device.then(|| DaxDevice::of(Path::new(SYS), status.st_rdev)).flatten()
+}
+
+/// The first bytes of what could be an image, on a device too.
+///
+/// # Errors
+/// It cannot be read, or is shorter.
+pub fn first_bytes(path: &Path) -> std::io::Result<[u8; HEADER_BYTES]> {
+    let (mut file, mut bytes) = (File::open(path)?, [0; HEADER_BYTES]);
+    match device_of(&file) {
+        None => file.read_exact(&mut bytes)?,
+        Some(device) => {
+            let len = usize::try_from(device.align).unwrap_or(usize::MAX);
+            let mapping = Mapping::new(&file, len, ProtFlags::READ, MapFlags::SHARED)?;
+            mapping.read(0, &mut bytes);
+            if mapping.fault().is_some() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// Bytes of an image on the DAX device at a path; none if there is no such device.
+pub fn device_bytes(path: &Path) -> Option<u64> {
+    // What is no device shall not do anything when it is opened.
+    let is_device = std::fs::metadata(path).ok()?.file_type().is_char_device();
+    let file = is_device.then(|| File::open(path))?.ok()?;
+    Some(device_of(&file)?.image_bytes())
+}
+
+/// Locks a device for this process, through whatever node it was opened.
+fn lock_device(file: &File, path: &Path) -> Result<Option<File>, ImageError> {
+    let Some(device) = device_of(file) else { return Ok(None) };
+    let common = device.common_file().map_err(|error| unusable(path, error.to_string()))?;
+    lock(&common, path)?;
+    Ok(Some(common))
 }
 
 fn unusable(path: &Path, reason: impl Into<String>) -> ImageError {
@@ -153,6 +231,12 @@ impl Mapped {
         if !bytes.is_multiple_of(PAGE) || !(PAGES_MIN..=PAGES_MAX).contains(&(bytes / PAGE)) {
             return Err(unusable(path, "a pmem home has 1 MiB to 8 TiB, in pages of 4 KiB"));
         }
+        if device_bytes(path).is_some() {
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            let file = file.map_err(|error| unusable(path, error.to_string()))?;
+            lock(&file, path)?;
+            return Mapped::map(file, path, bytes, true, None);
+        }
         let is_new = !(replace && std::fs::exists(path).unwrap_or(true));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(is_new).mode(0o600);
@@ -164,7 +248,7 @@ impl Mapped {
             let _is_gone = std::fs::remove_file(path);
         }
         made?;
-        Mapped::map(file, path, bytes, true)
+        Mapped::map(file, path, bytes, true, None)
     }
 
     /// Gives a file all the space of an image. Only when it has that, its size is another.
@@ -195,6 +279,11 @@ impl Mapped {
         self.kind
     }
 
+    /// When what has returned is durable.
+    pub fn durable(&self) -> Durable {
+        self.durable
+    }
+
     /// Maps the file at `path`.
     ///
     /// # Errors
@@ -209,6 +298,9 @@ impl Mapped {
         lock(&file, path)?;
         let kind = kind_of(&file, path)?;
         durable.map_or(Ok(()), |asked| kind.check(asked)).map_err(|why| unusable(path, why))?;
+        if let Some(device) = device_of(&file) {
+            return Mapped::map(file, path, device.image_bytes(), !read_only, durable);
+        }
         let found = file.metadata().map_err(failed)?;
         let bytes = found.len();
         if !found.is_file() || bytes < PAGES_MIN * PAGE || !bytes.is_multiple_of(PAGE) {
@@ -221,23 +313,38 @@ impl Mapped {
                  `cp --sparse=never`",
             ));
         }
-        Mapped::map(file, path, bytes, !read_only)
+        Mapped::map(file, path, bytes, !read_only, durable)
     }
 
-    fn map(file: File, path: &Path, bytes: u64, writes: bool) -> Result<Mapped, ImageError> {
+    fn map(
+        file: File,
+        path: &Path,
+        bytes: u64,
+        writes: bool,
+        durable: Option<Durable>,
+    ) -> Result<Mapped, ImageError> {
         let len = usize::try_from(bytes).map_err(|_| unusable(path, "too large to be mapped"))?;
+        let device = lock_device(&file, path)?;
+        let kind = kind_of(&file, path)?;
+        let is_synced = matches!(kind, MediumKind::Lines { is_device: false, .. });
+        let flags = if is_synced { SYNCED } else { MapFlags::SHARED };
         let map = |rights| {
-            Mapping::new(&file, len, rights)
+            Mapping::new(&file, len, rights, flags)
                 .map_err(|error| unusable(path, format!("cannot be mapped: {error}")))
         };
-        let loads = map(ProtFlags::READ)?;
+        let loads = Arc::new(map(ProtFlags::READ)?);
         let stores = if writes { Some(map(ProtFlags::WRITE)?) } else { None };
-        let kind = kind_of(&file, path)?;
-        let host = match kind.durable() {
+        let durable = durable.unwrap_or(kind.durable());
+        let host = match durable {
             Durable::Checkpoint => Some(host_of(&file, path)?),
             Durable::Each | Durable::Epoch => None,
         };
-        Ok(Mapped { file: Arc::new(file), kind, host, loads, stores })
+        let flush = match kind {
+            MediumKind::Lines { caches_survive: false, .. } => Flush::of_processor(),
+            _ => None,
+        };
+        let file = Arc::new(file);
+        Ok(Mapped { file, _device: device, kind, durable, flush, host, loads, stores })
     }
 
     /// Where the first page was that could not be had.
@@ -267,16 +374,52 @@ impl Mapped {
     }
 }
 
+/// The mapping that is read, without the lock of the file.
+struct Reader(Arc<Mapping>);
+
+impl Medium for Reader {
+    fn bytes(&self) -> u64 {
+        self.0.len as u64
+    }
+
+    fn reader(&self) -> Box<dyn Medium> {
+        Box::new(Reader(Arc::clone(&self.0)))
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> marram_vfs::Result<()> {
+        self.0.read(at, out);
+        self.failure().map_or(Ok(()), |why| Err(Error::Io(why)))
+    }
+
+    fn store(&mut self, _at: u64, _bytes: &[u8]) -> marram_vfs::Result<()> {
+        Err(Error::ReadOnly)
+    }
+
+    fn fill(&mut self, _at: u64, _bytes: &[u8]) -> marram_vfs::Result<()> {
+        Err(Error::ReadOnly)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.0.fault().map(|at| format!("the image cannot be had at {at:#x}"))
+    }
+
+    fn flush(&mut self, _at: u64, _bytes: u64) {}
+
+    fn fence(&mut self) {}
+}
+
 impl Medium for Mapped {
     fn bytes(&self) -> u64 {
         self.loads.len as u64
     }
 
+    fn reader(&self) -> Box<dyn Medium> {
+        Box::new(Reader(Arc::clone(&self.loads)))
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> marram_vfs::Result<()> {
         if self.fault().is_none() {
-            let from = self.loads.at(at, out.len());
-            // SAFETY: `at` has checked the range, and `out` is not in the mapping.
-            unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+            self.loads.read(at, out);
         }
         if self.fault().is_some() { self.read_file(at, out) } else { Ok(()) }
     }
@@ -327,11 +470,25 @@ impl Medium for Mapped {
         Some(format!("the image cannot be had at {at:#x}: {why}"))
     }
 
-    /// A killed process loses no store. What a stopped machine loses is up to checkpoints.
-    fn flush(&mut self, _at: u64, _bytes: u64) {}
+    /// A killed process loses no store. Where lines are not written back, what a stopped machine
+    /// loses is up to checkpoints, or to caches that survive.
+    fn flush(&mut self, at: u64, bytes: u64) {
+        if let Some(flush) = self.flush {
+            let start = self.place(at, usize::try_from(bytes).unwrap_or(usize::MAX));
+            // SAFETY: `place` has checked the range.
+            unsafe { flush.lines(start, bytes) }
+        }
+    }
 
     fn fence(&mut self) {
-        fence(Ordering::SeqCst);
+        match self.flush {
+            Some(flush) => flush.wait(),
+            None => fence(Ordering::SeqCst),
+        }
+    }
+
+    fn is_epoch(&self) -> bool {
+        self.durable == Durable::Epoch
     }
 }
 

@@ -24,6 +24,9 @@ pub trait Medium: Send {
     /// Bytes of the image.
     fn bytes(&self) -> u64;
 
+    /// A second way to the same bytes, which stores nothing.
+    fn reader(&self) -> Box<dyn Medium>;
+
     /// Reads from `at` on.
     ///
     /// # Errors
@@ -45,6 +48,12 @@ pub trait Medium: Send {
     /// How it becomes durable, if its pages are written back in any order.
     fn unordered(&self) -> Option<Unordered> {
         None
+    }
+
+    /// Whether the last fence of an operation is left out: what has returned is durable with the
+    /// next operation, or when it is asked for.
+    fn is_epoch(&self) -> bool {
+        false
     }
 
     /// What has failed first; once there is something, there always is.
@@ -97,6 +106,9 @@ pub struct Memory {
     over: BTreeMap<u64, u64>,
     /// Stores go there.
     lays_over: bool,
+    /// Lines were flushed, and the fence is still to come.
+    is_owed: bool,
+    is_epoch: bool,
     unordered: Option<Unordered>,
 }
 
@@ -104,8 +116,14 @@ impl Memory {
     /// All access to `medium`.
     pub fn new(medium: Box<dyn Medium>) -> Memory {
         let (waiting, tally, over) = (Vec::new(), Tally::default(), BTreeMap::new());
-        let unordered = medium.unordered();
-        Memory { medium, waiting, tally, over, lays_over: false, unordered }
+        let (unordered, is_epoch) = (medium.unordered(), medium.is_epoch());
+        let (lays_over, is_owed) = (false, false);
+        Memory { medium, waiting, tally, over, lays_over, is_owed, is_epoch, unordered }
+    }
+
+    /// A second way to the same bytes, which stores nothing.
+    pub(crate) fn reader(&self) -> Memory {
+        Memory::new(self.medium.reader())
     }
 
     /// The number of this run of the machine, if pages are written back in any order.
@@ -240,14 +258,30 @@ impl Memory {
 
     /// Makes all that was stored durable.
     pub(crate) fn persist(&mut self) {
-        if self.waiting.is_empty() {
-            return;
+        self.flush();
+        if self.is_owed {
+            self.medium.fence();
+            self.tally.fences += 1;
+            self.is_owed = false;
         }
+    }
+
+    /// Whether operations leave their last fence out.
+    pub(crate) fn is_epoch(&self) -> bool {
+        self.is_epoch
+    }
+
+    /// Whether a fence is still to come, so that what was done last is not durable.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.is_owed
+    }
+
+    /// Begins to write back all that was stored: it is durable with the next fence.
+    pub(crate) fn flush(&mut self) {
+        self.is_owed |= !self.waiting.is_empty();
         for (start, end) in std::mem::take(&mut self.waiting) {
             self.medium.flush(start, end - start);
             self.tally.flushed_lines += (end - start) / LINE;
         }
-        self.medium.fence();
-        self.tally.fences += 1;
     }
 }

@@ -50,6 +50,8 @@ struct Kept {
     host: Option<u64>,
     /// Nothing can be written back any more.
     loses: bool,
+    /// Operations leave their last fence out.
+    is_epoch: bool,
 }
 
 /// An image in the memory of the process, shared by its handles.
@@ -84,6 +86,11 @@ impl Recorded {
     /// The same, as a medium whose pages are written back in any order, in a run of the machine.
     pub fn unordered(image: Vec<u8>, host: u64) -> Recorded {
         Recorded(Arc::new(Mutex::new(Kept { image, host: Some(host), ..Kept::default() })))
+    }
+
+    /// The same, whose operations leave their last fence out.
+    pub fn epoch(image: Vec<u8>) -> Recorded {
+        Recorded(Arc::new(Mutex::new(Kept { image, is_epoch: true, ..Kept::default() })))
     }
 
     /// Refuses to write anything back from now on.
@@ -133,6 +140,10 @@ impl Medium for Recorded {
         self.0.lock().image.len() as u64
     }
 
+    fn reader(&self) -> Box<dyn Medium> {
+        Box::new(self.clone())
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let kept = self.0.lock();
         let start = at as usize;
@@ -151,6 +162,10 @@ impl Medium for Recorded {
     fn unordered(&self) -> Option<Unordered> {
         let host = self.0.lock().host?;
         Some(Unordered { host, write_back: Arc::new(self.clone()) })
+    }
+
+    fn is_epoch(&self) -> bool {
+        self.0.lock().is_epoch
     }
 
     fn failure(&self) -> Option<String> {

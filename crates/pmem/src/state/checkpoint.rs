@@ -10,10 +10,11 @@
 //! and the live state is right everywhere.
 
 use crate::error::ImageError;
-use crate::layout::{INTENT, NUMBER_LIMIT, NUMBER_MAX, REDO, SLOTS};
+use crate::layout::{INTENT, NUMBER_LIMIT, NUMBER_MAX, REDO, SLOTS, SPARE, SPARE_WORDS};
 use crate::memory::Memory;
 use crate::space::Space;
 use crate::state::State;
+use crate::state::scan::{NEVER, Pages};
 use crate::state::sharing::Branch;
 use marram_vfs::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
@@ -131,6 +132,13 @@ impl State {
     pub(crate) fn restore(&mut self) -> std::result::Result<(), ImageError> {
         let found = Checkpoint::newest(&self.memory)?.ok_or_else(no_checkpoint)?;
         let (space, pages) = self.scan_checkpoint(found)?;
+        // What was spare may be among the pages that are given away here.
+        for word_at in (SPARE..).step_by(8).take(SPARE_WORDS) {
+            if self.memory.word(word_at)? != 0 {
+                self.memory.store(word_at, 8, 0)?;
+            }
+        }
+        self.memory.persist();
         self.space = space;
         let mut next = 0;
         for (which, copy) in pages.iter().enumerate().rev() {
@@ -150,9 +158,26 @@ impl State {
         Ok(())
     }
 
+    /// The pages of a checkpoint's slots, and the tops of its states.
+    ///
+    /// # Errors
+    /// The slots make no sense.
+    pub(crate) fn hold_checkpoint(&self, at: Checkpoint) -> Result<Held> {
+        let (mut pages, mut tops) = (vec![self.page_address(at.slots)?], Vec::new());
+        let slots = self.read_slots(at.slots, &mut |at| {
+            let is_new = !pages.contains(&at);
+            pages.push(self.page_address(at)?);
+            if is_new { Ok(()) } else { Err(Error::Damaged("slots in a circle".to_owned())) }
+        })?;
+        for slot in slots.iter() {
+            tops.extend(self.top(slot)?);
+        }
+        Ok(Held { at, pages, tops })
+    }
+
     /// What a checkpoint reaches, and the pages of its slots.
     fn scan_checkpoint(&self, found: Checkpoint) -> Result<(Space, Vec<u64>)> {
-        let mut pages = crate::state::scan::Pages::of(self);
+        let mut pages = Pages::of(self, &NEVER);
         let held = pages.hold(found)?;
         Ok((pages.into_space(), held.pages))
     }

@@ -185,7 +185,15 @@ impl State {
         if let Some(known) = self.dataset.directories.get(&node.ino) {
             return Ok(known.entries);
         }
-        Ok(self.index(node)?.names.len() as u64)
+        let mut entries = 0;
+        self.each_page(node, 0, &mut |address, page| {
+            parse_page(&self.page(address)?, (address, page), &mut |it| {
+                entries += u64::from(it.word.live && it.word.units != 0);
+                Ok(true)
+            })
+        })?;
+        self.dataset.directories.insert(node.ino, Directory::with(entries));
+        Ok(entries)
     }
 
     /// The entry of a name.

@@ -52,6 +52,7 @@ impl State {
         self.fresh.clear();
         self.made.clear();
         self.freed.clear();
+        self.late.clear();
     }
 
     /// What has failed, if anything has.

@@ -152,6 +152,19 @@ impl State {
     /// What is known of an inode.
     pub(crate) fn attributes(&mut self, node: Node) -> Result<Attributes> {
         let basics = self.basics(node)?;
+        let entries = if basics.is_directory() { self.entry_count(node)? } else { 0 };
+        let pages = self.content_pages(node, &basics)?;
+        self.counted_attributes(node, entries, pages)
+    }
+
+    /// The same, of an inode whose entries and pages of content are counted.
+    pub(crate) fn counted_attributes(
+        &self,
+        node: Node,
+        entries: u64,
+        pages: u64,
+    ) -> Result<Attributes> {
+        let basics = self.basics(node)?;
         let kind = basics.kind()?;
         let owner = self.memory.word(node.field(field::OWNER))?;
         let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
@@ -166,10 +179,10 @@ impl State {
             gid: (owner >> 32) as u32,
             device,
             size: match kind {
-                Kind::Directory => self.entry_count(node)?,
+                Kind::Directory => entries,
                 _ => basics.size,
             },
-            blocks_512: self.content_pages(node, &basics)? * (PAGE / 512),
+            blocks_512: pages * (PAGE / 512),
             accessed: self.time(node, Which::Accessed)?,
             modified: self.time(node, Which::Modified)?,
             changed: self.changed(node)?,

@@ -1,21 +1,25 @@
-//! How an image is opened: first what a crash has left half done is finished, then all is scanned.
+//! How an image is opened: what a crash has left half done is finished, and all states are held
+//! until they have been looked through.
 
 use crate::error::ImageError;
 use crate::image::{CREATED_AT, Header, LABEL_AT, check_label};
 use crate::layout::{HEADER_CHECKED, PAGE};
 use crate::memory::Memory;
-use crate::state::State;
 use crate::state::commit::Plan;
+use crate::state::{Frozen, State};
 use marram_vfs::{Error, Result};
 
 impl State {
-    /// Opens an image: what a crash has left half done is finished, and then all of it is looked
-    /// through. After a power cut on a medium without an order, it is first what it was at the last
-    /// checkpoint.
+    /// Opens an image: what a crash has left half done is finished. After a power cut on a medium
+    /// without an order, it is first what it was at the last checkpoint. What is in use is found in
+    /// what is returned beside.
     ///
     /// # Errors
     /// There is no image, or it makes no sense.
-    pub(crate) fn open(memory: Memory, writable: bool) -> std::result::Result<State, ImageError> {
+    pub(crate) fn open(
+        memory: Memory,
+        writable: bool,
+    ) -> std::result::Result<(State, Frozen), ImageError> {
         let header = Header::read(&memory)?;
         let bytes = memory.bytes();
         if header.pages != bytes / PAGE {
@@ -41,8 +45,8 @@ impl State {
         } else if state.is_unsettled()? {
             return Err(ImageError::Interrupted);
         }
-        state.scan()?;
-        Ok(state)
+        let frozen = state.freeze()?;
+        Ok((state, frozen))
     }
 
     /// The header.

@@ -5,24 +5,36 @@
 //! snapshots. What lies below a page is looked through when it is met first, so the scan ends
 //! whatever the image says, and what several states share costs nothing more. The scan of names
 //! goes through the directories of each dataset. A snapshot's are checked as they are read.
+//!
+//! `frozen` says when this can be done beside operations.
 
-use crate::layout::{
-    FLAG_INLINE, INLINE_BYTES_MAX, INODE, INODES, NUMBER_LIMIT, NUMBER_MAX, PAGE, SLOTS, SlotKind,
-};
+use crate::layout::{FLAG_INLINE, INLINE_BYTES_MAX, INODE, INODES, PAGE, SlotKind};
 use crate::memory::Memory;
 use crate::space::Space;
 use crate::state::checkpoint::{Checkpoint, Held};
 use crate::state::counts::ContentCounts;
-use crate::state::directory::{Directory, parse_page};
+use crate::state::directory::parse_page;
 use crate::state::sharing::{Branch, Leaves, inodes_in};
 use crate::state::slots::Slots;
 use crate::state::tree::UNSIZED;
 use crate::state::{Basics, Dataset, Node, State};
 use marram_vfs::{Error, FILE_BYTES_MAX, Ino, Kind, LINKS_MAX, Name, Result, SYMLINK_BYTES_MAX};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Nothing ends a scan that a thread waits for.
+pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn damaged(what: String) -> Error {
     Error::Damaged(what)
+}
+
+/// Ends a scan whose file system is gone.
+fn go_on(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Error::Io("the image has been closed".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// The pages that a scan has met.
@@ -31,6 +43,8 @@ pub(crate) struct Pages<'s> {
     space: Space,
     /// Of each page that has been met, what it is.
     roles: Vec<u16>,
+    /// Ends it.
+    stop: &'s AtomicBool,
 }
 
 /// What a page is, in few bits. Where two pointers lead to one page, they have to agree on it:
@@ -49,10 +63,15 @@ const SLOTS_ROLE: u16 = 3;
 
 impl<'s> Pages<'s> {
     /// None yet.
-    pub(crate) fn of(state: &'s State) -> Pages<'s> {
+    pub(crate) fn of(state: &'s State, stop: &'s AtomicBool) -> Pages<'s> {
         let pages = state.memory.bytes() / PAGE;
         let roles = vec![0; usize::try_from(pages).unwrap_or(0)];
-        Pages { state, space: Space::new(pages), roles }
+        Pages { state, space: Space::new(pages), roles, stop }
+    }
+
+    /// Meets the pages of the live slots.
+    pub(crate) fn slots(&mut self, pages: &[u64]) -> Result<()> {
+        pages.iter().try_for_each(|at| self.meet(*at, SLOTS_ROLE).map(drop))
     }
 
     /// All of them.
@@ -101,6 +120,7 @@ impl<'s> Pages<'s> {
     pub(crate) fn below(&mut self, top: Branch) -> Result<()> {
         let mut left = vec![top];
         while let Some(branch) = left.pop() {
+            go_on(self.stop)?;
             if !self.meet(branch.at, role(&branch))? {
                 continue;
             }
@@ -134,7 +154,7 @@ fn check_inode(state: &State, node: Node) -> Result<()> {
 }
 
 /// The names that a scan of a dataset has met.
-struct Names<'s> {
+pub(crate) struct Names<'s> {
     state: &'s State,
     /// Which inodes have names: one bit an inode, by places in the inode table.
     named: BTreeMap<u64, u32>,
@@ -147,15 +167,23 @@ struct Names<'s> {
 }
 
 /// What a scan has found of a dataset.
-struct FoundDataset {
-    inodes_used: u64,
-    directories: HashMap<u64, u64>,
+pub(crate) struct FoundDataset {
+    /// How many inodes it has.
+    pub(crate) inodes_used: u64,
+    /// How many entries each directory has.
+    pub(crate) directories: HashMap<u64, u64>,
     /// Inodes without a name.
-    nameless: Vec<u64>,
+    pub(crate) nameless: Vec<u64>,
+    /// Places of pages of the inode table without inodes.
+    pub(crate) empty: Vec<u64>,
 }
 
 impl Names<'_> {
-    fn run(state: &State, root: u64) -> Result<FoundDataset> {
+    /// Looks through the names of a dataset.
+    ///
+    /// # Errors
+    /// They make no sense.
+    pub(crate) fn run(state: &State, root: u64, stop: &AtomicBool) -> Result<FoundDataset> {
         let mut names = Names {
             state,
             named: BTreeMap::new(),
@@ -172,6 +200,7 @@ impl Names<'_> {
         })?;
         names.meet(Ino::ROOT.0, Kind::Directory, Ino::ROOT.0)?;
         while let Some((ino, parent)) = names.left.pop() {
+            go_on(stop)?;
             names.look_into(ino, parent)?;
         }
         names.check_links()?;
@@ -247,9 +276,10 @@ impl Names<'_> {
     }
 
     fn found(self) -> Result<FoundDataset> {
-        let (mut inodes_used, mut nameless) = (0, Vec::new());
+        let (mut inodes_used, mut nameless, mut empty) = (0, Vec::new(), Vec::new());
         for (place, page) in &self.table {
             let page = Branch { first: *place, leaves: Leaves::Inodes, ..Branch::leaf(*page) };
+            let before = inodes_used;
             for node in inodes_in(&page) {
                 if self.state.is_used(node)? {
                     inodes_used += 1;
@@ -258,8 +288,9 @@ impl Names<'_> {
                     }
                 }
             }
+            empty.extend((inodes_used == before).then_some(*place));
         }
-        Ok(FoundDataset { inodes_used, directories: self.directories, nameless })
+        Ok(FoundDataset { inodes_used, directories: self.directories, nameless, empty })
     }
 }
 
@@ -299,54 +330,30 @@ impl State {
             fresh: Vec::new(),
             made: Vec::new(),
             freed: Vec::new(),
+            late: Vec::new(),
             held: None,
             checkpointed_at: None,
+            removals: 0,
+            full_at: None,
             is_closed: false,
             failure: None,
         }
     }
 
-    /// All pages that are in use, all slots, and the checkpoint that has to stay.
-    fn scan_pages(&self) -> Result<(Space, Slots, Option<Held>)> {
-        let mut pages = Pages::of(self);
-        let slots = self.read_slots(SLOTS, &mut |at| pages.meet(at, SLOTS_ROLE).map(drop))?;
+    /// All pages that are in use, and all slots.
+    fn scan_pages(&self) -> Result<(Space, Slots)> {
+        let mut pages = Pages::of(self, &NEVER);
+        let (slots, slot_pages) = self.all_slots()?;
+        pages.slots(&slot_pages)?;
         for slot in slots.iter() {
-            let root = self.memory.word(slot.at + crate::layout::slot_field::ROOT)?;
-            if let Some(top) = Branch::top(root, UNSIZED, Leaves::Inodes)? {
+            if let Some(top) = self.top(slot)? {
                 pages.below(top)?;
             }
         }
-        let held = self.kept_checkpoint()?.map(|kept| pages.hold(kept)).transpose()?;
-        Ok((pages.space, slots, held))
-    }
-
-    /// Finds out what is in use.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`]: the image makes no sense, and what of it.
-    pub(crate) fn scan(&mut self) -> Result<()> {
-        (self.space, self.slots, self.held) = self.scan_pages()?;
-        self.next_number = self.memory.word(NUMBER_LIMIT)?;
-        if self.next_number > NUMBER_MAX {
-            return Err(damaged(format!("the bound of numbers is {}", self.next_number)));
+        if let Some(kept) = self.kept_checkpoint()? {
+            pages.hold(kept)?;
         }
-        let datasets: Vec<_> =
-            self.slots.iter().filter(|slot| slot.kind == SlotKind::Dataset).cloned().collect();
-        for slot in datasets {
-            let root = self.memory.word(slot.at + crate::layout::slot_field::ROOT)?;
-            let found = Names::run(self, root)?;
-            let known = |(ino, entries)| (ino, Directory::with(entries));
-            let dataset = Dataset {
-                number: slot.number,
-                slot: slot.at,
-                inodes_used: Some(found.inodes_used),
-                directories: found.directories.into_iter().map(known).collect(),
-                has_left: !found.nameless.is_empty(),
-                ..Dataset::default()
-            };
-            self.others.insert(slot.number, dataset);
-        }
-        Ok(())
+        Ok((pages.space, slots))
     }
 
     /// Takes away what a crash has left: inodes that nothing names, and pages of the inode table
@@ -356,13 +363,13 @@ impl State {
         let numbers: Vec<u64> = all.filter(|number| *number != 0).collect();
         for number in numbers {
             self.enter(number)?;
-            let root = self.memory.word(self.dataset.root_at())?;
-            let nameless = match self.dataset.has_left {
-                true => Names::run(self, root)?.nameless,
-                false => Vec::new(),
-            };
+            let left = std::mem::take(&mut self.dataset.left);
             self.dataset.has_left = false;
-            for ino in nameless {
+            for ino in left.nameless {
+                if self.is_pinned(ino) {
+                    self.dataset.has_left = true;
+                    continue;
+                }
                 match self.take_away(Ino(ino)) {
                     Ok(()) => self.end_operation(),
                     Err(Error::NoSpace) => {
@@ -373,14 +380,7 @@ impl State {
                     Err(error) => return Err(error),
                 }
             }
-            let mut places = Vec::new();
-            self.walk(self.memory.word(self.dataset.root_at())?, (0, UNSIZED), &mut |met| {
-                places.extend((met.height == 0).then_some(met.first));
-                Ok(())
-            })?;
-            for place in places {
-                self.empty_table_page(place)?;
-            }
+            left.empty.into_iter().try_for_each(|place| self.empty_table_page(place))?;
             self.end_operation();
         }
         Ok(())
@@ -397,7 +397,7 @@ impl State {
     /// # Errors
     /// What differs.
     pub(crate) fn audit(&self) -> Result<()> {
-        let (space, slots, _) = self.scan_pages()?;
+        let (space, slots) = self.scan_pages()?;
         if !space.same_pages(&self.space) {
             let (found, known) = (space.free(), self.space.free());
             return Err(damaged(format!("{found} pages are free, and {known} known to be")));
@@ -414,7 +414,7 @@ impl State {
     }
 
     fn audit_dataset(&self, dataset: &Dataset) -> Result<()> {
-        let found = Names::run(self, self.memory.word(dataset.root_at())?)?;
+        let found = Names::run(self, self.memory.word(dataset.root_at())?, &NEVER)?;
         if let Some(known) = dataset.inodes_used.filter(|known| *known != found.inodes_used) {
             let found = found.inodes_used;
             return Err(damaged(format!("{found} inodes are there, and {known} known")));

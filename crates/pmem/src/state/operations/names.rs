@@ -329,6 +329,7 @@ impl State {
             self.dataset.has_left = true;
             return;
         }
+        self.end_epoch();
         let dropped = self.node(ino).and_then(|node| self.drop_if_unused(node));
         match dropped {
             Ok(()) => self.end_operation(),
