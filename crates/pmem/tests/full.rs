@@ -2,7 +2,7 @@
 
 use crate::images::{Cut, ROOT_USER, new_image};
 use marram_pmem::memory::Memory;
-use marram_pmem::memory::recorded::Recorded;
+use marram_pmem::memory::recorded::{Event, Recorded};
 use marram_pmem::{Pmem, PmemOptions, Which};
 use marram_vfs::{
     Clock, Error, FileSystem, Ino, Kind, Name, NewNode, Result, SetAttributes, SteppedClock,
@@ -58,6 +58,28 @@ fn fill(files: &Pmem) -> Vec<String> {
             }
         }
     }
+}
+
+#[test]
+fn refused_writes_on_a_full_image_cost_two_checkpoints_together() {
+    let (medium, files) = opened(true);
+    let made = fill(&files);
+    let large = files.lookup(Ino::ROOT, Name::new(made[0].as_bytes()).unwrap()).unwrap().ino;
+    let write = || files.write(large, 8192, &[7; 1 << 16], WriteOptions::default());
+    let write_backs = |run: &dyn Fn()| {
+        medium.start();
+        run();
+        medium.stop().iter().filter(|event| **event == Event::WriteBack).count()
+    };
+    let refused = || (0..20).for_each(|_| assert_eq!(write(), Err(Error::NoSpace)));
+    // A checkpoint writes back twice.
+    let first = write_backs(&refused);
+    assert!(first <= 4, "{first}");
+    assert_eq!(write_backs(&refused), 0);
+    // What is removed is found by the next one.
+    made[1..].iter().for_each(|text| remove(&files, text).unwrap());
+    write().unwrap();
+    files.audit().unwrap();
 }
 
 #[test]

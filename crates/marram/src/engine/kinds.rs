@@ -7,6 +7,7 @@ use super::pmem::PmemKind;
 use super::pool::{PoolKind, no_pool};
 use super::source::{Kind, OpenMode, Probe, server_url};
 use crate::error::{Error, Result};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,9 +16,17 @@ static KINDS: [&dyn Kind; 4] = [&PoolKind, &PmemKind, &ClusterKind, &Ext2Kind];
 /// The only one that lies on servers.
 static ON_SERVERS: [&dyn Kind; 1] = [&ClusterKind];
 
-/// Those that can be at a path: of a server only one.
+/// The only one that lies on character devices, which can be memory.
+static ON_CHARACTER_DEVICES: [&dyn Kind; 1] = [&PmemKind];
+
+/// Those that can be at a path: of a server and of a character device only one.
 fn kinds_at(path: &Path) -> Result<&'static [&'static dyn Kind]> {
-    Ok(if server_url(path)?.is_some() { &ON_SERVERS } else { &KINDS })
+    if server_url(path)?.is_some() {
+        return Ok(&ON_SERVERS);
+    }
+    let found = std::fs::metadata(path);
+    let is_device = found.is_ok_and(|found| found.file_type().is_char_device());
+    Ok(if is_device { &ON_CHARACTER_DEVICES } else { &KINDS })
 }
 
 /// Looks which image is at a place in a file or device, without opening it.

@@ -223,7 +223,7 @@ fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
 
 impl Mapped {
     /// Makes a file of `bytes` at `path`, all of it allocated, and maps it. If `replace` says so, a
-    /// file that is there is taken, whatever it holds.
+    /// file that is there is taken, whatever it holds; a DAX device always is.
     ///
     /// # Errors
     /// The file is there, or cannot be made, or its medium does not do. Then all is as it was.
@@ -231,7 +231,10 @@ impl Mapped {
         if !bytes.is_multiple_of(PAGE) || !(PAGES_MIN..=PAGES_MAX).contains(&(bytes / PAGE)) {
             return Err(unusable(path, "a pmem home has 1 MiB to 8 TiB, in pages of 4 KiB"));
         }
-        if device_bytes(path).is_some() {
+        if let Some(whole) = device_bytes(path) {
+            if bytes != whole {
+                return Err(unusable(path, format!("a device is taken whole: {whole} bytes")));
+            }
             let file = OpenOptions::new().read(true).write(true).open(path);
             let file = file.map_err(|error| unusable(path, error.to_string()))?;
             lock(&file, path)?;
