@@ -9,7 +9,7 @@ use crate::state::{Access, AccessTimes, Move, State, Work, number, read_target, 
 use crate::superblock::{Geometry, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
 use marram_device::Device;
 use marram_locks::{Mutex, Rank};
-use marram_patch::{Bug, Cache, Content, Counters, Discipline};
+use marram_patch::{Bug, Cache, Content, Counters, Discipline, Study};
 use marram_vfs::{
     AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FileSystem,
     GroupSync, Ino, Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes,
@@ -117,6 +117,8 @@ pub struct Ext2Options {
     pub offset_bytes: u64,
     /// Every caller may do what only the superuser may: set owners, enter and change everything.
     pub fakeroot: bool,
+    /// How the cache works, for studies.
+    pub study: Study,
     /// A bug, for tests of tests.
     pub planted: Option<Planted>,
 }
@@ -131,6 +133,7 @@ impl Default for Ext2Options {
             consistency: None,
             offset_bytes: 0,
             fakeroot: false,
+            study: Study::default(),
             planted: None,
         }
     }
@@ -178,6 +181,7 @@ impl Ext2 {
         let label = decode_header(&bytes)?.label;
         let consistency = options.consistency.unwrap_or_else(|| Consistency::of(&geometry));
         let mut cache = Cache::new(device, 0, geometry.block_bytes);
+        cache.set_study(options.study);
         if let Some(Planted::Cache(bug)) = options.planted {
             cache.plant(bug);
         }

@@ -17,6 +17,7 @@ mod superblock;
 
 pub use error::ImageError;
 pub use filesystem::{Consistency, Ext2, Ext2Options, Planted};
+pub use marram_patch::{Counters, Merging, Study};
 pub use state::AccessTimes;
 pub use state::journal::log::JournalBug;
 pub use state::rules::Rule;

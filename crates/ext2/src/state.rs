@@ -22,11 +22,12 @@ use crate::state::census::{Census, Named};
 use crate::state::directory::{Index, Noted};
 use crate::state::journal::log::{Bytes, Log};
 use crate::state::reclaim::SOFT_UPDATES_MARK;
-use crate::state::rules::Rule;
+use crate::state::rules::{FREED, Rule};
+use crate::state::syncs::Looks;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, Owner, PatchId, Plan};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// The number of the root directory.
@@ -93,6 +94,10 @@ pub(crate) struct State {
     pub(crate) names: HashMap<u64, Vec<PatchId>>,
     /// Names that were taken from directories, and what did so: as far as not durable yet.
     pub(crate) away: HashMap<NameIn, Vec<PatchId>>,
+    /// The blocks of each directory whose entries have changed: as far as not durable yet.
+    pub(crate) touched: HashMap<u64, BTreeSet<u64>>,
+    /// When these five are looked through again.
+    pub(crate) looks: Looks,
     /// Inodes that have lost their last name, and what says so.
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
     pub(crate) access: Access,
@@ -155,6 +160,8 @@ impl State {
             recent: HashMap::new(),
             names: HashMap::new(),
             away: HashMap::new(),
+            touched: HashMap::new(),
+            looks: Looks::default(),
             nameless: HashMap::new(),
             access: Access::default(),
             marks: Marks { was_valid: state & STATE_VALID != 0, is_marked: false },
@@ -244,21 +251,32 @@ impl State {
     }
 
     /// Lets what is durable be used again, and forgets what was written to files and taken from
-    /// directories.
+    /// directories: when there is enough of it, or all is durable.
     pub(crate) fn note_durable(&mut self) {
         let cache = &self.cache;
+        if !cache.is_clean() && !self.looks.is_due() {
+            return;
+        }
         let (durable, freed) = std::mem::take(&mut self.freed)
             .into_iter()
             .partition::<Vec<_>, _>(|freed| freed.is_durable(cache));
         self.freed = freed;
         durable.iter().for_each(|freed| freed.release(&mut self.groups, &self.geometry));
-        let waits = |patches: &mut Vec<PatchId>| {
+        let mut left = self.freed.len();
+        let mut waits = |patches: &mut Vec<PatchId>| {
             patches.retain(|patch| !cache.is_committed(*patch));
+            left += patches.len();
             !patches.is_empty()
         };
         self.recent.retain(|_, patches| waits(patches));
         self.names.retain(|_, patches| waits(patches));
         self.away.retain(|_, patches| waits(patches));
+        self.touched.retain(|_, blocks| {
+            blocks.retain(|block| cache.is_dirty(*block));
+            left += blocks.len();
+            !blocks.is_empty()
+        });
+        self.looks.note_look(left);
     }
 
     /// Makes everything durable: in the journal if this mount writes it, else in its place.
@@ -439,6 +457,8 @@ pub(crate) struct Work<'s> {
     pub(crate) nameless: Option<(u64, Vec<After>)>,
     /// What it does to entries of directories.
     pub(crate) noted: Vec<Noted>,
+    /// Blocks of directories whose entries it changes.
+    pub(crate) touched: Vec<(u64, u64)>,
     /// A directory that it makes.
     pub(crate) new_directory: Option<u64>,
     /// Names that it adds and takes away.
@@ -463,6 +483,7 @@ impl<'s> Work<'s> {
             away: None,
             nameless: None,
             noted,
+            touched: Vec::new(),
             new_directory: None,
             named: Vec::new(),
             orphans: None,
@@ -507,9 +528,20 @@ impl<'s> Work<'s> {
             self.state.count_freed(&freed);
             freed.blocks().iter().for_each(|block| self.state.revoke(*block));
             self.state.freed.push(freed);
+            self.state.looks.note(1);
         }
         if group.is_some() {
             return Ok(());
+        }
+        self.note_waiting(&patch);
+        Ok(())
+    }
+
+    /// Notes what is not durable yet, for syncs and for what comes after it.
+    fn note_waiting(&mut self, patch: &dyn Fn(&After) -> PatchId) {
+        for (directory, block) in &self.touched {
+            let is_more = self.state.touched.entry(*directory).or_default().insert(*block);
+            self.state.looks.note(usize::from(is_more));
         }
         if let Some((number, steps)) = &self.nameless {
             self.state.nameless.insert(*number, steps.iter().map(patch).collect());
@@ -517,18 +549,20 @@ impl<'s> Work<'s> {
         for (number, steps) in &self.leads {
             let names = self.state.names.entry(*number).or_default();
             names.extend(steps.iter().map(patch));
+            self.state.looks.note(steps.len());
         }
         if let Some((name, steps)) = self.away.take() {
             let away = self.state.away.entry(name).or_default();
             away.extend(steps.iter().map(patch));
+            self.state.looks.note(steps.len());
         }
         if let Some((number, steps)) = &self.written {
             let recent = self.state.recent.entry(*number).or_default();
             recent.extend(steps.iter().map(patch));
             recent.sort_unstable();
             recent.dedup();
+            self.state.looks.note(steps.len());
         }
-        Ok(())
     }
 
     /// Gives back what was taken.
@@ -569,15 +603,26 @@ impl<'s> Work<'s> {
         Ok(inode)
     }
 
-    /// Changes an inode.
+    /// Changes an inode. What becomes of one without a name belongs to no file any more.
     pub(crate) fn store(
         &mut self,
         number: u64,
         inode: &Inode,
         after: &[After],
     ) -> Result<Vec<After>> {
+        let is_gone = self.state.nameless.contains_key(&number);
+        self.store_of(if is_gone { FREED } else { Owner(number) }, (number, inode), after)
+    }
+
+    /// The same for an owner.
+    pub(crate) fn store_of(
+        &mut self,
+        owner: Owner,
+        (number, inode): (u64, &Inode),
+        after: &[After],
+    ) -> Result<Vec<After>> {
         let (block, at) = self.state.place(number)?;
-        let before = self.plan.set_owner(Owner(number));
+        let before = self.plan.set_owner(owner);
         let steps = self.write(block, at, &inode.bytes, after);
         self.plan.set_owner(before);
         steps

@@ -5,7 +5,7 @@ use crate::images::{SMALL, make, name, open_bytes};
 use crate::judge::Judge;
 use crate::workload::{contents, opened_with, stepped};
 use marram_ext2::{Ext2, Ext2Options, Planted};
-use marram_sim::device::RecordingDevice;
+use marram_sim::device::{CrashState, Fate, RecordingDevice};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, NewNode, RenameMode, WriteOptions};
 use std::sync::Arc;
 
@@ -46,6 +46,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     a_name_is_removed_or_replaced_when_another_one_is_there,
     a_name_is_given_again_when_it_is_away,
     a_name_is_removed_when_another_one_can_be_reached,
+    a_linked_name_is_removed_when_the_first_one_is_slower,
 ];
 
 /// Judges every crash state of what `act` does after `prepare`, which is durable.
@@ -317,6 +318,49 @@ fn a_name_is_removed_when_another_one_can_be_reached(
         },
         true,
     )
+}
+
+/// The first name lies in a new block of pointers, so the one that is linked is durable before it.
+fn a_linked_name_is_removed_when_the_first_one_is_slower(
+    planted: Option<Planted>,
+) -> Result<(), String> {
+    let (judge, device) = (Judge::new(), Arc::new(RecordingDevice::in_memory(make(SMALL))));
+    let files = opened_with(&device, stepped(planted));
+    let d = full(&files);
+    files.unlink(Ino::ROOT, name("f")).unwrap();
+    files.sync_all().unwrap();
+    let f = made(&files, FILE, (d, &"n".repeat(255)));
+    files.write(f, 0, KEPT, WriteOptions::default()).unwrap();
+    files.link(f, Ino::ROOT, name("l")).unwrap();
+    files.forget(f, 1);
+    let is_there = |directory: Ino, text: &str| {
+        let trace = device.trace();
+        let state = CrashState { cut: trace.events().len(), fate: Fate::Durable };
+        let left = open_bytes(trace.image(state)).unwrap();
+        left.lookup(directory, name(text)).is_ok()
+    };
+    for _ in 0..8 {
+        if is_there(Ino::ROOT, "l") {
+            break;
+        }
+        files.step().unwrap();
+    }
+    assert!(is_there(Ino::ROOT, "l") && !is_there(d, &"n".repeat(255)));
+    let from = device.event_count();
+    files.unlink(Ino::ROOT, name("l")).unwrap();
+    files.sync_all().unwrap();
+    let trace = device.trace();
+    let states = trace.prefixes().chain(trace.subsets(6)).chain(trace.torn());
+    for state in states.filter(|state| state.cut >= from) {
+        let image = trace.image(state);
+        judge.soft(&image).map_err(|said| format!("state {state}: {said}"))?;
+        let left = open_bytes(image).map_err(|error| format!("state {state}: {error}"))?;
+        let found = contents(&left).map_err(|error| format!("state {state}: {error}"))?;
+        if !found.values().any(|content| content.ends_with(KEPT)) {
+            return Err(format!("state {state}: a file has lost its name"));
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -34,6 +34,15 @@ fn file_grows(planted: Option<Planted>) -> Result<(), String> {
     judged_on(make(SMALL), stepped(planted), prepare, act, false)
 }
 
+/// Nothing but a new block of pointers: what is written beside it would be waited for anyway.
+fn file_grows_far(planted: Option<Planted>) -> Result<(), String> {
+    let prepare = |files: &Ext2| made(files, FILE, (Ino::ROOT, "f"));
+    let act = |files: &Ext2, file: Ino| {
+        files.write(file, 300_000, KEPT, WriteOptions::default()).unwrap();
+    };
+    judged_on(make(SMALL), stepped(planted), prepare, act, false)
+}
+
 fn file_gets_attributes(planted: Option<Planted>) -> Result<(), String> {
     let prepare = |files: &Ext2| made(files, FILE, (Ino::ROOT, "f"));
     let act = |files: &Ext2, file: Ino| {
@@ -133,10 +142,18 @@ fn is_found_in_runs(judge: &Judge, planted: Planted) -> bool {
 }
 
 #[test]
+fn a_block_of_pointers_that_waits_for_nothing_is_found() {
+    file_grows_far(None).unwrap();
+    let planted = Planted::Rule(Rule::PointersAfterBelow);
+    assert!(file_grows_far(Some(planted)).is_err());
+}
+
+#[test]
 fn each_rule_of_soft_updates_that_is_left_out_is_found() {
     let judge = Judge::new();
-    let own: [Script; 5] = [
+    let own: [Script; 6] = [
         file_grows,
+        file_grows_far,
         file_gets_attributes,
         directories_come_and_go,
         names_are_linked_and_replaced,

@@ -114,16 +114,37 @@ fn a_sync_takes_as_many_flushes_as_its_order_is_deep() {
 
 #[test]
 fn a_thousand_new_files_that_are_synced_at_once_share_ten_flushes() {
-    let (_device, files) = in_use(LARGE);
-    let d = made(&files, DIRECTORY, (Ino::ROOT, "d"));
-    let mut all = Vec::new();
-    for which in 0..1000 {
-        let file = made(&files, FILE, (d, &format!("message{which}")));
-        written(&files, file, &[7; 2048]);
-        all.push((file, SyncScope::All));
+    let small = Shape { kib: 32_768, ..SMALL };
+    for (shape, is_old) in [(LARGE, false), (LARGE, true), (small, false), (small, true)] {
+        let (_device, files) = in_use(shape);
+        let d = made(&files, DIRECTORY, (Ino::ROOT, "d"));
+        if is_old {
+            files.sync_all().unwrap();
+        }
+        let mut all = Vec::new();
+        for which in 0..1000 {
+            let file = made(&files, FILE, (d, &format!("message{which}")));
+            written(&files, file, &[7; 2048]);
+            all.push((file, SyncScope::All));
+        }
+        let of_all = cost(&files, || assert!(files.sync_many(&all).iter().all(Result::is_ok)));
+        println!("{shape:?}, the directory is old: {is_old}: {} flushes", of_all.flushes);
+        assert!(of_all.flushes <= 10, "{shape:?}, {is_old}: {of_all:?}");
     }
-    let of_all = cost(&files, || assert!(files.sync_many(&all).iter().all(Result::is_ok)));
-    assert!(of_all.flushes <= 10, "{of_all:?}");
+}
+
+#[test]
+fn a_sync_of_a_large_directory_writes_what_is_new_in_it() {
+    let (device, files) = in_use(Shape { kib: 32_768, ..SMALL });
+    let d = made(&files, DIRECTORY, (Ino::ROOT, "d"));
+    for which in 0..3000 {
+        made(&files, FILE, (d, &format!("an old name that is long enough to fill blocks {which}")));
+    }
+    sync(&files, d);
+    made(&files, FILE, (d, "new"));
+    let of_one = cost(&files, || sync(&files, d));
+    assert!(of_one.flushes <= 3 && of_one.written_bytes < 8192, "{of_one:?}");
+    assert!(at(&crashed(&device), "d/new").is_ok());
 }
 
 #[test]

@@ -105,6 +105,17 @@ fn an_unmounted_image_is_clean_and_the_kernel_finds_the_tree() {
         let status = bench.run("status mnt").good().out;
         let order = if kind == "ext2" { "soft-updates: 0 commits" } else { "journal: " };
         assert!(status.contains(order) && status.contains(kind), "{status}");
+        assert!(status.contains("patches: ") && status.contains(" hard), "), "{status}");
+        let told = bench.run("status --json mnt").good().out;
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let order = &told["result"][0]["write_order"];
+        let count = |word: &str| order[word].as_u64().unwrap_or_else(|| panic!("{word}: {order}"));
+        let joined = ["joined_hard", "joined_overlapped", "joined_near"].map(count);
+        assert_eq!(joined.iter().sum::<u64>(), count("joined"));
+        assert!(count("joined_hard") > 0 && (1..count("patches")).contains(&count("hard")));
+        assert!(count("kept_bytes") >= count("undo_bytes"));
+        assert!(count("written_bytes") >= count("twice_bytes"));
+        assert_eq!(count("waiting") == 0, count("graph_bytes") == 0);
         assert_eq!(digest(&bench, "mnt"), digest(&bench, "plain"));
         bench.run("unmount mnt").good();
         judge(&bench).good();
@@ -383,6 +394,8 @@ fn what_is_not_served_is_refused_by_name() {
         let said = bench.run(&format!("mount work.pool mnt -o {option}"));
         assert!(said.status != 0 && said.err.contains("ext2 and ext3 images only"), "{said:?}");
     }
+    let said = bench.run("mount disk.img mnt -o offset=0,durable=each");
+    assert!(said.status != 0 && said.err.contains("pmem homes only"), "{said:?}");
     bench.run("mount disk.img mnt -o consistency=async").good();
     let twice = bench.run("mount disk.img mnt -o consistency=soft-updates");
     assert!(twice.status != 0, "{twice:?}");

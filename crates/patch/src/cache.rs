@@ -7,8 +7,9 @@ mod group;
 
 pub use group::Closed;
 
-use crate::graph::{Bug, Closure, Graph, Made, PatchId, Unit};
-use crate::plan::{After, Change, Content, Plan};
+use crate::graph::{Bug, Closure, Graph, PatchId, Place, Unit};
+use crate::plan::{After, Change, Content, Owner, Plan, SECTOR_BYTES};
+use crate::study::Study;
 use group::Group;
 use marram_device::{Device, Error, Result};
 use std::collections::{HashMap, VecDeque};
@@ -41,10 +42,16 @@ pub enum Discipline {
 /// What has been done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Patches that were made.
-    pub patches: u64,
-    /// Changes that joined a patch.
-    pub joined: u64,
+    /// Patches that were made and that nothing takes back.
+    pub hard: u64,
+    /// Patches that were made and that can be taken back.
+    pub soft: u64,
+    /// Changes that joined a patch that nothing takes back.
+    pub into_hard: u64,
+    /// Changes that joined a patch whose bytes they overwrote.
+    pub into_overlapped: u64,
+    /// Changes that joined another patch of their unit.
+    pub into_near: u64,
     /// Patches taken back in a copy that was written.
     pub rollbacks: u64,
     /// Waves.
@@ -53,10 +60,30 @@ pub struct Counters {
     pub flushes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Bytes written with something taken back: they are written again.
+    pub twice_bytes: u64,
+    /// Bytes kept to take patches back, in all.
+    pub kept_bytes: u64,
     /// Bytes kept to take patches back, at this moment.
     pub undo_bytes: u64,
     /// Patches that are not durable, at this moment.
     pub waiting: u64,
+    /// Memory of the patches that are not durable, in bytes.
+    pub graph_bytes: u64,
+    /// Memory of the blocks that are not durable, in bytes.
+    pub dirty_bytes: u64,
+}
+
+impl Counters {
+    /// Patches that were made.
+    pub fn patches(&self) -> u64 {
+        self.hard + self.soft
+    }
+
+    /// Changes that joined a patch.
+    pub fn joined(&self) -> u64 {
+        self.into_hard + self.into_overlapped + self.into_near
+    }
 }
 
 /// A block in memory.
@@ -117,6 +144,12 @@ impl Cache {
         self.graph.planted = Some(bug);
     }
 
+    /// Works another way, for studies. Nothing may wait to be written.
+    pub fn set_study(&mut self, study: Study) {
+        assert!(self.is_clean(), "a way is chosen before there are changes");
+        self.graph.study = study;
+    }
+
     /// Bytes of a block.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
@@ -130,9 +163,18 @@ impl Cache {
 
     /// What has been done so far.
     pub fn counters(&self) -> Counters {
+        let made = self.graph.made;
         Counters {
+            hard: made.hard,
+            soft: made.soft,
+            into_hard: made.into_hard,
+            into_overlapped: made.into_overlapped,
+            into_near: made.into_near,
+            kept_bytes: made.kept_bytes,
             undo_bytes: self.graph.undo_bytes() as u64,
             waiting: self.graph.count() as u64,
+            graph_bytes: self.graph.memory_bytes() as u64,
+            dirty_bytes: (self.dirty_blocks * self.block_bytes) as u64,
             ..self.counters
         }
     }
@@ -335,9 +377,18 @@ impl Cache {
         self.blocks.get(&block).is_some_and(|known| known.content == Content::Data)
     }
 
+    /// Bytes of a unit of a block.
     fn unit_bytes(&self, block: u64) -> usize {
         let content = self.blocks.get(&block).map_or(Content::Metadata, |known| known.content);
-        content.unit_bytes(self.block_bytes)
+        self.unit_bytes_of(content)
+    }
+
+    /// Bytes of what the medium writes whole.
+    pub(crate) fn unit_bytes_of(&self, content: Content) -> usize {
+        match content {
+            Content::Metadata if !self.graph.study.has_whole_blocks => SECTOR_BYTES,
+            Content::Metadata | Content::Data => self.block_bytes,
+        }
     }
 
     /// What a change waits for as its plan says.
@@ -356,19 +407,19 @@ impl Cache {
 
     fn change(&mut self, change: &Change, after: &[PatchId]) -> PatchId {
         let unit = Unit { block: change.block, start: change.start };
+        let unit_bytes = self.unit_bytes_of(change.content);
         let block = self.blocks.get_mut(&change.block).expect("it has been prepared");
-        let unit_bytes = change.content.unit_bytes(self.block_bytes);
         let bytes = &mut block.bytes[change.start..change.start + unit_bytes];
         let was_dirty = self.graph.is_dirty(unit);
-        let (patch, made) = self.graph.change((unit, change.owner), bytes, &change.pieces, after);
+        // All changes of a group are durable together, whatever they belong to.
+        let is_grouped = self.group.as_ref().is_some_and(|group| after == [group.patch]);
+        let owner = if is_grouped { Owner::default() } else { change.owner };
+        let place = Place { unit, owner, is_own: change.is_own() };
+        let patch = self.graph.change(place, bytes, &change.pieces, after);
         change.pieces.iter().for_each(|piece| piece.put(bytes));
         if !was_dirty {
             self.dirty_blocks += usize::from(block.dirty_units == 0);
             block.dirty_units += 1;
-        }
-        match made {
-            Made::New => self.counters.patches += 1,
-            Made::Joined => self.counters.joined += 1,
         }
         patch
     }
@@ -378,7 +429,7 @@ impl Cache {
     /// # Errors
     /// A write or the flush failed, now or before: nothing more is written.
     pub fn wave(&mut self) -> Result<bool> {
-        let units = self.graph.units().collect();
+        let units = self.graph.units_to_write();
         self.wave_over(units, |_| true)
     }
 
@@ -424,12 +475,13 @@ impl Cache {
                 self.write_run(run_at, &run)?;
                 (run_at, run) = (at, Vec::new());
             }
+            let unit_bytes = self.unit_bytes(unit.block);
             let block = &self.blocks[&unit.block];
             let from = run.len();
-            let unit_bytes = block.content.unit_bytes(self.block_bytes);
             run.extend_from_slice(&block.bytes[unit.start..unit.start + unit_bytes]);
             let count = self.graph.roll_back(unit, &ready, &mut run[from..]);
             self.counters.rollbacks += count as u64;
+            self.counters.twice_bytes += if count > 0 { unit_bytes as u64 } else { 0 };
             written.push((unit, ready));
         }
         self.write_run(run_at, &run)?;
@@ -445,15 +497,10 @@ impl Cache {
     }
 
     fn note_durable(&mut self, written: Vec<(Unit, Vec<usize>)>) {
-        let mut units = Vec::with_capacity(written.len());
-        let mut durable = Vec::new();
-        for (unit, ready) in written {
-            units.push(unit);
-            durable.extend(ready);
-        }
-        self.graph.commit(&durable);
-        units.retain(|unit| !self.graph.is_dirty(*unit));
-        units.into_iter().for_each(|unit| self.note_clean(unit));
+        self.graph.commit(&written);
+        let units = written.into_iter().map(|(unit, _)| unit);
+        let clean: Vec<Unit> = units.filter(|unit| !self.graph.is_dirty(*unit)).collect();
+        clean.into_iter().for_each(|unit| self.note_clean(unit));
     }
 
     /// A unit that has no patches any more. Clean data is left to the device's own cache.

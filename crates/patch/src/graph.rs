@@ -1,10 +1,14 @@
 //! Patches and what they wait for.
 //!
-//! Dependencies are complete when a patch is made, so no patch ever comes to wait for itself. A
-//! change that joins an older patch adds to it only patches that wait for nothing.
+//! Dependencies are complete when a patch is made. A change that joins an older patch adds to it
+//! only what does not lead back to it, so no patch ever comes to wait for itself.
 
-use crate::plan::Owner;
-use crate::undo::{Piece, Undo};
+mod joins;
+mod thesis;
+
+use crate::plan::{Owner, WORD_BYTES};
+use crate::study::Study;
+use crate::undo::Undo;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
@@ -18,9 +22,6 @@ pub enum Bug {
     /// A change does not wait for its group.
     GroupDropped,
 }
-
-/// Most patches of a unit that a change looks at for one that it can join.
-const JOIN_SEARCH_MAX: usize = 8;
 
 /// What the medium writes whole: a part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,31 +39,72 @@ pub struct PatchId {
     generation: u64,
 }
 
-/// Changes of one unit.
+/// Changes that become durable together.
 #[derive(Debug)]
 struct Patch {
     generation: u64,
-    /// What it changes; none if it only stands for what it waits for.
-    unit: Option<Unit>,
+    /// What it changes, as far as that is not durable; none if it only stands for what it waits
+    /// for. One of several units waits for nothing.
+    units: Vec<Unit>,
     /// What the changes belong to that it waits for.
     owner: Owner,
     /// It may come to wait for more, and is not committed meanwhile.
     is_held: bool,
     /// What takes it back; none if nothing ever has to.
     undo: Option<Undo>,
-    /// What has to be committed first.
+    /// Which words it changes, if nothing takes it back and that is known: a bit for each.
+    words: Vec<u64>,
+    /// What has to be committed first, in ascending order.
     waits: Vec<usize>,
     /// What waits for it.
     dependents: Vec<usize>,
+    /// The wave before which it was made.
+    wave: u64,
 }
 
-/// How a change became part of the graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// A patch of its own.
-    New,
-    /// A part of another one.
-    Joined,
+impl Patch {
+    /// Whether it changes this unit and no other.
+    fn is_only_of(&self, unit: Unit) -> bool {
+        self.units == [unit]
+    }
+}
+
+/// The bits of the words in which a range of bytes lies, each in its part of a list of bits.
+fn bits_of(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+    let words = range.start / WORD_BYTES..range.end.div_ceil(WORD_BYTES);
+    words.map(|word| (word / 64, 1 << (word % 64)))
+}
+
+/// Whether some word of a range is among these.
+fn meets_words(words: &[u64], range: Range<usize>) -> bool {
+    bits_of(range).any(|(part, bit)| words.get(part).is_some_and(|known| known & bit != 0))
+}
+
+/// Where a change is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) unit: Unit,
+    /// What it belongs to.
+    pub(crate) owner: Owner,
+    /// The whole block belongs to the owner.
+    pub(crate) is_own: bool,
+}
+
+/// How changes became part of the graph.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Made {
+    /// Patches that nothing ever takes back.
+    pub(crate) hard: u64,
+    /// Patches that can be taken back.
+    pub(crate) soft: u64,
+    /// Changes that became a part of one that nothing takes back.
+    pub(crate) into_hard: u64,
+    /// Changes that became a part of one whose bytes they overwrite.
+    pub(crate) into_overlapped: u64,
+    /// Changes that became a part of another one of their unit.
+    pub(crate) into_near: u64,
+    /// Bytes that were kept to take patches back.
+    pub(crate) kept_bytes: u64,
 }
 
 /// Patches with all that they wait for, and the units that these change.
@@ -80,7 +122,15 @@ pub(crate) struct Graph {
     generation: u64,
     /// Patches of each unit, oldest first.
     units: BTreeMap<Unit, Vec<usize>>,
+    /// Patches of each unit that wait for nothing.
+    ready: BTreeSet<(Unit, usize)>,
+    /// The patch of several units of each owner that takes more of them.
+    open: HashMap<u64, usize>,
     count: usize,
+    /// Waves so far.
+    wave: u64,
+    pub(crate) made: Made,
+    pub(crate) study: Study,
     pub(crate) planted: Option<Bug>,
 }
 
@@ -118,6 +168,16 @@ impl Graph {
         self.units.keys().copied()
     }
 
+    /// Units that may have patches that can be written now, in the order of the medium.
+    pub(crate) fn units_to_write(&self) -> Vec<Unit> {
+        if !self.study.has_ready_lists {
+            return self.units().collect();
+        }
+        let mut units: Vec<Unit> = self.ready.iter().map(|(unit, _)| *unit).collect();
+        units.dedup();
+        units
+    }
+
     /// Whether a unit has patches.
     pub(crate) fn is_dirty(&self, unit: Unit) -> bool {
         self.units.contains_key(&unit)
@@ -127,8 +187,11 @@ impl Graph {
     pub(crate) fn patches_of(&self, unit: Unit, range: Range<usize>) -> Vec<PatchId> {
         let own = self.units.get(&unit).into_iter().flatten();
         let may_meet = |index: &&usize| {
-            let undo = self.patch(**index).undo.as_ref();
-            undo.is_none_or(|undo| undo.meets_range(range.clone()))
+            let patch = self.patch(**index);
+            match &patch.undo {
+                Some(undo) => undo.meets_range(range.clone()),
+                None => patch.words.is_empty() || meets_words(&patch.words, range.clone()),
+            }
         };
         own.filter(may_meet).map(|index| self.id(*index)).collect()
     }
@@ -140,7 +203,7 @@ impl Graph {
 
     /// Makes a patch of no unit that is held: what waits for it waits until it is released.
     pub(crate) fn hold(&mut self) -> PatchId {
-        let index = self.insert((None, Owner::default()), None, Vec::new());
+        let index = self.insert(None, Owner::default(), None, Vec::new());
         self.patch_mut(index).is_held = true;
         self.id(index)
     }
@@ -153,7 +216,7 @@ impl Graph {
         waits.into_iter().for_each(|other| self.wait(index, other));
         self.patch_mut(index).is_held = false;
         if self.patch(index).waits.is_empty() {
-            self.commit(&[index]);
+            self.settle(vec![index]);
         }
     }
 
@@ -164,7 +227,7 @@ impl Graph {
         while let Some(index) = left.pop() {
             if closure.patches.insert(index) {
                 let patch = self.patch(index);
-                closure.units.extend(patch.unit);
+                closure.units.extend(&patch.units);
                 left.extend(&patch.waits);
             }
         }
@@ -173,7 +236,8 @@ impl Graph {
 
     fn insert(
         &mut self,
-        (unit, owner): (Option<Unit>, Owner),
+        unit: Option<Unit>,
+        owner: Owner,
         undo: Option<Undo>,
         waits: Vec<usize>,
     ) -> usize {
@@ -184,113 +248,67 @@ impl Graph {
             self.patches.len() - 1
         });
         waits.iter().for_each(|other| self.patch_mut(*other).dependents.push(index));
-        let (generation, dependents) = (self.generation, Vec::new());
-        let is_held = false;
-        let patch = Patch { generation, unit, owner, is_held, undo, waits, dependents };
+        let (generation, dependents, wave) = (self.generation, Vec::new(), self.wave);
+        let (units, is_held) = (Vec::new(), false);
+        let words = Vec::new();
+        let patch =
+            Patch { generation, units, owner, is_held, undo, words, waits, dependents, wave };
         self.patches[index] = Some(patch);
-        if let Some(unit) = unit {
-            self.units.entry(unit).or_default().push(index);
-        }
+        unit.into_iter().for_each(|unit| self.reach(index, unit));
         index
     }
 
-    fn wait(&mut self, patch: usize, other: usize) {
-        if patch != other && !self.patch(patch).waits.contains(&other) {
-            self.patch_mut(patch).waits.push(other);
-            self.patch_mut(other).dependents.push(patch);
+    /// Lets a patch change one more unit.
+    fn reach(&mut self, index: usize, unit: Unit) {
+        let patch = self.patch_mut(index);
+        patch.units.push(unit);
+        if patch.waits.is_empty() {
+            self.ready.insert((unit, index));
         }
+        self.units.entry(unit).or_default().push(index);
     }
 
-    /// Makes a change of a unit, which now has the bytes `before`, part of the graph.
-    pub(crate) fn change(
-        &mut self,
-        (unit, owner): (Unit, Owner),
-        before: &[u8],
-        pieces: &[Piece],
-        after: &[PatchId],
-    ) -> (PatchId, Made) {
-        let own = self.units.get(&unit).cloned().unwrap_or_default();
-        let free = own.iter().copied().find(|index| self.patch(*index).undo.is_none());
-        let mut waits: Vec<usize> = after.iter().filter_map(|id| self.find(*id)).collect();
-        if self.planted == Some(Bug::GroupDropped) {
-            waits.retain(|other| self.patch(*other).unit.is_some());
+    fn wait(&mut self, index: usize, other: usize) {
+        if index == other {
+            return;
         }
-        waits.sort_unstable();
-        waits.dedup();
-        // It is written with this one in any case.
-        waits.retain(|index| Some(*index) != free);
-        let met: Vec<usize> =
-            own.iter().copied().filter(|index| self.meets(*index, pieces)).collect();
-        if waits.is_empty() && met.is_empty() {
-            let (index, made) = match free {
-                Some(index) => (index, Made::Joined),
-                None => (self.insert((Some(unit), owner), None, Vec::new()), Made::New),
-            };
-            return (self.id(index), made);
-        }
-        if let Some(index) = self.joinable((&own, owner), &met, &waits) {
-            waits.into_iter().chain(free).for_each(|other| self.wait(index, other));
-            let undo = self.patch_mut(index).undo.as_mut().expect("it is not the free one");
-            undo.keep(before, pieces);
-            return (self.id(index), Made::Joined);
-        }
-        let mut undo = Undo::default();
-        if self.planted != Some(Bug::NothingKept) {
-            undo.keep(before, pieces);
-        }
-        waits.extend(met.into_iter().chain(free));
-        waits.sort_unstable();
-        waits.dedup();
-        let index = self.insert((Some(unit), owner), Some(undo), waits);
-        (self.id(index), Made::New)
-    }
-
-    fn meets(&self, index: usize, pieces: &[Piece]) -> bool {
-        self.patch(index).undo.as_ref().is_some_and(|undo| undo.meets(pieces))
-    }
-
-    /// The patch of the same unit that a change can join. No path may lead from the change to it
-    /// over another patch: so all that the change waits for is waited for already, or waits for
-    /// nothing.
-    fn joinable(
-        &self,
-        (own, owner): (&[usize], Owner),
-        met: &[usize],
-        waits: &[usize],
-    ) -> Option<usize> {
-        let may = |index: &usize, needs_leaves: bool| {
-            let patch = self.patch(*index);
-            patch.undo.is_some()
-                && patch.owner == owner
-                && waits.iter().all(|other| {
-                    other == index
-                        || patch.waits.contains(other)
-                        || needs_leaves && self.patch(*other).waits.is_empty()
-                })
-        };
-        match met {
-            [only] => Some(*only).filter(|index| may(index, true)),
-            [] => {
-                let newest = own.iter().rev().take(JOIN_SEARCH_MAX);
-                newest.copied().find(|index| may(index, false))
+        let waits = &mut self.patch_mut(index).waits;
+        let Err(place) = waits.binary_search(&other) else { return };
+        let was_ready = waits.is_empty();
+        waits.insert(place, other);
+        self.patch_mut(other).dependents.push(index);
+        if was_ready {
+            for unit in self.patch(index).units.clone() {
+                self.ready.remove(&(unit, index));
             }
-            _ => None,
         }
+    }
+
+    /// The patches of a unit that wait for nothing.
+    fn waiting_for_nothing(&self, unit: Unit) -> Vec<usize> {
+        if self.study.has_ready_lists {
+            let all = (unit, 0)..=(unit, usize::MAX);
+            return self.ready.range(all).map(|(_, index)| *index).collect();
+        }
+        let own = self.units[&unit].iter().copied();
+        own.filter(|it| self.patch(*it).waits.is_empty()).collect()
     }
 
     /// The patches of a unit that may be written now: what they wait for is committed, or is
     /// written with them.
     pub(crate) fn ready(&self, unit: Unit) -> Vec<usize> {
-        let own = self.units[&unit].iter().copied();
-        let mut ready: Vec<usize> = own.filter(|it| self.patch(*it).waits.is_empty()).collect();
+        let mut ready = self.waiting_for_nothing(unit);
         // What others of the unit still wait for, as far as they have been met here.
         let mut left: HashMap<usize, usize> = HashMap::new();
         let mut next = 0;
         while let Some(index) = ready.get(next).copied() {
             next += 1;
+            if !self.patch(index).is_only_of(unit) {
+                continue;
+            }
             for other in self.patch(index).dependents.iter().copied() {
                 let dependent = self.patch(other);
-                if dependent.unit != Some(unit) {
+                if !dependent.is_only_of(unit) {
                     continue;
                 }
                 let left = left.entry(other).or_insert(dependent.waits.len());
@@ -316,35 +334,67 @@ impl Graph {
         count
     }
 
-    /// Notes that patches are durable, and with them those that only stood for them.
-    pub(crate) fn commit(&mut self, durable: &[usize]) {
-        let mut left = durable.to_vec();
-        let mut left_units: HashSet<Unit> = HashSet::new();
+    /// Notes that these patches of units are durable there.
+    pub(crate) fn commit(&mut self, written: &[(Unit, Vec<usize>)]) {
+        self.wave += 1;
+        let mut durable = Vec::new();
+        let mut parts: HashMap<usize, HashSet<Unit>> = HashMap::new();
+        for (unit, patches) in written {
+            self.leave(*unit, patches);
+            for index in patches {
+                if self.patch(*index).is_only_of(*unit) {
+                    durable.push(*index);
+                } else {
+                    parts.entry(*index).or_default().insert(*unit);
+                }
+            }
+        }
+        for (index, gone) in parts {
+            let units = &mut self.patch_mut(index).units;
+            units.retain(|unit| !gone.contains(unit));
+            if units.is_empty() {
+                durable.push(index);
+            }
+        }
+        self.settle(durable);
+    }
+
+    /// Takes patches off the list of a unit.
+    fn leave(&mut self, unit: Unit, patches: &[usize]) {
+        let own = self.units.get_mut(&unit).expect("it had a patch");
+        let gone: HashSet<usize> = patches.iter().copied().collect();
+        own.retain(|index| !gone.contains(index));
+        if own.is_empty() {
+            self.units.remove(&unit);
+        }
+        for index in patches {
+            self.ready.remove(&(unit, *index));
+        }
+    }
+
+    /// Forgets patches that are durable, and with them those that only stood for them.
+    fn settle(&mut self, durable: Vec<usize>) {
+        let mut left = durable;
         while let Some(index) = left.pop() {
             let patch = self.patches[index].take().expect("a patch is committed once");
             self.vacant.push(index);
             self.count -= 1;
-            left_units.extend(patch.unit);
+            if self.open.get(&patch.owner.0) == Some(&index) {
+                self.open.remove(&patch.owner.0);
+            }
             for other in patch.dependents {
                 // One that was written with it may be gone already.
                 let Some(dependent) = self.patches[other].as_mut() else { continue };
-                dependent.waits.retain(|waited| *waited != index);
-                let stands_for_none = dependent.unit.is_none() && dependent.waits.is_empty();
-                if stands_for_none && !dependent.is_held {
+                if let Ok(place) = dependent.waits.binary_search(&index) {
+                    dependent.waits.remove(place);
+                }
+                if !dependent.waits.is_empty() {
+                    continue;
+                }
+                if dependent.units.is_empty() && !dependent.is_held {
                     left.push(other);
                 }
-            }
-        }
-        self.leave_units(&left_units);
-    }
-
-    /// Takes the patches that are gone off the lists of their units.
-    fn leave_units(&mut self, units: &HashSet<Unit>) {
-        for unit in units {
-            let own = self.units.get_mut(unit).expect("it had a patch");
-            own.retain(|index| self.patches[*index].is_some());
-            if own.is_empty() {
-                self.units.remove(unit);
+                self.ready.extend(dependent.units.iter().map(|unit| (*unit, other)));
             }
         }
     }
@@ -355,12 +405,25 @@ impl Graph {
         patches.filter_map(|patch| patch.undo.as_ref()).map(Undo::bytes).sum()
     }
 
+    /// Memory of the graph, in bytes: patches, what they wait for, and what takes them back.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of = |patch: &Patch| {
+            let numbers = patch.waits.capacity() + patch.dependents.capacity();
+            let places = patch.units.capacity() * size_of::<Unit>();
+            let lists = patch.units.len() * (2 * size_of::<(Unit, usize)>() + size_of::<usize>());
+            let undo = patch.undo.as_ref().map_or(0, Undo::memory_bytes);
+            let numbers = numbers + patch.words.capacity();
+            size_of::<Patch>() + numbers * size_of::<usize>() + places + lists + undo
+        };
+        self.patches.iter().flatten().map(of).sum()
+    }
+
     /// Patches that wait, for a report of one that waits for ever.
     pub(crate) fn waiting(&self) -> String {
         let patches = self.patches.iter().enumerate();
         let waiting = patches.filter_map(|(index, patch)| {
             let patch = patch.as_ref()?;
-            Some(format!("{index} of {:?} waits for {:?}", patch.unit, patch.waits))
+            Some(format!("{index} of {:?} waits for {:?}", patch.units, patch.waits))
         });
         waiting.take(16).collect::<Vec<_>>().join("; ")
     }

@@ -12,8 +12,10 @@
 mod cache;
 mod graph;
 mod plan;
+mod study;
 mod undo;
 
 pub use cache::{Cache, Closed, Counters, Discipline};
 pub use graph::{Bug, PatchId};
 pub use plan::{After, Content, Owner, Plan};
+pub use study::{Merging, Study};

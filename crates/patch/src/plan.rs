@@ -21,16 +21,6 @@ pub enum Content {
     Data,
 }
 
-impl Content {
-    /// Bytes of a unit of a block of so many bytes.
-    pub(crate) fn unit_bytes(self, block_bytes: usize) -> usize {
-        match self {
-            Content::Metadata => SECTOR_BYTES,
-            Content::Data => block_bytes,
-        }
-    }
-}
-
 /// Something that a change waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
@@ -75,6 +65,12 @@ impl Change {
     /// Whether it waits for a group that has changes of users' bytes or not.
     pub(crate) fn is_grouped(&self, data: bool) -> bool {
         data || self.content == Content::Metadata
+    }
+
+    /// Whether its whole block belongs to its owner: no other owner changes it before it is
+    /// durable.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_fresh || self.content == Content::Data
     }
 }
 
@@ -127,7 +123,7 @@ impl Plan {
         bytes: &[u8],
         after: &[After],
     ) -> Result<Vec<After>> {
-        let unit_bytes = content.unit_bytes(cache.block_bytes());
+        let unit_bytes = cache.unit_bytes_of(content);
         let old = self.overlay(cache, block, content)?;
         let runs = differences(&old[at..at + bytes.len()], bytes, at, unit_bytes);
         old[at..at + bytes.len()].copy_from_slice(bytes);
@@ -151,8 +147,9 @@ impl Plan {
         after: &[After],
     ) -> Result<After> {
         let content = Content::Metadata;
+        let unit_bytes = cache.unit_bytes_of(content);
         let bytes = self.overlay(cache, block, content)?;
-        let start = parts.first().map_or(0, |(at, _)| at / SECTOR_BYTES * SECTOR_BYTES);
+        let start = parts.first().map_or(0, |(at, _)| at / unit_bytes * unit_bytes);
         let mut pieces = Vec::with_capacity(parts.len());
         for (at, part) in parts {
             bytes[*at..at + part.len()].copy_from_slice(part);
@@ -170,7 +167,7 @@ impl Plan {
         bytes: &[u8],
         after: &[After],
     ) -> Vec<After> {
-        let unit_bytes = content.unit_bytes(cache.block_bytes());
+        let unit_bytes = cache.unit_bytes_of(content);
         let mut steps = Vec::new();
         for (which, part) in bytes.chunks(unit_bytes).enumerate() {
             let pieces = vec![Piece { at: 0, bytes: part.to_vec(), mask: None }];
@@ -194,6 +191,7 @@ impl Plan {
         value: bool,
         after: &[After],
     ) -> Result<Vec<After>> {
+        let unit_bytes = cache.unit_bytes_of(Content::Metadata);
         let bytes = self.overlay(cache, block, Content::Metadata)?;
         let mut masks: std::collections::BTreeMap<usize, u8> = Default::default();
         for bit in bits {
@@ -203,8 +201,8 @@ impl Plan {
         for (at, mask) in masks {
             let new = if value { 0xff } else { 0 };
             bytes[at] = bytes[at] & !mask | new & mask;
-            let pieces = units.entry(at / SECTOR_BYTES * SECTOR_BYTES).or_default();
-            let within = at % SECTOR_BYTES;
+            let pieces = units.entry(at / unit_bytes * unit_bytes).or_default();
+            let within = at % unit_bytes;
             match pieces.last_mut() {
                 Some(Piece { at, bytes, mask: Some(known) }) if *at + bytes.len() == within => {
                     bytes.push(new);
@@ -246,7 +244,7 @@ impl Plan {
 }
 
 /// What is changed whole: a number of a structure. Else a part of one could be durable.
-const WORD_BYTES: usize = 4;
+pub(crate) const WORD_BYTES: usize = 4;
 
 /// The runs of words at `at` of a block that differ, by the units in which they lie.
 fn differences(old: &[u8], new: &[u8], at: usize, unit_bytes: usize) -> Vec<(usize, Vec<Piece>)> {

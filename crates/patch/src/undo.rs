@@ -79,17 +79,20 @@ impl Undo {
     }
 
     /// Keeps what `unit` has where a change is about to be made. What this patch has changed
-    /// already keeps its older bytes.
-    pub(crate) fn keep(&mut self, unit: &[u8], pieces: &[Piece]) {
+    /// already keeps its older bytes. Says how many bytes there are more.
+    pub(crate) fn keep(&mut self, unit: &[u8], pieces: &[Piece]) -> u64 {
+        let mut more = 0;
         for piece in pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
             self.reach(piece.at..piece.at + piece.bytes.len());
             for (at, mask, _) in piece.each() {
                 let index = at - self.at;
                 let fresh = mask & !self.mask[index];
+                more += u64::from(self.mask[index] == 0 && mask != 0);
                 mix(&mut self.old[index], fresh, unit[at]);
                 self.mask[index] |= mask;
             }
         }
+        more
     }
 
     /// Takes the patch back out of a copy of its unit.
@@ -101,5 +104,10 @@ impl Undo {
     /// Bytes that it keeps.
     pub(crate) fn bytes(&self) -> usize {
         self.mask.iter().filter(|mask| **mask != 0).count()
+    }
+
+    /// Memory that it takes beside itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.mask.capacity() + self.old.capacity()
     }
 }

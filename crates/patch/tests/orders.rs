@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice};
-use marram_patch::{After, Cache, Content, Discipline, PatchId, Plan};
+use marram_patch::{After, Cache, Content, Discipline, Merging, Owner, PatchId, Plan, Study};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, Event, Fate, RecordingDevice, Trace};
 use std::collections::BTreeMap;
@@ -33,10 +33,11 @@ struct History {
 }
 
 impl History {
-    fn new(discipline: Discipline) -> History {
+    fn new(discipline: Discipline, study: Study) -> History {
         let device =
             Arc::new(RecordingDevice::in_memory(vec![0; BLOCK * usize::try_from(BLOCKS).unwrap()]));
         let mut cache = Cache::new(Arc::clone(&device) as Arc<dyn Device>, 0, BLOCK);
+        cache.set_study(study);
         cache.set_discipline(discipline);
         let (told, patches, newest) = (Vec::new(), Vec::new(), BTreeMap::new());
         History { device, cache, told, patches, newest }
@@ -45,6 +46,7 @@ impl History {
     /// One operation: some changes, each after others of the same and of before.
     fn operate(&mut self, random: &mut Random) {
         let mut plan = Plan::default();
+        plan.set_owner(Owner(random.below(4)));
         let first = self.told.len();
         for _ in 0..=random.below(4) {
             let block = random.below(BLOCKS);
@@ -124,8 +126,12 @@ fn judge(told: &[Told], image: &[u8]) -> Result<(), String> {
 }
 
 fn run(seed: u64, discipline: Discipline) -> (Vec<Told>, Trace) {
+    run_as(seed, discipline, Study::default())
+}
+
+fn run_as(seed: u64, discipline: Discipline, study: Study) -> (Vec<Told>, Trace) {
     let mut random = Random::new(seed);
-    let mut history = History::new(discipline);
+    let mut history = History::new(discipline, study);
     for _ in 0..60 {
         history.operate(&mut random);
         if random.once_in(5) {
@@ -146,6 +152,42 @@ fn states(trace: &Trace, seed: u64) -> Vec<CrashState> {
     states.extend(trace.subsets(5));
     states.extend(trace.seeded(seed, 300));
     states
+}
+
+/// The ways in which patches become fewer, with what can be written known or looked for.
+fn studies() -> impl Iterator<Item = Study> {
+    let ways = [Merging::None, Merging::Hard, Merging::Overlap, Merging::Both, Merging::Owned];
+    let both = [false, true].into_iter();
+    both.flat_map(move |has_ready_lists| {
+        ways.map(|merging| Study { merging, has_ready_lists, ..Study::default() })
+    })
+}
+
+#[test]
+fn each_way_to_have_fewer_patches_keeps_the_order() {
+    let mut count = 0;
+    for (which, study) in studies().enumerate() {
+        for seed in (0..6).map(|seed| 100 + seed * 10 + which as u64) {
+            let (told, trace) = run_as(seed, Discipline::SoftUpdates, study);
+            for state in states(&trace, seed) {
+                let said = judge(&told, &trace.image(state));
+                said.map_err(|said| format!("{study:?}, seed {seed}, {state}: {said}")).unwrap();
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 10_000, "{count}");
+}
+
+#[test]
+fn what_can_be_written_is_the_same_whether_it_is_known_or_looked_for() {
+    for seed in 0..10 {
+        let traces = [false, true].map(|has_ready_lists| {
+            let study = Study { has_ready_lists, ..Study::default() };
+            run_as(seed, Discipline::SoftUpdates, study).1
+        });
+        assert_eq!(traces[0].events(), traces[1].events(), "seed {seed}");
+    }
 }
 
 #[test]
@@ -229,7 +271,7 @@ fn a_file_that_grows_by_many_writes_keeps_few_patches() {
         cache.apply(plan).unwrap();
     }
     let counters = cache.counters();
-    assert_eq!(counters.patches, 1000 + 1 + 1, "blocks, the bitmap, and one size");
+    assert_eq!(counters.patches(), 1000 + 1 + 1, "blocks, the bitmap, and one size");
     assert!(counters.undo_bytes <= 8, "{}", counters.undo_bytes);
 }
 
@@ -263,4 +305,49 @@ fn no_word_is_half_of_one_change_and_half_of_another() {
     assert_eq!(device.snapshot()[8..13], [0, 0, 0, 0, 9], "the later half waits as well");
     cache.wave().unwrap();
     assert_eq!(device.snapshot()[8..13], [7, 0, 5, 0, 9]);
+}
+
+#[test]
+fn what_comes_again_and_again_does_not_hold_back_what_waits() {
+    let device = Arc::new(MemoryDevice::new(BLOCK * 300));
+    let mut cache = Cache::new(device, 0, BLOCK);
+    let mut older = Vec::new();
+    for which in 0..200_u64 {
+        let mut plan = Plan::default();
+        plan.set_owner(Owner(7));
+        // Each waits for something new, and belongs to the same.
+        let new = plan.write(&mut cache, (2 + which, Content::Metadata), 0, &[7; 4], &[]).unwrap();
+        let count = (which as u32 + 1).to_le_bytes();
+        plan.write(&mut cache, (1, Content::Metadata), 0, &count, &new).unwrap();
+        let made = cache.apply(plan).unwrap();
+        older.push(made[made.len() - 1]);
+        cache.wave().unwrap();
+        if let Some(long_ago) = older.len().checked_sub(4) {
+            assert!(cache.is_committed(older[long_ago]), "change {long_ago} waits for ever");
+        }
+    }
+}
+
+#[test]
+fn what_is_freed_of_many_owners_is_one_patch_until_a_wave() {
+    const FREED: Owner = Owner(u64::MAX);
+    let device = Arc::new(MemoryDevice::new(BLOCK * 300));
+    let mut cache = Cache::new(device, 0, BLOCK);
+    let free = |cache: &mut Cache, which: u64| {
+        let mut plan = Plan::default();
+        plan.set_owner(Owner(which));
+        let gone =
+            plan.write(cache, (2, Content::Metadata), 0, &[which as u8 + 1; 4], &[]).unwrap();
+        let inode = plan.write(cache, (3 + which, Content::Metadata), 0, &[1; 4], &gone).unwrap();
+        plan.set_owner(FREED);
+        plan.set_bits(cache, 0, &[which], true, &inode).unwrap();
+        let made = cache.apply(plan).unwrap();
+        made[made.len() - 1]
+    };
+    let first: Vec<PatchId> = (0..100).map(|which| free(&mut cache, which)).collect();
+    assert!(first.windows(2).all(|pair| pair[0] == pair[1]));
+    cache.wave().unwrap();
+    assert_ne!(free(&mut cache, 100), first[0], "what comes later does not hold it back");
+    cache.sync().unwrap();
+    assert_eq!(cache.counters().waiting, 0);
 }

@@ -5,6 +5,7 @@
 
 use crate::bytes::{u16_at, u32_at};
 use crate::error::{ImageError, failed};
+use crate::state::rules::FREED;
 use crate::state::{State, Work, damaged};
 use crate::superblock::Geometry;
 use marram_patch::{After, Cache, PatchId};
@@ -395,6 +396,7 @@ impl Work<'_> {
         if blocks.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(damaged("a file has a block twice"));
         }
+        let before = self.plan.set_owner(FREED);
         let mut steps = Vec::new();
         let mut from = 0;
         while from < blocks.len() {
@@ -421,6 +423,7 @@ impl Work<'_> {
             }
             steps.extend(self.set_bits(bitmap, &[bit], false, after)?);
         }
+        self.plan.set_owner(before);
         self.freeing.push(Freeing { blocks, inode, steps });
         Ok(())
     }

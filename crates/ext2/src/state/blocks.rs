@@ -7,7 +7,7 @@ use crate::inode::{DIRECT, Inode};
 use crate::state::rules::Rule;
 use crate::state::{Work, damaged};
 use crate::superblock::Geometry;
-use marram_patch::{After, Content};
+use marram_patch::{After, Content, Owner};
 use marram_vfs::{Error, Result};
 
 /// Sectors that an inode can count without flags.
@@ -71,6 +71,8 @@ struct Fresh {
 #[derive(Default)]
 pub(crate) struct Growth {
     fresh: Vec<Fresh>,
+    /// The file: new blocks of pointers belong to it.
+    owner: Owner,
     /// What the inode has to wait for.
     pub(crate) after: Vec<After>,
     /// How many blocks there are more.
@@ -80,6 +82,11 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
+    /// Of the file of an inode.
+    pub(crate) fn of(number: u64) -> Growth {
+        Growth { owner: Owner(number), ..Growth::default() }
+    }
+
     fn fresh(&mut self, block: u64) -> Option<&mut Fresh> {
         self.fresh.iter_mut().find(|fresh| fresh.block == block)
     }
@@ -190,7 +197,9 @@ impl Work<'_> {
         let (block, mut after) = self.take_block(goal)?;
         let zeros = vec![0; self.state.geometry.block_bytes];
         let place = (block, Content::Metadata);
+        let before = self.plan.set_owner(growth.owner);
         after.extend(self.plan.fresh(&self.state.cache, place, &zeros, &[]));
+        self.plan.set_owner(before);
         growth.fresh.push(Fresh { block, parent, after });
         growth.blocks += 1;
         Ok(block)

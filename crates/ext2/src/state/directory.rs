@@ -10,7 +10,7 @@ use crate::state::blocks::Growth;
 use crate::state::census::Named;
 use crate::state::rules::Rule;
 use crate::state::{State, Work, damaged, shown};
-use marram_patch::{After, Content};
+use marram_patch::{After, Content, Owner};
 use marram_vfs::{DirectoryEntry, Error, Ino, Kind, Name, Result};
 use std::collections::HashMap;
 
@@ -294,6 +294,7 @@ impl Work<'_> {
         after: &[After],
     ) -> Result<Vec<After>> {
         let (block, entry) = self.dots(number, inode)?;
+        self.touched.push((number, block));
         self.write(block, entry.at, &(parent as u32).to_le_bytes(), after)
     }
 
@@ -353,15 +354,20 @@ impl Work<'_> {
         bytes.resize(block_bytes, 0);
         fill_sectors(&mut bytes[SECTOR..]);
         after.extend(bits);
+        let before = self.plan.set_owner(Owner(number));
         after.extend(self.plan.fresh(&self.state.cache, (block, Content::Metadata), &bytes, &[]));
+        self.plan.set_owner(before);
         let after = self.by(Rule::GrowthAfterInode, after);
-        let mut growth = Growth::default();
+        let mut growth = Growth::of(number);
         self.point(inode, &mut growth, (which, block), after)?;
         let after = self.end_growth(inode, growth)?;
         inode.set_size(size);
         let (place, name) = (Some(which * block_bytes as u64), name.as_bytes().into());
+        self.touched.push((number, block));
         self.noted.push(Noted { directory: number, name, block, place, is_new: true });
-        self.store(number, inode, &after)
+        // It waits for the inode of the entry, so it belongs to that, not to the directory.
+        let (block, at) = self.state.place(number)?;
+        self.write(block, at, &inode.bytes, &after)
     }
 
     /// What has to be durable before an entry of a block is seen on the medium if it is seen here:
@@ -425,6 +431,7 @@ impl Work<'_> {
         }
         let place = Some(which * self.state.geometry.block_bytes as u64 + at as u64);
         let name = name.as_bytes().into();
+        self.touched.push((number, block));
         self.noted.push(Noted { directory: number, name, block, place, is_new: false });
         self.write_together(block, &together, &after)
     }
@@ -451,6 +458,7 @@ impl Work<'_> {
     ) -> Result<Vec<After>> {
         let Found { block, which, entry, number: target, .. } = *found;
         self.named.push(Named { directory, target, is_added: false });
+        self.touched.push((directory, block));
         let name: Box<[u8]> = name.as_bytes().into();
         let gone = Noted { directory, name: name.clone(), block, place: None, is_new: false };
         self.noted.push(gone);
@@ -491,6 +499,7 @@ impl Work<'_> {
         let directory = found.directory;
         self.named.push(Named { directory, target: found.number, is_added: false });
         self.named.push(Named { directory, target, is_added: true });
+        self.touched.push((directory, found.block));
         let number = (target as u32).to_le_bytes().to_vec();
         let kind = self.entry_kind(kind);
         // It counts once it is seen.

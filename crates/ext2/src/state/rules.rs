@@ -3,7 +3,12 @@
 //! `docs/ext2.md` has them in one table, operation by operation.
 
 use crate::state::Work;
-use marram_patch::After;
+use marram_patch::{After, Owner};
+
+/// What freed bits belong to: no sync needs them, so they become one patch of their sector.
+pub(crate) const FREED: Owner = Owner(u64::MAX);
+/// What blocks of the log belong to.
+pub(crate) const LOG: Owner = Owner(u64::MAX - 1);
 
 /// What a change waits for, and why. That a new entry waits until the index of its directory is
 /// cleared is not among them: the mark of an index lies in the sector of the directory's size, for
@@ -86,6 +91,12 @@ impl Rule {
 }
 
 impl Work<'_> {
+    /// Lets the changes that follow belong to an inode: a sync of it needs them, or it needs them
+    /// to be found.
+    pub(crate) fn for_inode(&mut self, number: u64) {
+        self.plan.set_owner(Owner(number));
+    }
+
     /// What a change waits for by a rule, unless a test has left that rule out.
     pub(crate) fn by(&self, rule: Rule, after: Vec<After>) -> Vec<After> {
         if self.state.left_out == Some(rule) { Vec::new() } else { after }

@@ -5,11 +5,9 @@
 //! own bytes in the table of inodes wait for what they point to.
 
 use crate::error::failed;
-use crate::inode::Inode;
 use crate::state::{State, Work};
 use marram_patch::{After, Discipline, PatchId};
-use marram_vfs::{Ino, Result, SyncScope, Timestamp};
-use std::ops::Range;
+use marram_vfs::{Ino, Result, SyncScope};
 
 /// No inode has this number: under it stands what leads to directories that were moved. They may be
 /// on the way to anything, so each sync makes all of it durable.
@@ -35,36 +33,42 @@ impl State {
 
     /// The changes that a sync of an inode makes durable, each with what it waits for.
     fn needed_for(&mut self, number: u64) -> Result<Vec<PatchId>> {
-        let inode = self.raw_inode(number)?;
         let (block, at) = self.place(number)?;
         let own = at..at + self.geometry.inode_bytes;
         let mut needed = self.cache.patches_at(block, own);
         needed.extend(self.recent.get(&number).into_iter().flatten());
         needed.extend(self.names.get(&number).into_iter().flatten());
-        if inode.is_directory() {
-            for entries in self.dirty_blocks(&inode)? {
-                needed.extend(self.cache.patches_at(entries, self.whole_block()));
-            }
+        for entries in self.touched.get(&number).into_iter().flatten() {
+            needed.extend(self.cache.patches_at(*entries, 0..self.geometry.block_bytes));
         }
         Ok(needed)
     }
+}
 
-    fn whole_block(&self) -> Range<usize> {
-        0..self.geometry.block_bytes
+/// When what may have become durable is looked through: when there is twice as much as was left the
+/// last time. So a sync does not pay for what others wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    more: usize,
+    left: usize,
+}
+
+/// So few are looked through each time.
+const LOOK_MIN: usize = 64;
+
+impl Looks {
+    /// There are so many more.
+    pub(crate) fn note(&mut self, more: usize) {
+        self.more += more;
     }
 
-    /// The blocks of a directory with entries that are not durable.
-    fn dirty_blocks(&mut self, inode: &Inode) -> Result<Vec<u64>> {
-        let blocks = inode.size() / self.geometry.block_bytes as u64;
-        let mut work = Work::new(self, Timestamp::default());
-        let mut dirty = Vec::new();
-        for which in 0..blocks {
-            let block = work.map(inode, which)?;
-            if block != 0 && work.state.cache.is_dirty(block) {
-                dirty.push(block);
-            }
-        }
-        Ok(dirty)
+    pub(crate) fn is_due(&self) -> bool {
+        self.more >= self.left.max(LOOK_MIN)
+    }
+
+    /// All has been looked through, and so many are left.
+    pub(crate) fn note_look(&mut self, left: usize) {
+        (self.more, self.left) = (0, left);
     }
 }
 
@@ -72,5 +76,39 @@ impl Work<'_> {
     /// Notes what is to be durable after a sync of an inode.
     pub(crate) fn note_leads(&mut self, number: u64, steps: &[After]) {
         self.leads.push((number, steps.to_vec()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOOK_MIN, Looks};
+
+    /// Each of so many notes is followed by a sync, and all of them wait.
+    #[test]
+    fn syncs_beside_much_that_waits_look_at_each_of_it_a_few_times_at_most() {
+        const NOTES: usize = 100_000;
+        let (mut looks, mut looked_at) = (Looks::default(), 0);
+        for there in 1..=NOTES {
+            looks.note(1);
+            if looks.is_due() {
+                looked_at += there;
+                looks.note_look(there);
+            }
+        }
+        assert!(looked_at <= 2 * NOTES, "{looked_at}");
+    }
+
+    #[test]
+    fn what_became_durable_is_looked_through_when_there_is_as_much_again() {
+        let mut looks = Looks::default();
+        looks.note(LOOK_MIN - 1);
+        assert!(!looks.is_due());
+        looks.note(1);
+        assert!(looks.is_due());
+        looks.note_look(1000);
+        looks.note(999);
+        assert!(!looks.is_due());
+        looks.note(1);
+        assert!(looks.is_due());
     }
 }

@@ -191,6 +191,7 @@ impl Work<'_> {
         mut all: Vec<Attribute>,
         after: &[After],
     ) -> Result<Vec<After>> {
+        self.for_inode(number);
         all.sort_by(|one, other| one.place().cmp(&other.place()));
         let (own, others) = fit(inode, all);
         if let Some(at) = attributes_at(inode) {

@@ -8,7 +8,7 @@ use crate::commands::answers::unexpected;
 use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, DamageRow, MountReport, Operation, ScheduleRow, ShownReport, StatusReport,
+    Answer, DamageRow, MountReport, Operation, ScheduleRow, ShownReport, StatusReport, WriteOrder,
 };
 use crate::control::server::clear_abandoned;
 use crate::error::{Error, Kind, Result};
@@ -157,19 +157,7 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
             report.group
         ),
     });
-    if let Some(order) = &report.write_order {
-        lines.push(format!(
-            "write order:  {}: {} commits, {} patches and {} joined to them, {} waves, {} flushes, \
-             {} waiting",
-            order.consistency,
-            order.commits,
-            order.patches,
-            order.joined,
-            order.waves,
-            order.flushes,
-            order.waiting
-        ));
-    }
+    lines.extend(report.write_order.iter().flat_map(|order| order_lines(order, exact)));
     if report.healed_blocks > 0 {
         lines.push(format!("healed:       {} blocks from another copy", report.healed_blocks));
     }
@@ -181,6 +169,40 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
     text.push_str(&partials(report, exact, output.colour));
     text.push_str(&damage(&report.damage));
     text
+}
+
+/// In which order an image is written, and what that has cost.
+fn order_lines(order: &WriteOrder, exact: bool) -> [String; 3] {
+    let size = |bytes| size_text(bytes, exact);
+    [
+        format!(
+            "write order:  {}: {} commits, {} waves, {} flushes; {} written, {} of it twice",
+            order.consistency,
+            order.commits,
+            order.waves,
+            order.flushes,
+            size(order.written_bytes),
+            size(order.twice_bytes)
+        ),
+        format!(
+            "patches:      {} made ({} hard), {} joined to them ({} to hard ones, {} overlapped, \
+             {} near)",
+            order.patches,
+            order.hard,
+            order.joined,
+            order.joined_hard,
+            order.joined_overlapped,
+            order.joined_near
+        ),
+        format!(
+            "              {} waiting in {}; {} kept to take back, {} now; {} taken back",
+            order.waiting,
+            size(order.graph_bytes),
+            size(order.kept_bytes),
+            size(order.undo_bytes),
+            order.rollbacks
+        ),
+    ]
 }
 
 /// How snapshots of a dataset are taken by themselves.

@@ -158,14 +158,21 @@ impl Ext2Home {
             write_order: Some(WriteOrder {
                 consistency: self.files.consistency().name().to_owned(),
                 commits: self.files.commits(),
-                patches: counters.patches,
-                joined: counters.joined,
+                patches: counters.patches(),
+                hard: counters.hard,
+                joined: counters.joined(),
+                joined_hard: counters.into_hard,
+                joined_overlapped: counters.into_overlapped,
+                joined_near: counters.into_near,
                 waiting: counters.waiting,
                 undo_bytes: counters.undo_bytes,
+                kept_bytes: counters.kept_bytes,
+                graph_bytes: counters.graph_bytes,
                 rollbacks: counters.rollbacks,
                 waves: counters.waves,
                 flushes: counters.flushes,
                 written_bytes: counters.written_bytes,
+                twice_bytes: counters.twice_bytes,
             }),
             ..StatusReport::default()
         })

@@ -63,12 +63,14 @@ pub(crate) fn none_at(path: &Path) -> Error {
 /// # Errors
 /// There is none, another process has it (named), or it cannot be read.
 pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
-    if mode.offset_bytes.is_some() {
-        return Ext2Kind.open(path, mode);
-    }
-    let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
-    let kinds = kinds_at(path)?;
-    let kind = kinds.iter().find(is_there).unwrap_or(&kinds[0]);
+    let kind: &dyn Kind = match mode.offset_bytes {
+        Some(_) => &Ext2Kind,
+        None => {
+            let is_there = |kind: &&&dyn Kind| matches!(kind.probe(path), Ok(Some(_)));
+            let kinds = kinds_at(path)?;
+            *kinds.iter().find(is_there).unwrap_or(&kinds[0])
+        }
+    };
     if mode.consistency.is_some() && !kind.is_image() {
         let what = "mount option consistency goes with ext2 and ext3 images only";
         return Err(Error::usage(what).hint("leave it out: other homes have one order of writes"));

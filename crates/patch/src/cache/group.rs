@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// The group that takes changes now.
 #[derive(Debug)]
 pub(crate) struct Group {
-    patch: PatchId,
+    pub(crate) patch: PatchId,
     blocks: BTreeSet<u64>,
 }
 
@@ -74,6 +74,7 @@ impl Cache {
     /// The changes of users' bytes that are not durable.
     pub fn data_patches(&self) -> Vec<PatchId> {
         let units = self.graph.units().filter(|unit| self.is_data(unit.block));
-        units.flat_map(|unit| self.graph.all_of(unit)).collect()
+        let patches: BTreeSet<PatchId> = units.flat_map(|unit| self.graph.all_of(unit)).collect();
+        patches.into_iter().collect()
     }
 }

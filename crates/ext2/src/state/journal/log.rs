@@ -13,6 +13,7 @@ use super::{
 };
 use crate::error::{ImageError, failed};
 use crate::state::State;
+use crate::state::rules::LOG;
 use marram_patch::{After, Cache, Closed, Content, Discipline, Plan};
 use marram_vfs::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
@@ -281,6 +282,7 @@ impl State {
         let mut encoded = log.encode(&self.cache, &closed.blocks)?;
         let commit = encoded.pop().unwrap_or_default();
         let mut plan = Plan::default();
+        plan.set_owner(LOG);
         let mut after: Vec<After> = ordered.into_iter().map(After::Patch).collect();
         for bytes in encoded {
             let place = (log.advance(), Content::Data);

@@ -93,12 +93,13 @@ impl Work<'_> {
         if data.is_empty() {
             return Ok(());
         }
+        self.for_inode(number);
         check_changeable(&inode)?;
         let end = self.range_end(offset, data.len() as u64)?;
         self.drop_capability(number, &mut inode)?;
         let block_bytes = self.state.geometry.block_bytes as u64;
         let size = inode.size();
-        let mut growth = Growth::default();
+        let mut growth = Growth::of(number);
         growth.after.extend(self.zero_gap(&inode, offset)?);
         let mut written = Vec::new();
         let mut at = offset;
@@ -192,6 +193,7 @@ impl Work<'_> {
     /// Gives a file another size, and stores its inode.
     pub(crate) fn resize(&mut self, number: u64, inode: &mut Inode, size: u64) -> Result<()> {
         self.range_end(size, 0)?;
+        self.for_inode(number);
         let old = inode.size();
         if size >= old {
             let after = self.zero_gap(inode, size)?;
@@ -241,6 +243,7 @@ impl Work<'_> {
     /// One of the operations by which a file is cut to so many blocks; whether it was the last.
     fn cut_piece(&mut self, number: u64, keep: u64, after: &[After]) -> Result<bool> {
         let mut inode = self.raw_inode(number)?;
+        self.for_inode(number);
         let from = self.last_blocks(&inode, keep, self.state.cut_blocks_max())?;
         let block_bytes = self.state.geometry.block_bytes as u64;
         inode.set_size(inode.size().min(from * block_bytes));

@@ -3,7 +3,7 @@
 use crate::error::failed;
 use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
 use crate::state::directory::first_block;
-use crate::state::rules::Rule;
+use crate::state::rules::{FREED, Rule};
 use crate::state::{State, Work, check_changeable, damaged, number, shown};
 use marram_patch::{After, Content};
 use marram_vfs::{
@@ -132,6 +132,7 @@ impl Work<'_> {
         }
         let is_directory = new.kind == Kind::Directory;
         let (made, bit) = self.take_inode(parent, is_directory)?;
+        self.for_inode(made);
         let mut after = self.by(Rule::InodeAfterBit, bit);
         after.extend(counted);
         let old = self.raw_inode(made)?;
@@ -233,6 +234,7 @@ impl Work<'_> {
         }
         check_changeable(&inode)?;
         check_links(&inode)?;
+        self.for_inode(target);
         if inode.links() == 0 {
             self.drop_orphan(target, &mut inode)?;
         }
@@ -255,7 +257,12 @@ impl Work<'_> {
     pub(crate) fn before_loss(&mut self, (number, inode): (u64, &Inode)) -> Result<Vec<After>> {
         match inode.is_directory() {
             true => self.emptied(inode).map(|after| self.by(Rule::LossAfterEmptied, after)),
-            false if inode.links() > 1 => Ok(self.by(Rule::LossAfterNames, self.recent_of(number))),
+            false if inode.links() > 1 => {
+                let names = self.state.names.get(&number);
+                let names = names.into_iter().flatten().map(|patch| After::Patch(*patch));
+                let after = names.chain(self.recent_of(number)).collect();
+                Ok(self.by(Rule::LossAfterNames, after))
+            }
             false => Ok(Vec::new()),
         }
     }
@@ -276,6 +283,7 @@ impl Work<'_> {
             return Err(Error::IsDirectory);
         }
         check_changeable(&inode)?;
+        self.for_inode(found.number);
         let kept = self.before_loss((found.number, &inode))?;
         let gone = self.remove_entry((directory, name), &found, &kept)?;
         above.touch_content(self.now);
@@ -297,10 +305,11 @@ impl Work<'_> {
         if inode.links() == 0 {
             self.add_orphan(target, &mut inode)?;
         }
-        let steps = self.store(target, &inode, gone)?;
         if inode.links() > 0 {
+            self.store(target, &inode, gone)?;
             return Ok(None);
         }
+        let steps = self.store_of(FREED, (target, &inode), gone)?;
         self.nameless = Some((target, steps));
         Ok(Some(target))
     }
@@ -316,7 +325,7 @@ impl Work<'_> {
         inode.set_links(0);
         inode.set_time(Time::Changed, self.now);
         self.add_orphan(target, &mut inode)?;
-        let steps = self.store(target, &inode, gone)?;
+        let steps = self.store_of(FREED, (target, &inode), gone)?;
         self.nameless = Some((target, steps.clone()));
         Ok(steps)
     }
@@ -334,6 +343,7 @@ impl Work<'_> {
         }
         check_changeable(&inode)?;
         self.refuse_two_names(&inode)?;
+        self.for_inode(found.number);
         let emptied = self.before_loss((found.number, &inode))?;
         let gone = self.remove_entry((directory, name), &found, &emptied)?;
         above.touch_content(self.now);
@@ -417,6 +427,7 @@ impl State {
         self.directories.remove(&number);
         self.recent.remove(&number);
         self.names.remove(&number);
+        self.touched.remove(&number);
         // It counts as there while it is taken apart.
         let nameless = self.nameless.get(&number).into_iter().flatten();
         let after: Vec<After> = nameless.map(|patch| After::Patch(*patch)).collect();

@@ -125,6 +125,7 @@ impl Work<'_> {
         whiteout: Option<Caller>,
     ) -> Result<Option<u64>> {
         let moved = (source.number(), source.kind);
+        self.for_inode(moved.0);
         let moves = from != to && source.is_directory();
         let mut after = self.before_move(&source)?;
         if moves {
@@ -185,6 +186,7 @@ impl Work<'_> {
             None => self.remove_entry((from, name), found, &after)?,
             Some(caller) => {
                 let (made, steps) = self.new_whiteout(caller, (from, &inode))?;
+                self.for_inode(found.number);
                 after.extend(steps);
                 self.replace_entry(found, (made, Kind::CharDevice), &after)?
             }

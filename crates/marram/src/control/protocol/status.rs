@@ -68,12 +68,30 @@ pub(crate) struct WriteOrder {
     pub(crate) commits: u64,
     /// Patches that were made.
     pub(crate) patches: u64,
+    /// Those of them that nothing ever takes back.
+    #[serde(default)]
+    pub(crate) hard: u64,
     /// Changes that became a part of one.
     pub(crate) joined: u64,
+    /// Those that became a part of one that nothing takes back.
+    #[serde(default)]
+    pub(crate) joined_hard: u64,
+    /// Those that became a part of one whose bytes they overwrote.
+    #[serde(default)]
+    pub(crate) joined_overlapped: u64,
+    /// Those that became a part of another one beside them.
+    #[serde(default)]
+    pub(crate) joined_near: u64,
     /// Patches that are not durable.
     pub(crate) waiting: u64,
     /// Bytes that are kept to take those back in what is written.
     pub(crate) undo_bytes: u64,
+    /// Bytes that were kept for that so far.
+    #[serde(default)]
+    pub(crate) kept_bytes: u64,
+    /// Memory of the patches that are not durable.
+    #[serde(default)]
+    pub(crate) graph_bytes: u64,
     /// Patches that were taken back in what was written.
     pub(crate) rollbacks: u64,
     /// Waves of writes.
@@ -82,6 +100,9 @@ pub(crate) struct WriteOrder {
     pub(crate) flushes: u64,
     /// Bytes written.
     pub(crate) written_bytes: u64,
+    /// Bytes written with something taken back, and so once more.
+    #[serde(default)]
+    pub(crate) twice_bytes: u64,
 }
 
 /// A dataset of which snapshots are taken by themselves.
