@@ -2,10 +2,12 @@
 
 use crate::database::Table;
 use crate::failure::damaged;
-use crate::format::{Entry, LineRecord, Record, Role, keys};
+use crate::format::{Entry, LineRecord, Record, Role, decode_operation, keys};
 use crate::rows::Rows;
+use marram_format::operation::OperationRecord;
 use marram_store::{DatasetKind, DatasetName, DatasetReport, Error, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Lines that a state is read along at most.
 pub(crate) const LINES_DEEP_MAX: usize = 256;
@@ -20,6 +22,8 @@ pub(crate) struct Catalogue {
     /// Where the snapshots of each line end, and where other lines begin: the line, its period, and
     /// the number of the snapshot or of the other line.
     points: BTreeSet<(u64, u64, u64)>,
+    /// What users have asked for, by ascending numbers.
+    operations: Arc<BTreeMap<u64, OperationRecord>>,
 }
 
 /// A line, and up to which of its periods a state has it; the last one is that which no other
@@ -35,11 +39,16 @@ impl Catalogue {
     /// Reads it.
     pub(crate) fn read(rows: &Rows) -> Result<Catalogue> {
         let mut catalogue = Catalogue::default();
-        for (key, value) in rows.all(Table::Lines)? {
+        let [lines, records, operations] =
+            rows.all_of([Table::Lines, Table::Datasets, Table::Operations])?;
+        for (key, value) in lines {
             catalogue.set_line(keys::decode_number(&key)?, Some(LineRecord::decode(&value)?));
         }
-        for (key, value) in rows.all(Table::Datasets)? {
+        for (key, value) in records {
             catalogue.set(keys::decode_number(&key)?, Some(Record::decode(&value)?))?;
+        }
+        for (key, value) in operations {
+            catalogue.set_operation(keys::decode_number(&key)?, Some(decode_operation(&value)?));
         }
         catalogue.check()?;
         Ok(catalogue)
@@ -47,6 +56,9 @@ impl Catalogue {
 
     /// Takes in what an entry sets and takes away.
     pub(crate) fn take(&mut self, entry: &Entry) -> Result<()> {
+        for (number, operation) in &entry.operations {
+            self.set_operation(*number, operation.clone());
+        }
         entry.lines.iter().for_each(|(number, line)| self.set_line(*number, *line));
         entry.records.iter().try_for_each(|(number, record)| self.set(*number, record.clone()))
     }
@@ -79,6 +91,20 @@ impl Catalogue {
 
     pub(crate) fn line(&self, number: u64) -> Option<&LineRecord> {
         self.lines.get(&number)
+    }
+
+    /// What users have asked for, oldest first.
+    pub(crate) fn operations(&self) -> &Arc<BTreeMap<u64, OperationRecord>> {
+        &self.operations
+    }
+
+    /// Enters an operation, or takes it away.
+    pub(crate) fn set_operation(&mut self, number: u64, operation: Option<OperationRecord>) {
+        let operations = Arc::make_mut(&mut self.operations);
+        match operation {
+            Some(operation) => operations.insert(number, operation),
+            None => operations.remove(&number),
+        };
     }
 
     /// The number of a dataset or snapshot.

@@ -38,11 +38,13 @@ pub enum Table {
     Clients,
     /// Which client holds which lock of an object.
     Locks,
+    /// What users have asked for, by ascending numbers.
+    Operations,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 13] = [
+    pub const ALL: [Table; 14] = [
         Table::Header,
         Table::Log,
         Table::Datasets,
@@ -56,6 +58,7 @@ impl Table {
         Table::Work,
         Table::Clients,
         Table::Locks,
+        Table::Operations,
     ];
 
     /// Its name in a database.
@@ -74,6 +77,7 @@ impl Table {
             Table::Work => "work",
             Table::Clients => "clients",
             Table::Locks => "locks",
+            Table::Operations => "operations",
         }
     }
 }

@@ -1,10 +1,24 @@
 //! How an entry that is being made changes datasets and lines.
 
+mod kept;
+mod merging;
+mod undo;
+
+pub(crate) use kept::{expired, is_hidden};
+pub(crate) use merging::Merging;
+pub(crate) use undo::Judge;
+
 use crate::catalogue::{Catalogue, LINES_DEEP_MAX};
 use crate::format::{LineRecord, Record, Role};
+use kept::{UNDO, is_passing};
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::stream::SnapshotIdentity;
-use marram_store::{DatasetName, Error, ROOT_OBJECT, Result, Source, check_rename, check_tag};
+use marram_store::{
+    Author, DatasetName, Error, ROOT_OBJECT, Result, Source, UNDO_DEFAULT, check_rename, check_tag,
+    check_undo_time,
+};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Numbers that an entry gives away at most.
 const NUMBERS_BITS: u32 = 16;
@@ -21,6 +35,14 @@ pub(crate) struct Draft {
     changed: BTreeSet<u64>,
     changed_lines: BTreeSet<u64>,
     work: Vec<[u64; 3]>,
+    /// Operations that are entered, changed or forgotten.
+    operations: BTreeSet<u64>,
+    /// The author that it is done for; without one nothing is entered.
+    author: Option<Arc<Author>>,
+    /// The operation that is taken back, or 0.
+    undoes: u64,
+    /// Datasets and snapshots that are open.
+    open: BTreeSet<u64>,
 }
 
 /// What a draft has come to.
@@ -29,6 +51,7 @@ pub(crate) struct Drafted {
     pub(crate) records: Vec<(u64, Option<Record>)>,
     pub(crate) lines: Vec<(u64, Option<LineRecord>)>,
     pub(crate) work: Vec<[u64; 3]>,
+    pub(crate) operations: Vec<(u64, Option<OperationRecord>)>,
 }
 
 /// Whether a view of a dataset or snapshot is open.
@@ -36,8 +59,19 @@ pub(crate) type IsOpen<'o> = &'o dyn Fn(u64) -> bool;
 
 impl Draft {
     pub(crate) fn new(catalogue: Catalogue, entry: u64, now: i64) -> Draft {
-        let (changed, changed_lines) = (BTreeSet::new(), BTreeSet::new());
-        Draft { catalogue, entry, given: 0, now, changed, changed_lines, work: Vec::new() }
+        Draft {
+            catalogue,
+            entry,
+            given: 0,
+            now,
+            changed: BTreeSet::new(),
+            changed_lines: BTreeSet::new(),
+            work: Vec::new(),
+            operations: BTreeSet::new(),
+            author: None,
+            undoes: 0,
+            open: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn catalogue(&self) -> &Catalogue {
@@ -46,13 +80,18 @@ impl Draft {
 
     /// Whether the entry would change nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.changed_lines.is_empty() && self.work.is_empty()
+        self.changed.is_empty()
+            && self.changed_lines.is_empty()
+            && self.work.is_empty()
+            && self.operations.is_empty()
     }
 
     pub(crate) fn finish(self) -> Drafted {
         let record = |number: &u64| (*number, self.catalogue.record(*number).cloned());
         let line = |number: &u64| (*number, self.catalogue.line(*number).copied());
+        let operation = |number: &u64| (*number, self.catalogue.operations().get(number).cloned());
         Drafted {
+            operations: self.operations.iter().map(operation).collect(),
             records: self.changed.iter().map(record).collect(),
             lines: self.changed_lines.iter().map(line).collect(),
             work: self.work,
@@ -120,14 +159,25 @@ impl Draft {
             holds: Vec::new(),
             properties: properties.clone(),
         };
-        self.set(number, Some(record))
+        self.set(number, Some(record))?;
+        self.enter(OperationRecord::of(OperationKind::Create, number, &[name.as_str()]))?;
+        Ok(())
     }
 
     /// Takes a snapshot of a dataset, and begins its next period.
     pub(crate) fn snapshot(&mut self, dataset: &DatasetName, name: &str) -> Result<u64> {
         let source: Source = format!("{dataset}@{name}").parse()?;
         self.refuse_taken(&source)?;
-        let of = self.catalogue.dataset(dataset)?;
+        let number = self.snapshot_quietly(self.catalogue.dataset(dataset)?, name)?;
+        if !is_passing(&source) {
+            let text = source.to_string();
+            self.enter(OperationRecord::of(OperationKind::Snapshot, number, &[&text]))?;
+        }
+        Ok(number)
+    }
+
+    /// The same, of which no operation is entered.
+    fn snapshot_quietly(&mut self, of: u64, name: &str) -> Result<u64> {
         let live = self.record(of)?;
         let number = self.number()?;
         let snapshot = Record {
@@ -144,6 +194,14 @@ impl Draft {
 
     /// Makes a dataset that begins as a snapshot.
     pub(crate) fn clone_snapshot(&mut self, origin: u64, name: &DatasetName) -> Result<u64> {
+        let number = self.begin_clone(origin, name)?;
+        let of = self.catalogue.source(origin).map(|of| of.to_string()).unwrap_or_default();
+        let record = OperationRecord::of(OperationKind::Clone, number, &[name.as_str(), &of]);
+        self.enter(OperationRecord { other: origin, ..record })?;
+        Ok(number)
+    }
+
+    fn begin_clone(&mut self, origin: u64, name: &DatasetName) -> Result<u64> {
         self.refuse_taken(&Source::live(name.clone()))?;
         let snapshot = self.record(origin)?;
         self.refuse_too_deep(snapshot.line)?;
@@ -186,7 +244,9 @@ impl Draft {
         let target = self.record(number)?;
         self.refuse_too_deep(target.line)?;
         let dataset = self.catalogue.dataset(&to.dataset)?;
-        self.snapshot(&to.dataset, keep)?;
+        let kept: Source = format!("{}@{keep}", to.dataset).parse()?;
+        self.refuse_taken(&kept)?;
+        let before = self.snapshot_quietly(dataset, keep)?;
         let line = self.number()?;
         let (parent, parent_period) = (target.line, target.period);
         self.set_line(line, Some(LineRecord { parent, parent_period }));
@@ -194,7 +254,12 @@ impl Draft {
             (live.line, live.period) = (line, 1);
             live.referenced_bytes = target.referenced_bytes;
         })?;
-        self.forget_bases(dataset, number, is_open)
+        let gone = self.forget_bases(dataset, number, is_open)?;
+        let texts = [to.to_string(), kept.to_string()];
+        let texts = texts.each_ref().map(String::as_str);
+        let record = OperationRecord::of(OperationKind::Rollback, dataset, &texts);
+        self.enter(OperationRecord { other: number, before, ..record })?;
+        Ok(gone)
     }
 
     /// After a rollback: bases of merges that are younger than the snapshot are none any more, and
@@ -226,8 +291,8 @@ impl Draft {
     }
 
     /// Lets a clone take over the snapshot that it began as, and those of the same dataset before
-    /// it.
-    pub(crate) fn promote(&mut self, name: &DatasetName) -> Result<()> {
+    /// it. Returns how many.
+    pub(crate) fn promote(&mut self, name: &DatasetName) -> Result<u64> {
         let promoted = self.catalogue.dataset(name)?;
         let origin = match self.record(promoted)?.role {
             Role::Dataset { origin: origin @ 1.., .. } => origin,
@@ -243,6 +308,7 @@ impl Draft {
             upto.and_then(|link| link.period).is_some_and(|period| record.period <= period)
         };
         let all: Vec<u64> = self.catalogue.snapshots_of(other).collect();
+        let mut taken = 0;
         for number in all {
             let mut record = self.record(number)?;
             if is_passed(&record) {
@@ -250,6 +316,7 @@ impl Draft {
                 self.refuse_taken(&Source { dataset: name.clone(), snapshot })?;
                 record.role = Role::Snapshot { of: promoted };
                 self.set(number, Some(record))?;
+                taken += 1;
             }
         }
         let before = self.record(other)?.role;
@@ -259,7 +326,12 @@ impl Draft {
         };
         let role = |origin| Role::Dataset { origin, is_fork: false };
         self.change(promoted, |record| record.role = role(origin_before))?;
-        self.change(other, |record| record.role = role(origin))
+        self.change(other, |record| record.role = role(origin))?;
+        let whose = self.record(other)?.name;
+        let texts = [name.as_str(), whose.as_str()];
+        let record = OperationRecord::of(OperationKind::Promote, promoted, &texts);
+        self.enter(OperationRecord { other, detail: taken, ..record })?;
+        Ok(taken)
     }
 
     /// A dataset into which a full stream comes gets its name.
@@ -315,8 +387,15 @@ impl Draft {
         self.refuse_taken(&Source::live(name.clone()))?;
         let is_taken = |base: &Source| self.catalogue.find(base).is_ok();
         let base = Source::fork_base(dataset, name, &is_taken)?;
-        let origin = self.snapshot(dataset, base.snapshot.as_deref().unwrap_or_default())?;
-        self.begin_fork((origin, root_object), name)
+        let of = self.catalogue.dataset(dataset)?;
+        let origin = self.snapshot_quietly(of, base.snapshot.as_deref().unwrap_or_default())?;
+        let number = self.begin_fork((origin, root_object), name)?;
+        if name.transaction().is_none() {
+            let texts = [name.as_str(), dataset.as_str()];
+            let record = OperationRecord::of(OperationKind::Fork, number, &texts);
+            self.enter(OperationRecord { other: origin, ..record })?;
+        }
+        Ok(())
     }
 
     /// Makes a fork of the state that a snapshot of a dataset keeps. The snapshot becomes its base,
@@ -334,12 +413,13 @@ impl Draft {
         self.change(origin, |snapshot| snapshot.name = base.snapshot.unwrap_or_default())
     }
 
-    fn begin_fork(&mut self, (origin, root_object): (u64, u64), name: &DatasetName) -> Result<()> {
-        let number = self.clone_snapshot(origin, name)?;
+    fn begin_fork(&mut self, (origin, root_object): (u64, u64), name: &DatasetName) -> Result<u64> {
+        let number = self.begin_clone(origin, name)?;
         self.change(number, |fork| {
             fork.role = Role::Dataset { origin, is_fork: true };
             fork.root_object = root_object;
-        })
+        })?;
+        Ok(number)
     }
 
     /// Gives a dataset or snapshot another name.
@@ -348,7 +428,13 @@ impl Draft {
         self.refuse_taken(to)?;
         let number = self.catalogue.find(from)?;
         let name = to.snapshot.clone().unwrap_or_else(|| to.dataset.to_string());
-        self.change(number, |record| record.name = name)
+        self.change(number, |record| record.name = name)?;
+        if !is_passing(from) {
+            let texts = [from.to_string(), to.to_string()];
+            let texts = texts.each_ref().map(String::as_str);
+            self.enter(OperationRecord::of(OperationKind::Rename, number, &texts))?;
+        }
+        Ok(())
     }
 
     /// Sets a property of a dataset, or takes it away.
@@ -358,14 +444,19 @@ impl Draft {
         property: &str,
         value: Option<&str>,
     ) -> Result<()> {
-        check_property(property, value.unwrap_or(RECORD_BYTES))?;
+        value.map_or_else(|| check_known(property), |value| check_property(property, value))?;
         let number = self.catalogue.dataset(name)?;
+        let mut before = None;
         self.change(number, |record| {
-            match value {
+            before = match value {
                 Some(value) => record.properties.insert(property.to_owned(), value.to_owned()),
                 None => record.properties.remove(property),
             };
-        })
+        })?;
+        let before = before.unwrap_or_default();
+        let texts = [name.as_str(), property, &before, value.unwrap_or_default()];
+        self.enter(OperationRecord::of(OperationKind::Set, number, &texts))?;
+        Ok(())
     }
 
     /// Keeps a snapshot from being destroyed.
@@ -378,7 +469,8 @@ impl Draft {
         self.change(number, |record| {
             record.holds.push(tag.to_owned());
             record.holds.sort();
-        })
+        })?;
+        self.enter_hold(OperationKind::Hold, number, (snapshot, tag))
     }
 
     /// Takes such a tag away.
@@ -387,7 +479,18 @@ impl Draft {
         if !self.record(number)?.holds.iter().any(|held| held == tag) {
             return Err(Error::Invalid(format!("{snapshot} is not held with a tag {tag}")));
         }
-        self.change(number, |record| record.holds.retain(|held| held != tag))
+        self.change(number, |record| record.holds.retain(|held| held != tag))?;
+        self.enter_hold(OperationKind::Release, number, (snapshot, tag))
+    }
+
+    fn enter_hold(
+        &mut self,
+        kind: OperationKind,
+        number: u64,
+        (snapshot, tag): (&Source, &str),
+    ) -> Result<()> {
+        self.enter(OperationRecord::of(kind, number, &[&snapshot.to_string(), tag]))?;
+        Ok(())
     }
 
     /// Takes datasets and snapshots away, and all that goes with them.
@@ -397,16 +500,30 @@ impl Draft {
         is_open: IsOpen<'_>,
     ) -> Result<Vec<Source>> {
         let goes = self.all_that_goes(sources, is_open)?;
-        let named = self.catalogue.named();
-        let names = named.into_iter().filter(|(_, number)| goes.contains(number));
-        let names = names.map(|(source, _)| source).collect();
+        let names = self.names_of(&goes);
+        let entered: Vec<(u64, &Source)> = sources
+            .iter()
+            .filter(|source| !is_passing(source))
+            .map(|source| Ok((self.catalogue.find(source)?, source)))
+            .collect::<Result<_>>()?;
         let ends = |number: &u64| self.catalogue.record(*number).map(|it| (it.line, it.period));
         let ends: Vec<(u64, u64)> = goes.iter().filter_map(ends).collect();
         for number in goes {
             self.set(number, None)?;
         }
         ends.into_iter().for_each(|(line, period)| self.end(line, period));
+        for (number, source) in entered {
+            let text = source.to_string();
+            self.enter(OperationRecord::of(OperationKind::Destroy, number, &[&text]))?;
+        }
         Ok(names)
+    }
+
+    /// The names of datasets and snapshots, without those that are hidden already.
+    fn names_of(&self, numbers: &BTreeSet<u64>) -> Vec<Source> {
+        let named = self.catalogue.named().into_iter();
+        let named = named.filter(|(name, number)| numbers.contains(number) && !name.is_in_trash());
+        named.map(|(source, _)| source).collect()
     }
 
     /// A state of a line is gone: the rows that only it needed may go, and the line with its last.
@@ -444,13 +561,21 @@ impl Draft {
         };
         loop {
             let mut all = self.catalogue.records();
-            match all.find(|(number, record)| is_unneeded(&goes, *number, record)) {
-                Some((number, _)) => goes.insert(number),
-                None => break,
-            };
+            let next = all.find(|(number, record)| {
+                is_unneeded(&goes, *number, record) || self.is_kept_along(&goes, *number, record)
+            });
+            let Some((number, _)) = next else { break };
+            goes.insert(number);
+            goes.extend(self.catalogue.snapshots_of(number));
         }
         goes.iter().try_for_each(|number| self.refuse_in_use(*number, &goes, is_open))?;
         Ok(goes)
+    }
+
+    /// Whether it is kept for an undo, and hangs on what goes.
+    fn is_kept_along(&self, goes: &BTreeSet<u64>, number: u64, record: &Record) -> bool {
+        let hangs = matches!(record.role, Role::Dataset { origin, .. } if goes.contains(&origin));
+        hangs && is_hidden(record) && !goes.contains(&number)
     }
 
     /// Whether it is a base of forks that all go, or of a merge with a dataset that goes.
@@ -462,8 +587,8 @@ impl Draft {
         (forks_go || taker_goes) && clones.all(|clone| goes.contains(&clone))
     }
 
-    /// How many lines go on from a snapshot, with something on them that stays: its own, and those
-    /// that began as it.
+    /// How many lines go on from a snapshot, with something on them that stays in sight: its own,
+    /// and those that began as it.
     fn lines_that_stay(&self, snapshot: &Record, goes: &BTreeSet<u64>) -> usize {
         let (line, period) = (snapshot.line, snapshot.period);
         if self.catalogue.lines_on(line, period).next().is_none() {
@@ -473,6 +598,7 @@ impl Draft {
             let mut all = self.catalogue.records();
             all.any(|(number, record)| {
                 !goes.contains(&number)
+                    && !self.catalogue.source(number).is_some_and(|it| it.is_in_trash())
                     && self.catalogue.links(record.line, Some(record.period)).is_ok_and(|links| {
                         let upto = links.iter().find(|link| link.line == of);
                         upto.and_then(|link| link.period).is_some_and(|upto| upto > after)
@@ -521,14 +647,24 @@ fn is_own_property(name: &str) -> bool {
     name.starts_with('.')
 }
 
+/// What a dataset has where nobody has set another value.
+pub(crate) const DEFAULTS: [(&str, &str); 2] = [("recordsize", RECORD_BYTES), (UNDO, UNDO_DEFAULT)];
+
+/// Refuses what is no property.
+fn check_known(property: &str) -> Result<()> {
+    let known = DEFAULTS.iter().find(|(known, _)| *known == property);
+    known.map_or_else(|| check_property(property, ""), |_| Ok(()))
+}
+
 /// Refuses what is no property, or no value of one.
 pub(crate) fn check_property(property: &str, value: &str) -> Result<()> {
     let bytes = value.parse::<u64>().unwrap_or(0);
-    let is_good = bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes);
-    match is_good && property == "recordsize" {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
-            "{property}={value}: there is recordsize, a power of two from 4096 to 1048576"
+    match property {
+        "recordsize" if bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes) => Ok(()),
+        UNDO => check_undo_time(value).map(|_| ()),
+        _ => Err(Error::Invalid(format!(
+            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, and \
+             undo, a time as in 30m, 12h or 7d, or off"
         ))),
     }
 }

@@ -141,6 +141,10 @@ impl Following<'_> {
                 line.as_ref().map(LineRecord::encode),
             ));
         }
+        for (number, operation) in &self.entry.operations {
+            let operation = operation.as_ref().map(|it| it.encode().to_vec());
+            self.last.push(set_or_remove(rows, Table::Operations, *number, operation));
+        }
         for [line, after, upto] in &self.entry.work {
             let row = keys::work(*line, *after, *upto);
             self.last.push(rows.put(Table::Work, row, Vec::new()));

@@ -105,9 +105,15 @@ impl Rows {
 
     /// All rows of a table, for those that are small.
     pub(crate) fn all(&self, table: Table) -> Result<Vec<Row>> {
-        let (from, to) = (Vec::new(), vec![u8::MAX; 64]);
-        let range = Range::first(table, from, to, usize::MAX);
-        Ok(self.read(&[range])?.into_iter().flatten().collect())
+        let [all] = self.all_of([table])?;
+        Ok(all)
+    }
+
+    /// All rows of some tables, as they are at one moment.
+    pub(crate) fn all_of<const N: usize>(&self, tables: [Table; N]) -> Result<[Vec<Row>; N]> {
+        let whole = |table| Range::first(table, Vec::new(), vec![u8::MAX; 64], usize::MAX);
+        let mut found = self.read(&tables.map(whole))?.into_iter();
+        Ok(tables.map(|_| found.next().unwrap_or_default()))
     }
 
     /// Up to which entry the rows follow the log.

@@ -3,7 +3,9 @@
 mod company;
 mod join;
 mod locking;
+mod merging;
 mod open;
+mod operations;
 mod prune;
 mod publish;
 mod rescue;
@@ -23,7 +25,7 @@ use crate::locks::Locks;
 use crate::pending::Pending;
 use crate::rows::Rows;
 use company::Company;
-use marram_store::{Block, Error, Item, Key, Result, Space};
+use marram_store::{Author, Block, Error, Item, Key, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -35,9 +37,15 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// Tells how much space there is.
 pub type SpaceProbe = Arc<dyn Fn() -> Space + Send + Sync>;
 
-/// A store in a database, which this client has open.
+/// A store in a database, which this client has open: a handle that acts for an author, or for
+/// nobody.
+#[derive(Clone)]
 pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
+    /// The author that it acts for: without one nothing is in the log of operations.
+    pub(crate) author: Option<Arc<Author>>,
+    /// The operation that a merge through this handle takes back, or 0.
+    pub(crate) undoes: u64,
 }
 
 /// What is known of an open store.
@@ -111,6 +119,11 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn is_open(&self, number: u64) -> bool {
         self.open.get(&number).is_some_and(|open| open.strong_count() > 0)
+    }
+
+    /// All datasets and snapshots that are open.
+    pub(crate) fn all_open(&self) -> BTreeSet<u64> {
+        self.open.keys().copied().filter(|number| self.is_open(*number)).collect()
     }
 
     /// The item under a key that waits for its publication, or was removed.

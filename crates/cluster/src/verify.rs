@@ -6,9 +6,10 @@
 use crate::database::{Database, Range, Row, Table};
 use crate::format::{
     BlockRow, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow, Past, Record,
-    Reference, Role, Seal, StoredItem, keys,
+    Reference, Role, Seal, StoredItem, decode_operation, keys,
 };
 use bytes::Bytes;
+use marram_format::operation::OperationRecord;
 use marram_store::{Error, Key, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +61,7 @@ pub fn verify(database: &dyn Database) -> Result<Verified> {
         seal,
         lines: BTreeMap::new(),
         logged: BTreeMap::new(),
+        operations: BTreeMap::new(),
         work: Vec::new(),
         has_followed: true,
         verified: Verified::default(),
@@ -74,6 +76,8 @@ struct Verifier<'d> {
     lines: BTreeMap<u64, LineRecord>,
     /// The datasets and snapshots that entries of the log have set or taken away.
     logged: BTreeMap<u64, Option<Record>>,
+    /// The operations that entries of the log have set or taken away.
+    operations: BTreeMap<u64, Option<OperationRecord>>,
     /// Lines of which rows are to go that were born behind a period, up to another.
     work: Vec<[u64; 3]>,
     /// Whether the rows are those of the last entry.
@@ -95,6 +99,7 @@ impl Verifier<'_> {
         self.clients()?;
         self.lines()?;
         self.datasets()?;
+        self.operations()?;
         self.each(Table::Heads, Self::head)?;
         self.each(Table::Pasts, Self::past)?;
         self.each(Table::Marks, |_, (row, _)| keys::decode_mark(row).map(|_| ()))?;
@@ -169,6 +174,7 @@ impl Verifier<'_> {
             }
             verifier.verified.counts.entries += 1;
             verifier.logged.extend(entry.records);
+            verifier.operations.extend(entry.operations);
             last = Some((number, verifier.seal.hash(bytes)));
             Ok(())
         })?;
@@ -267,6 +273,23 @@ impl Verifier<'_> {
         for number in others {
             self.find(format!("datasets: {number} is not as the log has it"));
         }
+    }
+
+    /// Each operation is as the log has it.
+    fn operations(&mut self) -> Result<()> {
+        let mut known = BTreeMap::new();
+        self.each(Table::Operations, |_, (row, value)| {
+            known.insert(keys::decode_number(row)?, decode_operation(value)?);
+            Ok(())
+        })?;
+        if !self.has_followed {
+            return Ok(());
+        }
+        let logged = std::mem::take(&mut self.operations);
+        for (number, _) in logged.iter().filter(|(it, logged)| known.get(it) != logged.as_ref()) {
+            self.find(format!("operations: {number} is not as the log has it"));
+        }
+        Ok(())
     }
 
     fn head(&mut self, (row, value): &Row) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::catalogue::Link;
 use crate::chain::{self, Asked};
-use crate::draft::RECORD_BYTES;
+use crate::draft::DEFAULTS;
 use crate::format::{LockPlace, Reference};
 use crate::pending::Items;
 use crate::state::Shared;
@@ -234,7 +234,9 @@ impl View for ClusterView {
         let catalogue = Arc::clone(&self.shared.state.read().catalogue);
         let own = catalogue.record(self.number).map(|record| record.properties.clone());
         let mut properties = Properties(own.unwrap_or_default());
-        properties.0.entry("recordsize".to_owned()).or_insert_with(|| RECORD_BYTES.to_owned());
+        for (property, default) in DEFAULTS {
+            properties.0.entry(property.to_owned()).or_insert_with(|| default.to_owned());
+        }
         properties
     }
 

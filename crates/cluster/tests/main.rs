@@ -11,6 +11,7 @@ mod histories;
 mod hostile;
 mod interrupted;
 mod locks;
+mod operations;
 mod postgres;
 mod round_trips;
 mod server;

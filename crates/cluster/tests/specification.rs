@@ -2,8 +2,10 @@
 
 use marram_cluster::format::{
     BlockRow, ClientRecord, Entry, Head, LineRecord, LockPlace, LockRow, LockedRange, Past,
-    Presence, Record, Reference, Role, Section, StoredItem,
+    Presence, Record, Reference, Role, Section, StoredItem, decode_operation,
 };
+use marram_format::group::Group;
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_store::{Key, LockFamily, LockMode};
 use std::collections::BTreeMap;
 
@@ -91,6 +93,23 @@ fn records_are_as_the_specification_has_them() {
     assert_eq!(fork.encode(), example("fork"));
 }
 
+fn operation() -> OperationRecord {
+    OperationRecord {
+        user: 1000,
+        seconds: 1_700_000_000,
+        group: Group(2),
+        command: "marram snapshot mnt@before".to_owned(),
+        ..OperationRecord::of(OperationKind::Snapshot, 131_073, &["root@before"])
+    }
+}
+
+#[test]
+fn operations_are_as_the_specification_has_them() {
+    let bytes = example("operation");
+    assert_eq!(decode_operation(&bytes).unwrap(), operation());
+    assert_eq!(operation().encode(), bytes);
+}
+
 #[test]
 fn entries_are_as_the_specification_has_them() {
     let section = Section {
@@ -109,6 +128,7 @@ fn entries_are_as_the_specification_has_them() {
         records: vec![(131_073, None)],
         lines: vec![(65537, Some(LineRecord { parent: 0, parent_period: 0 }))],
         work: vec![[65537, 0, 2]],
+        operations: vec![(8, Some(operation())), (7, None)],
     };
     assert_eq!(Entry::decode(&example("entry")).unwrap(), entry);
     assert_eq!(entry.encode(), example("entry"));

@@ -131,6 +131,25 @@ pub struct OperationRecord {
 }
 
 impl OperationRecord {
+    /// An entry about a dataset or snapshot, or with 0 the pool, that says no more than that.
+    pub fn of(kind: OperationKind, subject: u64, texts: &[&str]) -> OperationRecord {
+        OperationRecord {
+            kind,
+            user: NO_USER,
+            seconds: 0,
+            group: Group(0),
+            undoes: 0,
+            subject,
+            other: 0,
+            before: 0,
+            after: 0,
+            detail: 0,
+            kept_until_seconds: 0,
+            command: String::new(),
+            texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+        }
+    }
+
     /// The encoded entry.
     ///
     /// # Panics

@@ -196,6 +196,48 @@ fn a_clone_takes_over_what_it_began_as() {
 }
 
 #[test]
+fn the_log_tells_what_was_done_and_an_undo_takes_it_back() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    fs::write(mnt.join("a"), "one\n").unwrap();
+    place.run("snapshot mnt@s").good();
+    place.run("fork mnt work").good();
+    fs::write(mnt.join(".marram/forks/work/new"), "new\n").unwrap();
+    place.run("merge mnt/.marram/forks/work --drop").good();
+    let rows = place.run("log mnt --json").result();
+    let told: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|row| row["operation"].as_str().unwrap()).collect();
+    assert_eq!(told, ["snapshot", "fork", "merge", "destroy"]);
+    assert_eq!(rows[0]["command"], "marram snapshot mnt@s");
+    assert_eq!(rows[0]["user"], rustix::process::getuid().as_raw());
+    // The merge and the end of its fork are one step, which goes back and forth.
+    for is_merged in [false, true] {
+        place.run("undo mnt").good();
+        let is_there = (mnt.join("new").exists(), mnt.join(".marram/forks/work/new").exists());
+        assert_eq!(is_there, (is_merged, !is_merged));
+    }
+    place.run("rollback mnt@s").good();
+    assert!(!mnt.join("new").exists());
+    // A daemon that is killed leaves the log, and what it keeps.
+    place.kill();
+    let mnt = place.mount();
+    place.run("undo mnt").good();
+    assert_eq!(read(&mnt.join("new")), "new\n");
+    place.run("snapshot mnt@t").good();
+    fs::write(mnt.join("a"), "two\n").unwrap();
+    place.run("destroy snapshot mnt@t --yes").good();
+    assert!(!mnt.join(".marram/snapshots/t").exists());
+    place.run("unmount mnt").good();
+    let listed = place.run("list sqlite:work.db -H --all").good().out;
+    assert!(!listed.contains("undo:"), "{listed}");
+    place.run("undo sqlite:work.db").good();
+    let mnt = place.mount();
+    assert_eq!(read(&mnt.join(".marram/snapshots/t/a")), "one\n");
+    place.run("unmount mnt").good();
+    place.check();
+}
+
+#[test]
 fn what_it_has_not_is_refused_by_name() {
     let Some(place) = Place::new() else { return };
     place.run("create sqlite:work.db").refused(1, &["work.db"]);
@@ -206,7 +248,6 @@ fn what_it_has_not_is_refused_by_name() {
         if mounted {
             place.mount();
         }
-        place.run(&format!("log {target}")).refused(2, &["cluster home", "log of operations"]);
         place.run(&format!("space {target}")).refused(2, &["account of its space"]);
         place.run(&format!("set {target} compression=zstd")).refused(2, &["recordsize"]);
         place.run(&format!("label {target} name")).refused(2, &["label"]);

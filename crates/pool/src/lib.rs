@@ -33,8 +33,9 @@ pub use front::create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
 pub use front::status::{DeviceStatus, Health, PoolStatus};
 pub use io::DamageReport;
 pub use marram_format::stream::{ResumeToken, is_stream};
+pub use marram_store::SnapshotRule;
+pub use marram_store::{Author, Hidden, MergeBack, Operation, Rest, Reversal};
 pub use memtable::settings::check_property;
-pub use memtable::snapshot_rule::SnapshotRule;
 pub use send::partial::Partial;
 pub use send::unchanged::Accessed;
 pub use send::{
@@ -42,7 +43,4 @@ pub use send::{
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
 pub use snapshots::automatic::Scheduled;
-pub use snapshots::operation_log::{Author, Operation};
-pub use snapshots::trash::Hidden;
-pub use snapshots::undo::{MergeBack, Rest, Reversal};
 pub use state::options::OpenOptions;

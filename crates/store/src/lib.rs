@@ -20,7 +20,10 @@ mod lock;
 pub mod memory;
 pub mod minimal;
 mod name;
+pub mod operations;
+mod snapshot_rule;
 mod store;
+mod undo_time;
 mod usage;
 mod view;
 
@@ -33,11 +36,14 @@ pub use marram_format::key::{Key, kind};
 pub use name::{
     AUTOMATIC_PREFIX, DatasetName, Source, check_rename, check_tag, is_automatic_name, merge_bases,
 };
+pub use operations::{Author, Hidden, MergeBack, Operation, Rest, Reversal, Undo};
+pub use snapshot_rule::SnapshotRule;
 pub use store::{
     DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, ForkBegin, FrozenViews, Holds,
     ItemChange, Lineage, MergeInto, MergedFrom, OperationLog, Properties, PropertySource,
     ROOT_OBJECT, SeveralDatasets, SpaceUsage, Store, StoreCapabilities, VolatileForks, limit_batch,
 };
+pub use undo_time::{UNDO_DEFAULT, check_undo_time, undo_seconds};
 pub use usage::{Holder, Usage};
 pub use view::{
     AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,

@@ -63,7 +63,7 @@ const CHORES: [Layer; 4] = [
 
 /// Crates that may know of only some parts of `format`.
 const FORMAT_MODULES: [(&str, &[&str]); 4] = [
-    ("store", &["key"]),
+    ("store", &["key", "operation"]),
     ("records", &["key", "record", "FormatError"]),
     ("history", &["key", "record", "FormatError"]),
     ("posix", &["key", "record", "FormatError"]),

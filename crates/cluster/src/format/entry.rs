@@ -2,7 +2,9 @@
 
 use super::fields::{put_count, put_counted};
 use super::item::{put_item, take_item};
+use super::operation::decode_operation;
 use super::{Fields, LineRecord, Record, StoredItem};
+use marram_format::operation::OperationRecord;
 use marram_store::{Key, Result};
 
 /// A publication: all that it changes. Its number stands in its key.
@@ -24,6 +26,8 @@ pub struct Entry {
     pub lines: Vec<(u64, Option<LineRecord>)>,
     /// Periods whose rows perhaps nothing needs from then on: line, after, up to.
     pub work: Vec<[u64; 3]>,
+    /// Operations that are set or go, by number.
+    pub operations: Vec<(u64, Option<OperationRecord>)>,
 }
 
 /// A client that comes or goes.
@@ -94,6 +98,7 @@ impl Entry {
         for number in self.work.iter().flatten() {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        put_numbered(&mut out, &self.operations, |operation| operation.encode().to_vec());
         out
     }
 
@@ -125,8 +130,10 @@ impl Entry {
         for _ in 0..count {
             work.push([fields.u64()?, fields.u64()?, fields.u64()?]);
         }
+        let operations = take_numbered(&mut fields, record_bytes, decode_operation)?;
         fields.end()?;
-        Ok(Entry { previous, session, seconds, presence, sections, records, lines, work })
+        let counted = Entry { sections, records, lines, work, operations, ..Entry::default() };
+        Ok(Entry { previous, session, seconds, presence, ..counted })
     }
 }
 

@@ -9,12 +9,14 @@ mod header;
 mod item;
 pub mod keys;
 mod lock;
+mod operation;
 mod record;
 
 pub use entry::{Edit, Entry, Presence, Section};
 pub use header::{HEADER_BYTES, Header, Seal, VERSION};
 pub use item::{BlockId, BlockRow, Head, Past, Reference, StoredItem};
 pub use lock::{LockPlace, LockRow, LockedRange};
+pub use operation::decode_operation;
 pub use record::{ClientRecord, LineRecord, Record, Role};
 
 use crate::failure::damaged;

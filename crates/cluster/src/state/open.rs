@@ -164,7 +164,7 @@ impl Cluster {
         if !options.read_only {
             shared.join(&options.judge)?;
         }
-        Ok(Cluster { shared: Arc::new(shared) })
+        Ok(Cluster { shared: Arc::new(shared), author: None, undoes: 0 })
     }
 
     /// Publishes what waits, and leaves the store. Nothing can be changed from then on.

@@ -78,7 +78,7 @@ impl Shared {
         Err(Error::Overtaken)
     }
 
-    fn try_publish<T>(
+    pub(super) fn try_publish<T>(
         &self,
         publisher: &mut Publisher,
         presence: Option<Presence>,
@@ -92,7 +92,7 @@ impl Shared {
         let was_alone = self.state.read().is_alone;
         let (frozen, catalogue, applied) = self.freeze(says_alone)?;
         let done = beside(&frozen, items)
-            .and_then(|all| self.put(publisher, (&all, &catalogue), presence, plan));
+            .and_then(|all| self.put(publisher, (&all, &catalogue), presence, (None, plan)));
         drop(catalogue);
         let mut state = self.state.write();
         state.going.clear();
@@ -135,7 +135,8 @@ impl Shared {
         };
         for _ in 0..TRIES_MAX {
             let catalogue = Arc::clone(&self.state.read().catalogue);
-            match self.put(&mut publisher, (&staged, &catalogue), None, &mut |_| Ok(())) {
+            let nothing: Plan<'_, ()> = &mut |_| Ok(());
+            match self.put(&mut publisher, (&staged, &catalogue), None, (None, nothing)) {
                 Err(Error::Overtaken) => self.take_in(&mut publisher)?,
                 done => {
                     if let Some(catalogue) = done?.1 {
@@ -152,7 +153,12 @@ impl Shared {
     }
 
     /// The edits of a batch, as items that wait for nothing but their publication.
-    fn staged(&self, dataset: u64, edits: Vec<BatchEdit<'_>>, state: &State) -> Result<Pending> {
+    pub(super) fn staged(
+        &self,
+        dataset: u64,
+        edits: Vec<BatchEdit<'_>>,
+        state: &State,
+    ) -> Result<Pending> {
         let links = state.links(dataset)?;
         let counters = counters(self, &edits, &|_| false, &|_| None, &links)?;
         let mut staged = Pending::default();
@@ -192,21 +198,26 @@ impl Shared {
         Ok((frozen, Arc::clone(&state.catalogue), state.applied))
     }
 
-    /// Puts the next entry, if there is something in it.
-    fn put<T>(
+    /// Puts the next entry, if there is something in it. The items come into the records that
+    /// `before` leaves.
+    pub(super) fn put<T>(
         &self,
         publisher: &mut Publisher,
         (frozen, catalogue): (&Pending, &Catalogue),
         presence: Option<Presence>,
-        plan: Plan<'_, T>,
+        (before, plan): (Option<Plan<'_, ()>>, Plan<'_, T>),
     ) -> Result<(T, Option<Catalogue>)> {
         let number = publisher.number + 1;
         let mut draft = Draft::new(catalogue.clone(), number, self.now());
+        draft.set_open(self.state.read().all_open());
+        if let Some(before) = before {
+            before(&mut draft)?;
+        }
         let mut uploads = Vec::new();
-        let sections = self.sections(frozen, catalogue, &mut uploads)?;
+        let sections = self.sections(frozen, draft.catalogue(), &mut uploads)?;
         let heads = follow::heads(&self.rows, &sections)?;
         for ((dataset, _), section) in frozen.datasets().zip(&sections) {
-            let grown = self.grown(catalogue, dataset, section, &heads)?;
+            let grown = self.grown(draft.catalogue(), dataset, section, &heads)?;
             draft.change(dataset, |record| {
                 record.referenced_bytes = record.referenced_bytes.saturating_add_signed(grown);
             })?;
@@ -215,9 +226,10 @@ impl Shared {
         if draft.is_empty() && presence.is_none() {
             return Ok((answer, None));
         }
-        let Drafted { catalogue, records, lines, work } = draft.finish();
+        let Drafted { catalogue, records, lines, work, operations } = draft.finish();
         let (previous, session, seconds) = (publisher.hash, self.session(), self.now());
-        let entry = Entry { previous, session, seconds, presence, sections, records, lines, work };
+        let of_client = Entry { previous, session, seconds, presence, ..Entry::default() };
+        let entry = Entry { sections, records, lines, work, operations, ..of_client };
         let catalogue =
             self.put_prepared(publisher, Prepared { entry, catalogue, heads, uploads })?;
         Ok((answer, Some(catalogue)))

@@ -9,7 +9,7 @@
 
 use super::Cluster;
 use super::company::Session;
-use crate::draft::Draft;
+use crate::draft::{Draft, is_hidden};
 use crate::format::Role;
 use crate::pending::Items;
 use marram_store::{Batch, DatasetName, Edit, Error, Result, Source, Store, View};
@@ -30,7 +30,8 @@ fn kept_for(lost: &Session) -> String {
 /// snapshot: nothing of it may stop the expulsion.
 pub(crate) fn keep_for_lost(draft: &mut Draft, lost: Session) {
     let live = draft.catalogue().records();
-    let live = live.filter(|(_, record)| matches!(record.role, Role::Dataset { .. }));
+    let live = live
+        .filter(|(_, record)| matches!(record.role, Role::Dataset { .. }) && !is_hidden(record));
     let names: Vec<DatasetName> = live.filter_map(|(_, record)| record.name.parse().ok()).collect();
     for name in names {
         // It fails before it changes anything.

@@ -4,7 +4,7 @@ use super::{Cluster, Shared, prune};
 use crate::catalogue::{Catalogue, Link};
 use crate::chain;
 use crate::database::{Range, Table};
-use crate::draft::{Draft, RECORD_BYTES};
+use crate::draft::{DEFAULTS, Draft};
 use crate::format::{StoredItem, keys};
 use crate::view::ClusterView;
 use marram_store::{
@@ -42,7 +42,7 @@ impl Store for Cluster {
 
     fn list(&self) -> Result<Vec<DatasetReport>> {
         let catalogue = self.catalogue()?;
-        let named = catalogue.named().into_iter();
+        let named = catalogue.named().into_iter().filter(|(source, _)| !source.is_in_trash());
         named.map(|(source, number)| catalogue.report(number, source)).collect()
     }
 
@@ -52,28 +52,28 @@ impl Store for Cluster {
     }
 
     fn create(&self, name: &DatasetName, properties: &Properties) -> Result<()> {
-        self.shared.publish(&mut |draft| draft.create(name, &properties.0))
+        self.publish(&mut |draft| draft.create(name, &properties.0))
     }
 
     fn snapshot_together(&self, datasets: &[DatasetName], snapshot: &str) -> Result<()> {
-        self.shared.publish(&mut |draft| {
+        self.publish(&mut |draft| {
             datasets.iter().try_for_each(|name| draft.snapshot(name, snapshot).map(|_| ()))
         })
     }
 
     fn clone_snapshot(&self, origin: &Source, name: &DatasetName) -> Result<()> {
-        self.shared.publish(&mut |draft| {
+        self.publish(&mut |draft| {
             let origin = draft.catalogue().snapshot(origin)?;
             draft.clone_snapshot(origin, name).map(|_| ())
         })
     }
 
     fn fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64) -> Result<()> {
-        self.shared.publish(&mut |draft| draft.fork(dataset, name, root_object))
+        self.publish(&mut |draft| draft.fork(dataset, name, root_object))
     }
 
     fn rename(&self, from: &Source, to: &Source) -> Result<()> {
-        self.shared.publish(&mut |draft| draft.rename(from, to))
+        self.publish(&mut |draft| draft.rename(from, to))
     }
 
     fn changes(
@@ -102,7 +102,7 @@ impl Store for Cluster {
         if dry_run {
             return Ok(plan);
         }
-        let sources = self.shared.publish(&mut |draft| self.destroy(draft, sources))?;
+        let sources = self.publish(&mut |draft| self.destroy(draft, sources))?;
         Ok(Destruction { sources, ..plan })
     }
 
@@ -112,13 +112,15 @@ impl Store for Cluster {
         let own = catalogue.record(number).map(|record| record.properties.clone());
         let local = |(name, value)| (name, (value, PropertySource::Local));
         let mut all: BTreeMap<_, _> = own.unwrap_or_default().into_iter().map(local).collect();
-        let default = || (RECORD_BYTES.to_owned(), PropertySource::Default);
-        all.entry("recordsize".to_owned()).or_insert_with(default);
+        for (property, default) in DEFAULTS {
+            let default = || (default.to_owned(), PropertySource::Default);
+            all.entry(property.to_owned()).or_insert_with(default);
+        }
         Ok(all)
     }
 
     fn set_property(&self, name: &DatasetName, property: &str, value: Option<&str>) -> Result<()> {
-        self.shared.publish(&mut |draft| draft.set_property(name, property, value))
+        self.publish(&mut |draft| draft.set_property(name, property, value))
     }
 
     fn sync(&self) -> Result<()> {
@@ -126,24 +128,30 @@ impl Store for Cluster {
     }
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
-        StoreCapabilities { holds: Some(self), lineage: Some(self), ..StoreCapabilities::default() }
+        StoreCapabilities {
+            log: Some(self),
+            undo: Some(self),
+            holds: Some(self),
+            lineage: Some(self),
+            ..StoreCapabilities::default()
+        }
     }
 }
 
 impl Holds for Cluster {
     fn hold(&self, snapshot: &Source, tag: &str) -> Result<()> {
-        self.shared.publish(&mut |draft| draft.hold(snapshot, tag))
+        self.publish(&mut |draft| draft.hold(snapshot, tag))
     }
 
     fn release(&self, snapshot: &Source, tag: &str) -> Result<()> {
-        self.shared.publish(&mut |draft| draft.release(snapshot, tag))
+        self.publish(&mut |draft| draft.release(snapshot, tag))
     }
 }
 
 impl Lineage for Cluster {
     fn rollback(&self, to: &Source, keep: &str) -> Result<()> {
         self.shared.look()?;
-        self.shared.publish(&mut |draft| {
+        self.publish(&mut |draft| {
             let mut state = self.shared.state.write();
             let gone = draft.roll_back(to, keep, &|number| state.is_open(number))?;
             state.going.extend(gone);
@@ -153,7 +161,7 @@ impl Lineage for Cluster {
 
     fn promote(&self, name: &DatasetName) -> Result<()> {
         self.shared.look()?;
-        self.shared.publish(&mut |draft| draft.promote(name))
+        self.publish(&mut |draft| draft.promote(name).map(|_| ()))
     }
 }
 
@@ -179,7 +187,7 @@ impl Cluster {
         Ok(gone)
     }
 
-    fn plan_of_destruction(&self, sources: &[Source]) -> Result<Destruction> {
+    pub(super) fn plan_of_destruction(&self, sources: &[Source]) -> Result<Destruction> {
         let (catalogue, open) = {
             let state = self.shared.state.read();
             let numbers = state.catalogue.records().map(|(number, _)| number);

@@ -9,6 +9,7 @@ use crate::draft::{IDENTITY, check_property, identity_text};
 use crate::format::{Record, Reference, Role, StoredItem, keys};
 use crate::pending::Pending;
 use marram_codec::{ChecksumKind, checksum};
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::pointer::checksum_kind;
 use marram_format::stream::{SnapshotIdentity, StreamBegin};
 use marram_store::{Block, DatasetName, Error, Key, Properties, Result, Source, StoredForm, kind};
@@ -137,7 +138,11 @@ impl Transfers for Cluster {
                 let number = draft.catalogue().dataset(hidden)?;
                 draft.change(number, |record| record.root_object = begin.root_object)?;
                 draft.name_arrival(hidden, &snapshot.dataset)?;
-                draft.snapshot_arrival(snapshot, &begin.snapshot)
+                draft.snapshot_arrival(snapshot, &begin.snapshot)?;
+                draft.act_for(self.author.as_ref());
+                let name = snapshot.dataset.as_str();
+                draft.enter(OperationRecord::of(OperationKind::Create, number, &[name]))?;
+                Ok(())
             });
         }
         self.shared.publish_waiting()?;
@@ -158,7 +163,13 @@ impl Transfers for Cluster {
                 Some(_) => draft.drop_arrival(hidden)?,
                 None => draft.take_over(&snapshot.dataset, hidden)?,
             }
-            draft.snapshot_arrival(snapshot, &begin.snapshot)
+            draft.snapshot_arrival(snapshot, &begin.snapshot)?;
+            draft.act_for(self.author.as_ref());
+            let number = draft.catalogue().dataset(&snapshot.dataset)?;
+            let texts = [snapshot.to_string(), String::new()];
+            let texts = texts.each_ref().map(String::as_str);
+            draft.enter(OperationRecord::of(OperationKind::Rollback, number, &texts))?;
+            Ok(())
         })
     }
 }

@@ -15,6 +15,7 @@
 //! | `rights`, `owners`, `places` | what users may change, limits of owners, paths of directories |
 //! | `change_sets`, `dataset_kinds` | changes as mounts take them, kinds in the words of users |
 //! | [`streams`] | streams, whatever home they come from |
+//! | `undo` | the log of operations, and taking operations back |
 //! | `store_operations` | operations that are the same on every store |
 //! | `cluster` | the cluster home: a store in a database |
 //! | `ext2` | ext2 and ext3 images |
@@ -54,6 +55,7 @@ mod rights;
 pub(crate) mod source;
 mod store_operations;
 pub(crate) mod streams;
+mod undo;
 pub(crate) mod volume;
 
 pub(crate) use cluster::{

@@ -2,13 +2,15 @@
 
 use crate::front::Pool;
 use crate::snapshots::automatic::{self, Scheduled};
-use crate::snapshots::operation_log::{Author, Operation};
 use crate::snapshots::operations;
 use crate::snapshots::session::Session;
-use crate::snapshots::trash::{self, Hidden};
-use crate::snapshots::undo::{self, Reversal};
+use crate::snapshots::trash;
+use crate::snapshots::undo;
 use crate::snapshots::{label, properties};
-use marram_store::{DatasetName, DatasetReport, Grants, Result, Source};
+use marram_store::{
+    Author, DatasetName, DatasetReport, Grants, Hidden, Operation, Result, Reversal, Source, Store,
+    Undo,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +36,11 @@ impl Pool {
     /// has it again.
     pub fn past_later_changes(&self) -> Pool {
         Pool { session: Session { goes_past: true, ..self.session.clone() } }
+    }
+
+    /// The same pool, past later changes or not.
+    fn going(&self, past: bool) -> Pool {
+        Pool { session: Session { goes_past: past, ..self.session.clone() } }
     }
 
     /// Destroys as [`destroy_together`] does, but what goes is kept for an undo as long as the
@@ -124,5 +131,27 @@ impl Pool {
     /// A label that is too long; otherwise as for [`Pool::commit`].
     pub fn set_label(&self, label: &str) -> Result<()> {
         label::set_label(&self.session.state, label, self.session.author.as_ref())
+    }
+}
+
+impl Undo for Pool {
+    fn operations(&self) -> Result<Vec<Operation>> {
+        operations::operations(&self.session)
+    }
+
+    fn reversal(&self, number: Option<u64>, past: bool) -> Result<(u64, Reversal)> {
+        undo::reversal(&self.going(past).session, number)
+    }
+
+    fn undo(&self, number: u64, past: bool) -> Result<u64> {
+        undo::undo(&self.going(past).session, number)
+    }
+
+    fn taking_back(&self, number: u64) -> Box<dyn Store + '_> {
+        Box::new(Pool::taking_back(self, number))
+    }
+
+    fn hide_together(&self, sources: &[Source]) -> Result<Hidden> {
+        trash::move_to_trash(&self.session, sources)
     }
 }

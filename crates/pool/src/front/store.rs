@@ -76,6 +76,7 @@ impl Store for Pool {
             usage: Some(self),
             frozen: Some(self),
             log: Some(self),
+            undo: Some(self),
             holds: Some(self),
             lineage: Some(self),
             volatile: Some(self),

@@ -12,5 +12,4 @@ pub(crate) mod item_cache;
 pub(crate) mod overlay;
 pub(crate) mod pending_content;
 pub(crate) mod settings;
-pub(crate) mod snapshot_rule;
 pub(crate) mod unlogged;

@@ -1,8 +1,9 @@
 //! Properties of datasets: their names, values and defaults.
 
-use super::snapshot_rule::SnapshotRule;
 use marram_codec::{ChecksumKind, Compression};
-use marram_store::{Error, Grants, Properties, Result};
+use marram_store::{
+    Error, Grants, Properties, Result, SnapshotRule, UNDO_DEFAULT, check_undo_time,
+};
 use std::collections::BTreeMap;
 
 /// The properties of a dataset, as the engine uses them.
@@ -31,16 +32,10 @@ pub(crate) const ALLOW: &str = "allow";
 pub(crate) const USER_FORKS: &str = "userforks";
 /// The property that says how long what is destroyed or merged over is kept for an undo.
 const UNDO: &str = "undo";
-/// How long, if nobody says.
-const UNDO_DEFAULT: &str = "1h";
-/// Nothing is kept.
-const UNDO_OFF: &str = OFF;
 /// The property that says how often snapshots are taken by themselves, and how many stay.
 const SNAPSHOTS: &str = "snapshots";
 /// Nothing of it.
 const OFF: &str = "off";
-/// Longest time, in seconds: a year.
-const UNDO_SECONDS_MAX: i64 = 366 * 24 * 3600;
 /// No quota, and no reservation.
 const NO_BYTES: &str = "none";
 
@@ -60,7 +55,7 @@ const KNOWN: [(&str, &str, CheckValue); 13] = [
     ("recordsize", "131072", |text| Ok(record_bytes(text)?.to_string())),
     (RESERVATION, NO_BYTES, |text| space_text(RESERVATION, text)),
     (SNAPSHOTS, OFF, |text| snapshots_text(text)),
-    (UNDO, UNDO_DEFAULT, |text| undo_text(text)),
+    (UNDO, UNDO_DEFAULT, |text| check_undo_time(text)),
     (USER_FORKS, "256", |text| fork_count_text(text)),
 ];
 
@@ -111,31 +106,11 @@ pub(crate) fn grants(local: &[(String, String)]) -> Result<Grants> {
     set.map_or_else(|| Ok(Grants::default()), |(_, value)| value.parse())
 }
 
-/// A time, in seconds, minutes, hours, days or weeks.
-fn undo_text(text: &str) -> Result<String> {
-    match seconds_of(text) {
-        _ if text == UNDO_OFF => Ok(text.to_owned()),
-        Some(1..=UNDO_SECONDS_MAX) => Ok(text.to_owned()),
-        _ => Err(Error::Invalid(format!(
-            "{UNDO}={text} makes no sense: use a time as in 30m, 12h, 7d or 4w, at most a year, \
-             or off"
-        ))),
-    }
-}
-
-fn seconds_of(text: &str) -> Option<i64> {
-    const UNITS: [(char, i64); 5] =
-        [('s', 1), ('m', 60), ('h', 3600), ('d', 24 * 3600), ('w', 7 * 24 * 3600)];
-    let (_, seconds) = UNITS.iter().find(|(unit, _)| text.ends_with(*unit))?;
-    let number = text[..text.len() - 1].parse::<u32>().ok()?;
-    i64::from(number).checked_mul(*seconds)
-}
-
 /// How long what is destroyed of a dataset with these properties is kept for an undo, in seconds;
 /// 0 is not at all.
 pub(crate) fn undo_seconds(local: &[(String, String)]) -> i64 {
     let set = local.iter().find(|(name, _)| name == UNDO);
-    seconds_of(set.map_or(UNDO_DEFAULT, |(_, value)| value)).unwrap_or(0)
+    marram_store::undo_seconds(set.map(|(_, value)| value.as_str()))
 }
 
 /// A rule of automatic snapshots, or none.

@@ -29,7 +29,7 @@ use crate::send::unchanged::Accessed;
 use crate::send::{POSITION_KEY, ReceiveRequest, identity_of};
 use crate::snapshots::lineage;
 use crate::snapshots::operation_log;
-use crate::snapshots::operation_log::{Author, entry};
+use crate::snapshots::operation_log::entry;
 use crate::snapshots::trash;
 use crate::state::State;
 use crate::state::records::is_hidden;
@@ -40,7 +40,9 @@ use marram_format::dataset::{DatasetRecord, DatasetState, ROOT_OBJECT_PROPERTY};
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::stream::{Received, SnapshotIdentity, StreamBegin};
 use marram_format::version::feature;
-use marram_store::{Batch, DatasetName, Error as StoreError, ROOT_OBJECT, Result, Source, View};
+use marram_store::{
+    Author, Batch, DatasetName, Error as StoreError, ROOT_OBJECT, Result, Source, View,
+};
 use std::sync::Arc;
 
 /// Names that are tried for what a dataset was before a stream that was forced upon it.

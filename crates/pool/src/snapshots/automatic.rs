@@ -8,11 +8,10 @@ use super::plan::Plan;
 use super::session::Session;
 use crate::commit::turn;
 use crate::memtable::settings::snapshot_rule;
-use crate::memtable::snapshot_rule::SnapshotRule;
 use crate::state::State;
 use crate::state::records::{Records, is_hidden};
 use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_store::{DatasetName, Error, Result, Source};
+use marram_store::{DatasetName, Error, Result, SnapshotRule, Source};
 use std::cmp::Reverse;
 use std::sync::Arc;
 

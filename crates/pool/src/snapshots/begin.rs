@@ -1,11 +1,10 @@
 //! The beginning of an operation: room in the operation log, then the turn to commit.
 
 use crate::commit::turn::{self, Turn};
-use crate::snapshots::operation_log::Author;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::state::State;
-use marram_store::Result;
+use marram_store::{Author, Result};
 use std::sync::Arc;
 
 /// Waits for the turn to commit an operation that is entered into the log.

@@ -2,11 +2,11 @@
 
 use crate::commit::turn::Turn;
 use crate::snapshots::begin;
-use crate::snapshots::operation_log::{self, Author, entry};
+use crate::snapshots::operation_log::{self, entry};
 use crate::state::State;
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::superblock::LABEL_BYTES_MAX;
-use marram_store::{Error, Result};
+use marram_store::{Author, Error, Result};
 use std::sync::Arc;
 
 /// Says what is wrong with a label.

@@ -20,115 +20,13 @@ use marram_format::operation::{
 };
 use marram_format::pointer::Pointer;
 use marram_format::space::operation_key;
-use marram_store::{Damage, Error, Result, Source};
-use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use marram_store::{Author, Damage, Error, Result, Source};
 use std::sync::Arc;
-
-/// Longest command line that an entry keeps, in bytes.
-const COMMAND_BYTES_MAX: usize = 400;
-
-/// The user and the command that a handle of a pool acts for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Author {
-    /// The user.
-    pub user: Option<u32>,
-    /// The command line, for people.
-    pub command: String,
-}
-
-/// An entry of the log, and what can be done about it.
-#[derive(Clone, Debug)]
-pub struct Operation {
-    /// Its number; greater than that of every earlier one.
-    pub number: u64,
-    /// What was done.
-    pub record: OperationRecord,
-    /// The numbers of the entries that are one step with it, and are taken back with it; its own
-    /// is one of them.
-    pub step: RangeInclusive<u64>,
-    /// The entry that took it back, if one has and was not taken back itself.
-    pub undone_by: Option<u64>,
-    /// Why it cannot be taken back now, if so.
-    pub obstacle: Option<String>,
-}
-
-impl Operation {
-    /// The user of the command, if one did it.
-    pub fn user(&self) -> Option<u32> {
-        Some(self.record.user).filter(|user| *user != NO_USER)
-    }
-}
-
-/// Whether an entry and the next one are of one step. What changes a property is one step of a
-/// dataset; an entry of another kind is a step by itself, as is the snapshot that a merge took.
-pub(crate) fn is_one_step(one: &OperationRecord, next: &OperationRecord) -> bool {
-    is_merge_and_end(one, next)
-        || one.group == next.group
-            && one.kind == next.kind
-            && match one.kind {
-                OperationKind::Snapshot
-                | OperationKind::Destroy
-                | OperationKind::Restore
-                | OperationKind::Merge => true,
-                OperationKind::Set => one.subject == next.subject,
-                _ => false,
-            }
-}
-
-/// Whether the first is a merge and the next the end of what was merged, by the same command line:
-/// nothing came between them. The same holds for the entries of an undo of both, and of its undo.
-fn is_merge_and_end(one: &OperationRecord, next: &OperationRecord) -> bool {
-    let is_of_one_fork = match (one.undoes, next.undoes) {
-        (0, 0) => next.kind == OperationKind::Destroy && one.other == next.subject,
-        (0, _) | (_, 0) => false,
-        (merge, end) => {
-            let is_end = matches!(next.kind, OperationKind::Restore | OperationKind::Destroy);
-            is_end && merge.checked_add(1) == Some(end)
-        }
-    };
-    one.kind == OperationKind::Merge
-        && is_of_one_fork
-        && !one.command.is_empty()
-        && (one.user, &one.command) == (next.user, &next.command)
-}
-
-/// Why what was taken back cannot be taken back.
-pub(crate) fn taken_back_by(number: u64) -> String {
-    format!("it was taken back by operation {number}: take that back to have it again")
-}
-
-/// The entries that others have taken back: each with the one that did.
-pub(crate) fn undone_by(entries: &[(u64, OperationRecord)]) -> BTreeSet<(u64, u64)> {
-    let mut undone: BTreeSet<(u64, u64)> = BTreeSet::new();
-    for (number, record) in entries.iter().rev() {
-        // What takes one back is newer than that, so whether it holds itself is known here.
-        let holds = !undone.iter().any(|(gone, _)| gone == number);
-        if record.undoes != 0 && holds {
-            undone.insert((record.undoes, *number));
-        }
-    }
-    undone
-}
 
 /// An entry about a dataset or snapshot, or with 0 the pool. [`enter`] adds the user and the
 /// time.
 pub(crate) fn entry(kind: OperationKind, subject: u64, texts: &[&str]) -> OperationRecord {
-    OperationRecord {
-        kind,
-        user: NO_USER,
-        seconds: 0,
-        group: marram_format::group::Group(0),
-        undoes: 0,
-        subject,
-        other: 0,
-        before: 0,
-        after: 0,
-        detail: 0,
-        kept_until_seconds: 0,
-        command: String::new(),
-        texts: texts.iter().map(|text| (*text).to_owned()).collect(),
-    }
+    OperationRecord::of(kind, subject, texts)
 }
 
 fn decode(number: u64, bytes: &Bytes) -> Result<OperationRecord> {
@@ -198,10 +96,7 @@ pub(crate) fn enter(
 ) -> Result<u64> {
     let Some(author) = author else { return Ok(0) };
     let number = next_entry(commit)?;
-    let mut command = author.command.clone();
-    while command.len() > COMMAND_BYTES_MAX {
-        command.pop();
-    }
+    let command = author.command_of_entry();
     commit.set_feature(record.kind.feature());
     let record = OperationRecord {
         user: author.user.unwrap_or(NO_USER),

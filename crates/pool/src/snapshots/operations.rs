@@ -1,15 +1,16 @@
 //! The operation log as it is shown: each entry, and what is in the way of its undo.
 
-use crate::snapshots::operation_log::{Operation, entries, is_one_step, taken_back_by, undone_by};
+use crate::snapshots::operation_log::entries;
 use crate::snapshots::session::Session;
 use crate::snapshots::undo;
-use marram_store::{Error, Result};
+use marram_store::operations::{is_one_step, taken_back_by, undone_by};
+use marram_store::{Error, Operation, Result};
 
 /// See `Pool::operations`.
 pub(crate) fn operations(session: &Session) -> Result<Vec<Operation>> {
     let _no_commit = session.state.turns.committing.lock();
     let entries = entries(&session.state)?;
-    let undone = undone_by(&entries);
+    let undone = undone_by(undo::in_order(&entries));
     let log = undo::Log { entries: &entries, undone: &undone, goes_past: false };
     let judge = |number: u64| match undo::judge(&session.state, log, number) {
         Ok(_) => None,

@@ -1,8 +1,8 @@
 //! What a handle of the pool acts with: the open pool, its author, and what its merges take back.
 
 use crate::snapshots::ephemeral::EphemeralStates;
-use crate::snapshots::operation_log::Author;
 use crate::state::State;
+use marram_store::Author;
 use std::sync::Arc;
 
 /// An open pool as one of its handles acts on it.

@@ -11,7 +11,7 @@ use super::destroy::{Prepared, prepare};
 use super::lineage::handed_over;
 use super::list;
 use super::merge_bases;
-use super::operation_log::{Author, entry, is_ephemeral};
+use super::operation_log::{entry, is_ephemeral};
 use super::plan::Plan;
 use crate::admission::SpaceMaker;
 use crate::commit::draft::Commit;
@@ -28,7 +28,7 @@ use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{
     OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, TRASH_PREFIX, trash_entry,
 };
-use marram_store::{DatasetReport, Destruction, Error, Result, Source};
+use marram_store::{Author, DatasetReport, Error, Hidden, Result, Source};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,15 +38,6 @@ use std::sync::atomic::Ordering;
 const LOG_MARGIN: u64 = 64;
 /// How long to wait with something that has expired and is still open, in seconds.
 const BUSY_SECONDS: i64 = 10;
-
-/// What was destroyed, and what became of it.
-#[derive(Clone, Debug)]
-pub struct Hidden {
-    /// What is gone from sight, and what comes back when it is let go.
-    pub destruction: Destruction,
-    /// Until when an undo can bring it back, in seconds since 1970; `None` if it is gone for good.
-    pub kept_until_seconds: Option<i64>,
-}
 
 /// The names of what is kept for an entry.
 fn names(records: &Records, number: u64) -> Result<Vec<Source>> {

@@ -6,7 +6,7 @@
 //! out; anything else that is in the way of one is in the way of all.
 
 use super::merge_commit::{DATASETS_TEXT, MOVED_TEXT};
-use super::operation_log::{Author, entry, is_one_step, taken_back_by, undone_by};
+use super::operation_log::{self, entry};
 use super::plan::Plan;
 use super::properties::Change;
 use super::{lineage, list};
@@ -15,7 +15,6 @@ use crate::commit::turn;
 use crate::commit::turn::Turn;
 use crate::snapshots::label;
 use crate::snapshots::limits;
-use crate::snapshots::operation_log;
 use crate::snapshots::properties;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
@@ -24,7 +23,10 @@ use crate::state::records::is_hidden;
 use crate::state::records::parent_of;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{OperationKind, OperationRecord, trash_entry};
-use marram_store::{DatasetName, Error, Result, Source, check_rename};
+use marram_store::operations::{is_one_step, taken_back_by, undone_by};
+use marram_store::{
+    Author, DatasetName, Error, MergeBack, Rest, Result, Reversal, Source, check_rename,
+};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -48,68 +50,11 @@ pub(crate) struct Log<'e> {
     pub(crate) goes_past: bool,
 }
 
-/// How an operation is taken back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reversal {
-    /// [`Pool::undo`](crate::Pool::undo) does it.
-    Records {
-        /// What is destroyed with it, and kept: nobody may have it open.
-        goes: Vec<Source>,
-        /// What gets another name.
-        renamed: Option<Source>,
-    },
-    /// [`Pool::undo`](crate::Pool::undo) does it: a dataset goes back to a snapshot. All operations
-    /// on it wait meanwhile, as for a rollback.
-    Rollback {
-        /// The dataset.
-        dataset: DatasetName,
-        /// The snapshot.
-        to: Source,
-    },
-    /// The changes from one snapshot of a dataset to another are merged into it, through
-    /// [`Pool::taking_back`](crate::Pool::taking_back).
-    Merge {
-        /// The dataset.
-        dataset: DatasetName,
-        /// The state that the merge left.
-        base: Source,
-        /// The state that it found.
-        back_to: Source,
-        /// The object that was the root of what was merged.
-        root_object: u64,
-        /// It has moved the base of later merges, which its undo moves back even if no file is
-        /// left to go back: see [`marram_store::OperationLog::apply_merge`].
-        moved_base: bool,
-        /// What is one step with the merge, and is taken back by [`Pool::undo`](crate::Pool::undo)
-        /// when the merge has been.
-        rest: Option<Rest>,
-    },
-    /// The same of merges into several datasets, which were one step: all of them at one moment,
-    /// through [`marram_store::SeveralDatasets::apply_merges`] of
-    /// [`Pool::taking_back`](crate::Pool::taking_back), or none.
-    Merges(Vec<MergeBack>),
-}
-
-/// The way back of one of several merges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MergeBack {
-    /// The dataset.
-    pub dataset: DatasetName,
-    /// The state that the merge left.
-    pub base: Source,
-    /// The state that it found.
-    pub back_to: Source,
-    /// The object that was the root of what was merged.
-    pub root_object: u64,
-}
-
-/// The end of a fork that a merge dropped, or the undo of that end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rest {
-    /// Its number.
-    pub number: u64,
-    /// What is destroyed with its undo, and kept: nobody may have it open.
-    pub goes: Vec<Source>,
+/// Entries by reference, oldest first.
+pub(crate) fn in_order(
+    entries: &Entries,
+) -> impl DoubleEndedIterator<Item = (u64, &OperationRecord)> {
+    entries.iter().map(|(number, record)| (*number, record))
 }
 
 fn refusal(reason: impl Into<String>) -> Error {
@@ -551,7 +496,7 @@ pub(crate) fn reversal(session: &Session, number: Option<u64>) -> Result<(u64, R
     let entries = operation_log::entries(&session.state)?;
     let last = entries.last().map(|(number, _)| *number);
     let number = number.or(last).ok_or_else(|| refusal("no operation is in the log"))?;
-    let undone = undone_by(&entries);
+    let undone = undone_by(in_order(&entries));
     let log = Log { entries: &entries, undone: &undone, goes_past: session.goes_past };
     let (parts, reversal) = judge_step(&session.state, log, number)?;
     let number = match reversal {
@@ -569,7 +514,7 @@ pub(crate) fn undo(session: &Session, number: u64) -> Result<u64> {
     let _admitted = limits::admit_undo(session, number)?;
     let turn = turn::take_turn(inner)?;
     let entries = operation_log::entries(inner)?;
-    let undone = undone_by(&entries);
+    let undone = undone_by(in_order(&entries));
     let log = Log { entries: &entries, undone: &undone, goes_past: session.goes_past };
     let (parts, reversal) = beside_merge(inner, log, number)?;
     let (_, record) = parts[0];

@@ -9,7 +9,6 @@ use crate::commit::{sync, trim, turn};
 use crate::memtable::counters::CommittedCounters;
 use crate::memtable::dataset::{Attempt, Opened};
 use crate::snapshots::label;
-use crate::snapshots::operation_log::Author;
 use crate::snapshots::trash::Reclaim;
 use crate::state::State;
 use crate::state::ledger::Waiting;
@@ -17,9 +16,9 @@ use crate::views::place::place_of;
 use bytes::Bytes;
 use marram_format::pointer::GRAIN_BYTES;
 use marram_store::{
-    AdmissionControl, Adoption, Batch, Block, BlockPlace, Capabilities, CountedSpace, Error,
-    Halting, Item, Key, Labelled, Part, Placement, Properties, Result, Source, Space, Trimming,
-    Unread, View,
+    AdmissionControl, Adoption, Author, Batch, Block, BlockPlace, Capabilities, CountedSpace,
+    Error, Halting, Item, Key, Labelled, Part, Placement, Properties, Result, Source, Space,
+    Trimming, Unread, View,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

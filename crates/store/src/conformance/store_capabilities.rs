@@ -11,13 +11,14 @@ use crate::{
 use std::sync::Arc;
 
 /// Which of its capabilities a store hands out.
-fn names_of(store: &dyn Store) -> [bool; 8] {
+fn names_of(store: &dyn Store) -> [bool; 9] {
     let all = store.capabilities();
     [
         all.ephemeral.is_some(),
         all.usage.is_some(),
         all.frozen.is_some(),
         all.log.is_some(),
+        all.undo.is_some(),
         all.holds.is_some(),
         all.lineage.is_some(),
         all.volatile.is_some(),

@@ -3,7 +3,7 @@
 //! A capability is handed out whole: a store that has it keeps its contract, and a store that
 //! cannot keep it does not hand it out. So no method here has a body of its own.
 
-use crate::{Batch, DatasetName, Error, Result, Source, Usage, View};
+use crate::{Batch, DatasetName, Error, Result, Source, Undo, Usage, View};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct StoreCapabilities<'s> {
     pub frozen: Option<&'s dyn FrozenViews>,
     /// Merges and limits are entered into a log of operations.
     pub log: Option<&'s dyn OperationLog>,
+    /// That log can be read, and what is in it be taken back.
+    pub undo: Option<&'s dyn Undo>,
     /// Snapshots can be kept from being destroyed.
     pub holds: Option<&'s dyn Holds>,
     /// Datasets can go on from another snapshot.

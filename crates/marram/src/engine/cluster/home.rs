@@ -44,7 +44,7 @@ impl Kind for ClusterKind {
 
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
-        let store = Arc::new(open::open(path, mode)?);
+        let store = Arc::new(acting_for(&open::open(path, mode)?, &Author::of_this_process()));
         let (path, read_only) = (path.to_owned(), mode.read_only);
         Ok(Arc::new(ClusterHome { path, identity, store, read_only, closing: Mutex::new(false) }))
     }
@@ -195,6 +195,7 @@ impl ClusterHome {
     }
 
     fn sweep_once(&self, mounts: &dyn Mounts) -> marram_store::Result<()> {
+        self.while_open(|| self.store.let_go_of_expired())?;
         let is_wanted = || !mounts.is_shut();
         while is_wanted() && self.while_open(|| self.store.prune_step().map(|it| it.more))? {}
         let mut after = Vec::new();
@@ -217,6 +218,12 @@ impl ClusterHome {
         let is_closed = self.closing.lock();
         if *is_closed { Ok(T::default()) } else { work() }
     }
+}
+
+/// The same store, which enters operations into its log as those of `author`.
+fn acting_for(store: &Cluster, author: &Author) -> Cluster {
+    let Author { user, command, .. } = author.clone();
+    store.acting_for(marram_store::Author { user: Some(user), command })
 }
 
 impl Commits for Cluster {
@@ -253,10 +260,13 @@ impl Home for ClusterHome {
         author: Option<&Author>,
         mounts: Option<&dyn Mounts>,
     ) -> Result<Answer> {
-        let Some(mounts) = mounts else { return operations::perform(self, operation) };
+        let acting = author.map(|author| acting_for(&self.store, author));
+        let acting = acting.as_ref().unwrap_or(&self.store);
+        let Some(mounts) = mounts else { return operations::perform(self, acting, operation) };
         let user = author.and_then(|author| author.bound.as_ref());
-        let (store, commits) = (&*self.store, &*self.store);
-        operations::perform_shown(self, &Shown { store, commits, mounts, user }, operation)
+        let (store, commits) = (acting, acting);
+        let shown = Shown { store, commits, mounts, user };
+        operations::perform_shown((self, acting), &shown, operation)
     }
 
     fn is_shareable(&self) -> bool {
@@ -280,10 +290,10 @@ impl Home for ClusterHome {
         if self.read_only || self.store.is_shared() {
             return;
         }
-        if let Err(error) = streams::destroy_leftovers(&*self.store) {
+        if let Err(error) = streams::destroy_leftovers(&self.store.without_author()) {
             log(&format!("what a crash has left of a stream stays: {error}"));
         }
-        match marram_history::destroy_leftovers(&*self.store) {
+        match marram_history::destroy_leftovers(&self.store.without_author()) {
             Ok(gone) => gone.iter().for_each(|source| {
                 log(&format!("destroyed {source}, which a crash had left"));
             }),

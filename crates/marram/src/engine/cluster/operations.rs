@@ -10,15 +10,21 @@ use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
-use crate::engine::{history, members, owners};
+use crate::engine::{history, members, owners, undo};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
-use marram_store::{Holder, Source, Space, Store};
+use marram_cluster::Cluster;
+use marram_store::{Holder, Reversal, Source, Space, Store};
 
-/// Does what is asked, where no mounts show the home.
-pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answer> {
+/// Does what is asked by a handle of the store that acts for the user of the request, where no
+/// mounts show the home.
+pub(super) fn perform(
+    home: &ClusterHome,
+    store: &Cluster,
+    operation: &Operation,
+) -> Result<Answer> {
     refuse_shared(home, operation)?;
-    let store: &dyn Store = home.store();
+    let store: &dyn Store = store;
     match operation {
         Operation::Snapshot { dataset, snapshot } => {
             let dataset = dataset.parse()?;
@@ -43,8 +49,7 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
             let files = open_files(store, &merge.taker().dataset)?;
             let (summary, _nobody_remembers) = merge.run(store, (&files, None))?;
             drop(files);
-            return merge
-                .conclude(summary, || Ok(store.destroy(merge.fork(), false).map(|_| ())?));
+            return merge.conclude(summary, || hide(store, &[merge.fork().clone()]).map(|_| ()));
         }
         Operation::Hold { snapshot, tag } => store.hold(&snapshot.parse()?, tag)?,
         Operation::Release { snapshot, tag } => store.release(&snapshot.parse()?, tag)?,
@@ -57,11 +62,9 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
         Operation::Destroy { sources, dry_run } => {
             return Ok(Answer::Destruction(destroy(store, sources, *dry_run)?));
         }
-        // Nothing is kept for an undo.
-        Operation::Hide { sources } => {
-            let report = destroy(store, sources, false)?;
-            return Ok(Answer::Hidden { report, kept_until_seconds: None });
-        }
+        Operation::Hide { sources } => return hide(store, &named(store, sources)?),
+        Operation::Log => return undo::log(store),
+        Operation::Undo { number, force } => return undo::undo(store, *number, *force),
         Operation::Rename { from, to } => store.rename(&from.parse()?, &to.parse()?)?,
         Operation::Promote { name } => store.promote(&name.parse()?)?,
         Operation::Partials => return Ok(Answer::Partials(Vec::new())),
@@ -86,7 +89,18 @@ pub(super) fn perform(home: &ClusterHome, operation: &Operation) -> Result<Answe
 
 /// Refuses what sets a dataset back that other daemons may have mounted.
 fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
-    if matches!(operation, Operation::Rollback { .. }) && home.store().is_shared() {
+    if !home.store().is_shared() {
+        return Ok(());
+    }
+    let goes_back = match operation {
+        Operation::Rollback { .. } => true,
+        Operation::Undo { number, force } => {
+            let undone = undo::reversal(home.store(), *number, *force)?;
+            matches!(undone, (_, Reversal::Rollback { .. }))
+        }
+        _ => false,
+    };
+    if goes_back {
         return Err(Error::in_use(
             "other daemons have the home open: no dataset is rolled back beside them",
         )
@@ -99,7 +113,6 @@ fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
 fn lacking(operation: &Operation) -> &'static str {
     match operation {
         Operation::Thin(_) => "automatic snapshots yet",
-        Operation::Log | Operation::Undo { .. } => "log of operations yet",
         Operation::Space { .. } | Operation::Footprints(_) | Operation::Sharing => {
             "account of its space yet"
         }
@@ -115,18 +128,18 @@ fn lacking(operation: &Operation) -> &'static str {
 /// # Errors
 /// Whatever refuses it or fails.
 pub(super) fn perform_shown(
-    home: &ClusterHome,
+    (home, store): (&ClusterHome, &Cluster),
     shown: &Shown<'_>,
     operation: &Operation,
 ) -> Result<Answer> {
     match operation {
         Operation::Destroy { sources, dry_run: false } | Operation::Hide { sources } => {
-            destroy_shown(home, shown, &named(shown.store, sources)?, operation)
+            destroy_shown((home, store), shown, &named(shown.store, sources)?, operation)
         }
         Operation::Rename { from, to } => mounted::rename(shown, &from.parse()?, &to.parse()?),
         Operation::Merge(request) => mounted::merge(shown, request, &|fork| {
             let operation = Operation::Hide { sources: vec![fork.to_string()] };
-            destroy_shown(home, shown, std::slice::from_ref(fork), &operation).map(|_| ())
+            destroy_shown((home, store), shown, std::slice::from_ref(fork), &operation).map(|_| ())
         }),
         Operation::Rollback { to } => mounted::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
@@ -134,9 +147,13 @@ pub(super) fn perform_shown(
         Operation::Versions(order) => history::versions(shown.store, order, shown.user),
         Operation::Fork { .. } => {
             refuse_user(home, shown.user)?;
-            with_members(home, shown, operation)
+            with_members((home, store), shown, operation)
         }
-        _ => with_members(home, shown, operation),
+        Operation::Undo { number, force } => {
+            refuse_shared(home, operation)?;
+            mounted::undo(shown, *number, *force)
+        }
+        _ => with_members((home, store), shown, operation),
     }
 }
 
@@ -148,7 +165,11 @@ fn refuse_user(home: &ClusterHome, user: Option<&Credentials>) -> Result<()> {
     }
 }
 
-fn with_members(home: &ClusterHome, shown: &Shown<'_>, operation: &Operation) -> Result<Answer> {
+fn with_members(
+    (home, store): (&ClusterHome, &Cluster),
+    shown: &Shown<'_>,
+    operation: &Operation,
+) -> Result<Answer> {
     let is_change = matches!(
         operation,
         Operation::Snapshot { .. }
@@ -158,8 +179,8 @@ fn with_members(home: &ClusterHome, shown: &Shown<'_>, operation: &Operation) ->
             | Operation::CreateDataset { .. }
     );
     let answer = match is_change {
-        true => shown.with_members(|| perform(home, operation))?,
-        false => perform(home, operation)?,
+        true => shown.with_members(|| perform(home, store, operation))?,
+        false => perform(home, store, operation)?,
     };
     if let Operation::Set { .. } | Operation::SetLimit { .. } = operation {
         shown.reload()?;
@@ -168,7 +189,7 @@ fn with_members(home: &ClusterHome, shown: &Shown<'_>, operation: &Operation) ->
 }
 
 fn destroy_shown(
-    home: &ClusterHome,
+    (home, store): (&ClusterHome, &Cluster),
     shown: &Shown<'_>,
     sources: &[Source],
     operation: &Operation,
@@ -178,7 +199,7 @@ fn destroy_shown(
     let withheld = shown.mounts.withhold(sources);
     let goes = shown.store.destroy_together(sources, true)?.sources;
     shown.mounts.refuse_mounted(&goes)?;
-    let answer = perform(home, operation);
+    let answer = perform(home, store, operation);
     drop(withheld);
     shown.mounts.members_changed(&goes);
     answer
@@ -191,6 +212,19 @@ fn destroy(store: &dyn Store, sources: &[String], dry_run: bool) -> Result<Destr
         freed_bytes: destruction.freed_bytes,
         dry_run,
     })
+}
+
+/// Destroys, but keeps for an undo.
+fn hide(store: &dyn Store, sources: &[Source]) -> Result<Answer> {
+    let undo = store.capabilities().undo;
+    let undo = undo.ok_or(marram_store::Error::Unsupported("log of operations"))?;
+    let hidden = undo.hide_together(sources)?;
+    let report = DestructionReport {
+        sources: hidden.destruction.sources.iter().map(ToString::to_string).collect(),
+        freed_bytes: hidden.destruction.freed_bytes,
+        dry_run: false,
+    };
+    Ok(Answer::Hidden { report, kept_until_seconds: hidden.kept_until_seconds })
 }
 
 fn list(store: &dyn Store) -> Result<Answer> {

@@ -4,7 +4,9 @@
 mod history;
 mod rename;
 mod shown;
+mod undo;
 
 pub(crate) use history::{merge, rollback, rollback_directory};
 pub(crate) use rename::{promote, rename};
 pub(crate) use shown::{Commits, Shown};
+pub(crate) use undo::undo;

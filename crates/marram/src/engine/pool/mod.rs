@@ -23,7 +23,6 @@ pub(crate) mod properties;
 mod schedules;
 mod streams;
 mod transactions;
-mod undo;
 mod volume;
 
 pub(crate) use create::{CreateRequest, create};

@@ -1,13 +1,13 @@
 //! Each operation on an open pool, mounted or not.
 
 use super::open::OpenPool;
-use super::{dedup, footprints, grants, keeping, schedules, streams, undo};
+use super::{dedup, footprints, grants, keeping, schedules, streams};
 use crate::control::protocol::{Answer, DestructionReport, DeviceRow, Operation, StatusReport};
 use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
-use crate::engine::{history, members, owners};
+use crate::engine::{history, members, owners, undo};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_pool::{Health, Pool};

@@ -6,7 +6,6 @@ mod keeping;
 pub(super) mod passes;
 mod receive;
 mod shown;
-mod undo;
 
 pub(super) use keeping::thin;
 pub(super) use receive::receive;
@@ -31,7 +30,7 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         }
         Operation::Rename { from, to } => mounted::rename(shown, &from.parse()?, &to.parse()?),
         Operation::Promote { name } => mounted::promote(shown, &Source::live(name.parse()?)),
-        Operation::Undo { number, force } => undo::undo(shown, *number, *force),
+        Operation::Undo { number, force } => mounted::undo(shown, *number, *force),
         Operation::SnapshotBelow { dataset, snapshot } => {
             keeping::snapshot_below(shown, &dataset.parse()?, snapshot)
         }

@@ -1,4 +1,4 @@
-//! The log of operations, and taking operations back.
+//! The log of operations, and taking operations back, on any store that has it.
 
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
@@ -9,9 +9,8 @@ use crate::names::{self, PathText};
 use marram_history::{
     Bound, ChangeSet, Choice, Conflict, MergeOptions, MergePart, MergeReport, MergeSides, Parent,
 };
-use marram_pool::{MergeBack, Operation, Pool, Reversal};
 use marram_posix::{OwnerClass, OwnerId, Posix, hold_together};
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, MergeBack, Operation, Reversal, Source, Store, Undo};
 use marram_vfs::Ino;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -30,24 +29,33 @@ const SAME_COMMAND_SECONDS: u64 = 10;
 ///
 /// # Errors
 /// A failed read.
-pub(super) fn log(pool: &Pool) -> Result<Answer> {
-    let operations = pool.operations()?.into_iter();
-    Ok(Answer::Operations(operations.map(|operation| row(pool, operation)).collect()))
+pub(crate) fn log(store: &dyn Store) -> Result<Answer> {
+    let operations = known(store)?.operations()?.into_iter();
+    Ok(Answer::Operations(operations.map(|operation| row(store, operation)).collect()))
+}
+
+/// The log of a store.
+///
+/// # Errors
+/// It has none.
+fn known(store: &dyn Store) -> Result<&dyn Undo> {
+    let undo = store.capabilities().undo;
+    Ok(undo.ok_or(marram_store::Error::Unsupported("log of operations"))?)
 }
 
 /// The directory that a merge went into, or that went back; none if the dataset has another name
 /// now, or the directory is gone.
-fn directory_of(pool: &Pool, operation: &Operation) -> Option<PathText> {
+fn directory_of(store: &dyn Store, operation: &Operation) -> Option<PathText> {
     let record = &operation.record;
     let is_of_directory = record.kind.name() == "merge" && record.detail != 0;
     let dataset = record.text(0).parse().ok().filter(|_| is_of_directory)?;
     let dataset = Source::live(dataset);
-    let is_it = pool.report(&dataset).ok()?.number == record.subject;
-    is_it.then(|| places::directory(pool, &dataset, record.detail)).flatten()
+    let is_it = store.report(&dataset).ok()?.number == record.subject;
+    is_it.then(|| places::directory(store, &dataset, record.detail)).flatten()
 }
 
-fn row(pool: &Pool, operation: Operation) -> OperationRow {
-    let directory = directory_of(pool, &operation);
+fn row(store: &dyn Store, operation: Operation) -> OperationRow {
+    let directory = directory_of(store, &operation);
     let user = operation.user();
     let Operation { number, record, step, undone_by, obstacle } = operation;
     let together = (step.start() != step.end()).then(|| step.into_inner());
@@ -123,26 +131,26 @@ fn is_receive(command: &str) -> bool {
     words.find(|word| !word.starts_with('-')) == Some("receive")
 }
 
-/// The same pool for an undo, which goes back past later changes if that is asked for.
-pub(super) fn acting(pool: &Pool, force: bool) -> Option<Pool> {
-    force.then(|| pool.past_later_changes())
-}
-
 /// How an operation is taken back.
 ///
 /// # Errors
 /// What stands in the way; snapshots of a dataset that goes are, unless `force` says that they go
 /// with it.
-pub(super) fn reversal(pool: &Pool, number: Option<u64>, force: bool) -> Result<(u64, Reversal)> {
-    let (number, reversal) = pool.reversal(number).map_err(|error| refusal(number, &error))?;
+pub(crate) fn reversal(
+    store: &dyn Store,
+    number: Option<u64>,
+    force: bool,
+) -> Result<(u64, Reversal)> {
+    let reversal = known(store)?.reversal(number, force);
+    let (number, reversal) = reversal.map_err(|error| refusal(number, &error))?;
     if let (false, Reversal::Records { goes, .. }) = (force, &reversal) {
-        refuse_taken_along(pool, number, goes)?;
+        refuse_taken_along(store, number, goes)?;
     }
     Ok((number, reversal))
 }
 
 /// Refuses to destroy the snapshots that somebody has made of a dataset since it was made.
-fn refuse_taken_along(pool: &Pool, number: u64, goes: &[Source]) -> Result<()> {
+fn refuse_taken_along(store: &dyn Store, number: u64, goes: &[Source]) -> Result<()> {
     let is_along = |gone: &&Source| {
         gone.snapshot.is_some() && goes.contains(&Source::live(gone.dataset.clone()))
     };
@@ -151,7 +159,7 @@ fn refuse_taken_along(pool: &Pool, number: u64, goes: &[Source]) -> Result<()> {
         return Ok(());
     }
     // What came in with a stream is no snapshot of the log.
-    let log = pool.operations()?;
+    let log = known(store)?.operations()?;
     let is_made = |name: &String| {
         let of_name = |known: &&Operation| known.record.text(0) == name;
         log.iter().filter(of_name).any(|known| known.record.kind.name() == "snapshot")
@@ -167,20 +175,20 @@ fn refuse_taken_along(pool: &Pool, number: u64, goes: &[Source]) -> Result<()> {
     .hint(FORCE))
 }
 
-/// Has the pool take an operation back.
+/// Has the store take an operation back.
 ///
 /// # Errors
 /// What stands in the way; then nothing has changed.
-pub(super) fn by_records(pool: &Pool, number: u64) -> Result<u64> {
-    pool.undo(number).map_err(|error| refusal(Some(number), &error))
+pub(crate) fn by_records(store: &dyn Store, number: u64, force: bool) -> Result<u64> {
+    known(store)?.undo(number, force).map_err(|error| refusal(Some(number), &error))
 }
 
 /// The snapshot that a rollback, or the undo of one, has kept, by its entry.
 ///
 /// # Errors
 /// A failed read; there is no such entry.
-pub(super) fn kept_by(pool: &Pool, entry: u64) -> Result<Source> {
-    let entries = pool.operations()?;
+pub(crate) fn kept_by(store: &dyn Store, entry: u64) -> Result<Source> {
+    let entries = known(store)?.operations()?;
     let found = entries.iter().find(|known| known.number == entry);
     let found = found.ok_or_else(|| Error::failed("the log has no entry of it"))?;
     Ok(found.record.text(1).parse()?)
@@ -197,11 +205,11 @@ fn refusal(number: Option<u64>, error: &marram_store::Error) -> Error {
 }
 
 /// What has come of a merge that was taken back.
-pub(super) struct MergedBack {
+pub(crate) struct MergedBack {
     /// What is not as it was.
-    pub(super) change_set: ChangeSet,
+    pub(crate) change_set: ChangeSet,
     /// Paths that were changed since, and are as before the merge all the same.
-    pub(super) overwritten: Vec<String>,
+    pub(crate) overwritten: Vec<String>,
 }
 
 /// Takes a merge back in the file system of its dataset. Where something was changed since, that
@@ -209,8 +217,8 @@ pub(super) struct MergedBack {
 ///
 /// # Errors
 /// Files that were changed since the merge, or whatever else refuses it: nothing has changed.
-pub(super) fn by_merge(
-    pool: &Pool,
+pub(crate) fn by_merge(
+    store: &dyn Store,
     (number, force): (u64, bool),
     (files, user): (&Posix, Option<&Credentials>),
     (dataset, base, back_to, root): (&DatasetName, &Source, &Source, u64),
@@ -220,9 +228,9 @@ pub(super) fn by_merge(
     let choice = if force { Choice::Theirs } else { Choice::Refuse };
     let options =
         MergeOptions { choose: &|_| choice, always: moved_base, ..MergeOptions::default() };
-    let taking_back = pool.taking_back(number);
+    let taking_back = known(store)?.taking_back(number);
     let report = within(files, user, |files| {
-        Ok(marram_history::merge(files, &taking_back, sides, &options)?)
+        Ok(marram_history::merge(files, &*taking_back, sides, &options)?)
     })?;
     if report.applied {
         let overwritten = overwritten(&report, "");
@@ -236,7 +244,7 @@ pub(super) fn by_merge(
 /// # Errors
 /// As for [`by_merge`]; a user other than root and the daemon's own.
 pub(super) fn by_merges(
-    pool: &Pool,
+    store: &dyn Store,
     (number, force): (u64, bool),
     (files, user): (&[Arc<Posix>], Option<&Credentials>),
     back: &[MergeBack],
@@ -267,7 +275,8 @@ pub(super) fn by_merges(
             })
             .collect())
     };
-    let merged = marram_history::merge_together(&pool.taking_back(number), &parts, &hold);
+    let taking_back = known(store)?.taking_back(number);
+    let merged = marram_history::merge_together(&*taking_back, &parts, &hold);
     let reports = merged.map_err(|error| {
         let refused = bounds.iter().map(Bound::refusals).find(|refusals| refusals.count > 0);
         match user.zip(refused) {
@@ -339,8 +348,8 @@ fn since(detail: &str) -> String {
 ///
 /// # Errors
 /// A failed read.
-pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
-    let log = pool.operations()?;
+pub(crate) fn report(store: &dyn Store, number: u64) -> Result<UndoReport> {
+    let log = known(store)?.operations()?;
     let step = log.iter().find(|entry| entry.number == number).map(|entry| entry.step.clone());
     let step = step.unwrap_or(number..=number);
     let of_it = |entry: &&Operation| step.contains(&entry.record.undoes);
@@ -349,7 +358,7 @@ pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
     let undid =
         |entry: &&Operation| log.iter().filter(is_own).any(|own| own.record.undoes == entry.number);
     let rows = |of: &dyn Fn(&&Operation) -> bool| -> Vec<OperationRow> {
-        log.iter().filter(of).cloned().map(|operation| row(pool, operation)).collect()
+        log.iter().filter(of).cloned().map(|operation| row(store, operation)).collect()
     };
     let undone = rows(&|entry| match own {
         Some(_) => undid(entry),
@@ -357,13 +366,13 @@ pub(super) fn report(pool: &Pool, number: u64) -> Result<UndoReport> {
     });
     let left = |entry: &&Operation| step.contains(&entry.number) && entry.undone_by.is_none();
     let left = if own.is_some() { rows(&left) } else { Vec::new() };
-    let others = others(pool, &log, &step);
+    let others = others(store, &log, &step);
     Ok(UndoReport { undone, entries: rows(&is_own), left, others, overwritten: Vec::new() })
 }
 
 /// Operations beside a step that the same command line did at about the same time, and that were
 /// not taken back: what it did in several steps is taken back one by one.
-fn others(pool: &Pool, log: &[Operation], step: &RangeInclusive<u64>) -> Vec<OperationRow> {
+fn others(store: &dyn Store, log: &[Operation], step: &RangeInclusive<u64>) -> Vec<OperationRow> {
     let Some(place) = log.iter().position(|entry| step.contains(&entry.number)) else {
         return Vec::new();
     };
@@ -380,43 +389,41 @@ fn others(pool: &Pool, log: &[Operation], step: &RangeInclusive<u64>) -> Vec<Ope
     let after = log[place..].iter().skip_while(|entry| step.contains(&entry.number));
     let others = before.chain(after.take_while(is_same));
     let left = others.filter(|entry| entry.undone_by.is_none()).cloned();
-    let mut rows: Vec<OperationRow> = left.map(|operation| row(pool, operation)).collect();
+    let mut rows: Vec<OperationRow> = left.map(|operation| row(store, operation)).collect();
     rows.sort_by_key(|row| row.number);
     rows
 }
 
-/// Takes an operation back in a pool that nobody has mounted.
+/// Takes an operation back in a store that nobody has mounted.
 ///
 /// # Errors
 /// What stands in the way; then nothing has changed.
-pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answer> {
-    let acting = acting(pool, force);
-    let pool = acting.as_ref().unwrap_or(pool);
-    let (number, reversal) = reversal(pool, number, force)?;
+pub(crate) fn undo(store: &dyn Store, number: Option<u64>, force: bool) -> Result<Answer> {
+    let (number, reversal) = reversal(store, number, force)?;
     let mut overwritten = Vec::new();
     match reversal {
         Reversal::Merge { dataset, base, back_to, root_object, moved_base, rest } => {
-            let files = crate::engine::posix::open_files(pool, &dataset)?;
+            let files = crate::engine::posix::open_files(store, &dataset)?;
             let of = (&dataset, &base, &back_to, root_object);
             overwritten =
-                by_merge(pool, (number, force), (&files, None), of, moved_base)?.overwritten;
+                by_merge(store, (number, force), (&files, None), of, moved_base)?.overwritten;
             if let Some(rest) = rest {
-                after_merge(number, pool.undo(rest.number))?;
+                after_merge(number, known(store)?.undo(rest.number, force))?;
             }
         }
         Reversal::Merges(back) => {
             let files: Vec<Arc<Posix>> = back
                 .iter()
-                .map(|back| crate::engine::posix::open_files(pool, &back.dataset).map(Arc::new))
+                .map(|back| crate::engine::posix::open_files(store, &back.dataset).map(Arc::new))
                 .collect::<Result<_>>()?;
-            let done = by_merges(pool, (number, force), (&files, None), &back)?;
+            let done = by_merges(store, (number, force), (&files, None), &back)?;
             overwritten = done.into_iter().flat_map(|back| back.overwritten).collect();
         }
         Reversal::Records { .. } | Reversal::Rollback { .. } => {
-            by_records(pool, number)?;
+            by_records(store, number, force)?;
         }
     }
-    let report = UndoReport { overwritten, ..report(pool, number)? };
+    let report = UndoReport { overwritten, ..report(store, number)? };
     Ok(Answer::Undone(Box::new(report)))
 }
 
@@ -424,7 +431,7 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answ
 ///
 /// # Errors
 /// It cannot be taken back, though the merge was.
-pub(super) fn after_merge<T, E: std::fmt::Display>(
+pub(crate) fn after_merge<T, E: std::fmt::Display>(
     number: u64,
     done: std::result::Result<T, E>,
 ) -> Result<T> {

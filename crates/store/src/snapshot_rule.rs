@@ -8,7 +8,7 @@
 //! later than the one made after it, or than now. So those with a time to come, from a clock that
 //! was wrong, fall into one span and take the place of no others.
 
-use marram_store::{Error, Result};
+use crate::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
