@@ -52,7 +52,8 @@ impl Graph {
         let is_elsewhere = |other: &usize| {
             let patch = self.patch(*other);
             // What stands for others and is not waited for leads nowhere.
-            !patch.is_only_of(unit) && !(patch.units.is_empty() && patch.dependents.is_empty())
+            let leads_nowhere = patch.units.is_empty() && patch.dependents.is_empty();
+            !patch.is_only_of(unit) && !leads_nowhere
         };
         let mut dependents = own.iter().flat_map(|index| &self.patch(*index).dependents);
         let others: Vec<usize> = waits.iter().copied().filter(|it| !own.contains(it)).collect();
