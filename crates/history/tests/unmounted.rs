@@ -17,7 +17,7 @@ use marram_records::section_edits::SectionEdits;
 use marram_records::sections::{Section, section_key, sections};
 use marram_records::usage::{Share, UsageChange, read_usage};
 use marram_store::memory::MemoryStore;
-use marram_store::{Batch, Block, Counter, DatasetName, Item, MergedFrom, Source, Store, View};
+use marram_store::{Batch, Block, Counter, DatasetName, Item, Source, Store, View};
 use marram_vfs::{Ino, Result};
 use std::cell::Cell;
 use std::sync::Arc;
